@@ -40,7 +40,7 @@ def torch_version() -> Tuple[int, int]:
 
 @functools.lru_cache(maxsize=None)
 def mode() -> str:
-    """The value of FAIRSEQ_MEGA_APEX, read once; ValueError where it is none of MODES."""
+    """Return the value of FAIRSEQ_MEGA_APEX, read once; raise ValueError where it is none of MODES."""
     found = os.environ.get(VARIABLE, "auto")
     if found not in MODES:
         raise ValueError(f"{VARIABLE}={found}: choose from {', '.join(MODES)}")

@@ -1,4 +1,4 @@
-"""Dropout of single elements, of whole features, or of what a sub-layer adds."""
+"""Dropout of single elements, of whole features, or of a sub-layer's whole result."""
 
 from typing import Optional, Sequence
 
@@ -46,7 +46,7 @@ class Dropout(nn.Module):
         return self.rate > 0.0
 
     def set_num_updates(self, updates: int) -> None:
-        """Take the number of updates done; fairseq calls it before each one."""
+        """Store the number of updates done; fairseq calls this method before each update."""
         self.updates = updates
 
     def make_generation_fast_(
@@ -60,8 +60,8 @@ class Dropout(nn.Module):
 
         Args:
             name: of this module in the model, such as decoder.layers.0.attention.dropout.
-            retain_dropout: whether to.
-            retain_dropout_modules: only where the name has one of these parts; None: everywhere.
+            retain_dropout: whether evaluation drops.
+            retain_dropout_modules: only modules with one of these components in their name drop; None: all do.
         """
         chosen = retain_dropout_modules is None or bool(set(retain_dropout_modules) & set(name.split(".")))
         self.retained = retain_dropout and chosen
@@ -78,10 +78,10 @@ class Dropout(nn.Module):
 
 
 class StochasticDepth(Dropout):
-    """Leaves what a sub-layer adds to its input, (B, L, D), out of whole samples; the others' is divided by 1 - p.
+    """Drop a sub-layer's result (B, L, D), which it adds to its input, for whole samples; divide the others' by 1 - p.
 
     Args:
-        p: probability of leaving it out, in [0, 1].
+        p: probability of dropping, in [0, 1].
 
     Source: Huang et al., 2016; published image classifiers call it "drop path".
     """
@@ -94,7 +94,7 @@ class StochasticDepth(Dropout):
 
 
 def postpone(model: nn.Module, updates: int) -> None:
-    """Let every dropout of a model begin after so many updates ("late dropout", Liu et al., ICML 2023)."""
+    """Start every dropout of a model after a number of updates ("late dropout", Liu et al., ICML 2023)."""
     for module in model.modules():
         if isinstance(module, Dropout):
             module.begin = updates

@@ -43,7 +43,7 @@ class MultiDimensionalDampedEMA(nn.Module):
         rows = 2 * embed_dim if bidirectional else embed_dim
 
         def parameter() -> nn.Parameter:
-            # Nothing learns with N = 0, and torch's DDP wants a gradient of whatever can.
+            # With N = 0 nothing learns, and torch's DDP requires a gradient for every parameter that can.
             return nn.Parameter(torch.empty(rows, ema_dim), requires_grad=ema_dim > 0)
 
         self.alpha = parameter()  # logit of the decay factor

@@ -10,7 +10,7 @@ class FieldError(ValueError):
         field: its name.
         message: where ``{field}`` stands for the field, ``{NAME}`` for another field of that name, or for the value
             given under it.
-        values: that the message tells.
+        values: of the message, by the names that it has for them.
     """
 
     def __init__(self, field: str, message: str, **values: object) -> None:

@@ -44,7 +44,7 @@ class NormalizedFeedForward(nn.Module):
 
         Args:
             x: (B, L, D).
-            steps: the functions of x, if it is a single step; looked for where there are none.
+            steps: functions for x if it is a single step; None: found by the sub-layer.
             prepared: for the single steps of a stream.
         """
         if x.size(1) == 1 and not self.training:
@@ -78,7 +78,7 @@ class NormalizedFeedForward(nn.Module):
         return lambda x: feed_forward(x, x, norm, maps)
 
     def step_weights(self) -> Optional[FeedForwardWeights]:
-        """Return the parameters as kernels for single steps take them; None where operators compute steps."""
+        """Return the parameters in the form of the kernels for single steps; None where operators compute steps."""
         maps = step_maps(self.fc1, self.fc2)
         if maps is None or self.activation is not silu or is_patched(self):
             return None

@@ -107,13 +107,13 @@ class GatedAttention(nn.Module):
 
         Args:
             x: (B, L, D), of any value where padded.
-            context: padding, documents, and whether memory and cache are wanted back; causal only.
+            context: padding, documents, and whether to return memory and cache; causal only.
             memory: of the steps before x, from an earlier call; causal only.
             cache: of the unfinished chunk before x, from the same call.
 
         Raises:
-            ValueError: if the simple relative bias does not cover the length (a FieldError), or a bidirectional one is
-                asked for a memory.
+            ValueError: if the simple relative bias does not cover the length (a FieldError), or a memory is requested
+                of a bidirectional attention.
         """
         d, z, v = self.widths
         padding_mask, documents = context.padding_mask, context.documents
@@ -236,7 +236,7 @@ class GatedAttention(nn.Module):
         return step
 
     def step_weights(self, dtype: torch.dtype) -> Optional[GatedAttentionWeights]:
-        """Return the parameters as functions of single steps take them; None where operators compute steps."""
+        """Return the parameters in the form for functions of single steps; None where operators compute steps."""
         dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
         if self.training or not self.causal or self.ema.ema_dim == 0 or is_patched(self):
             return None

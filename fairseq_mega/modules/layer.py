@@ -18,19 +18,19 @@ class LayerContext(NamedTuple):
     """A layer's inputs besides the hidden states, the same for all layers of a trunk.
 
     With ``return_state`` each row returns its memory after its last real step, whatever padding follows. Padded steps
-    keep their places in the chunk. A row that ends in padding within a chunk therefore goes on without its cache: the
-    next step begins a chunk. With the cache the row raises a ValueError, unless ``given_up`` is True.
+    keep their places in the chunk. A row that ends in padding within a chunk therefore continues without its cache: its
+    next step begins a chunk. With the cache the call raises a ValueError, unless ``given_up`` is True.
     """
 
     padding_mask: Optional[Tensor] = None  # (B, L) bool, True = padding
     encoder_out: Optional[Tensor] = None  # (B, S, D), for layers with cross attention
     encoder_padding_mask: Optional[Tensor] = None  # (B, S) bool, True = padding
-    return_state: bool = False  # also return memory and cache, to read on from here; causal layers only
+    return_state: bool = False  # also return memory and cache, to continue from here; causal layers only
     need_weights: bool = False  # also return the cross-attention weights
     documents: Optional[Documents] = None  # that begin within the rows of x; of bidirectional layers PackedTexts
     relay: Optional[Relay] = None  # x is one process's piece of a sequence: memory arrives and leaves through it
-    given_up: bool = False  # rows read on after padding are beams that a search has dropped: no refusal
-    steps: Optional[StepFunctions] = None  # of x, if it is a single step; None: each sub-layer looks for them
+    given_up: bool = False  # rows that continue after padding are dropped beams of a search: raise no error
+    steps: Optional[StepFunctions] = None  # for x, if it is a single step; None: each sub-layer finds its own
 
 
 PLAIN = LayerContext()  # one call on whole sequences without padding
@@ -122,7 +122,7 @@ def steps_of(layers: Sequence[nn.Module], functions: StepFunctions, dtype: torch
 
 
 def are_joinable(caches: Optional[Sequence[Optional[LayerCache]]]) -> bool:
-    """Return whether a joined step can go on from caches: of equally many steps, none of which is padding."""
+    """Return whether a joined step can continue from caches: all of equally many steps, none of them padding."""
     if caches is None or any(cache is None or cache.attention.padding_mask is not None for cache in caches):
         return False
     return len({len(cache.attention.keys) for cache in caches if cache is not None}) == 1

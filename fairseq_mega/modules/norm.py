@@ -35,7 +35,7 @@ class LayerNorm(nn.LayerNorm):
         return row_norm(x, self.weight, self.bias, centred=True, eps=EPS, dtype=dtype)
 
     def of_step(self) -> Optional[StepNorm]:
-        """Scale and shift as kernels for single steps take them, None where they are not of float32."""
+        """Return scale and shift in the form of the kernels for single steps; None where they are not of float32."""
         if self.weight is not None and self.weight.dtype != torch.float32:
             return None
         return StepNorm(self.weight, self.bias)
@@ -80,7 +80,7 @@ def rms_norm(x: Tensor, weight: Optional[Tensor], dtype: Optional[torch.dtype] =
 
 
 def type_of_products(x: Tensor) -> torch.dtype:
-    """bfloat16 where autocast multiplies x in it, else x's own type.
+    """Return bfloat16 where autocast multiplies x in it, else x's own type.
 
     With x in that type nothing has to be converted between the products. Float16, whose range is smaller, is left to
     autocast itself.
@@ -99,7 +99,7 @@ def norm_for_products(norm: nn.Module, x: Tensor) -> Tensor:
 
 
 def step_norm(norm: nn.Module) -> Optional[StepNorm]:
-    """A norm as kernels for single steps take it, None for one that they do not know."""
+    """Return a norm in the form of the kernels for single steps; None for a norm without a kernel."""
     return norm.of_step() if type(norm) is LayerNorm else None
 
 
@@ -107,7 +107,7 @@ class BatchStatistics(nn.modules.batchnorm._BatchNorm):
     """Batch norm with features last, and float32 for the statistics whatever the module's precision.
 
     A running variance of float16 would be infinite from 65,504 on, and a running mean of bfloat16 would stop short of
-    the true one, since its steps of a tenth are soon less than its last digit.
+    the true one, since each step adds a tenth of the difference, which is soon below its last digit.
     """
 
     def __init__(self, dim: int, affine: bool = True) -> None:

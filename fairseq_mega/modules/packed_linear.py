@@ -19,7 +19,7 @@ class LinearMap(NamedTuple):
 
 
 class PackedLinear(nn.Module):
-    """``x W^T + bias`` with a matrix of few bytes; nothing of it learns or is saved.
+    """``x W^T + bias`` with a matrix of few bytes; neither matrix nor bias is trained or saved.
 
     Args:
         matrix: (outputs, inputs).
@@ -63,9 +63,9 @@ def linear_map(module: nn.Module) -> Optional[LinearMap]:
 
 
 def step_maps(*modules: nn.Module) -> Optional[Tuple[StepMap, ...]]:
-    """Linear maps as the kernels for single steps x (B, D) take them, or None where one of them is something else.
+    """Return linear maps in the form of the kernels for single steps x (B, D); None where one is something else.
 
-    Matrices of float32 are multiplied by the kernels for packed ones: they read them twice as fast as PyTorch does.
+    The kernels for packed matrices also multiply those of float32, as they read them faster than PyTorch does.
     """
     maps: List[StepMap] = []
     for module in modules:
@@ -88,7 +88,7 @@ def pack_linear_maps(
     Args:
         module: what holds them; it is changed.
         kind: one of :data:`fairseq_mega.ops.packed_linear.KINDS`.
-        linear_map_of: tells which parts are linear maps.
+        linear_map_of: returns matrix and bias of a part that is a linear map, else None.
 
     Raises:
         ValueError: for a matrix that is not finite; the message begins with the name of its linear map.

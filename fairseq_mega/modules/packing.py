@@ -121,7 +121,7 @@ def packing_of(padding_mask: Optional[Tensor], chunk_size: int) -> Optional[Pack
 
 
 def depends_on_rows(module: nn.Module) -> Optional[str]:
-    """Reason why a module in training computes something else for packed texts than for padded ones, or None."""
+    """Return the reason why training on packed texts differs from training on padded ones, or None."""
     if isinstance(module, BatchStatistics):
         return "batch norm counts padded positions, as published"
     if isinstance(module, Dropout) and module.p > 0 and (module.feature or isinstance(module, StochasticDepth)):

@@ -46,7 +46,7 @@ def state_at_last_step(
     reset_mask: Optional[Tensor],
     state: Optional[Tensor],
 ) -> Tensor:
-    """State (B, D, N) of a causal EMA after the last step of each row that is no padding.
+    """Return the state (B, D, N) of a causal EMA after the last step of each row that is no padding.
 
     Each row is turned so that it ends with that step: what then stands before it is padding, and padding before the
     first step leaves a state of zeros as it is. The remainder of ``state`` is added.

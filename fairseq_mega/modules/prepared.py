@@ -36,7 +36,7 @@ class Prepared:
     A value is kept while gradients are off, the module is in evaluation mode and its parameters are the same tensors at
     the same version. A write to ``parameter.data`` leaves the version as it is: a new stream, and every call of several
     steps, therefore begins with nothing prepared. The result of a parametrisation has no version of its own, so that
-    nothing is kept of it.
+    no value that depends on it is kept.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Prepared:
         if module.training or torch.is_grad_enabled():
             self._values.clear()  # an optimiser may be about to write
             return False
-        return "parametrizations" not in module._modules  # as is_parametrized says, which takes a hundred times longer
+        return "parametrizations" not in module._modules  # as is_parametrized does, which is a hundred times slower
 
     def _kept(self, key: Hashable, now: Any, compute: Callable[[], Any]) -> Any:
         before, value = self._values.get(key, (None, None))

@@ -72,12 +72,12 @@ class Relay:
 
         Args:
             layer: whose memory.
-            x: hidden states from which the layer goes on; its gradient is complete before that of the memory is
-                waited for.
+            x: hidden states that the layer uses next; the backward pass waits for the memory's gradient after that of x
+                is complete.
             memory: after the last step.
 
         Returns:
-            x, to go on from.
+            x, for the layer to use next.
         """
         tag, parts = self._tag(layer), tensors_of(memory)
         if self._wire.last or not any(part.numel() for part in parts):
@@ -162,7 +162,7 @@ def pack(tensors: Sequence[Tensor]) -> Tensor:
 def unpack(message: Tensor, forms: Sequence[Form]) -> List[Tensor]:
     """Tensors of the given forms from their bytes."""
     parts = message.split([form.shape.numel() * form.dtype.itemsize for form in forms])
-    # Each in memory of its own, where it is aligned as its type asks.
+    # Each in memory of its own, aligned as its type requires.
     return [part.clone().view(form.dtype).view(form.shape) for part, form in zip(parts, forms)]
 
 
@@ -178,5 +178,5 @@ def _has_gradient(dtype: torch.dtype) -> bool:
 
 
 def _anchor() -> Tensor:
-    """Wants a gradient, so that what it goes into is part of every backward pass, on both sides of the wire."""
+    """Return an empty tensor that requires a gradient: with it both ends of the wire are in every backward pass."""
     return torch.empty(0, requires_grad=True)

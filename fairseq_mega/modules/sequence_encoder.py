@@ -21,7 +21,7 @@ class SequenceEncoder(Trunk, nn.Module):
         final_norm: of pre-norm models, else None.
         padding_idx: token that marks padding; None for real numbers and images, which have none.
         chunk_size: attention chunk of the layers, -1 for none. Text may have any length; real numbers are cut into
-            whole chunks only, since no number could stand for padding.
+            whole chunks only, since no number can mark padding.
         checkpoint_activations: recompute each layer in the backward pass.
         pad: compute the padding of texts. Without it a batch is laid in one row (:mod:`.packing`), with the same
             results, unless ``needs_padding``.
@@ -55,8 +55,8 @@ class SequenceEncoder(Trunk, nn.Module):
         """Encode a batch.
 
         Args:
-            inputs: tokens (B, L) long, padded on the right, or real numbers (B, L) or (B, L, 1), or what else the
-                embedding takes.
+            inputs: tokens (B, L) long, padded on the right, or real numbers (B, L) or (B, L, 1), or other inputs of the
+                embedding.
 
         Returns:
             (B, L, d), and the padding mask (B, L) bool, True = padding, or None where there is no padding.

@@ -28,8 +28,10 @@ def frequencies(initialization: str, modes: int) -> Tensor:
 
 
 class SlowParameter(nn.Module):
-    """A parameter ``start + rate change`` that Adam, whose steps do not know their gradient's scale, moves ``rate`` as
-    fast as others; weight decay draws it back to its start.
+    """A parameter ``start + rate change``, which Adam changes ``rate`` times as fast as others.
+
+    The rate has this effect because Adam's steps do not depend on the scale of gradients. Weight decay pulls the
+    parameter towards ``start``.
 
     Args:
         start: the first value.
@@ -100,8 +102,7 @@ class DiagonalStateSpace(nn.Module):
         Args:
             x: (B, L, D).
             padding_mask: (B, L) bool, True = padding, which enters the system as zero.
-            reset_mask: (B, L) bool, True at the first step of a document, which the steps before do not reach,
-                nor it them.
+            reset_mask: (B, L) bool, True at the first step of a document, separate from all steps before.
         """
         y, _ = damped_ema(
             x,

@@ -67,7 +67,7 @@ class Trunk:
             inner_states: also return each layer's output.
         """
         if x.size(1) == 1 and context.return_state and context.steps is None:
-            context = context._replace(steps=step_functions(x))  # asked once for all layers
+            context = context._replace(steps=step_functions(x))  # looked up once for all layers
         steps, prepared = self._steps_for(x, context, state)
         layers: Sequence[Callable[..., LayerOutput]] = steps.layers
         recompute = self.checkpoint_activations and self.training and torch.is_grad_enabled()
@@ -103,7 +103,7 @@ class Trunk:
     def _steps_for(
         self, x: Tensor, context: LayerContext, state: Optional[StreamState]
     ) -> Tuple[Steps, Optional[Prepared]]:
-        """Layers, or for a single step what stands for them, and what the next step needs to find it again."""
+        """Return the layers, or functions for a single step, and what is prepared for the next step."""
         layers: Sequence[Any] = self.layers  # type: ignore[assignment]  # a ModuleList is a sequence in all but name
         functions = context.steps
         if functions is None or self.training or state is None or not is_plain_step(x, context, None):

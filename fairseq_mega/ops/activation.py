@@ -1,4 +1,4 @@
-"""The SiLU with what stands beside it: :func:`silu`, cheap enough to be computed again (:mod:`.common.recompute`)."""
+"""SiLU and the operations joined with it: :func:`silu`, cheap enough for :mod:`.common.recompute`."""
 
 from typing import Any, Optional, Tuple
 
@@ -31,9 +31,9 @@ def silu(
     Args:
         x: (..., D).
         factor: (..., D), the input of a reset gate with the logits x.
-        skip: (..., D), what the EMA's output x is of.
+        skip: (..., D), the input of the EMA whose output is x.
         omega: (D,), the skip's weight.
-        path: as in :func:`.gate.gated_residual`; the kernels are for CPUs, "native" means PyTorch's on other devices.
+        path: as in :func:`.gate.gated_residual`; the kernels are for CPUs; on other devices "native" is PyTorch's.
 
     Returns:
         (..., D).
@@ -41,7 +41,7 @@ def silu(
     Source: MEGA, Eq. 7, 8 and 12; the skip is the published code's.
     """
     if factor is None and skip is None and path is None and not torch.is_grad_enabled():
-        return F.silu(x)  # nothing is kept, and a single step is over sooner than a path is chosen
+        return F.silu(x)  # no gradient is needed, and choosing a path would take longer than a single step
     check_devices("activation", x=x, factor=factor, skip=skip, omega=omega)
     if PATHS.choose(path, x, factor, skip) == "native" and x.device.type == "cpu":
         return native.operators.silu(x, factor, skip, None if omega is None else omega.to(torch.float32))
@@ -49,7 +49,7 @@ def silu(
 
 
 def silu_reference(x: Tensor, factor: Optional[Tensor], skip: Optional[Tensor], omega: Optional[Tensor]) -> Tensor:
-    """The activation with what stands beside it."""
+    """Compute :func:`silu` in PyTorch."""
     if skip is not None and omega is not None:
         x = torch.addcmul(x, skip, omega.to(skip.dtype))
     return F.silu(x) if factor is None else factor * F.silu(x)

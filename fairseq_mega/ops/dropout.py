@@ -14,13 +14,14 @@ PATHS = Operator("dropout", Path("reference"), Path("native", kernels_obstacle, 
 
 
 def dropout(x: Tensor, p: float, *, path: Optional[str] = None) -> Tensor:
-    """Zero in the place of each element with probability p, ``x / (1 - p)`` in that of the others.
+    """Set each element to zero with probability p, and divide the others by ``1 - p``.
 
-    The kernel keeps one random number in place of a mask: it drops by a hash of that, the row and the column.
+    The kernel keeps one random number in place of a mask: it drops by a hash of this number, the row and the column.
 
     Args:
         x: (..., D).
-        p, path: in [0, 1]; as in :func:`.activation.silu`, where PyTorch's function draws the mask in one thread.
+        p: in [0, 1].
+        path: as in :func:`.activation.silu`; PyTorch's function draws the mask in one thread.
 
     Source: Srivastava et al., 2014.
     """
@@ -39,7 +40,7 @@ def draw_seed(device: torch.device) -> Tensor:
 
 def _keep_seed(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
     x, *ctx.options = inputs
-    if hasattr(x.grad_fn, "operator"):  # else whoever needs the result keeps it, and nobody x
+    if hasattr(x.grad_fn, "operator"):  # otherwise the function that needs the result keeps it, and x is not kept
         ctx.operator, ctx.inputs = native.operators.dropout, None
         ctx.save_for_backward(x)
 

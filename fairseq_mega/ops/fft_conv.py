@@ -1,7 +1,7 @@
 """Convolution over time by FFT: the compiled kernels' where they run, PyTorch's elsewhere.
 
-The compiled kernels work in shared memory, for CUDA tensors of up to 16384 steps. Unlike that of the EMA's scan, their
-work does not depend on what is convolved with: they are for long kernels in general, and for EMAs of many components.
+The compiled kernels work in shared memory, for CUDA tensors of up to 16384 steps. Unlike the work of the EMA's scan,
+theirs does not depend on the kernel: they suit long kernels in general, and EMAs of many components.
 """
 
 from typing import Any, Dict, FrozenSet, Optional, Tuple
@@ -29,7 +29,7 @@ _shared_memory._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def ring_obstacle(device: torch.device, length: int) -> Optional[str]:
-    """Why the compiled kernels cannot convolve sequences of this length, or None."""
+    """Return the reason why the compiled kernels cannot convolve sequences of this length, or None."""
     problem = device_obstacle(device)
     if problem is not None:
         return problem
@@ -85,7 +85,7 @@ def ring_size(length: int) -> int:
 def long_convolution(x: Tensor, kernel: Tensor, *, future: Optional[Tensor] = None) -> Tensor:
     """Convolve every channel with its own long kernel: ``y[t] = sum_j kernel[j] x[t-j] + sum_j future[j] x[t+1+j]``.
 
-    By the compiled FFT kernels where they can, otherwise by torch's FFT.
+    The compiled FFT kernels compute it where they can run, otherwise torch's FFT.
 
     Args:
         x: (B, L, D), any floating dtype, L at least 1; computed in float32 (float64 for float64).

@@ -60,7 +60,7 @@ def gated_residual(
 def gated_residual_reference(
     residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor], dropout: float
 ) -> Tensor:
-    """The update gate."""
+    """Compute :func:`gated_residual` in PyTorch."""
     if addend is not None:
         candidate = F.silu(candidate + addend)
     candidate = F.dropout(candidate, dropout, training=dropout != 0.0)

@@ -35,7 +35,8 @@ def row_norm(
         weight, bias: (D,), of any floating type, or None for one and zero.
         centred: m is the mean of the row (layer norm); else zero (RMS norm).
         eps: added to the variance.
-        dtype, path: of the result, None for that of x; as in :func:`.activation.silu`.
+        dtype: of the result, None for that of x.
+        path: as in :func:`.activation.silu`.
 
     Returns:
         (..., D).
@@ -43,7 +44,7 @@ def row_norm(
     Source: Ba et al., 2016; Zhang and Sennrich, NeurIPS 2019.
     """
     if path is None and not torch.is_grad_enabled():
-        return row_norm_reference(x, weight, bias, centred, eps, dtype)  # sooner over than a path is chosen
+        return row_norm_reference(x, weight, bias, centred, eps, dtype)  # choosing a path would take longer
     check_devices("norm", x=x, weight=weight, bias=bias)
     if PATHS.choose(path, x, dtype) == "native" and x.device.type == "cpu":
         columns = (None if column is None else column.to(torch.float32) for column in (weight, bias))

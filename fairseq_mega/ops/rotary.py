@@ -27,7 +27,7 @@ def normalized_query_key(
 ) -> Tuple[Tensor, Tensor]:
     """Queries and keys ``scale n + offset``, turned, with ``n = x / sqrt(mean(x^2) + eps)`` head by head.
 
-    A CPU's kernel keeps nothing but its inputs; :func:`.common.recompute.recomputing` can do without its results.
+    A CPU's kernel keeps nothing but its inputs; :func:`.common.recompute.recomputing` need not keep its results.
 
     Args:
         x: (B, L, H E), their shared representation, E even.
@@ -91,7 +91,7 @@ def _reach(last: int, chunk_size: int) -> int:
 
 
 def _kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Keep the last tables. Those of a model that is being traced (torch.export) are of that trace alone."""
+    """Keep the last tables. Tables made while a model is traced (torch.export) belong to this trace alone."""
     cached = lru_cache(maxsize=16)(table)
 
     @wraps(table)

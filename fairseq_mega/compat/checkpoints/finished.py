@@ -1,4 +1,4 @@
-"""The end of a training: finished, it stays as it is; it leaves its last update; with no update it is an error."""
+"""Ends of trainings: a finished one stays as it is, the last update is saved, and one without updates is an error."""
 
 import copy
 import logging
@@ -15,10 +15,10 @@ logger = logging.getLogger("fairseq_mega.compat.checkpoints.finished")
 
 
 def leave_finished_trainings() -> None:
-    """Look before a training whether anything is left to train.
+    """Check before a training whether any update is left.
 
-    fairseq makes one more update of a finished training, and then looks; where it makes none (--max-epoch,
-    --stop-min-lr), it ends as if all were done, with an empty folder where --restore-file stands in another one.
+    fairseq checks only after one more update of a finished training. Where it makes no update (--max-epoch,
+    --stop-min-lr), it ends as a success, with an empty folder if --restore-file is in another one.
     """
     from fairseq import checkpoint_utils
 
@@ -26,9 +26,9 @@ def leave_finished_trainings() -> None:
 
 
 def save_last_epochs() -> None:
-    """Save what a training ends with: with --save-interval 5 --max-epoch 9 fairseq loses the last four epochs.
+    """Save the last update of a training: with --save-interval 5 --max-epoch 9 fairseq loses the last four epochs.
 
-    With --no-last-checkpoints and an end before the first of the other checkpoints, it would leave none at all.
+    With --no-last-checkpoints and an end before the first other checkpoint, fairseq leaves no checkpoint.
     """
     from fairseq import checkpoint_utils
     from fairseq.trainer import Trainer
@@ -67,7 +67,8 @@ def _keep_something(trainer: typing.Any, batches: typing.Any, loss: typing.Any) 
 
 
 def _step_and_save(original: typing.Callable, self: typing.Any, epoch: int, *losses: typing.Any) -> typing.Any:
-    """Step, and save if no epoch follows; only fairseq's loop over epochs has a loss to give, if it is None."""
+    """Step the schedule, and save if no epoch follows. Only fairseq's loop over epochs passes a loss, which may be
+    None."""
     from fairseq import checkpoint_utils
 
     rate, batches = original(self, epoch, *losses), getattr(self, "batches", None)
@@ -166,13 +167,14 @@ def later_checkpoints(files: typing.Iterable[str], epoch: int, updates: int) -> 
 
 
 def updates_without_optimizer(trainer: typing.Any) -> int:
-    """Updates of the loaded checkpoint where it holds no optimizer, with which fairseq counts from 0 again; else 0."""
+    """Return the updates of the loaded checkpoint if it has no optimizer, as fairseq then counts from 0 again; else
+    0."""
     history = getattr(trainer, "_optim_history", None)
     return history[-1].get("num_updates", 0) if history and trainer.get_num_updates() == 0 else 0
 
 
 def nothing_left(trainer: typing.Any, batches: typing.Any, lost: int = 0) -> typing.Optional[str]:
-    """Reason why no update would be made, or None.
+    """Return the reason why no update would be made, or None.
 
     Args:
         trainer: with its checkpoint loaded.
@@ -208,7 +210,7 @@ def _train_unless_finished(
 
 
 def refuse_to_save_nothing(cfg: typing.Any) -> None:
-    """Raise a ValueError for options that leave no checkpoint, without --no-save, which says so."""
+    """Raise a ValueError for options that leave no checkpoint, unless --no-save is given."""
     saving = cfg.checkpoint
     some = saving.no_save or saving.save_interval_updates > 0 or not cfg.dataset.disable_validation
     if not some and saving.no_last_checkpoints and saving.no_epoch_checkpoints:

@@ -1,4 +1,4 @@
-"""The one way in which files of torch.save are opened: as data, whatever torch's default, with an error in words."""
+"""Reading of files of torch.save: always as data, whatever torch's default, and with readable errors."""
 
 import argparse
 import contextlib
@@ -104,7 +104,7 @@ def load_checkpoint(file: typing.Any, map_location: typing.Any = "cpu") -> typin
 
 
 def _asked_for(error: Exception) -> typing.Optional[str]:
-    """The thing in a file that torch refused to build or call, if `error` is about one."""
+    """Return the name of the object in a file that torch refused to build or call; None for another error."""
     if not isinstance(error, pickle.UnpicklingError):
         return None
     for pattern in REFUSED:
@@ -154,7 +154,7 @@ def _count_values(value: typing.Any, known: typing.Dict[int, int]) -> int:
 
 
 def load_data_only() -> None:
-    """Make fairseq open every file as data, whatever torch's default is, and tell in words what is wrong with it."""
+    """Make fairseq read every file as data, whatever torch's default is, with readable errors."""
     from fairseq import checkpoint_utils
 
     for name in LOADING_MODULES:
@@ -169,7 +169,7 @@ def load_data_only() -> None:
 def _naming_the_file(
     original: typing.Callable, path: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
-    """Call a function of fairseq that looks for one entry after the other without asking whether it is there."""
+    """Call a function of fairseq that reads entries without checking that they exist; an error names the file."""
     try:
         return original(path, *args, **kwargs)
     except (OSError, UnreadableFile, RefusedContents):
@@ -182,7 +182,7 @@ def _naming_the_file(
 def _refusing_configurations(
     original: typing.Callable, filenames: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
-    """Call load_model_ensemble_and_task; a configuration that is refused gets the name of its file."""
+    """Call load_model_ensemble_and_task; the error of a refused configuration names its file."""
     try:
         return original(filenames, *args, **kwargs)
     except UnexpectedName as error:
@@ -197,7 +197,7 @@ def _refusing_configurations(
 
 
 def _options_of(text: str, value: typing.Any, name: str = "") -> typing.Iterator[str]:
-    """The names under which `text` stands in a configuration."""
+    """Yield the names of the options of a configuration whose value is `text`."""
     value = vars(value) if isinstance(value, argparse.Namespace) else value
     if isinstance(value, (dict, list, tuple)):
         for key, item in value.items() if isinstance(value, dict) else ((name, item) for item in value):
@@ -207,13 +207,13 @@ def _options_of(text: str, value: typing.Any, name: str = "") -> typing.Iterator
 
 
 class _ArchiveOfAFolder(tarfile.TarFile):
-    """An archive whose members stay within the folder that it is unpacked into; Pythons of before 2023 cannot tell."""
+    """An archive whose members stay within the folder that it is unpacked into; Pythons before 2023 lack this check."""
 
     extraction_filter = staticmethod(getattr(tarfile, "data_filter", lambda member, path: member))
 
 
 def unpack_archives_into_their_folder() -> None:
-    """Let no member of an archive that from_pretrained is given be written elsewhere; raises tarfile.TarError then."""
+    """Make from_pretrained raise tarfile.TarError for an archive with members outside the folder of its contents."""
     from fairseq import file_utils
 
     if not isinstance(file_utils.tarfile, ModuleWith):

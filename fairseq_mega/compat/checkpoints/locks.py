@@ -1,4 +1,4 @@
-"""Locks on files, which end with the process that holds them; where a file system has none, that is said."""
+"""Locks on files, which end with the process that holds them; file systems without locks are logged."""
 
 import contextlib
 import errno
@@ -26,7 +26,7 @@ class InUse(Exception):
 
 
 def acquire(path: str, what: str, user: str, wait: bool = False) -> typing.Optional[int]:
-    """Lock a file, made if absent, and write into it who holds it.
+    """Lock a file, which is created if absent, and write a description of this process into it.
 
     Not flock: processes that were forked from the holder and outlive it would hold its lock.
 
@@ -108,13 +108,13 @@ def lock_for_training(save_dir: str, owner: typing.Any) -> bool:
 
 
 def description() -> str:
-    """This process, in words: host, number, since when, command."""
+    """Return a description of this process: host, number, present time, command."""
     since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     return f"host {socket.gethostname()}, process {os.getpid()}, since {since}, {shlex.join(sys.argv)[:2000]}\n"
 
 
 def release(path: str, process: int) -> None:
-    """Give the lock of a training back, unless this is a child of the process that took it."""
+    """Release the lock of a training, unless this is a child of the process that acquired it."""
     if os.getpid() == process and path in _held:
         with contextlib.suppress(OSError):
             os.remove(path)

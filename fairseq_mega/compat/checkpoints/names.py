@@ -1,7 +1,7 @@
 """Names of a model's numbers: symbols of dictionaries, classes, languages, what cut text, and the scale of inputs.
 
 A checkpoint holds the names that its training data gave to the numbers, in its entry ``names``: text by kind, one name
-a line. A model is not loaded for data that give the same numbers other names: its tensors would fit, and its answers
+a line. A model is not loaded for data with other names for the same numbers: its tensors would fit, but its answers
 would be wrong. Checkpoints without names are loaded as they are.
 """
 
@@ -98,7 +98,7 @@ def keep_names() -> None:
 
 
 def names_of(task: typing.Any) -> typing.Dict[str, Names]:
-    """Names by kind that a task's data give to numbers: by ``names_of_numbers()``, or as its dictionaries have them."""
+    """Return the names of a task's numbers by kind, from its ``names_of_numbers()`` or else from its dictionaries."""
     own = getattr(task, "names_of_numbers", None)
     return own() if callable(own) else names_of_dictionaries(task)
 
@@ -141,7 +141,7 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
 
 
 def names_of_dictionary(dictionary: typing.Any, where: str, option: str = "srcdict") -> Names:
-    """Symbols of a dictionary; ``option`` is that of fairseq-preprocess which takes such a one."""
+    """Symbols of a dictionary; ``option`` is the option of fairseq-preprocess for such a dictionary."""
     remedy = f"give the data folder it was trained on, or binarise with its dictionary (fairseq-preprocess --{option})"
     return Names("\n".join(dictionary.symbols), where, remedy)
 
@@ -211,7 +211,7 @@ def options_of(text: str, file: str = "FILE") -> str:
 
 
 def names_of_training(trainer: typing.Any) -> typing.Dict[str, Names]:
-    """Names that the data of a training give to numbers, and its ``--bpe`` and ``--tokenizer``.
+    """Return the names of the numbers of a training's data, and of its ``--bpe`` and ``--tokenizer``.
 
     Raises:
         OtherNames: if the data were cut by another model of pieces.
@@ -369,7 +369,7 @@ def _load_for_training(
     optimizer_overrides: typing.Any = None,
     reset_meters: bool = False,
 ) -> typing.Any:
-    """Load a checkpoint if there is one; every training does so at its beginning, and keeps what its data say then."""
+    """Load a checkpoint if there is one, at the beginning of a training, and keep the names of the training's data."""
     self.names_of_data = names_of_training(self)
     token = _training.set(_Training(self, reset_optimizer and reset_lr_scheduler and reset_meters))
     try:
@@ -393,7 +393,7 @@ def _option_of(file: str, settings: typing.Any) -> typing.Optional[str]:
 
 
 def _build_average(original: typing.Callable, self: typing.Any) -> None:
-    """Build the average of --store-ema, whose --ema-seed-model begins a training anew."""
+    """Build the average of --store-ema; its --ema-seed-model is compared as weights of a new training."""
     token = _training.set(_Training(self, True))
     try:
         original(self)
@@ -412,7 +412,7 @@ def _load_average(original: typing.Callable, fpath: typing.Any) -> typing.Any:
 def _handing_names_on(
     original: typing.Callable, path: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
-    """Load a checkpoint; compare its names where it is for a training, else let the task do so that gets its state."""
+    """Load a checkpoint; for a training compare its names, else add them to the task's state for a later comparison."""
     checkpoint = original(path, *args, **kwargs)
     names, training = trained_names(checkpoint, path), _training.get()
     if training is not None:
@@ -434,7 +434,7 @@ def _handing_names_on(
 
 
 def _checking_names(original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]) -> typing.Any:
-    """Give a task its state from a checkpoint, where the names that came with it are those of its data."""
+    """Load a task's state from a checkpoint after a comparison of the checkpoint's names with those of the data."""
     if HANDED in state:
         file, theirs = state[HANDED]
         check(file, theirs, self)

@@ -1,4 +1,4 @@
-"""Options for the settings of a checkpoint (from_pretrained, --model-overrides): fairseq reads unknown ones past."""
+"""Options that override settings of a checkpoint (from_pretrained, --model-overrides): fairseq ignores unknown ones."""
 
 import difflib
 import logging
@@ -12,7 +12,8 @@ BESIDES = ("generation_args", "is_vocoder", "load_checkpoint_heads", decode_weig
 
 
 def refuse_unknown_overrides() -> None:
-    """Refuse an option that no part of a checkpoint's settings has, before its model is built; mend its criterion."""
+    """Refuse an option that no part of a checkpoint's settings has, before its model is built; correct its
+    criterion."""
     from fairseq import checkpoint_utils
 
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _load_with_known)
@@ -71,7 +72,7 @@ def names_of(settings: typing.Any) -> typing.Set[str]:
 
 
 def _of_text_tools() -> typing.Set[str]:
-    """Options of every tokenizer and of all pieces, of which the settings hold those in use alone."""
+    """Return the options of every tokenizer and of all pieces; the settings contain only those in use."""
     from fairseq import registry
 
     return {

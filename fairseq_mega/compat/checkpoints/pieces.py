@@ -18,7 +18,7 @@ _END_OF_WORD = "</w>"  # in the merges of subword-nmt and fastBPE
 
 
 class Pieces(typing.NamedTuple):
-    """Functions of a symbol: whether an encoder can have made it, and whether it knows one of its characters."""
+    """Functions of a symbol: whether an encoder can have made it, and whether the encoder has one of its characters."""
 
     can_make: typing.Callable[[str], bool]
     knows: typing.Callable[[str], bool]
@@ -50,7 +50,7 @@ def _build_named_tokenizer(
 def _build_named(
     original: typing.Callable, kind: str, cfg: typing.Any, args: typing.Any, kwargs: typing.Any
 ) -> typing.Any:
-    """Build an encoder that has its names; raises ValueError with the option of a file that it cannot be made of."""
+    """Build an encoder that has its names; raise ValueError with the option of a file that cannot be used."""
     given = names.settings_of_encoder(kind, cfg)
     for flag, file in given:
         is_file = isinstance(file, str) and flag not in names.NO_FILE
@@ -90,7 +90,7 @@ def _comparing(
 
 
 def compare(kind: str, encoder: typing.Any, task: typing.Any) -> None:
-    """Compare an encoder with what the checkpoint, or the data folder, says of its own, else with its dictionary.
+    """Compare an encoder with the one that the checkpoint or the data folder records, else with the dictionary.
 
     Args:
         kind: SUBWORDS or TOKENIZER.
@@ -120,7 +120,7 @@ def compare(kind: str, encoder: typing.Any, task: typing.Any) -> None:
 
 
 def _look_at_dictionary(bpe: typing.Any, dictionary: typing.Any, given: typing.Optional[names.Names]) -> None:
-    """Refuse an encoder that cannot have made a dictionary; warn of one that is taken on trust."""
+    """Refuse an encoder that cannot have made a dictionary; warn of one that cannot be verified."""
     made, where = pieces_of(bpe), "--bpe" if given is None else given.where
     symbol = None if made is None else strange_symbol(made, dictionary)
     if symbol is not None:
@@ -163,7 +163,7 @@ def strange_symbol(made: Pieces, dictionary: typing.Any) -> typing.Optional[str]
     """Return a symbol that an encoder cannot have made; None where there are few, or none.
 
     Args:
-        made: by the encoder, beside one symbol of what lies between its pieces: of characters that it does not know.
+        made: by the encoder, which makes one symbol of all unknown characters between two of its pieces.
         dictionary: of fairseq.
     """
     numbers = range(dictionary.nspecial, len(dictionary))

@@ -1,8 +1,9 @@
 """Types that torch.load may build from a checkpoint beyond tensors and plain containers: values, and nothing else.
 
 torch calls every listed class and function with arguments of the file's choice, and hands their instances any state.
-NumPy's own ones take an address for an array, so each entry here is a guard of the same name: it takes what fairseq's
-checkpoints and broadcasts hold and refuses the rest. Types that occur as values alone are names that cannot be called.
+NumPy's own ones accept an address for an array, so each entry here is a guard of the same name: it accepts the contents
+of fairseq's checkpoints and broadcasts and refuses the rest. Types that occur as values alone are names that cannot be
+called.
 """
 
 import argparse
@@ -21,11 +22,11 @@ MOST_DIMENSIONS = 32
 
 
 class RefusedContents(ValueError):
-    """A file asks for something that no checkpoint of fairseq holds."""
+    """A file refers to something that no checkpoint of fairseq holds."""
 
 
 def _as(module: str, name: str, entry: typing.Any) -> typing.Any:
-    """`entry` under the name by which pickles ask for it."""
+    """`entry` under the name that pickles have for it."""
     entry.__module__, entry.__name__, entry.__qualname__ = module, name, name
     return entry
 
@@ -163,6 +164,6 @@ def safe_globals() -> typing.List[typing.Any]:
 
 
 def allow_safe_globals() -> None:
-    """Let torch.load(weights_only=True) read fairseq's checkpoints: it refuses every class that is not listed."""
+    """Allow fairseq's own types in torch.load(weights_only=True), which refuses every class that is not listed."""
     if hasattr(torch.serialization, "add_safe_globals"):  # torch before 2.4 has no such list: it reads tensors only
         torch.serialization.add_safe_globals(safe_globals())

@@ -1,7 +1,7 @@
 """Checkpoints as safetensors: MODEL.safetensors holds the tensors, MODEL.json beside it the configuration
 and the names of its numbers.
 
-Neither can hold code. Optimiser states and what else is more than plain values stay behind.
+Neither file can hold code. Optimiser states and other values that are not plain are left out.
 """
 
 import argparse
@@ -19,7 +19,7 @@ SHARED = "shared_tensors"  # in the JSON: name of a tensor -> the name that the 
 
 
 class UnreadableSafetensors(ValueError):
-    """Files that are no safetensors with their configuration; the message says what is wrong."""
+    """Files that are no safetensors with their configuration; the message names the reason."""
 
 
 def names_safetensors(path: typing.Any) -> bool:
@@ -140,7 +140,7 @@ def write_tensors(tensors: typing.Dict[str, torch.Tensor], path: typing.Any, tex
             _library().save_file(tensors, partial, metadata=texts)
         except OSError:
             raise
-        except Exception as error:  # the library has errors of its own
+        except Exception as error:  # the library has its own type of errors
             raise OSError(f"{path} cannot be written ({_reason(error)})") from error
         os.chmod(partial, 0o644)
         os.replace(partial, path)
@@ -152,7 +152,7 @@ def write_tensors(tensors: typing.Dict[str, torch.Tensor], path: typing.Any, tex
 def _without_copies(
     model: typing.Dict[str, torch.Tensor],
 ) -> typing.Tuple[typing.Dict[str, torch.Tensor], typing.Dict[str, str]]:
-    """Tensors that share no memory, which the format asks for, and for the others the name of the same tensor."""
+    """Return tensors that share no memory, as the format requires, and for the others the name of the same tensor."""
     owners: typing.Dict[typing.Any, str] = {}
     tensors, shared = {}, {}
     for name, tensor in model.items():

@@ -11,11 +11,11 @@ from fairseq_mega.compat.patching import wrap
 
 from .locks import lock_for_training
 
-_best: typing.Any = None  # options of the save that is going on
+_best: typing.Any = None  # options of the save in progress
 
 
 def save_checkpoints_whole() -> None:
-    """Remove what a failed save has written, and say how to go on where the disk is full."""
+    """Remove the files of a failed save; the error of a full disk names the remedy."""
     from fairseq import checkpoint_utils
 
     wrap(checkpoint_utils, "torch_persistent_save", _save_whole)
@@ -100,9 +100,9 @@ def is_for_want_of_space(error: typing.Optional[BaseException]) -> bool:
 
 
 def keep_the_best() -> None:
-    """Let --keep-best-checkpoints N keep N: fairseq saves the first and those that are better than the worst kept.
+    """Make --keep-best-checkpoints N keep N: fairseq saves the first and those that are better than the worst kept.
 
-    It finds no file of a negative score either, and so removes none.
+    fairseq also finds no file of a negative score, and so removes none.
     """
     from fairseq import checkpoint_utils
 
@@ -135,7 +135,8 @@ def _with_room_for_the_best(
 
 
 def lock_save_dirs() -> None:
-    """Let one training at a time use a --save-dir; the second is told who holds it. With --no-save any number may."""
+    """Lock --save-dir for one training at a time; the error of a second names the holder. With --no-save there is no
+    lock."""
     from fairseq import checkpoint_utils
 
     wrap(checkpoint_utils, "load_checkpoint", _load_locked)

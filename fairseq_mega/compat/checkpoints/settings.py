@@ -1,4 +1,4 @@
-"""Settings of a model that no tensor shows: with other ones the same weights load, and compute something else."""
+"""Settings of a model that no tensor shows: with other settings the same weights load, but compute something else."""
 
 import argparse
 import typing
@@ -35,7 +35,7 @@ def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) 
 
 
 def seed_of(checkpoint: typing.Dict[str, typing.Any]) -> typing.Optional[int]:
-    """Return the seed of the training that left a checkpoint; None where it does not tell."""
+    """Return the seed of the training that left a checkpoint; None where it has no record."""
     return typing.cast(typing.Optional[int], _value(_group_of(checkpoint, "common"), "seed"))
 
 
@@ -51,7 +51,7 @@ def _group_of(checkpoint: typing.Dict[str, typing.Any], name: str) -> typing.Any
 
 
 def _value(model: typing.Any, name: str) -> typing.Any:
-    """A setting, None where it is not known; a decoder beside an encoder has the encoder's where it says nothing."""
+    """A setting, None where it is not known; a decoder without the setting has that of the encoder beside it."""
     model = vars(model) if isinstance(model, argparse.Namespace) else model
     found = model.get(name) if hasattr(model, "get") else None
     if found is None and name.startswith("decoder_"):

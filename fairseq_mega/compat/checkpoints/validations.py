@@ -21,7 +21,7 @@ OF_THE_PART = ("max_tokens_valid", "batch_size_valid")  # that --max-valid-steps
 
 
 def remember_validations() -> None:
-    """Let --patience go on where the checkpoint stopped counting, and the best score be one of these validation data.
+    """Continue the count of --patience from the checkpoint, and forget a best score of other validation data.
 
     fairseq keeps the count in the process alone, and compares with the best loss of whatever the checkpoint was
     trained on: with --restore-file on other data checkpoint_best.pt is never written.
@@ -83,7 +83,7 @@ def _load_with_validations(
         return loaded
     if is_reset(cfg, restored):
         trainer._previous_training_time = 0  # of the other training
-    if not hasattr(save, "best"):  # none yet, or one that is to be forgotten
+    if not hasattr(save, "best"):  # no best score yet, or one to forget
         return loaded
     before = extra_state.get(KEY, now)
     other = [name for name in now if None not in (before.get(name), now[name]) and before[name] != now[name]]
@@ -105,14 +105,14 @@ def _load_with_validations(
 
 
 def _forget_best_of_plateau(schedule: typing.Any) -> None:
-    """Let --lr-scheduler reduce_lr_on_plateau, which keeps the best score too, begin anew with the next one."""
+    """Forget the best score that --lr-scheduler reduce_lr_on_plateau keeps."""
     of_torch = getattr(schedule, "lr_scheduler", None)
     if isinstance(of_torch, torch.optim.lr_scheduler.ReduceLROnPlateau):
         of_torch._reset()
 
 
 def options_of_score(cfg: typing.Any) -> str:
-    """Return the options that decide what the best score is a number of: two scores with other ones do not compare.
+    """Return the options that define the best score; scores with different options are not comparable.
 
     Args:
         cfg: all options of a training.

@@ -81,7 +81,7 @@ class NormalizedGatedAttention(nn.Module):
 
         Args:
             x: (B, L, D), finite where padded.
-            context: padding, documents, and whether memory and cache are wanted back; causal only.
+            context: padding, documents, and whether to return memory and cache; causal only.
             memory: of the steps before x, from an earlier call; causal only.
             cache: of the unfinished chunk before x, from the same call.
         """
@@ -163,7 +163,7 @@ class NormalizedGatedAttention(nn.Module):
         return rotations(scale.size(-1) // 2, reach, self.rope_base, scale.dtype, scale.device)
 
     def step_weights(self) -> Optional[NormalizedAttentionWeights]:
-        """Return the parameters as functions of single steps take them; None where operators compute steps."""
+        """Return the parameters in the form for functions of single steps; None where operators compute steps."""
         dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
         if any(dropout.active for dropout in dropouts) or is_patched(self):
             return None

@@ -53,7 +53,7 @@ class FeedForward(nn.Module):
         """Transform x (B, L, D) and add ``residual`` (B, L, D).
 
         Args:
-            steps: the functions of x, if it is a single step; looked for where there are none.
+            steps: functions for x if it is a single step; None: found by the sub-layer.
             prepared: for the single steps of a stream.
         """
         if x.size(1) == 1 and not self.training:
@@ -76,7 +76,7 @@ class FeedForward(nn.Module):
         return lambda x, residual: feed_forward(x, residual, *weights)
 
     def step_weights(self) -> Optional[FeedForwardWeights]:
-        """Return the parameters as kernels for single steps take them; None where operators compute steps."""
+        """Return the parameters in the form of the kernels for single steps; None where operators compute steps."""
         norm, maps = self.norm.of_step(), step_maps(self.input_proj, self.output_proj)
         if norm is None or maps is None or is_patched(self):
             return None

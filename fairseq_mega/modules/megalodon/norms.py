@@ -40,7 +40,7 @@ class ScaledNorm(nn.Module):
         return None if self.weight is None else at_least_float32(self.weight) + 1
 
     def of_step(self) -> Optional[StepNorm]:
-        """Scale and shift as kernels for single steps take them, None where they are not of float32."""
+        """Return scale and shift in the form of the kernels for single steps; None where they are not of float32."""
         if self.weight is not None and self.weight.dtype != torch.float32:
             return None
         return StepNorm(self.scale, self.bias)

@@ -19,8 +19,9 @@ from .torch_dense import dense_attention
 
 __all__ = ["FUNCTIONS", "Options", "attention", "attention_weights", "chunked_attention", "laplace", "toeplitz"]
 
-# Numbers of attention weights (batch x queries x keys). A dense call may hold the first in training, where going
-# blockwise costs a second forward pass, and the second in evaluation, where it costs nothing; a block holds the second.
+# Most attention weights (batch x queries x keys) in memory at once. The first number is for a dense call in training,
+# where computing block by block costs a second forward pass. The second is for a dense call in evaluation, where blocks
+# cost nothing, and for a block.
 DENSE_LIMIT = {"cpu": (1 << 24, 1 << 20), "cuda": (1 << 28, 1 << 26)}
 
 # From these numbers of weights on, in training and in evaluation, the compiled kernels are used where they work; below
@@ -30,7 +31,8 @@ NATIVE_FROM = (1 << 16, 1 << 12)
 # Without vectors of eight numbers the products of "native_blocks" are slower than torch's.
 FAST = cpu_level() not in (None, "baseline")
 # From this many queries on it pays to pack a group's keys and values; float16 has to be widened first. Where PyTorch's
-# dozen calls run on several threads or in bfloat16, the kernel's one is faster from few on, of any batch. (Measured.)
+# dozen calls run on several threads or in bfloat16, the kernel's single call is faster from few queries on, for any
+# batch. (Measured.)
 BLOCKS_FROM = {torch.float32: 16, torch.bfloat16: 16, torch.float16: 64}
 FEW = 4
 
@@ -104,8 +106,8 @@ def attention(
             to attend to stay finite.
         dropout: probability of dropping an attention weight (pass 0 in evaluation).
         drop_key: probability, less than 1, that a query does not see a key (DropKey; pass 0 in evaluation): no
-            rescaling, and a query that lost all its keys gives zeros.
-        scale: a positive number in front of the product in the place of 1 / tau; None for that.
+            rescaling, and a query that lost all its keys returns zeros.
+        scale: a positive factor of the product; None for 1 / tau.
         path: "reference", "torch" (all weights at once), "torch_blockwise", "native" (compiled kernels between torch's
             products) or "native_blocks" (all in one, on a CPU) to force a path, "auto" for the choice made here (see
             NATIVE_FROM and DENSE_LIMIT), None for the environment's choice
@@ -142,7 +144,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, options: Options, path: Optional[st
     check_devices("attention", q=q, k=k, v=v, bias=bias, padding_mask=options.padding_mask)
     rows = q[..., 0].numel()  # batch x queries
     path = PATHS.choose(path, q, rows * k.size(-2))
-    if rows * k.size(-2) == 0:  # there is no weight: an empty result or zeros, and gradients of zero
+    if rows * k.size(-2) == 0:  # no weights: an empty result or zeros, and gradients of zero
         weights = torch.matmul(q, k.transpose(-2, -1))
         return torch.matmul(weights if bias is None else weights + bias.sum(), v)
     if path == "reference":
@@ -161,7 +163,7 @@ def _of_groups(run: Callable[[Arguments], Tensor], q: Tensor, k: Tensor, v: Tens
     if torch.is_autocast_enabled(q.device.type):
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-    if scale is None:  # the kernels understand 0 as one over the number of keys that a query sees
+    if scale is None:  # for the kernels 0 stands for one over the number of keys that a query sees
         scale = 1.0 / math.sqrt(q.size(-1)) if function == "softmax" else 0.0
     leading, keys = q.shape[:-2], k.size(-2)
     padding = None if padding_mask is None else padding_mask.expand(*leading, keys).reshape(-1, keys)

@@ -1,7 +1,7 @@
 """Attention block by block with the compiled kernels between the matrix products: no L x L matrix, any function.
 
 A block of queries is multiplied with its keys into a buffer that stays in the processor's cache; the kernel turns the
-buffer into weights (see csrc/attention); a second product applies them to the values. The backward pass stands in
+buffer into weights (see csrc/attention); a second product applies them to the values. The backward pass is in
 :mod:`.native_backward`.
 """
 

@@ -1,4 +1,4 @@
-"""Attention weights written out: the measure of the fast paths, and what relu2 and laplace compute with."""
+"""Attention weights in full: the reference of the fast paths, used by :mod:`.torch_dense` for relu2 and laplace."""
 
 import math
 from typing import NamedTuple, Optional
@@ -22,7 +22,7 @@ class Options(NamedTuple):
     padding_mask: Optional[Tensor] = None  # (..., m) bool, True = padding
     dropout: float = 0.0
     drop_key: float = 0.0
-    scale: Optional[float] = None  # in front of the product, in the place of 1 / tau
+    scale: Optional[float] = None  # factor of the product in place of 1 / tau
 
 
 def laplace(x: Tensor, mu: float = LAPLACE_MU, sigma: float = LAPLACE_SIGMA) -> Tensor:

@@ -14,7 +14,7 @@ from .torch_dense import dense_attention
 def blockwise_attention(q: Tensor, k: Tensor, v: Tensor, options: Options, *, block_size: int) -> Tensor:
     """Attention of ``block_size`` queries at a time; in training each block is recomputed in the backward pass.
 
-    A causal block only touches the keys it can see. Arguments and result as
+    A causal block reads only the keys that its queries see. Arguments and result as
     :func:`fairseq_mega.ops.attention.attention`; the result does not depend on ``block_size``.
     """
     bias, padding_mask = options.bias, options.padding_mask

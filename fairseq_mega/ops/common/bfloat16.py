@@ -19,7 +19,7 @@ OPERATORS = (
     *("linear", "matmul", "mm", "bmm", "addmm", "addbmm", "baddbmm", "scaled_dot_product_attention"),
     *(f"conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", ".padding")),
 )
-FEW = 2  # rows whose products read a matrix of bfloat16, kept by autocast, sooner than one of float32
+FEW = 2  # up to this number of rows a product with autocast's copy in bfloat16 is faster than one in float32
 _KEY = torch._C.DispatchKey.AutocastCPU
 
 
@@ -70,13 +70,13 @@ def through_float32(name: str) -> Callable[..., Any]:
 
 
 def _kernel_of_autocast(name: str) -> Optional[Any]:
-    """The operator's own kernel, which keeps what it rounds; None where PyTorch is too old to hand it out."""
+    """The operator's own kernel, which keeps what it rounds; None where PyTorch is too old to expose it."""
     get = getattr(torch.library, "get_kernel", None)
     return None if get is None else get(f"aten::{name}", _KEY.name)
 
 
 def replace_products(names: Sequence[str] = OPERATORS) -> torch.library.Library:
-    """Give autocast on CPUs these operators by :func:`through_float32`, for as long as the result lives."""
+    """Replace autocast's products on CPUs by :func:`through_float32`, as long as the returned library lives."""
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():  # that a kernel is replaced
         warnings.simplefilter("ignore", UserWarning)

@@ -46,17 +46,17 @@ def no_obstacle(*call: Any) -> Optional[str]:
 
 
 def always(*call: Any) -> bool:
-    """The preference for a path that is taken wherever it runs."""
+    """Preference of a path that is chosen wherever it runs."""
     return True
 
 
 class Path(NamedTuple):
-    """One way to compute an operator; the functions take what :meth:`Operator.choose` is given of a call."""
+    """One way to compute an operator; its functions receive the arguments ``call`` of :meth:`Operator.choose`."""
 
     name: str
-    obstacle: Callable[..., Optional[str]] = no_obstacle  # says why the path cannot run, or None
+    obstacle: Callable[..., Optional[str]] = no_obstacle  # the reason why the path cannot run, or None
     dtypes: Tuple[torch.dtype, ...] = ()  # of the call's first tensor; empty: any
-    suits: Callable[..., bool] = always  # whether the automatic choice takes the path where it runs
+    suits: Callable[..., bool] = always  # whether the automatic choice prefers the path where it runs
 
 
 class Operator:
@@ -96,7 +96,7 @@ class Operator:
 
         Args:
             path: as in :meth:`forced`.
-            call: what the obstacles and preferences of the paths are asked about; a tensor first.
+            call: arguments for the obstacles and preferences of the paths; the first is a tensor.
 
         Raises:
             ValueError: as :meth:`forced`.
@@ -138,11 +138,11 @@ def _from_environment(operator: str, former_variable: str) -> Tuple[str, str]:
     return path or "auto", f"{former_variable}={path}"
 
 
-# The compiler takes the environment as it finds it, see gpus.py.
+# The compiler treats the environment as a constant, see gpus.py.
 _from_environment._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-@lru_cache(maxsize=8)  # every call of an operator asks
+@lru_cache(maxsize=8)  # read at every call of an operator
 def _entries(text: str) -> Dict[str, str]:
     """Paths by operator from the value of FAIRSEQ_MEGA_PATHS; a later entry overrides an earlier one."""
     entries: Dict[str, str] = {}
@@ -162,7 +162,7 @@ def _entries(text: str) -> Dict[str, str]:
 
 
 def device_obstacle(device: torch.device) -> Optional[str]:
-    """Why the compiled kernels cannot work on a device, with the remedy, or None."""
+    """Return the reason why the compiled kernels cannot run on a device, with the remedy, or None."""
     if native.PROBLEM is not None:
         return f"it needs the compiled kernels, which cannot be used: {native.PROBLEM}; {native.REMEDY}"
     if device.type == "cpu":
@@ -183,7 +183,7 @@ def check_devices(operator: str, **tensors: Optional[Tensor]) -> None:
     """Raise RuntimeError unless all tensors of a call are on the device of the first one.
 
     Args:
-        operator: for the message.
+        operator: name of the operator, for the message.
         tensors: by the names of the operator's arguments.
     """
     first = ""

@@ -24,7 +24,7 @@ _OBSTACLES: Dict[int, Optional[str]] = {}
 
 
 def gpu(index: int) -> Gpu:
-    """The GPU of that number, by CUDA's own account."""
+    """Return the properties of the GPU of this number, as CUDA reports them."""
     if index not in _GPUS:
         found = torch.cuda.get_device_properties(index)
         shared = getattr(found, "shared_memory_per_block_optin", native.SHARED_MEMORY)  # some builds of torch lack it
@@ -33,7 +33,7 @@ def gpu(index: int) -> Gpu:
 
 
 def gpu_obstacle(index: int) -> Optional[str]:
-    """Why the compiled kernels do not run on a GPU, or None; the first time it is also logged."""
+    """Return the reason why the compiled kernels do not run on a GPU, or None; the first call also logs it."""
     if index not in _OBSTACLES:
         found = gpu(index)
         problem = None
@@ -51,5 +51,5 @@ def gpu_obstacle(index: int) -> Optional[str]:
     return _OBSTACLES[index]
 
 
-# What torch.compiler.assume_constant_result does, which would import the whole compiler: it may not look into this.
+# The compiler must not trace the function; torch.compiler.assume_constant_result would import the whole compiler.
 gpu_obstacle._dynamo_marked_constant = True  # type: ignore[attr-defined]

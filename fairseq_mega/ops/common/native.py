@@ -32,9 +32,10 @@ def sources_hash() -> str:
 
 
 def _in_one_line(error: Exception) -> Exception:
-    """Return the error, which is about the environment; where nobody catches it, Python prints it without a traceback.
+    """Return an error about the environment, which Python prints without a traceback where nothing catches it.
 
-    The package is being imported, by any of its commands or by fairseq's. FAIRSEQ_MEGA_TRACEBACK=1 keeps the traceback.
+    The error ends the import of the package, by its own commands or by fairseq's. FAIRSEQ_MEGA_TRACEBACK=1 keeps the
+    traceback.
     """
     print_others = sys.excepthook
 
@@ -51,7 +52,7 @@ def _in_one_line(error: Exception) -> Exception:
 
 
 def _load() -> Optional[str]:
-    """Load the extension; returns what stands in the way, or None."""
+    """Load the extension; return the reason why it cannot be used, or None."""
     mode = os.environ.get(VARIABLE, "auto")
     if mode not in MODES:
         raise _in_one_line(ValueError(f"{VARIABLE}={mode}: choose from {', '.join(MODES)}"))
@@ -95,7 +96,7 @@ def cpu_levels() -> Tuple[str, ...]:
 
 
 def cpu_level() -> Optional[str]:
-    """The one of :func:`cpu_levels` that the kernels run at, or None without the kernels."""
+    """Return the level of :func:`cpu_levels` at which the kernels run; None without the kernels."""
     return None if PROBLEM is not None else torch.ops.fairseq_mega.cpu_level()
 
 
@@ -109,10 +110,10 @@ _choose_cpu_level()
 
 
 class Operators:
-    """The operators of a library, ``operators.ema_scan(...)``; gradients are called by the shortest way.
+    """The operators of a library, ``operators.ema_scan(...)``; calls with gradients take the shortest way.
 
     A call through torch's dispatcher to the Python function that was registered for gradients costs more than the
-    kernel of a small tensor. Eager calls therefore go to a function of autograd at once.
+    kernel of a small tensor. Eager calls therefore call a function of autograd directly.
 
     Args:
         namespace: of the library.
@@ -155,13 +156,13 @@ def register_gradients(
     twice: bool = False,
     in_python: Optional[Tuple[Callable[..., Any], Callable[..., Any]]] = None,
 ) -> None:
-    """Let torch differentiate an operator, given as "namespace::operator".
+    """Register the gradients of an operator, given as "namespace::operator".
 
     Args:
-        name, backward, setup_context: as torch.library.register_autograd takes them.
+        name, backward, setup_context: as for torch.library.register_autograd.
         twice: ``backward`` can be differentiated, too. A kernel cannot: torch would take its gradients for constants,
             so that a second derivative is an error.
-        in_python: the operator and ``backward`` without a call of torch's dispatcher, where they are written in Python.
+        in_python: the operator and ``backward`` as Python functions, which are called without torch's dispatcher.
     """
 
     def once(gradients: Callable[..., Any]) -> Callable[..., Any]:
@@ -202,6 +203,6 @@ def register(registration: Callable[[str], None]) -> None:
 
 
 def register_all(namespace: str) -> None:
-    """Give another library of the same operators (the simulator of the tests) its Python half."""
+    """Register the Python half for another library of the same operators (the simulator of the tests)."""
     for registration in _REGISTRATIONS:
         registration(namespace)

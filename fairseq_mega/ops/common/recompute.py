@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def inputs_of(node: Any) -> Tuple[Any, ...]:
-    """Return the inputs that a node has saved; activation checkpointing unpacks them only once, so they are noted.
+    """Return the inputs that a node has saved. Activation checkpointing unpacks them only once, so the node keeps them.
 
     Raises RuntimeError where one was modified since, as PyTorch does for the tensors that it saves itself.
     """
@@ -24,7 +24,7 @@ def _versions(inputs: Tuple[Any, ...]) -> List[int]:
 
 
 def _same_numbers(a: Tensor, b: Tensor) -> bool:
-    """Return whether two contiguous tensors have one memory; the addresses of tensors without numbers do not tell."""
+    """Return whether two contiguous tensors share one memory, by their storages: fake tensors have no addresses."""
     same = a.untyped_storage()._cdata == b.untyped_storage()._cdata and a.storage_offset() == b.storage_offset()
     return same and a.numel() == b.numel() and a.dtype == b.dtype
 
@@ -49,8 +49,8 @@ class _Again:
 def _hooks() -> Optional[Tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]]:
     """Return the innermost hooks that pack and unpack saved tensors, the only ones that PyTorch calls.
 
-    None without hooks, and where PyTorch is too old to tell. A result must not be saved as it is: its node would hold
-    the result, which holds the node, and a graph that is never run backward would never be freed.
+    None without hooks, and where PyTorch is too old to report them. A result must not be saved as it is: its node would
+    hold the result, which holds the node, and a graph that is never run backward would never be freed.
     """
     top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
     return None if top is None else top(True)
@@ -70,7 +70,7 @@ def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return function(*arguments)
     made = [a for a in arguments if isinstance(a, Tensor) and hasattr(a.grad_fn, "operator") and a.numel() > 0]
-    made = [a for a in made if a._version == 0]  # else somebody has written to it
+    made = [a for a in made if a._version == 0]  # else it has been written to
     if not made:
         return function(*arguments)
     outer_pack, outer_unpack = _hooks() or (torch.Tensor.detach, lambda kept: kept)

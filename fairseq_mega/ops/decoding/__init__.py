@@ -76,7 +76,7 @@ NATIVE = StepFunctions(
     native.gated_layers_step,
     native.normalized_layers_step,
 )
-# Of more rows than the kernels' linear maps are for; these are PyTorch's then.
+# For more rows than the kernels' linear maps accept: PyTorch computes the maps.
 NATIVE_OF_MANY = StepFunctions(
     reference.normalized_attention_step, native.gated_attention_step_of_many, timestep_norm=native.timestep_norm_step
 )
@@ -85,8 +85,8 @@ NATIVE_OF_MANY = StepFunctions(
 def step_functions(x: Tensor) -> Optional[StepFunctions]:
     """Return the functions that compute one step of x (B, 1, D) without gradients; None where no function does.
 
-    The kernels take float32 on a CPU. The environment's choice ("reference" or "native", see
-    :mod:`fairseq_mega.ops.common.dispatch`) decides where there is one.
+    The kernels require float32 on a CPU. FAIRSEQ_MEGA_PATHS can force "reference" or "native", see
+    :mod:`fairseq_mega.ops.common.dispatch`.
 
     Raises:
         ValueError: for an unknown path.

@@ -1,4 +1,4 @@
-"""The steps of gated attentions written out, the measure of the kernels."""
+"""Single steps of gated attentions in PyTorch, the reference of the kernels."""
 
 from typing import Callable, NamedTuple, Optional, Tuple
 

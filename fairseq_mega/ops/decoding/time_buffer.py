@@ -11,9 +11,9 @@ SMALLEST = 64  # steps that a buffer has room for at first
 class TimeBuffer:
     """Steps (B, n, width) of a stream; immutable to its users.
 
-    :meth:`append` returns a longer buffer and leaves the steps of this one as they are. Where no gradient is wanted,
-    both share memory with room behind its end. The first to append to a buffer gets that room, whoever appends to the
-    same buffer again gets a copy, so a stream may be continued in several ways.
+    :meth:`append` returns a longer buffer and leaves the steps of this one as they are. Where no gradient is needed,
+    both share memory with room behind its end. The first append to a buffer uses this room, a later append to the same
+    buffer copies. So a stream may be continued in several ways.
 
     Args:
         steps: (B, n, width).
@@ -31,7 +31,7 @@ class TimeBuffer:
     @property
     def steps(self) -> Tensor:
         """(B, n, width)."""
-        if self._steps is None:  # made when first asked for: a kernel takes the room
+        if self._steps is None:  # created at the first read: kernels use the room
             self._steps = self.room[:, : self._length]
         return self._steps
 

@@ -1,4 +1,4 @@
-"""Parameters of sub-layers as single steps take them."""
+"""Parameters of sub-layers in the form for single steps."""
 
 from itertools import chain
 from typing import Callable, List, NamedTuple, Optional, Tuple
@@ -13,7 +13,7 @@ Function = Callable[[Tensor], Tensor]  # of one step (B, inputs), to (B, outputs
 
 
 class StepMap(NamedTuple):
-    """A linear map as the kernels take it, see :func:`fairseq_mega.ops.packed_linear.packed_linear`."""
+    """A linear map in the form of the kernels, see :func:`fairseq_mega.ops.packed_linear.packed_linear`."""
 
     weight: Tensor  # (outputs, inputs), float32, bfloat16 or int8
     scale: Optional[Tensor]  # (outputs,) float32
@@ -21,7 +21,7 @@ class StepMap(NamedTuple):
 
 
 class StepNorm(NamedTuple):
-    """Scale and shift of a norm as the kernels take it, (D,) float32 each, None for one and zero."""
+    """Scale and shift of a norm in the form of the kernels, (D,) float32 each, None for one and zero."""
 
     scale: Optional[Tensor]
     shift: Optional[Tensor]
@@ -75,7 +75,7 @@ def complex_step_coefficients(
 
 
 class GatedAttentionWeights(NamedTuple):
-    """Parameters of MEGA's gated attention: norm and maps as functions, and as kernels take them where they can."""
+    """Parameters of MEGA's gated attention: norm and maps as functions, and for the kernels where possible."""
 
     normalize: Optional[Function]  # the norm before the sub-layer, None where it has none
     norm: Optional[StepNorm]  # the same for the kernels: a layer norm with eps = 1e-5
@@ -100,7 +100,7 @@ class NormalizedAttentionWeights(NamedTuple):
 
 
 class FeedForwardWeights(NamedTuple):
-    """Parameters of a feed-forward sub-layer as kernels take them."""
+    """Parameters of a feed-forward sub-layer in the form of the kernels."""
 
     norm: Optional[StepNorm]  # the layer norm (eps = 1e-5) before it, None for another norm or none
     maps: Tuple[StepMap, ...]

@@ -1,11 +1,11 @@
 """Multi-dimensional damped EMA (MEGA, section 3.1; MEGALODON, section 3.1): one public function and its paths.
 
-How :func:`damped_ema` chooses, measured by ``python -m fairseq_mega.lab.benchmarks kernels``:
+Choice of :func:`damped_ema`, from measurements by ``python -m fairseq_mega.lab.benchmarks kernels``:
 
 * ``native_fft``, an FFT in the shared memory of a GPU, where N exceeds FFT_COMPONENTS, for whole sequences of up to
   16384 steps. (That bound is an estimate from counting operations; no GPU has measured it.)
 * ``native``, the compiled scan over time, wherever it is built for the tensor's device and dtype. Its work grows with
-  N, that of an FFT does not; still, for N = 16 it takes a sixth to a twentieth of its time.
+  N, that of an FFT does not; still, for N = 16 the scan takes a sixth to a twentieth of the FFT's time.
 * ``torch_fft``, the convolution by torch's FFT, elsewhere (float64, no extension).
 * a single step of a stream without gradients goes through the recurrence, fused in the compiled kernels.
 """
@@ -88,8 +88,8 @@ def damped_ema(
             in either direction. A document that begins at step 0 discards ``state``.
         bidirectional: add a second EMA that runs from the future to the past.
         shift: leave the current position out of the future part (image models); otherwise both parts count it.
-        truncation: reach of the kernel in steps, None for no limit. It limits the parallel form only: a call that
-            takes or returns a state runs the unlimited recurrence, as in the published code.
+        truncation: reach of the kernel in steps, None for no limit. It limits the parallel form only: a call with a
+            state, or one that returns it, runs the unlimited recurrence, as in the published code.
         state: (B, D, N), the EMA's memory before the first step, complex if a coefficient is; causal only.
         return_state: also return the memory after the last step.
         path: "reference", "torch_fft", or one by compiled kernels, "native" or "native_fft" (CUDA), to force a path;

@@ -1,4 +1,4 @@
-"""The damped EMA as the plain recurrence of the paper, the measure of every fast path."""
+"""The damped EMA as the plain recurrence of the paper, the reference of every fast path."""
 
 from typing import Optional, Tuple
 

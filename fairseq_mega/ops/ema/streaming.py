@@ -55,7 +55,7 @@ def ema_fft_streaming(
 ) -> Tuple[Tensor, Tensor]:
     """Causal, untruncated EMA of the next L steps of a stream: outputs (B, L, D) and the state after them.
 
-    ``convolve`` is what convolves x with the EMA's kernel, with the signature of :func:`.fft.ema_torch_fft`.
+    ``convolve`` convolves x with the EMA's kernel and has the signature of :func:`.fft.ema_torch_fft`.
     """
     y = convolve(x, coefficients)
     if state is not None:
@@ -83,7 +83,7 @@ def ema_fft_documents(
         reset_mask: (B, L) bool, True at the first step of a document.
         state: (B, D, N) before the first step; a document that begins there discards it.
         bidirectional, shift, truncation, return_state: as in :func:`fairseq_mega.ops.ema.damped_ema`.
-        convolve: what convolves with the EMA's kernel, with the signature of :func:`.fft.ema_torch_fft`.
+        convolve: function that convolves with the EMA's kernel, with the signature of :func:`.fft.ema_torch_fft`.
 
     Returns:
         (B, L, D), and the state after the last step or None.

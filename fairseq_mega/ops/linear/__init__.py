@@ -1,6 +1,6 @@
-"""The linear maps of layers: :func:`linear`, and what is joined with them.
+"""The linear maps of layers: :func:`linear`, and operations joined with them.
 
-Sub-layers call their maps by :func:`in_parts` and :func:`after_silu`, which join a map with what stands beside it.
+Sub-layers call their maps by :func:`in_parts` and :func:`after_silu`, which join a map with the operations beside it.
 """
 
 import math
@@ -19,14 +19,14 @@ from fairseq_mega.ops.common.recompute import recomputing
 
 from .native_backward import register_linear
 
-# With fewer rows PyTorch's call is over before a path is chosen; with less work it is as fast. (Measured.)
+# With fewer rows choosing a path takes longer than PyTorch's call; with less work PyTorch is as fast. (Measured.)
 FEWEST_ROWS = 48
 LEAST_WORK = 1 << 20
 # Without vectors of sixteen numbers PyTorch's products are as fast (measured). Those of bfloat16 are left to PyTorch on
 # processors with tiles (AMX); without an instruction for them the kernel multiplies in float32.
 FAST_LINEAR = native.cpu_level() in ("avx512", "avx512_bf16")
 FAST_HALF_LINEAR = native.cpu_level() == "avx512_bf16" and not getattr(torch.cpu, "_is_amx_tile_supported", bool)()
-MOST_PARTS, PANEL = 4, 32  # of the kernel: tensors for the columns of a result, and columns that stay together
+MOST_PARTS, PANEL = 4, 32  # of the kernel: tensors that share a result's columns, and columns that stay together
 LINEAR_TYPES = (torch.float32, torch.bfloat16)  # of the kernel; float16, which CPUs have to widen, is left to PyTorch
 
 
@@ -75,11 +75,11 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, path: Op
 def linear_parts(
     x: Tensor, weight: Tensor, bias: Optional[Tensor], widths: Sequence[int], *, path: Optional[str] = None
 ) -> Tuple[Tensor, ...]:
-    """``linear(x, weight, bias).split(widths, dim=-1)``, where no gradients are copied together in the backward pass.
+    """``linear(x, weight, bias).split(widths, dim=-1)``, whose backward pass copies no gradients together.
 
     Args:
         x, weight, bias, path: as in :func:`linear`.
-        widths: of the parts. The kernel takes up to four, of which all but the last are multiples of 32.
+        widths: of the parts. The kernel accepts up to four; all but the last are multiples of 32.
 
     Returns:
         A tensor (..., width) for each width.
@@ -146,7 +146,7 @@ def after_silu(module: Any, x: Tensor, factor: Optional[Tensor] = None, dropout:
 
 
 def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Optional[str]) -> Optional[Tensor]:
-    """The rows of x in the type they are multiplied in, or None where PyTorch's product is to be taken."""
+    """Return the rows of x in the type of their product; None where PyTorch's product is chosen."""
     if path is None and _rows(x) < FEWEST_ROWS and (MULTIPLIES_BFLOAT16 or not rounds_rows(x)):
         return None
     check_devices("linear", x=x, weight=weight, bias=bias)
@@ -154,7 +154,7 @@ def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Opti
     if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
         inputs = x.to(torch.get_autocast_dtype(kind))
     elif x.dtype != weight.dtype:
-        return None  # PyTorch's product says what is wrong
+        return None  # PyTorch's product raises the error
     if PATHS.choose(path, inputs, weight) == "reference" or kind != "cpu" or inputs.dtype not in LINEAR_TYPES:
         return None
     return inputs.reshape(_rows(x), x.size(-1))

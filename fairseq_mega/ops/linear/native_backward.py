@@ -1,4 +1,4 @@
-"""Shapes and gradients of the compiled linear maps, as torch.library takes them.
+"""Shapes and gradients of the compiled linear maps, for torch.library.
 
 The forward pass decides what a map keeps for its backward pass (``keep``).
 """

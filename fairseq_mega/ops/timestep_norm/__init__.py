@@ -41,9 +41,9 @@ def timestep_norm(
         groups: G, a divisor of D; a group is D / G features side by side.
         state: statistics of the steps before, to continue a stream or as a prior that counts as ``count`` steps: count
             (B,) int64, mean (B, G), variance (B, G), widened to float64. None starts afresh: 0, 0, 1; where a count is
-            0, mean and variance play no part.
-        padding_mask: (B, L) bool, True = padding: the output is 0 there, and the statistics pass over it.
-        documents: of x, each with statistics of its own; the first one of a sequence goes on with ``state`` unless it
+            0, mean and variance have no effect.
+        padding_mask: (B, L) bool, True = padding: the output is 0 there, and the statistics do not count it.
+        documents: of x, each with statistics of its own; the first one of a sequence continues from ``state`` unless it
             begins at step 0. None: each sequence is one.
         eps: added to the variance.
         path: "reference", "torch" or "native" (compiled kernels) to force a path, "auto" for the compiled kernels where
@@ -86,7 +86,7 @@ def timestep_norm(
         return timestep_norm_native(x, weight, bias, state, padding_mask, eps)
     run = timestep_norm_reference if path == "reference" else timestep_norm_torch
     if padding_mask is not None:
-        x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)  # whatever stands there must reach no gradient
+        x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)  # padded values must not reach a gradient
     with torch.autocast(x.device.type, enabled=False):
         y, state = run(x.to(dtype), weight, bias, state, padding_mask, eps)
     return y.to(x.dtype), state

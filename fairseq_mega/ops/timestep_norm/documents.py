@@ -22,7 +22,7 @@ def timestep_norm_documents(
     """Normalise every document for itself, documents of similar length in one call.
 
     Args:
-        normalize: takes x, statistics and padding mask, and returns the result and the statistics after it.
+        normalize: function of x, statistics and padding mask, which returns the result and the statistics after it.
         x: (B, L, D).
         state: of the steps before, for sequences whose first document began there.
         fresh: of the same shapes, for all other documents.

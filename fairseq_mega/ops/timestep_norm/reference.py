@@ -1,4 +1,4 @@
-"""Timestep normalisation as a plain loop over time, the measure of every fast path."""
+"""Timestep normalisation as a plain loop over time, the reference of every fast path."""
 
 from typing import NamedTuple, Optional, Tuple
 
