@@ -78,7 +78,7 @@ class Dropout(nn.Module):
 
 
 class StochasticDepth(Dropout):
-    """Drop a sub-layer's result (B, L, D), which it adds to its input, for whole samples; divide the others' by 1 - p.
+    """Dropout of a sub-layer's result (B, L, D) for whole samples; those of the others are divided by 1 - p.
 
     Args:
         p: probability of dropping, in [0, 1].

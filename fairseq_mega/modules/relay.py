@@ -103,7 +103,7 @@ class Form(NamedTuple):
 
 
 class _Arrival(torch.autograd.Function):
-    """Receives tensors; their gradients go back to where they came from."""
+    """Receiving of tensors; the backward pass sends their gradients back."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, wire: Wire, tag: int, like: Sequence[Tensor]) -> Any:
@@ -122,7 +122,7 @@ class _Arrival(torch.autograd.Function):
 
 
 class _Departure(torch.autograd.Function):
-    """Sends tensors on; their gradients are waited for when that of x is known."""
+    """Sending of tensors; the backward pass waits for their gradients after it has that of x."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, x: Tensor, wire: Wire, tag: int, *memory: Tensor) -> Any:

@@ -85,7 +85,7 @@ class SequenceEncoder(Trunk, nn.Module):
         return packing.spread(hidden), padding_mask
 
     def encode(self, inputs: Tensor, context: LayerContext, positions: Optional[Tensor] = None) -> Tensor:
-        """Hidden states (B, L, d) of inputs, as :meth:`forward` has them, laid as ``context`` says.
+        """Return hidden states (B, L, d) of inputs as in :meth:`forward`, in the layout of ``context``.
 
         Args:
             inputs: tokens or real numbers.

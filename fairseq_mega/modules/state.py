@@ -49,7 +49,7 @@ class StreamState(NamedTuple):
     step: int  # how many
     memory: TrunkMemory
     cache: Optional[Tuple[Optional[LayerCache], ...]] = None  # None: the next step begins a chunk
-    recent: Optional[Tensor] = None  # (B, k) last tokens, where statistics of norms are taken anew from them
+    recent: Optional[Tensor] = None  # (B, k) last tokens, where statistics of norms are computed again from them
     prepared: Optional[Prepared] = None  # for the next single step, of all layers together
 
 

@@ -20,7 +20,7 @@ class TrunkOutput(NamedTuple):
     hidden: Tensor  # (B, L, D), zero where padded
     state: Optional[StreamState]
     cross_weights: Optional[Tensor]  # (B, L, S), of the last layer
-    inner_states: List[Tensor]  # each layer's output (B, L, D), where asked for
+    inner_states: List[Tensor]  # each layer's output (B, L, D), on request
 
 
 class Trunk:

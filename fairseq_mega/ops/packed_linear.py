@@ -1,6 +1,6 @@
 """Linear maps whose matrix has fewer bytes than float32: :func:`pack` makes one, :func:`packed_linear` applies it.
 
-A step of decoding multiplies every matrix of a model with a few rows, and takes as long as reading the matrices takes.
+A step of decoding multiplies every matrix of a model with a few rows, in about the time of reading the matrices.
 Only the matrix is rounded: inputs, sums and results keep their precision, or become whole numbers of 32 bits (one row
 with an int8 matrix, on processors that multiply bytes).
 """

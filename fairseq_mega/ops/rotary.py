@@ -115,7 +115,7 @@ def rotations(half: int, length: int, base: float, dtype: torch.dtype, device: t
 
 @_kept
 def _signed_turns(half: int, length: int, base: float, device: torch.device) -> Tensor:
-    """:func:`rotations` as the kernel takes them (length, 2, 2 half): cosines, and sines whose sign is that of the
+    """:func:`rotations` in the form of the kernel (length, 2, 2 half): cosines, and sines whose sign is that of the
     other feature of the pair in the result."""
     turns = rotations(half, length, base, torch.float32, device)
     with torch.inference_mode(False), torch.no_grad():

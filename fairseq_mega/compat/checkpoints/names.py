@@ -22,7 +22,7 @@ SOURCE, TARGET, LABELS, LANGUAGES, SUBWORDS = "source", "target", "labels", "lan
 TOKENIZER = "tokenizer"
 SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING = "samples", "scale", "pixels", "normalization", "framing"
 INPUTS = frozenset((SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING))  # which a new training may have otherwise
-FOLLOWED = frozenset((FRAMING,))  # by which data are read for a model, whatever their own is
+FOLLOWED = frozenset((FRAMING,))  # by which data are read for a model, in place of their own
 NOUNS = {
     SOURCE: "dictionary",
     TARGET: "target dictionary",
@@ -181,7 +181,7 @@ def _name_of_encoder(kind: str, cfg: typing.Any) -> str:
 
 
 def names_of_encoder(kind: str, cfg: typing.Any) -> typing.Dict[str, Names]:
-    """Options of --bpe or --tokenizer as they are given, files by their digests; nothing where they are not known.
+    """Options of --bpe or --tokenizer as they are given, files by their digests; nothing where they are unknown.
 
     Args:
         kind: SUBWORDS or TOKENIZER.

@@ -1,6 +1,6 @@
 """Types that torch.load may build from a checkpoint beyond tensors and plain containers: values, and nothing else.
 
-torch calls every listed class and function with arguments of the file's choice, and hands their instances any state.
+torch calls every listed class and function with arguments of the file's choice, and sets any state of their instances.
 NumPy's own ones accept an address for an array, so each entry here is a guard of the same name: it accepts the contents
 of fairseq's checkpoints and broadcasts and refuses the rest. Types that occur as values alone are names that cannot be
 called.

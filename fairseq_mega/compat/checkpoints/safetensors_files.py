@@ -38,7 +38,7 @@ def no_history() -> typing.List[typing.Dict[str, typing.Any]]:
 
 
 def read_tensors(path: typing.Any) -> typing.Dict[str, torch.Tensor]:
-    """Tensors by name in a file of safetensors, whoever wrote it, on the CPU.
+    """Return the tensors by name in any file of safetensors, on the CPU.
 
     Raises:
         OSError: if it is missing.

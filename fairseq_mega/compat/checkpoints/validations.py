@@ -23,8 +23,8 @@ OF_THE_PART = ("max_tokens_valid", "batch_size_valid")  # that --max-valid-steps
 def remember_validations() -> None:
     """Continue the count of --patience from the checkpoint, and forget a best score of other validation data.
 
-    fairseq keeps the count in the process alone, and compares with the best loss of whatever the checkpoint was
-    trained on: with --restore-file on other data checkpoint_best.pt is never written.
+    fairseq keeps the count in the process alone, and compares with the best loss on the data of the checkpoint: with
+    --restore-file on other data checkpoint_best.pt is never written.
     """
     from fairseq import checkpoint_utils
     from fairseq.trainer import Trainer

@@ -14,17 +14,17 @@ from .command import find, module_of
 
 
 def run_apart(part: str, arguments: argparse.Namespace, title: str) -> Dict[str, Any]:
-    """Measure a part of a benchmark in a fresh process, and return what it found.
+    """Measure a part of a benchmark in a fresh process, and return its measurements.
 
-    The processes are copies of one that has imported the benchmark: an import takes longer than most measurements.
+    The processes are copies of one that has imported the benchmark: an import is slower than most measurements.
 
     Args:
-        part: of the benchmark, as its ``measure`` takes it.
+        part: of the benchmark, the argument of its ``measure``.
         arguments: of its command line; ``threads`` counts for the first measurement of this process.
         title: of the part in a message.
 
     Raises:
-        SystemExit: where it fails, with the messages of the process.
+        SystemExit: if the process fails, with its messages.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, module_of(arguments.benchmark)])
@@ -41,7 +41,7 @@ def run_apart(part: str, arguments: argparse.Namespace, title: str) -> Dict[str,
 
 
 def _measure(part: str, arguments: argparse.Namespace, found: Path, messages: Path) -> None:
-    """Write what a part of a benchmark finds to one file, and all that is printed meanwhile to another."""
+    """Write the measurements of a part of a benchmark to one file, and its output to another."""
     with messages.open("w") as file:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(file.fileno(), stream.fileno())

@@ -78,7 +78,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
 
 
 def measure_piece(piece: int, size: int, init: str, name: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure in the process of one piece; returns what it found."""
+    """Measure in the process of one piece; return its measurements."""
     keep_freed_memory()  # as fairseq-mega-train does
     torch.set_num_threads(arguments.threads)
     device, backend = torch.device(arguments.device), "gloo"

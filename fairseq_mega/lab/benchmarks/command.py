@@ -47,7 +47,7 @@ def build_parser(names: Sequence[str] = tuple(MODULES)) -> argparse.ArgumentPars
 
 
 def parse(given: Sequence[str]) -> argparse.Namespace:
-    """Read a command line; the options that --smoke stands for come before those that are given."""
+    """Read a command line; options on it override those that --smoke implies."""
     parser = build_parser(given[:1] if given and given[0] in MODULES else tuple(MODULES))
     arguments = parser.parse_args(given)
     if getattr(arguments, "smoke", False):
@@ -57,7 +57,7 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
 
 
 def main(given: Optional[Sequence[str]] = None) -> None:
-    """Run a benchmark; SystemExit where it cannot be measured, or is to be continued."""
+    """Run a benchmark; raise SystemExit if it cannot be measured, or has to be continued."""
     arguments = parse(sys.argv[1:] if given is None else given)
     benchmark = find(arguments.benchmark)
     check_options(arguments)

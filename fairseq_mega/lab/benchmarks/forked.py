@@ -9,7 +9,7 @@ import torch
 
 
 def largest(work: Callable[..., Dict[str, float]], processes: int, *given: Any) -> Dict[str, float]:
-    """Measure in several processes, and return the largest of each number that they found.
+    """Measure in several processes, and return the largest value of each measurement.
 
     Args:
         work: called as ``work(rank, processes, init, *given)``, with the address for the processes to meet.

@@ -28,7 +28,7 @@ class IncrementalDecoder:
             attention._set_input_buffer(self.memory, {**memory, "prev_key_padding_mask": None})
 
     def step(self, tokens: Any) -> Any:
-        """Return the logits (B, V) after ``tokens`` (B, t); those that were read before are remembered."""
+        """Return the logits (B, V) after ``tokens`` (B, t); earlier tokens are in the memory."""
         return self.model.decoder(tokens, incremental_state=self.memory)[0][:, -1]
 
     def reorder(self, order: Any) -> None:

@@ -43,7 +43,7 @@ def forced(paths: str) -> Iterator[None]:
 
 
 def paths_of(model: str) -> ContextManager[None]:
-    """Force what the published code writes out, for a model in its arrangement."""
+    """Force the paths of the published code, for a model in its arrangement."""
     return forced(PUBLISHED) if "published" in model else contextlib.nullcontext()
 
 
@@ -129,7 +129,7 @@ def products(model: str, length: int, arguments: argparse.Namespace) -> int:
 
 
 def output(layer: Any, x: Any) -> Any:
-    """Hidden states of a layer, whatever else it returns."""
+    """Return the hidden states among the results of a layer."""
     result = layer(x)
     return getattr(result, "hidden", result)
 

@@ -14,7 +14,7 @@ from fairseq_mega.ops.packed_linear import KINDS
 
 MODELS = ("mega", "mega-full", "transformer")
 PACKED = {f"{name}-{kind}": (name, kind) for name in ("mega", "megalodon") for kind in KINDS}
-OTHERS = (*PACKED, "megalodon", "llama")  # measured where they are asked for
+OTHERS = (*PACKED, "megalodon", "llama")  # measured on request only
 
 
 def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest: int, tied: bool = True) -> Any:
@@ -25,7 +25,7 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
             one chunk for everything, or "transformer" and "llama", fairseq's transformer_lm and the Llama-style model
             with an FFN as wide as makes the layers equal in parameters.
         width: d; MEGA's v and inner FFN width are 2 d, its z is d / 2, N = 16; the Transformers have d / 32 heads.
-        layers: how many.
+        layers: number of layers.
         chunk: of "mega".
         symbols: V.
         longest: positions.

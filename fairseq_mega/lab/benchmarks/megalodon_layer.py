@@ -13,7 +13,7 @@ from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 
 
 def megalodon_layer(model: str, arguments: argparse.Namespace) -> MegalodonLayer:
-    """A causal layer with one head and a plain FFN; its EMA as published where ``model`` says so."""
+    """A causal layer with one head and a plain FFN; its EMA as published if ``model`` is a published one."""
     config = MegalodonLayerConfig(
         embed_dim=arguments.embed_dim,
         hidden_dim=arguments.hidden_dim,

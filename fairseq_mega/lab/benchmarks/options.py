@@ -22,11 +22,11 @@ class Benchmark(NamedTuple):
     run: Callable[[argparse.Namespace], None]
     # Measures one part in a process of its own, see :func:`fairseq_mega.lab.benchmarks.apart.run_apart`.
     measure: Optional[Callable[[str, argparse.Namespace], Dict[str, Any]]] = None
-    smoke: Sequence[str] = ()  # stands for --smoke; options that are given beside it win
+    smoke: Sequence[str] = ()  # options that --smoke implies; those on the command line override them
 
 
 def add_common_options(parser: argparse.ArgumentParser, repeat: Optional[int]) -> None:
-    """Add the options of every benchmark; ``repeat`` is how often it times something, None where that is fixed."""
+    """Add the options of every benchmark; ``repeat`` is the number of timings, None where it is fixed."""
     add = parser.add_argument
     if repeat is not None:
         add("--repeat", type=int, default=repeat, help="timed runs; the median is reported (default: %(default)s)")
@@ -37,7 +37,7 @@ def add_common_options(parser: argparse.ArgumentParser, repeat: Optional[int]) -
 
 
 def add_sweep_options(parser: argparse.ArgumentParser, autocast: bool = False) -> None:
-    """Add the options of benchmarks with many measurements, which go on where they stopped.
+    """Add the options of benchmarks with many measurements, which continue after an interruption.
 
     Args:
         parser: parser to extend.
@@ -75,7 +75,7 @@ def chosen_of(given: str, option: str, known: Sequence[str]) -> Sequence[str]:
 
 
 def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse what cannot be measured before anything is.
+    """Refuse options that cannot be measured, before the first measurement.
 
     Raises:
         SystemExit: naming the option.
@@ -96,5 +96,5 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 
 def is_writable(path: Path) -> bool:
-    """Return whether a file can be written, of whose folders the last ones may be missing."""
+    """Return whether a file can be written; the last ones of its folders may be missing."""
     return os.access(path, os.W_OK) if path.exists() else in_the_way_of(path.absolute().parent) is None

@@ -1,4 +1,4 @@
-"""Padding of batches of texts: what it costs to compute, and what is saved where it is not."""
+"""Padding of batches of texts: its cost, and the gain of layouts without it."""
 
 import argparse
 import sys

@@ -24,7 +24,7 @@ def build_recipe(name: str, symbols: int, longest: int, smoke: bool = False) -> 
         A fairseq language model.
 
     Raises:
-        SystemExit: where the recipe's model is none.
+        SystemExit: if the recipe's model is not a language model.
     """
     recipe = catalogue()[name]
     config = copy.deepcopy(recipe.config)

@@ -1,4 +1,4 @@
-"""Measurements as JSON lines, so that a run that was cut off goes on where it stopped."""
+"""Measurements as JSON lines, so that an interrupted run continues after its last one."""
 
 import json
 import sys
@@ -13,8 +13,8 @@ class Rows:
     """A file with one JSON line per measurement: its subject ("what"), its settings and its figures.
 
     Args:
-        path: the file, made with the first line; None keeps nothing.
-        settings: they belong to every line; lines of other settings are left alone.
+        path: the file, created with the first line; None for no file.
+        settings: part of every line; lines with other settings are ignored.
         stop_after: seconds after which nothing more is measured.
     """
 
@@ -37,7 +37,7 @@ class Rows:
         """The figures of an earlier measurement, or None.
 
         Raises:
-            SystemExit: with status NOT_YET, where there are none and the time is up.
+            SystemExit: with status NOT_YET, if there is no measurement and the time has run out.
         """
         found = self.known.get(self._key(self.settings, what))
         if found is None and self.end is not None and time.monotonic() > self.end:

@@ -1,4 +1,4 @@
-"""Tensors that each process of a training holds and the bytes that it sends, beside what a plan says of them."""
+"""Tensors that each process of a training holds and bytes that it sends, beside the estimates of a plan."""
 
 import argparse
 import gc
@@ -72,7 +72,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Counted(TorchDispatchMode):
-    """Counts the bytes of living tensors, and those that collectives send, of what passes operators within it."""
+    """Counter of the bytes of living tensors, and of those that collectives send, for operators that run within it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ def written() -> int:
 
 
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure MODEL:N: for each case the bytes held, sent and written by the process that has most, and on paper."""
+    """Measure MODEL:N: for each case the most bytes that a process holds, sends and writes, and those on paper."""
     name, size = part.split(":")[0], int(part.split(":")[1])
     found = forked.largest(measure_process, size, name, arguments)
     options = {**model_options(name, arguments), "_name": MODELS[name]}
@@ -147,7 +147,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
 
 
 def measure_process(rank: int, processes: int, init: str, name: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Train in one of several processes; returns for each case the bytes held, sent and written for an update."""
+    """Train in one of several processes; return for each case the bytes held, sent and written for an update."""
     torch.set_num_threads(arguments.threads)
     dist.init_process_group("gloo", init_method=init, rank=rank, world_size=processes)
     found: Dict[str, float] = {}
@@ -173,7 +173,7 @@ def measure_case(rank: int, processes: int, name: str, case: Case, arguments: ar
     }
     with Counted() as counted:
         trainer = trainer_of(rank, processes, name, case, arguments)
-        trainer.train_step([batch] * PASSES)  # which makes the optimiser's tensors
+        trainer.train_step([batch] * PASSES)  # the first update creates the optimiser's tensors
         counted.sent, before = 0, written()
         trainer.train_step([batch] * PASSES)
     return {"held": counted.most, "sent": counted.sent, "written": written() - before}

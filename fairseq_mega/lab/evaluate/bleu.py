@@ -17,7 +17,7 @@ def split_compounds(line: str) -> str:
     """Return ``line`` with ``X-Y`` inside a token turned into ``X ##AT##-##AT## Y``.
 
     The customary rule ``s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g`` works on bytes and its matches do not overlap:
-    in ``a-b-c`` the ``b`` is used up by the first match, so that only the first hyphen is split.
+    in ``a-b-c`` the first match includes the ``b``, so that only the first hyphen is split.
     """
     return COMPOUND.sub(rb"\1 ##AT##-##AT## \2", line.encode("utf-8")).decode("utf-8")
 
@@ -54,9 +54,9 @@ def detokenize(lines: Sequence[str], language: str) -> List[str]:
 
 
 def cached_test_set(name: str, source_lang: str, target_lang: str) -> Optional[List[str]]:
-    """Return the reference of sacreBLEU's test set ``name`` where it lies on this machine, else ``None``.
+    """Return the reference of sacreBLEU's test set ``name`` if it is on this machine, else ``None``.
 
-    Nothing is downloaded. Raises :class:`ScoringError` for a name or language pair that sacreBLEU does not know.
+    Nothing is downloaded. Raises :class:`ScoringError` for a name or language pair that sacreBLEU does not have.
     """
     pair = f"{source_lang}-{target_lang}"
     if name not in DATASETS:

@@ -16,7 +16,7 @@ from fairseq_mega.tasks.speech_commands import scaling_of
 
 
 def scores_of(training: Training, early_epoch: int, batch: int) -> Dict[str, float]:
-    """Scores that the training alone decides; accuracies in per cent."""
+    """Scores of the training itself; accuracies in per cent."""
     scores = {
         "best_valid_accuracy": training.best.accuracy,
         "early_valid_accuracy": training.after(early_epoch).accuracy,

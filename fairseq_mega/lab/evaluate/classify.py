@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     reader = reader_of(task)
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
     model.to(device).eval()
-    for stream in (sys.stdin, sys.stdout):  # whatever the locale, as tables are read, bytes that are no text included
+    for stream in (sys.stdin, sys.stdout):  # in any locale, as tables are read, with bytes that are not text
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
     items = map(reader.read_file, args.files) if args.files else reader.read_lines(sys.stdin)
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
-    args = build_parser().parse_intermixed_args(argv)  # files may stand behind options
+    args = build_parser().parse_intermixed_args(argv)  # files may follow options
     try:
         return exit_status(PROGRAM, lambda: run(args))
     except KeyboardInterrupt:

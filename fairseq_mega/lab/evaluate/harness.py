@@ -30,7 +30,7 @@ except ImportError as error:
 
 logger = logging.getLogger("lm_eval.fairseq_mega")
 POSITIONS = 1024  # whose logits are in memory at once
-LONGEST_ANSWER = 256  # tokens, where a task does not say
+LONGEST_ANSWER = 256  # tokens, unless a task sets their number
 
 
 class Scored(NamedTuple):
@@ -47,14 +47,14 @@ class HarnessModel(LM):
 
     Args:
         path: checkpoint.
-        data: folder with the dictionary and what else the text's unit needs.
+        data: folder with the dictionary and other files that the text's unit needs.
         device: of torch; None: cuda where there is a GPU.
-        batch_size, max_batch_size: the harness gives them; nothing but 1 is of use.
+        batch_size, max_batch_size: arguments of the harness; 1 is the only useful value.
         overrides: of the checkpoint's options, such as ``test_chunk_size``, and ``decode_weights``.
 
     Raises:
         OSError: if a file is missing.
-        ValueError: if it is no checkpoint of such a model, or an option is unknown.
+        ValueError: if the file is no checkpoint of a language model of this package, or an option is unknown.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class HarnessModel(LM):
         return [float(self.score(self.hub.tokens_of(request.args[0])).log_probs.sum()) for request in bar]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> List[str]:
-        """Text after each context, up to one of the texts that ``until`` names; that is left out."""
+        """Text after each context, up to and without the first of the texts in ``until``."""
         bar = tqdm(requests, disable=disable_tqdm, desc="texts")
         return [self.answer(*request.args) for request in bar]
 
     def after(self, context: str, texts: Sequence[str]) -> Iterator[Scored]:
         """Score texts that begin with a context, behind the tokens that they share with it.
 
-        A token that the end of the context and the continuation make up together counts as the continuation's.
+        A token of the end of the context and the beginning of the continuation counts as the continuation's.
         """
         known, wholes = self.hub.tokens_of(context), [self.hub.tokens_of(text) for text in texts]
         shared = max(min(common_beginning(known, whole) for whole in wholes), 1)
@@ -136,7 +136,7 @@ class HarnessModel(LM):
         return Scored(torch.cat(log_probs), torch.cat(greedy), state)
 
     def answer(self, context: str, options: Any) -> str:
-        """Continue a context by the harness's options of generation.
+        """Continue a context with the harness's options of generation.
 
         Raises:
             ValueError: for a number of beams.

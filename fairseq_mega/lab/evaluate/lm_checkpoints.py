@@ -12,7 +12,7 @@ from fairseq_mega.compat.patches import architectures
 
 
 def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Return seed, updates and precision of the training that a checkpoint comes from; None where it does not say."""
+    """Return seed, updates and precision of a checkpoint's training; None where there is no record."""
     cfg, history = state.get("cfg"), state.get("optimizer_history") or [{}]
     common = cfg["common"] if cfg else vars(state["args"])
     most = cfg["optimization"]["max_update"] if cfg else common.get("max_update")
@@ -21,7 +21,7 @@ def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device) -> Tuple[Any, Any, Dict[str, Any]]:
-    """Load model and task of a checkpoint on the data folder that is given; with them comes :func:`training_of`.
+    """Load model and task of a checkpoint for a data folder; return them with the result of :func:`training_of`.
 
     Raises:
         OSError: if a file is missing.

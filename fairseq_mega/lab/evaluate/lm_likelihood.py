@@ -1,4 +1,4 @@
-"""The likelihood that a language model gives to the tokens of batches."""
+"""The likelihood of the tokens of batches under a language model."""
 
 import logging
 import math

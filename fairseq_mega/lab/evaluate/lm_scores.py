@@ -14,7 +14,7 @@ from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
 
 class Setting(NamedTuple):
-    """The settings that evaluations vary; None: as the model was trained, or not applicable."""
+    """Settings that differ between evaluations; None: as the model was trained, or not applicable."""
 
     segments: Optional[int]
     context: Optional[int]  # tokens of a segment
@@ -42,7 +42,7 @@ class Score(NamedTuple):
 
 
 def set_segments(task: MegaLanguageModelingTask, subset: str, setting: Setting, chunk_nums: int) -> None:
-    """Let a task read a split in the segments of a setting."""
+    """Make a task read a split in the segments of a setting."""
     task.segments, task.args.chunk_nums = setting.segments or task.segments, chunk_nums
     task.exact_context = setting.exact_context
     if setting.context is not None:
@@ -52,7 +52,7 @@ def set_segments(task: MegaLanguageModelingTask, subset: str, setting: Setting, 
 
 @contextlib.contextmanager
 def shorter_blocks(task: Any, setting: Setting) -> Iterator[None]:
-    """Let a task of fairseq read blocks that leave room for the context window; raises ValueError as evaluate does."""
+    """Make a task of fairseq read blocks with room for the context window; raise ValueError as :func:`evaluate`."""
     window, block = setting.context_window or 0, task.args.tokens_per_sample
     if (setting.segments, setting.context, setting.exact_context) != (None, None, None):
         raise ValueError(

@@ -19,7 +19,7 @@ from fairseq_mega.lab.runs.training_log import RESIDENT
 
 
 def train(arguments: Sequence[str]) -> int:
-    """Run fairseq-mega-train; the last line it prints is the most memory that the process held."""
+    """Run fairseq-mega-train, and print the peak memory of the process as the last line."""
     keep_freed_memory()
     status = console.run("train", arguments)
     if Path("/proc/self/status").exists():

@@ -1,4 +1,4 @@
-"""Runs of the Long Range Arena and of speech: which there are, and whether they learned."""
+"""Runs of the Long Range Arena and of speech: their choice, and whether they learned."""
 
 import math
 from functools import lru_cache
@@ -72,19 +72,19 @@ def chance_of(task: str) -> float:
 
 
 def stuck(result: Result) -> bool:
-    """Return whether a training never left chance; of weights that were trained elsewhere nobody saw it."""
+    """Return whether a training never left chance; False for weights that were trained elsewhere."""
     reached = result["scores"].get("best_valid_accuracy", math.inf)
     return bool(reached < chance_of(result["settings"]["task"]) + MARGIN)
 
 
 def scaling_of(result: Result) -> str:
-    """The scaling of speech, for a title; nothing where it is not known (the authors' tensors)."""
+    """The scaling of speech, for a title; empty where it is unknown (the authors' tensors)."""
     scaling = result["settings"].get("scaling")
     return f", scaled {scaling}" if scaling else ""
 
 
 def name_of(result: Result) -> str:
-    """Task and model of a result, and what was changed of its recipe, without the seed."""
+    """Return task and model of a result, and the changes of its recipe, without the seed."""
     settings = result["settings"]
     name = f"{settings['task']} {settings['model']}"
     if settings["model"] not in ("transformer", "s4d"):

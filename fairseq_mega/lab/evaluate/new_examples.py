@@ -30,7 +30,7 @@ Item = Tuple[str, Dict[str, Tensor]]  # its text or the name of its file, and th
 class TextReader:
     """New texts as the inputs of a classifier of texts, cut as those of training were.
 
-    Says what the model cannot know from its training, and what it does not get to see.
+    It prints how many symbols the training texts lack, and how much of a long text the model reads.
 
     Args:
         task: of the classifier.
@@ -58,7 +58,7 @@ class TextReader:
             yield line, self._inputs(line, f"line {number}")
 
     def read_file(self, path: Path) -> Item:
-        """Item of a file of text, whose last line end is none of it, as that of a line."""
+        """Item of a file of text without its last line end."""
         _check_no_folder(path)
         with open_text(path, "surrogateescape", newline="") as file:
             text = file.read().rstrip("\r\n")
@@ -110,7 +110,7 @@ class ClipReader:
         self.labels = self.scale.labels
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
-        """Items of the recordings whose names stand on the lines."""
+        """Items of the recordings that the lines name."""
         yield from map(self.read_file, _named_on(lines))
 
     def read_file(self, path: Path) -> Item:
@@ -129,8 +129,8 @@ class PictureReader:
     """New images as the inputs of a classifier of colour images.
 
     Args:
-        task: of the classifier, which knows its model. Classes have names where the data of its training or its own
-            are a folder per class.
+        task: of the classifier, with its model. Classes have names if the data of its training or its own have a folder
+            per class.
     """
 
     def __init__(self, task: ImageClassificationTask) -> None:
@@ -139,7 +139,7 @@ class PictureReader:
         self.transform = evaluation_transform(self.size, self.kept, "classifying images")
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
-        """Items of the images whose names stand on the lines."""
+        """Items of the images that the lines name."""
         yield from map(self.read_file, _named_on(lines))
 
     def read_file(self, path: Path) -> Item:
@@ -156,7 +156,7 @@ class PictureReader:
 
 
 def _named_on(lines: Iterator[str]) -> Iterator[Path]:
-    """Files whose names stand on lines; raises ValueError for a line without a name."""
+    """Return the files that lines name; raise ValueError for a line without a name."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             raise ValueError(f"line {number} of the input is blank: give the name of a file, or remove the line")

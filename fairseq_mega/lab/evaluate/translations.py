@@ -36,7 +36,7 @@ def show_examples(count: int, hypotheses: Sequence[str], references: Sequence[st
 
 
 def warn_of_marks(translations: Sequence[str], references: Sequence[str]) -> None:
-    """Warn of marks that only translations, or only references, have: they lower a score, and are no mistakes."""
+    """Warn of marks that only translations, or only references, have: they lower a score without being mistakes."""
     for what, has_mark in {**WRITTEN, **PROCESSED}.items():
         found = {"translations": counted(translations, has_mark), "references": counted(references, has_mark)}
         side, other = sorted(found, key=lambda name: found[name], reverse=True)
@@ -48,7 +48,7 @@ def warn_of_marks(translations: Sequence[str], references: Sequence[str]) -> Non
 
 
 def score(args: argparse.Namespace) -> Dict[str, Any]:
-    """Score as the options say, print the report and return scores, signatures and counts."""
+    """Score by the options, print the report and return scores, signatures and counts."""
     if args.expect <= 0:
         raise ScoringError(f"--expect {args.expect}: the number of sentences must be positive")
     found = parse_generation(read_lines(args.output, "generation output"), args.output)

@@ -1,4 +1,4 @@
-"""fairseq-mega-validate run on a split: how many examples it scored, and how many were right."""
+"""Scores of fairseq-mega-validate on a split: numbers of scored and of correct examples."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ _CORRECT = re.compile(r"(\d+) of (\d+)")
 
 
 class Listener(io.TextIOBase):
-    """Keeps the output of fairseq-validate in a file, picks the result out, and shows how many examples were scored."""
+    """Stream of fairseq-validate's output, written to a file; it finds the result and prints the progress."""
 
     def __init__(self, log: TextIO, split: str = "test", every: float = 20.0) -> None:
         self.correct = ""
@@ -50,7 +50,7 @@ def score_split(validate: Validate, arguments: Sequence[str], log_file: Path, sp
     with open(log_file, "w", encoding="utf-8") as log:
         listener = Listener(log, split)
         try:
-            # Not a logging handler: the command takes all away that it finds, and logs to standard output.
+            # Not a logging handler: the command removes all handlers, and logs to standard output.
             root.handlers[:] = []
             with contextlib.redirect_stdout(listener):
                 status = validate([*arguments, *options])

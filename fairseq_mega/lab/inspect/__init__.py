@@ -1,1 +1,1 @@
-"""A look inside a checkpoint: its parameters, what its moving averages listen to, its attention."""
+"""Description of a checkpoint: its parameters, the reach of its moving averages, its attention."""

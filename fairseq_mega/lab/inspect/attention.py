@@ -66,7 +66,7 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
     number = _number(layers, layer)
     weights, heads = _self_attention(layers, number, run)
     symbols = [dictionary[token] for token in tokens[0].tolist()]
-    length = len(symbols)  # without what fills the last chunk
+    length = len(symbols)  # without the padding of the last chunk
     title = f"attention of layer {number}" + (f", the mean of its {heads} heads" if heads > 1 else "")
     return Attended(weights[:length, :length], symbols, symbols, title)
 
@@ -77,7 +77,7 @@ def _load(path: Path, data: Optional[Path]) -> Tuple[Any, Any, Any]:
     try:
         (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
     except Exception as error:
-        if type(error) is not Exception:  # of which kind those are that fairseq has for the user
+        if type(error) is not Exception:  # the type of fairseq's own errors for users
             raise
         raise ValueError(
             f"{path}: {error}; give the folder of its data with --data, which has its languages"
@@ -86,7 +86,7 @@ def _load(path: Path, data: Optional[Path]) -> Tuple[Any, Any, Any]:
 
 
 def _source_symbols(task: Any, text: str) -> str:
-    """Pieces of a text where its data folder holds their model and the text is none yet; else the text, cleaned."""
+    """Return the pieces of a text that is not cut yet, if its data folder has their model; else the text, cleaned."""
     folder = Path(utils.split_paths(task.cfg.data)[0])
     model = folder / MODEL_FILE
     if not model.is_file():
@@ -136,9 +136,9 @@ def _number(layers: Any, layer: Optional[int]) -> int:
 
 
 def _self_attention(layers: Any, number: int, run: Callable[[], object]) -> Tuple[Tensor, int]:
-    """Weights of a layer for the first text, and the number of its heads, whose mean they are.
+    """Return the weights of a layer for the first text, as a mean over its heads, and the number of heads.
 
-    They are what the attention makes of unit vectors in place of each head's values.
+    The weights are the attention's results for unit vectors in place of each head's values.
 
     Args:
         layers: of the trunk, which may have one layer in several places.
@@ -149,7 +149,7 @@ def _self_attention(layers: Any, number: int, run: Callable[[], object]) -> Tupl
         Weights (L, L), and the number of heads.
 
     Raises:
-        ValueError: if the layer has no attention of which that is known.
+        ValueError: if the layer's attention is of an unknown kind.
     """
     layer = layers[number - 1]
     module = getattr(layer, "attention", layer)

@@ -1,4 +1,4 @@
-"""The learned moving averages of a model: kernels, and how long an input lasts."""
+"""The learned moving averages of a model: kernels and half-lives."""
 
 import math
 import re
@@ -46,7 +46,7 @@ def averages_of(model: Dict[str, Tensor], length: int) -> List[Average]:
         width = model[f"{prefix}omega"].numel()
         past, future = kernel[:width], kernel[width:]
         periods = torch.empty(0)
-        if log_decay.is_complex() or kind_of(model) == IMAGES:  # whose second direction leaves the present out
+        if log_decay.is_complex() or kind_of(model) == IMAGES:  # their second direction leaves the present out
             future = torch.cat([torch.zeros_like(future[:, :1]), future[:, :-1]], 1)
         if log_decay.is_complex():
             periods = 2 * math.pi / log_decay.imag.flatten()

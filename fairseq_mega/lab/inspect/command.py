@@ -11,7 +11,7 @@ from fairseq_mega.convert.options import flat_options
 from . import averages, comparison, parts
 
 LENGTH = 4096  # of the kernels
-READ_WITH = {  # options, and those of which one has to be there for them to act
+READ_WITH = {  # options, and others of which one is required with them
     "layer": ["attention"],
     "data": ["attention"],
     "symbols": ["memory", "plan"],
@@ -22,7 +22,7 @@ READ_WITH = {  # options, and those of which one has to be there for them to act
 
 
 def unread(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Optional[str]:
-    """Say which option goes with others of which none is given; None where all are read."""
+    """Return an error for an option that requires others of which none is given; None where all options are used."""
     given = {name for name, value in vars(options).items() if value != parser.get_default(name)}
     for name, others in READ_WITH.items():
         if name in given and not given & set(others):
@@ -83,7 +83,7 @@ def draw(checkpoint: Dict[str, Any], name: str, folder: Path) -> List[Path]:
 
 
 def report(options: argparse.Namespace) -> None:
-    """Print what the options ask for and draw the pictures; raises OSError and ValueError."""
+    """Print the report that the options select and draw the pictures; raise OSError and ValueError."""
     if options.compare is not None:
         print("\n".join(comparison.lines_of(read(options.checkpoint), read(options.compare))))
         return

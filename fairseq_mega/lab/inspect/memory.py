@@ -14,18 +14,18 @@ from fairseq_mega.models.presets import preset
 
 MODELS = ("mega_lm", "megalodon_lm", "llama_lm")
 USUAL_SYMBOLS = 32000
-MOST_SYMBOLS = 10_000_000  # of a dictionary, which is built to count parameters
+MOST_SYMBOLS = 10_000_000  # limit of a dictionary that is built to count parameters
 
 
 class Needs(NamedTuple):
-    """The needs of a training step of a model, and the size of its dictionary."""
+    """The costs of a training step of a model, and the size of its dictionary."""
 
     step: Step
     symbols: int
 
 
 def model_of(name: str, symbols: Optional[int] = None, bf16: bool = False) -> Needs:
-    """The needs of a checkpoint, or of an architecture with so many symbols (default: as its recipes have).
+    """Return the costs of a checkpoint's model, or of an architecture with a number of symbols (default: its recipes').
 
     Raises:
         OSError, ValueError: as :func:`described`.
@@ -40,7 +40,7 @@ def described(name: str, symbols: Optional[int], asked: str) -> Tuple[Mapping[st
     Args:
         name: of the file, or of the architecture.
         symbols: of the architecture; None for those of its recipes.
-        asked: the option that needs them.
+        asked: the option that requires them, for messages.
 
     Raises:
         OSError: if there is neither.

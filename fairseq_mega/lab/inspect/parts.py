@@ -1,4 +1,4 @@
-"""Parameters of a model by part, and what a checkpoint says of its training."""
+"""Parameters of a model by part, and a checkpoint's record of its training."""
 
 import re
 from typing import Any, Dict, List, Optional, Tuple
@@ -9,7 +9,7 @@ from fairseq_mega.compat.checkpoints.names import FINGERPRINT, noun, trained_nam
 from fairseq_mega.convert.options import flat_options
 
 MOST_NAMES = 12  # that are listed
-# The first pattern that a tensor's name matches says what it belongs to.
+# The first pattern that matches a tensor's name decides its part.
 PARTS = (
     (r"\.ema\.|\.cema\.", "moving average"),
     (r"\.cross_attention\.", "cross attention"),
@@ -30,7 +30,7 @@ def part_of(name: str) -> str:
 
 
 def parameters_by_part(model: Dict[str, Tensor]) -> List[Tuple[str, int]]:
-    """Number of parameters of each part, the largest first; tensors that are one are counted once."""
+    """Number of parameters of each part, the largest first; shared tensors are counted once."""
     counts: Dict[str, int] = {}
     seen = set()
     for name, tensor in model.items():
@@ -69,7 +69,7 @@ def description(checkpoint: Dict[str, Any]) -> List[Tuple[str, str]]:
 
 
 def _named(text: str) -> Optional[str]:
-    """Names in a few words: all of them where they are few, else how many; nothing of what stands for names alone."""
+    """Return names in a few words: all if they are few, else their number; nothing for placeholders."""
     names = text.split("\n")
     if text.startswith(FINGERPRINT):
         return None

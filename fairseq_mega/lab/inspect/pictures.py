@@ -25,7 +25,7 @@ MARKED = (4, 16, 64, 256, 1024, 4096, 16384)  # distances with a number on the a
 
 
 def draw_kernels(averages: Sequence[Average], title: str, output: Path) -> None:
-    """A panel for each layer: a row of colours for each feature, from those that look nearby to those that look far.
+    """Draw a panel for each layer: a row of colours for each feature, from the shortest to the longest reach.
 
     Distances grow by powers of two from the middle, to the left into the past, to the right into the future. A row is
     scaled by its largest weight.
@@ -132,7 +132,7 @@ def _draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], 
 def draw_attention(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, output: Path) -> None:
     """Draw the attention weights (rows, columns) of the symbols ``rows`` to the symbols ``columns``.
 
-    A character that no installed font has is written by its number, and a line says so.
+    A character that no installed font has is written by its number, and a printed line names it.
     """
     pyplot = load_pyplot()
     from matplotlib import get_cachedir

@@ -158,14 +158,14 @@ def _largest(model: Shared, sharing: Sharing, machine: Machine, work: Work) -> S
 
 
 def _held(model: Shared, sharing: Sharing, sequences: int, length: int) -> Held:
-    """Return what a process holds whose piece of a sequence is longest."""
+    """Return the memory of the process with the longest piece of a sequence."""
     chunk = max(model.decoder.chunk_size, 1)
     piece = length if sharing.pieces == 1 else chunk * math.ceil(math.ceil(length / chunk) / sharing.pieces)
     return model.held(sharing, sequences * min(piece, length))
 
 
 def left_a_node(sent: Sent, pieces: int, machine: Machine) -> int:
-    """Return the bytes that leave a node, of which most do: a ring of all GPUs leaves it once."""
+    """Return the bytes that leave the node with most: a ring of all GPUs leaves each node once."""
     if machine.nodes == 1:
         return 0
     borders = [node * machine.gpus % pieces != 0 for node in range(machine.nodes + 1)]
@@ -229,7 +229,7 @@ def planned(planner: Planner, machine: Machine, tokens: Optional[int] = None) ->
 
 
 def _fewest(planner: Planner, machine: Machine) -> int:
-    """Fewest sequences that all GPUs have a part in."""
+    """Return the smallest number of sequences in which every GPU has a part."""
     most = max(pieces for pieces in range(1, planner.most_pieces + 1) if machine.processes % pieces == 0)
     return machine.processes // most
 
@@ -272,7 +272,7 @@ def lines_of(
 
 
 def _nodes_that_do(planner: Planner, machine: Machine, tokens: Optional[int]) -> Optional[int]:
-    """Return how many nodes a setting would fit, doubled until one does; None where that does not help."""
+    """Return the number of nodes at which a setting fits, by doubling; None if none does."""
     for _ in range(DOUBLINGS):
         machine = machine._replace(nodes=2 * machine.nodes)
         work = planner.work(machine, tokens)

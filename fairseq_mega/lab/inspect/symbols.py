@@ -1,4 +1,4 @@
-"""Numbers of symbols of the recipes' models, with the special symbols and what fills the table up."""
+"""Numbers of symbols of the recipes' models, with special symbols and the padding of the table."""
 
 from typing import Optional
 
@@ -6,7 +6,7 @@ from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
 
-BYTES = 264  # of bytes: all 256, the special symbols, and what fills the table up
+BYTES = 264  # of bytes: all 256, the special symbols, and the padding of the table
 SYMBOLS = {  # by the data set
     **{name: corpus.dictionary for name, corpus in CORPORA.items() if corpus.dictionary is not None},
     "pg19": 32_000,

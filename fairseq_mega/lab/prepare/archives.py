@@ -1,4 +1,4 @@
-"""Archives and packed files: taken or downloaded, checked, and read without unpacking them to disk."""
+"""Archives and packed files: own copies or downloads, checked, and read without unpacking them to disk."""
 
 import json
 import tarfile
@@ -15,7 +15,7 @@ FETCH_AGAIN = "remove it and fetch it again"
 
 
 class Archive(NamedTuple):
-    """The address of an archive, its digests, and the remedy where it cannot be had."""
+    """The address of an archive, its digests, and the remedy where it cannot be obtained."""
 
     url: str
     digests: Dict[str, str]  # hexadecimal, by the name that hashlib knows
@@ -57,7 +57,7 @@ def check_gzip(path: Path) -> None:
 
     Raises:
         DownloadError: if it is cut off, damaged or empty.
-        OSError: if it unpacks to far more than its size lets expect.
+        OSError: if it unpacks to far more than its size suggests.
     """
     with naming_damage(path, FETCH_AGAIN), open_gzip(path) as stream:
         if not sum(map(len, blocks_of(stream))):
@@ -95,7 +95,7 @@ def obtain_recorded(
 
 
 def read_records(path: Path) -> Records:
-    """Return the recorded sizes and checksums, ``{name: {"url", "bytes", "sha256"}}``; none yet gives ``{}``."""
+    """Return the recorded sizes and checksums, ``{name: {"url", "bytes", "sha256"}}``; ``{}`` without a record."""
     if not path.exists():
         return {}
     try:
@@ -111,8 +111,8 @@ def read_records(path: Path) -> Records:
 def tar_files(path: Path) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:
     """Yield the files of a packed tar in its order, each with a stream of its content, to be read before the next.
 
-    Raises OSError when they unpack to too much, before the file is read that would; damage is the caller's to name
-    (:func:`.unpacking.naming_damage`), as reading the streams shows it, too.
+    Raises OSError before a file is read with which they would unpack to too much. Reading the streams can show damage,
+    too, which the caller names by :func:`.unpacking.naming_damage`.
     """
     unpacked = 0
     with tarfile.open(path, "r|*") as archive:
@@ -137,7 +137,7 @@ def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[Tuple[str, b
 
 
 def open_packed(path: Path) -> IO[bytes]:
-    """Open a file that may be packed with gzip, which its first bytes tell."""
+    """Open a file that may be packed with gzip, as its first bytes show."""
     with open(path, "rb") as stream:
         packed = stream.read(2) == b"\x1f\x8b"
     return open_gzip(path) if packed else open(path, "rb")

@@ -1,4 +1,4 @@
-"""Binarised text: made by fairseq-preprocess, which says little meanwhile, read back and counted."""
+"""Binarised text: made by fairseq-preprocess, with progress lines, read back and counted."""
 
 import shutil
 import threading
@@ -15,7 +15,7 @@ from fairseq_mega.lab.runs.commands import PYTHON, environment, run_command
 PREPROCESS = [*PYTHON, "fairseq_cli.preprocess"]
 FILES = ("dict.txt", *(f"{split}.{ending}" for split in SPLITS for ending in ("bin", "idx")))  # of a folder
 SCAN_TOKENS = 1 << 22
-EVERY = 15.0  # seconds between signs of life
+EVERY = 15.0  # seconds between lines of progress
 
 
 def split_options(text: Path) -> List[str]:
@@ -27,7 +27,7 @@ def binarise(text: Path, words: Sequence[object], target: Path, log: Path) -> No
     """Make a folder of binarised data, which appears whole.
 
     Args:
-        text: folder of what is binarised, for signs of life.
+        text: folder of the text, for lines of progress.
         words: options of fairseq-preprocess but for the target.
         log: for its output.
 
@@ -57,7 +57,7 @@ def megabytes(folder: Path) -> float:
 
 @contextmanager
 def signs_of_life(name: str, progress: Callable[[], str]) -> Iterator[None]:
-    """Say now and then how far something is that says nothing itself."""
+    """Print the progress of something that prints nothing itself."""
     ended = threading.Event()
 
     def watch() -> None:

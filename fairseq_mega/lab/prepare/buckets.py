@@ -31,7 +31,7 @@ def list_files(host: str, bucket: str, folder: str, scratch: Path, remedy: str) 
         scratch: file for the pages of the list.
 
     Raises:
-        DownloadError: with the remedy, if there is no list.
+        DownloadError: with the remedy, if the list cannot be read.
     """
     found: List[BucketFile] = []
     page: Dict[str, Any] = {"nextPageToken": ""}
@@ -52,7 +52,7 @@ def fetch_files(host: str, bucket: str, files: Sequence[BucketFile], target: Pat
     """Download the files that are not in a folder yet, each under its name, and compare their checksums.
 
     Raises:
-        DownloadError: with the remedy, for the first file that cannot be had or is damaged.
+        DownloadError: with the remedy, for the first file that cannot be downloaded or is damaged.
     """
     missing = [file for file in files if not _is_there(file, target)]
     total, wanted = (sum(file.bytes for file in some) / 1e6 for some in (files, missing))

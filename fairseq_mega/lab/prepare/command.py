@@ -1,8 +1,8 @@
 """Prepare a data set: of the papers, a real stand-in for one, or your own.
 
-Generates, downloads or reads the raw data and checks them. Writes into --out the files that a task reads, and
-SOURCE.json: origin, options, counts and checksums. Progress goes to stderr. The same command continues an interrupted
-run, and does nothing where the data set is complete.
+The command generates, downloads or reads the raw data and checks them. It writes into --out the files that a task
+reads, and SOURCE.json: origin, options, counts and checksums. Progress goes to stderr. The same command continues an
+interrupted run, and does nothing where the data set is complete.
 """
 
 import argparse
@@ -52,14 +52,14 @@ def build_parser() -> argparse.ArgumentParser:
         dataset.add_options(command)
         if dataset.toy is not None:
             add_smoke(command)
-        if dataset.name in TEXTS:  # the script that starts this command has read them
+        if dataset.name in TEXTS:  # the script that starts this command has parsed them
             command.add_argument("--venv", help=argparse.SUPPRESS)
             command.add_argument("--skip-setup", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
 def with_toy_data(words: Sequence[str], folder: Path) -> List[str]:
-    """Return the words of a command line with options that take made-up data, written to a folder.
+    """Return the words of a command line with options that read made-up data, written to a folder.
 
     Raises:
         ValueError: where the words name data themselves.
@@ -78,10 +78,10 @@ def prepare(given: Sequence[str], leaves: Tuple[str, ...] = ()) -> None:
     """Make the data set that the words of a command line describe, unless it is there.
 
     Args:
-        leaves: names of all that is made, where the folder may hold other things; by default those of the data set.
+        leaves: names of all results, where the folder may contain other files; by default those of the data set.
 
     Raises:
-        OSError, ValueError, StageError: whose messages are for the user.
+        OSError, ValueError, StageError: with messages for the user.
     """
     smoke = "--smoke" in given and given[0] in DATASETS and DATASETS[given[0]].toy is not None
 

@@ -44,14 +44,14 @@ class Dataset:
         summary: one line for the list of data sets.
         details: sizes, times and layout, for its --help.
         add_options: adds its own options to a parser.
-        check: raises ValueError for options that do not go together, before anything is made.
+        check: raises ValueError for options that exclude each other, before anything is made.
         make: writes the data set below ``work.output``, or as parts.
-        toy: writes a little made-up data to a folder and returns the options that take them, for --smoke; ``make``
+        toy: writes a little made-up data to a folder and returns the options that read them, for --smoke; ``make``
             compares them with no published count.
         usual_out: folder below ``outputs`` of the checkout where --out is left out; None where it is required.
         reads: files that the result depends on and that no option names as they are, by a name for each.
-        members: by option, patterns of what is read in the folder that it names; all of it where there are none.
-        leaves: names of all that it writes, where the folder may hold other things; none where it is its own.
+        members: by option, patterns of the files that are read in its folder; without patterns all files.
+        leaves: names of all results, where the folder may contain other files; none for a folder of its own.
     """
 
     name: str

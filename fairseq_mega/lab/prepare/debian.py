@@ -1,4 +1,4 @@
-"""Packages of Debian and Ubuntu that hold data: fetched with apt-get, unpacked with dpkg-deb, installed nowhere."""
+"""Packages of Debian and Ubuntu with data: fetched with apt-get, unpacked with dpkg-deb, not installed."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def obtain_packages(names: Sequence[str], given: Optional[Sequence[Path]], raw: 
     """Unpack packages into ``target``, which will hold ``usr/``, and return their entries in SOURCE.json.
 
     ``given`` are own copies of all (``NAME_VERSION_all.deb``); None fetches them into ``raw``, where a damaged one is
-    removed. Raises :class:`DownloadError` when one cannot be had.
+    removed. Raises :class:`DownloadError` when one cannot be obtained.
     """
     need_dpkg()
     files = {name: _own_copy(name, given) if given else fetch_package(name, raw) for name in names}
@@ -52,7 +52,7 @@ def unpack_package(name: str, path: Path, target: Path, remedy: str) -> Package:
 def fetch_package(name: str, folder: Path, otherwise: str = "") -> Path:
     """Return the newest file of a package in a folder, fetched with apt-get if there is none.
 
-    Raises :class:`DownloadError`, which ends in ``otherwise``, where it cannot be had.
+    Raises :class:`DownloadError`, whose message ends with ``otherwise``, where it cannot be obtained.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = _newest(name, folder)
@@ -79,7 +79,7 @@ def fetch_package(name: str, folder: Path, otherwise: str = "") -> Path:
 
 
 def need_dpkg(otherwise: str = "") -> None:
-    """Raise DownloadError, which ends in ``otherwise``, where packages cannot be unpacked."""
+    """Raise DownloadError, whose message ends with ``otherwise``, where packages cannot be unpacked."""
     if shutil.which("dpkg-deb") is None:
         problem = "the command 'dpkg-deb' was not found: it unpacks the package; install dpkg"
         raise DownloadError(f"{problem}. {otherwise}" if otherwise else problem)

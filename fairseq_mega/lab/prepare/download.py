@@ -12,8 +12,8 @@ from typing import IO, Optional
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.runs.files import blocks_of, existing_parent
 
-ATTEMPTS = 3  # of fetch_missing: some hosts are gone, and trying for long would only delay the message
-LEAST_FREE = 1 << 28  # bytes, where a file goes
+ATTEMPTS = 3  # of fetch_missing: some hosts no longer exist, and more attempts would only delay the message
+LEAST_FREE = 1 << 28  # bytes on the disk of a download
 
 
 class DownloadError(ValueError):
@@ -71,7 +71,8 @@ def _transfer(url: str, partial: Path) -> Optional[int]:
     except urllib.error.HTTPError as error:
         if error.code != 416:
             raise
-        # The server has nothing beyond our bytes: complete if it says so, otherwise start afresh.
+        # The server has nothing beyond our bytes: the file is complete if the server reports its size, otherwise start
+        # afresh.
         total = (error.headers.get("Content-Range") or "").rpartition("/")[2]
         if total == str(done):
             return done
@@ -97,8 +98,8 @@ def fetch_missing(url: str, path: Path, remedy: str = "", attempts: int = ATTEMP
     """Download a file unless it is there.
 
     Raises:
-        DownloadError: with the remedy after so many attempts; or where the download is not allowed, or there is hardly
-            any room for it.
+        DownloadError: with the remedy, if all attempts fail, the download is not allowed, or the disk has hardly any
+            room for it.
     """
     if path.exists():
         return

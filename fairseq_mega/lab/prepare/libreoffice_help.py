@@ -19,7 +19,7 @@ Paragraph = Tuple[str, str]  # identifier and text
 _BLOCK_TAGS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _PARAGRAPH_ID = re.compile(r"(par|hd)_")
 _CODE_CLASSES = frozenset({"code", "codeintable", "smathcode", "bascode"})
-_NAME_CLASSES = frozenset({"emph", "menuitem", "widget"})  # of what the interface calls its parts
+_NAME_CLASSES = frozenset({"emph", "menuitem", "widget"})  # of the interface's own names
 _VOID_TAGS = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
@@ -44,7 +44,7 @@ def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -
     """Return the folder that packages are unpacked in, and their entries in SOURCE.json.
 
     Raises:
-        DownloadError: when one cannot be had.
+        DownloadError: if a package cannot be obtained.
     """
     if args.packages is not None:
         return args.packages, {}
@@ -53,7 +53,7 @@ def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -
 
 
 class _Node:
-    """An open element inside a paragraph: its text so far, and how it takes part in a switch."""
+    """An open element inside a paragraph: its text so far, and its part in a switch."""
 
     def __init__(self, tag: str, attributes: Dict[str, str]) -> None:
         self.tag = tag
@@ -82,7 +82,7 @@ class _Node:
 
 
 class _HelpPageParser(HTMLParser):
-    """Collects (id, text) of every `<p>` and `<h1>`..`<h6>` whose id begins with `par_` or `hd_`.
+    """Collector of (id, text) of every `<p>` and `<h1>`..`<h6>` whose id begins with `par_` or `hd_`.
 
     A switch holds one alternative per operating system or module; its default alternative is kept (the
     first one where none is marked as default), so that a sentence never carries both "Command" and "Ctrl".

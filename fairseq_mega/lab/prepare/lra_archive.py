@@ -31,7 +31,7 @@ HARD = "curv_contour_length_14"  # the hard variant of Pathfinder, the only one 
 
 
 def add_released(parser: argparse.ArgumentParser) -> None:
-    """Add the options that take the files of the archive; --released is None where it is not given."""
+    """Add the options for the files of the archive; --released is None where it is not given."""
     released = "use the files of the released archive; downloads 8 GB"
     parser.add_argument("--released", action="store_const", const=True, help=released)
     archives = "folder of this archive, which is downloaded into it where missing (default: raw in --out)"
@@ -45,8 +45,8 @@ def released_files(args: argparse.Namespace, work: WorkFolder, dataset: str) -> 
     """Return the folder of a data set's files, fetched and unpacked; it is no part of the data set that is made.
 
     Raises:
-        DownloadError: where the archive cannot be had, is damaged, or holds none of them.
-        OSError: where it unpacks to far more than its size lets expect.
+        DownloadError: if the archive cannot be obtained, is damaged, or has none of the files.
+        OSError: if it unpacks to far more than its size suggests.
     """
     archives = args.archives or work.raw
 
@@ -73,11 +73,11 @@ def place_of(name: str, dataset: str) -> Optional[PurePosixPath]:
 
 
 def unpack(archive: Path, dataset: str, output: Path) -> int:
-    """Write the files of a data set below ``output``; returns how many. A file is there whole or not at all.
+    """Write the files of a data set below ``output``; return their number. A file is there whole or not at all.
 
     Raises:
         DownloadError: where the archive is damaged or holds none of them.
-        OSError: where it unpacks to far more than its size lets expect.
+        OSError: if it unpacks to far more than its size suggests.
     """
     count = 0
     progress = Progress(f"unpacking {FOLDERS[dataset]}", "MB", None)

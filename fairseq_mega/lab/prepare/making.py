@@ -14,15 +14,15 @@ from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
 NO_SETTINGS = {"dataset", "out", "workers", "no_download", "venv", "skip_setup"}  # the result does not depend on them
 FETCHED = "archives"  # a folder whose files may be downloaded there, and are compared with checksums
-MOST_BYTES = 1 << 30  # of all files of an option that are read to know them again
-MOST_FILES = 10_000  # of a folder that are read for that; of more, names and sizes count
+MOST_BYTES = 1 << 30  # bytes of all files of an option that are read for their digest
+MOST_FILES = 10_000  # files of a folder that are read for it; of more files names and sizes count
 
 
 def settings_of(dataset: Dataset, args: argparse.Namespace, toy: Optional[Path] = None) -> Dict[str, Any]:
     """Return the options that the result depends on as JSON values.
 
-    A file counts by its name, its size and its content, a folder by its path and by its files. Of what is very large
-    the ends count.
+    A file is recorded by its name, its size and its content, a folder by its path and its files. Very large files are
+    recorded by their ends.
 
     Args:
         toy: folder of made-up data, which are the same each time.
@@ -55,7 +55,7 @@ def _contents(files: Sequence[Path], root: Path) -> str:
 
 
 def _files_of(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    """Files of a folder that patterns name, and those below folders that they name; links are followed."""
+    """Return the files of a folder that match patterns, and those below matching folders; links are followed."""
     seen = set()
     for place in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
         if place.is_file() and not is_hidden(place.name):
@@ -81,7 +81,7 @@ def make(
         toy: as for :func:`settings_of`.
 
     Raises:
-        OSError, ValueError, StageError: whose messages are for the user.
+        OSError, ValueError, StageError: with messages for the user.
     """
     with WorkFolder(args.out, settings_of(dataset, args, toy), dataset.leaves) as work:
         if work.finished:

@@ -1,4 +1,4 @@
-"""Options of the texts for language models, checked with any Python 3 before there is an environment.
+"""Options of the texts for language models, checked with any Python 3 before an environment exists.
 
 Needs the standard library only, as scripts/check_options.py runs :func:`main`.
 """
@@ -25,7 +25,7 @@ DATA_BIN = "Writes DIR/data-bin (dict.txt and train, valid, test as .bin and .id
 
 
 class TextOptions(NamedTuple):
-    """A text's part of the description of its data set."""
+    """Options of a text in the description of its data set."""
 
     details: str
     add: Callable[[argparse.ArgumentParser], None]
@@ -142,7 +142,7 @@ def add_text_lm(parser: argparse.ArgumentParser) -> None:
 
 
 def check_text_lm(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together, and texts that are not there."""
+    """Refuse options that exclude each other, and texts that are not there."""
     if args.vocab_size is not None and args.unit != "subwords":
         raise ValueError(f"--vocab-size is {args.vocab_size}, but only subwords are learnt: give --unit subwords")
     check_threshold(args)

@@ -5,7 +5,7 @@ import time
 from typing import Callable, Iterable, Iterator, Optional, TypeVar
 
 REPORT_SECONDS = 15.0
-LEAST_SECONDS = 1.0  # a shorter time tells no rate
+LEAST_SECONDS = 1.0  # a shorter time is too short for a rate
 
 Item = TypeVar("Item")
 
@@ -16,10 +16,10 @@ def say(message: str) -> None:
 
 
 class Progress:
-    """Prints the count, the rate and the minutes left, at most every REPORT_SECONDS.
+    """Printer of the count, the rate and the minutes left, at most every REPORT_SECONDS.
 
     Args:
-        name: the piece of work.
+        name: of the work.
         unit: of the count, in the plural.
         total: the count at the end, or None if it is not known.
         done: the count that an earlier run has reached.

@@ -12,11 +12,11 @@ from fairseq_mega.data.text_cleaning import mark_model
 from fairseq_mega.lab.runs.files import written_whole
 
 DICTIONARY = "dict.txt"  # beside text that is cut into pieces
-LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves lines above 4,192 out unless told
+LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves out lines above 4,192 by default
 SPECIAL = 4  # pieces of sentencepiece's own: unknown, begin, end and the blank
 LEAST_COVERED = 0.98  # of the characters of a text: sentencepiece accepts no less
 BYTES = 256  # pieces of a model with byte_fallback
-THREADS = 16  # whatever the machine has: their number stands in the model
+THREADS = 16  # on every machine: the model records their number
 
 
 def train_model(
@@ -29,11 +29,12 @@ def train_model(
     """Train a model on all the lines and write it to `prefix.model`; return its size.
 
     The file depends on the lines and options alone, not on its place or the machine. Text is not normalised, so that
-    decoding gives back the text, white space aside. A text too small for the wanted size gets a smaller vocabulary.
-    With ``byte_fallback`` there is a piece for every byte, and no text is unknown: the ends of its lines and every
-    blank come back as well; where there are too many characters for the pieces, rare ones are spelled in bytes.
-    Without it every character has a piece: a text whose characters would take three quarters of the pieces gets a
-    larger vocabulary, with half of ``vocabulary_size`` for longer ones.
+    decoding restores the text, except for white space. A text too small for the requested size gets a smaller
+    vocabulary. With ``byte_fallback`` there is a piece for every byte, and no text is unknown: the ends of its lines
+    and every blank come back as well; where there are too many characters for the pieces, rare ones are spelled in
+    bytes.
+    Without it every character has a piece: if characters would be three quarters of the pieces, the vocabulary is
+    larger, with half of ``vocabulary_size`` for longer pieces.
 
     Args:
         cleaning: steps of :mod:`fairseq_mega.data.text_cleaning` that the text has had; the model names them.

@@ -106,7 +106,7 @@ def need_files(option: str, *paths: Optional[Path], remedy: str = "") -> None:
 
 
 def refuse_unused(args: argparse.Namespace, given: Sequence[str], defaults: Mapping[str, object]) -> None:
-    """Raise ValueError for an option that differs from its default where all of ``given``, which replace it, are."""
+    """Raise ValueError for an option that differs from its default beside all of ``given``, which replace it."""
     if any(value_of(args, option) is None for option in given):
         return
     for option, usual in defaults.items():
@@ -118,7 +118,7 @@ def refuse_unused(args: argparse.Namespace, given: Sequence[str], defaults: Mapp
 def exactly_one(args: argparse.Namespace, *groups: str) -> None:
     """Raise ValueError unless the options of at most one group are given, and then all of them.
 
-    A group is one option or several, separated by blanks; none at all is left to the caller.
+    A group is one option or several, separated by blanks; the caller checks that one is given.
     """
     begun = []
     for group in groups:
@@ -135,12 +135,12 @@ def exactly_one(args: argparse.Namespace, *groups: str) -> None:
 def check_generated_alone(
     args: argparse.Namespace, add_options: Callable[[argparse.ArgumentParser], None], *options: str
 ) -> None:
-    """Raise ValueError if options that say how data are generated are given for data that are not.
+    """Raise ValueError for options of generated data beside data that are not generated.
 
     Args:
         args: of a command that generates nothing.
         add_options: adds the options with their defaults.
-        options: that have no effect then.
+        options: options without an effect in this case.
     """
     parser = argparse.ArgumentParser()
     add_options(parser)

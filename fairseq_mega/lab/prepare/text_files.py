@@ -1,4 +1,4 @@
-"""Text files of others, lines and tables: packed ones and marked UTF-16 and UTF-32 too; what is no text is named."""
+"""Text files of others, lines and tables: packed ones and marked UTF-16 and UTF-32 too; other files are named."""
 
 import io
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None)
     """Open a file for reading as text, unpacked from gzip and without its byte-order mark.
 
     Args:
-        errors, newline: as Python's open has them.
+        errors, newline: as for Python's open.
 
     Raises:
         ValueError: that names the file, its kind and the remedy, if it is no text, or not in the encoding that it seems
@@ -28,7 +28,7 @@ def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None)
             kind = kind_of(stream.peek(HEAD)[:HEAD])
             if kind is not None and not kind.marked:
                 raise ValueError(kind.told(path))
-            encoding = "utf-8-sig" if kind is None else kind.encoding[:-2]  # the mark says the order, and is left out
+            encoding = "utf-8-sig" if kind is None else kind.encoding[:-2]  # the mark sets the order
             with io.TextIOWrapper(stream, encoding, errors, newline) as text:
                 yield text
     except UnicodeDecodeError as error:
@@ -36,7 +36,7 @@ def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None)
 
 
 def not_utf8(path: object, mixed: bool = False) -> str:
-    """The remedy for a plain text that is no UTF-8, whatever else it is; ``mixed`` where a part of it is UTF-8."""
+    """Return the remedy for a plain text that is no UTF-8; ``mixed`` where a part is UTF-8."""
     if mixed:
         return (
             f"other lines are UTF-8, which a conversion of the whole file would damage: correct the others "
@@ -64,7 +64,7 @@ def read_table(path: Path, columns: int) -> Iterator[Tuple[int, List[bytes]]]:
 def read_lines(path: Path) -> Iterator[Tuple[int, bytes]]:
     """Yield number (from 1) and bytes of each line of a text file; raises as :func:`read_table`.
 
-    Its end is left out, and so is a byte-order mark, which stands within files that were joined.
+    The end of a line is left out, and so is a byte-order mark, which joined files have within them.
     """
     with open_text(path, errors="surrogateescape", newline="\n") as file:
         for number, line in enumerate(file, start=1):

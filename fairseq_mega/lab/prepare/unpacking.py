@@ -19,7 +19,7 @@ DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError, zipfile.BadZ
 
 
 class ExpansionError(OSError):
-    """A file unpacks to far more than its size lets expect."""
+    """A file unpacks to far more than its size suggests."""
 
 
 @contextmanager
@@ -49,8 +49,8 @@ def check_expansion(path: Path, unpacked: int) -> None:
 def check_zip(path: Path) -> None:
     """Raise :class:`ExpansionError` if the members of a zip file are too large by their stated sizes.
 
-    Python reads no more of a member than that. Raises zipfile.BadZipFile for another kind of file, or one with a member
-    that leads out of the folder that it is unpacked to.
+    Python reads no more of a member than its stated size. Raises zipfile.BadZipFile for another kind of file, or for a
+    member outside the folder that it is unpacked to.
     """
     with zipfile.ZipFile(path) as container:
         members = container.infolist()

@@ -1,4 +1,4 @@
-"""Perplexity per word of models that read subwords: the numbers of words stand beside the text."""
+"""Numbers of words beside a text, for the perplexity per word of models that read subwords."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,10 @@ WORDS_FILE = "words.json"  # {"test": 6966499}: words of each split, by which th
 
 
 def words_of(folder: Path, subset: str) -> Optional[int]:
-    """Number of words of a split, None where the folder does not say.
+    """Return the number of words of a split, None where the folder has no record.
 
     Raises:
-        ValueError: if it says so in another form.
+        ValueError: if the record has another form.
     """
     path = folder / WORDS_FILE
     if not path.is_file():

@@ -16,7 +16,7 @@ from fairseq_mega.lab.runs.files import write_json
 SOURCE = "SOURCE.json"
 UNFINISHED = "unfinished"
 RAW = "raw"
-CONTENT = ("digest", "files", "contents")  # what tells files of a setting from others of the same name
+CONTENT = ("digest", "files", "contents")  # entries that distinguish files of a setting with the same name
 EARLIER = "settings"  # file beside data-bin in a folder of text that an earlier version made
 
 
@@ -25,13 +25,12 @@ class WorkFolder:
 
     ``DIR/raw`` keeps downloads. Everything else is made in ``DIR/unfinished``: the data set in ``output``, parts
     that a later run can continue or take as they are in ``parts``, anything else in ``scratch``. :meth:`publish` moves
-    the data set into ``DIR``, SOURCE.json last, so that its presence says that all is there.
+    the data set into ``DIR``, SOURCE.json last, so that its presence means that all is there.
 
     Args:
-        out: the folder; made if absent.
+        out: the folder, created if absent.
         settings: the options that the result depends on; JSON values.
-        leaves: names that the data set will have in the folder, which may hold anything else; none for a folder of its
-            own.
+        leaves: names of the data set's files in the folder, which may contain others; none for a folder of its own.
 
     Raises:
         ValueError: the folder holds something else, another data set, or one of other settings; or another process is
@@ -111,7 +110,7 @@ class WorkFolder:
             if self.parts.is_dir() and not any(self.parts.iterdir()):
                 shutil.rmtree(self._unfinished, ignore_errors=True)
             for folder in (self.raw, self.out):
-                with contextlib.suppress(OSError):  # only where nothing is kept for the next run
+                with contextlib.suppress(OSError):  # only if nothing is kept for the next run
                     folder.rmdir()
         self._release_lock()
 
@@ -161,8 +160,8 @@ class WorkFolder:
         """Return a folder of ``parts``, made unless an earlier run has made all of it.
 
         Args:
-            make: writes it to a folder that it makes, where an interrupted run may have left files; a ValueError tells
-                that they are of no use.
+            make: creates and fills the folder, in which an interrupted run may have left files; a ValueError means that
+                these are useless.
         """
         folder = self.parts / name
         if folder.exists():
@@ -178,14 +177,14 @@ class WorkFolder:
         return folder
 
     def drop_parts(self, *names: str) -> None:
-        """Remove parts that have turned out to be of no use."""
+        """Remove parts that have turned out to be useless."""
         for name in names:
             shutil.rmtree(self.parts / name, ignore_errors=True)
 
     def check_files(self) -> None:
-        """Raise ValueError naming a file of the finished data set that is not as SOURCE.json says.
+        """Raise ValueError naming a file of the finished data set that differs from its record in SOURCE.json.
 
-        A file counts by its size. In a folder for each class nothing may have been added.
+        Sizes of files are compared. Folders of classes must have no further files.
         """
         files = self._read(self.out / SOURCE).get("files", {})
         for name, record in files.items():
@@ -217,9 +216,9 @@ class WorkFolder:
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Return whether two values of a setting agree in what both know.
+    """Return whether two values of a setting agree in all that both record.
 
-    Earlier versions know files by less than their content; of a file that is gone by now the name alone is known.
+    Earlier versions recorded less than the content of files; of a file that no longer exists only the name is recorded.
     """
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(_same, old, new))

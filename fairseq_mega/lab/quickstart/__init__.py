@@ -1,1 +1,1 @@
-"""The quick start: from nothing to a trained model that shows what it can do."""
+"""The quick start: from an empty folder to a trained model and examples of its output."""

@@ -28,7 +28,7 @@ PROMPTS = {"gcide": "Sea, n. ", "own": ""}
 
 
 class LanguageModel(QuickStart):
-    """Quick start that trains on a text and ends in a text of the model's own."""
+    """Quick start that trains on a text and ends with a text by the model."""
 
     enough = 100  # a third of those measured on two busy cores
 
@@ -42,7 +42,7 @@ class LanguageModel(QuickStart):
         return 60 * float(recipe_of("lm", smoke=False).config["optimization"]["stop_time_hours"])
 
     def data_words(self) -> List[str]:
-        """Return the words that take blocks of the text, some of them for validation and test."""
+        """Return the words that select blocks of the text, some of them for validation and test."""
         limit = SMOKE_BYTES if self.options.smoke else FEW_BYTES
         if self.options.text is None:
             (deb,) = fetched([PACKAGE], self.options.packages, "--text FILE")
@@ -54,7 +54,7 @@ class LanguageModel(QuickStart):
         return [*words, "--limit", str(limit), "--held-out", f"{share:.6f}"]
 
     def start(self) -> None:
-        """Do what is left to be done, and show the model."""
+        """Run the remaining stages, and show the model."""
         self.train()
         self.work.stage("evaluate", self.evaluate)
         self.show()

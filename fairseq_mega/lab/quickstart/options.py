@@ -25,7 +25,7 @@ stages and continues a training.
                        included
   --task lm            a language model of bytes, from a dictionary of English: bits per byte, and a text of its own;
                        within 10 minutes"""
-HEAD = 4096  # bytes that tell what a file is
+HEAD = 4096  # bytes that show the kind of a file
 NEEDED, NEEDED_BY_SMOKE = 300e6, 50e6  # bytes of --work-dir: checkpoints for the most part
 TRAIN_MINUTES = {TRANSLATION: "15, or what is left of 25 after setting up", LM: "5"}
 
@@ -81,7 +81,7 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 
 def check_folder(parser: Parser, folder: Path, needed: float) -> None:
-    """Check that the folder can be written to, and that the disk has room for what comes into it."""
+    """Check that the folder can be written to, and that the disk has room for its files."""
     above = in_the_way_of(folder)
     if above is not None:
         problem = "may not be written to" if above.is_dir() else "is a file"
@@ -115,7 +115,7 @@ def check_translation(parser: Parser, options: argparse.Namespace) -> None:
 
 
 def check_pairs(parser: Parser, options: argparse.Namespace, name: str, paths: Sequence[Path]) -> None:
-    """Check that each line can have its translation, and that there are enough; what they hold is looked at later."""
+    """Check that both files are text, with equally many lines, and enough; their words are checked later."""
     for path in paths:
         with path.open("rb") as file:
             head = file.read(HEAD)
@@ -137,7 +137,7 @@ def check_pairs(parser: Parser, options: argparse.Namespace, name: str, paths: S
 
 
 def check_lm(parser: Parser, options: argparse.Namespace) -> None:
-    """Check that the text is there, and that nothing of a translation is asked for."""
+    """Check that the text is there, and that no option of translation is given."""
     if options.valid or options.test:
         parser.die("--valid and --test belong to --task translation: of the text of --task lm parts are held out")
     if options.text is not None:

@@ -46,10 +46,10 @@ def fetched(names: Sequence[str], folder: Path, own: str) -> List[Path]:
     """Files of Debian's packages in a folder, fetched where they are not there.
 
     Args:
-        own: options that take a person's own text, for where a package cannot be had.
+        own: options for a person's own text, for the error if a package cannot be obtained.
 
     Raises:
-        DownloadError: where one cannot be had.
+        DownloadError: if a package cannot be obtained.
     """
     otherwise = f"Use your own text instead, on any system: {own}"
     need_dpkg(otherwise)
@@ -61,7 +61,7 @@ class QuickStart:
 
     Args:
         options: of the command line.
-        task: lines on what the task is given, which an unfinished folder must have been begun with.
+        task: lines on the task's settings, which an unfinished folder must share.
         minutes: of the training where none are given, in words.
         texts: lines on a person's own texts.
 
@@ -69,7 +69,7 @@ class QuickStart:
         StageError: where the folder was begun with other settings.
     """
 
-    enough: int  # updates; a model of fewer is poor
+    enough: int  # updates; with fewer a model is poor
 
     def __init__(self, options: argparse.Namespace, task: Sequence[str], minutes: str, texts: Sequence[str]) -> None:
         self.options = options
@@ -85,11 +85,11 @@ class QuickStart:
         raise NotImplementedError
 
     def start(self) -> None:
-        """Do what is left to be done, and show the model."""
+        """Run the remaining stages, and show the model."""
         raise NotImplementedError
 
     def usual_minutes(self) -> float:
-        """Return the time of a training whose time and updates are left to the plan."""
+        """Return the minutes of a training whose time and updates no option sets."""
         raise NotImplementedError
 
     def make_data(self) -> None:
@@ -109,7 +109,7 @@ class QuickStart:
         """Make the data, plan the training, and train; each is done once.
 
         Raises:
-            OSError, ValueError, StageError: whose messages are for the user.
+            OSError, ValueError, StageError: with messages for the user.
         """
         if not (self.folder / ".done" / "binarise").exists():  # the last stage of the data in an earlier version
             self.work.stage("data", self.make_data)
@@ -120,7 +120,7 @@ class QuickStart:
         self.work.stage("train", self.train_planned)
 
     def plan(self) -> None:
-        """Write down the minutes of the training; a second start must not draw them anew."""
+        """Write the minutes of the training to a file, so that a second start has the same."""
         given, usual = self.options.train_minutes, LONGEST_MINUTES if self.updates else self.usual_minutes()
         write_text(self.folder / "minutes", f"{float(given or usual):.2f}\n")
         if not self.updates:
@@ -144,7 +144,7 @@ class QuickStart:
         return replace(run, name="quickstart")
 
     def train_planned(self) -> None:
-        """Train, and tell where the time ends with too few updates."""
+        """Train, and warn if the time ends with too few updates."""
         done = training.train(self.run, self.wishes, execute, [])
         if not self.updates and done < self.enough:
             say(
@@ -164,7 +164,7 @@ def gpus_for(cpu: bool) -> int:
 
 
 def precision_of(folder: Path, asked: str, gpus: int) -> str:
-    """The precision of the training, drawn once: a second start goes on with it."""
+    """Return the precision of the training, chosen once: a second start keeps it."""
     file = folder / "precision"
     if not file.exists():
         choice = precision.choose(asked, "cuda" if gpus else "cpu")

@@ -24,7 +24,7 @@ SMOKE_PIECES, SMOKE_PAIRS = 400, 400
 WHOLE_MINUTES = 25.0  # from the call to the last line, on a busy machine too
 LATER_MINUTES = 4.0  # translating and scoring there; two idle cores take less than two
 MINUTES = (6.0, 15.0)  # of the training, at least and at most
-LEAST = 16.0  # BLEU of a model that has learned which word translates which
+LEAST = 16.0  # BLEU of a model that translates single words
 EXAMPLES = ["Open the file.", "Click on the Remote Files button in the Start Center.", "Choose Format - Page."]
 INTERACTIVE = "fairseq-mega-interactive"
 
@@ -32,7 +32,7 @@ INTERACTIVE = "fairseq-mega-interactive"
 class Translation(QuickStart):
     """Quick start that trains on parallel text and ends in translations."""
 
-    enough = 1000  # fewer have not learned yet which word translates which
+    enough = 1000  # with fewer a model does not translate words yet
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         self.command = command
@@ -45,7 +45,7 @@ class Translation(QuickStart):
         self.recipe.config["task"].update(source_lang=languages[0], target_lang=languages[1])
 
     def usual_minutes(self) -> float:
-        """Return what the setting up has left: a machine that took long to set up trains for less."""
+        """Return the minutes that setting up has left: after a long one the training is shorter."""
         left = WHOLE_MINUTES - LATER_MINUTES - elapsed() / 60
         return min(max(left, MINUTES[0]), MINUTES[1])
 
@@ -64,7 +64,7 @@ class Translation(QuickStart):
         return [*words, *languages, "--vocab-size", str(self.pieces), *few]
 
     def start(self) -> None:
-        """Do what is left to be done, and show the model."""
+        """Run the remaining stages, and show the model."""
         if shutil.which(INTERACTIVE) is None:  # which shows the model at the end
             raise StageError(f"the command '{INTERACTIVE}' was not found: run 'bash scripts/setup.sh'")
         reason = tokenizer_for(self.options.target_lang).reason
@@ -107,7 +107,7 @@ class Translation(QuickStart):
         print(f"  PYTHONUNBUFFERED=1 PYTHONWARNINGS=ignore {line} | awk -F '\\t' '/^D-/ {{ print $3; fflush() }}'")
 
     def _warn(self, score: float) -> None:
-        """Say what helps where a BLEU score tells that the model has not learned to translate."""
+        """Print a remedy where a BLEU score shows that the model has not learned to translate."""
         if score < LEAST:
             say(
                 f"{score:.1f} BLEU: the model has not learned yet which word translates which, where 15 minutes of two "

@@ -1,4 +1,4 @@
-"""All recipes of the package, and those that a name stands for."""
+"""All recipes of the package, and their choice by names."""
 
 import difflib
 from functools import lru_cache
@@ -38,7 +38,7 @@ def catalogue() -> Dict[str, Recipe]:
 
 
 def find(name: str) -> List[Recipe]:
-    """The recipes that a name stands for: one, those of a folder such as ``mega/table2`` or ``table2``, or a file.
+    """Return the recipes of a name: one, those of a folder such as ``mega/table2`` or ``table2``, or a file.
 
     Raises:
         RecipeError: if there is none, naming the nearest.
@@ -63,7 +63,7 @@ def find(name: str) -> List[Recipe]:
 
 
 def of_one_paper(recipes: List[Recipe], wanted: str) -> List[Recipe]:
-    """Without those of MEGALODON where MEGA has a table of this name: their names begin with the paper's."""
+    """Return the recipes without MEGALODON's if MEGA's are among them, unless the name contains "megalodon"."""
     papers = {recipe.name.partition("/")[0] for recipe in recipes}
     if {"mega", "megalodon"} <= papers and "megalodon" not in wanted:
         return [recipe for recipe in recipes if not recipe.name.startswith("megalodon/")]
@@ -71,10 +71,10 @@ def of_one_paper(recipes: List[Recipe], wanted: str) -> List[Recipe]:
 
 
 def find_all(names: Sequence[str]) -> List[Recipe]:
-    """The recipes that several names stand for, each once; all that there are for no name.
+    """Return the recipes of several names, each once; all recipes without a name.
 
     Raises:
-        RecipeError: if a name stands for none.
+        RecipeError: if a name has no recipe.
     """
     found = {recipe.name: recipe for name in names for recipe in find(name)} if names else catalogue()
     return list(found.values())

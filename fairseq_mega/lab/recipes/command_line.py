@@ -11,11 +11,11 @@ NAMED = {"task": "--task", "criterion": "--criterion", "optimizer": "--optimizer
 def arguments(config: Config, preset: str, groups: Sequence[str] = GROUPS) -> List[str]:
     """The arguments of fairseq-train that give this configuration: the data, and a flag for each entry.
 
-    A flag without a value is a switch; what is false is left out, as all of the recipes' switches are by default.
+    A flag without a value is a switch; false values are left out, as all of the recipes' switches are off by default.
 
     Args:
         config: of a recipe.
-        preset: named by --arch; all values that it sets are set again.
+        preset: the --arch, whose values are all repeated as flags.
         groups: of the configuration.
     """
     words = [str(config["task"]["data"])]
@@ -32,7 +32,7 @@ def arguments(config: Config, preset: str, groups: Sequence[str] = GROUPS) -> Li
 
 
 def flag(option: str, value: Any) -> List[str]:
-    """An option with its value as words of a command line; nothing for what is off or not set."""
+    """Return an option with its value as words of a command line; nothing for one that is off or not set."""
     name = flag_of(option)
     if value is None or value is False:
         return []

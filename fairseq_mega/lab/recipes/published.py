@@ -1,10 +1,10 @@
-"""The paper's values, from the recipes: they stand nowhere else, but for those that have no recipe."""
+"""The paper's values, from the recipes; only values without a recipe are elsewhere."""
 
 from typing import List, Sequence
 
 from .recipe import FOLDER, load
 
-NEEDS_WEIGHTS = {  # what the paper measured with its 7B model, trained on 2T tokens and never released
+NEEDS_WEIGHTS = {  # the paper's values of its 7B model, which was trained on 2T tokens and never released
     "megalodon/table1/academic-benchmarks": "49.8",  # MMLU, the first column
     "megalodon/table2/long-context-qa": "23.9/28/13.1",
     "megalodon/table3/mt-bench": "6.27",
@@ -12,7 +12,7 @@ NEEDS_WEIGHTS = {  # what the paper measured with its 7B model, trained on 2T to
 
 
 def row_title(name: str, trained: bool, values_from: str = "") -> str:
-    """Return the title of a published row: of a model that a recipe trains, or one that is quoted only.
+    """Return the title of a published row, of a model that a recipe trains or of one that is only quoted.
 
     Args:
         values_from: see Recipe.

@@ -1,9 +1,9 @@
 """A recipe: everything about one number of a table, and a configuration of fairseq-hydra-train.
 
-Below ``recipe`` stands what fairseq does not know: which number it is, what the paper found, how it is evaluated. All
-other groups are fairseq's, with every option that is not at fairseq's own default. A file holds what differs from the
-files that its ``defaults`` name, as hydra merges them: tables entry by entry, the later file first. One of these files
-is the preset of its model.
+The group ``recipe`` has entries that fairseq does not have: the number, the paper's value, the evaluation. All other
+groups are fairseq's, with every option that is not at fairseq's own default. A file has the differences from the files
+in its ``defaults``, as hydra merges them: tables entry by entry, the later file first. One of these files is the preset
+of its model.
 """
 
 import re
@@ -21,7 +21,7 @@ GROUPS = (  # in the order of the file
     "distributed_training",
 )
 FAIRSEQ = "fairseq"  # the file with fairseq's own defaults, which ours need not repeat
-HYDRA = {"run": {"dir": "."}, "output_subdir": None}  # without it fairseq-hydra-train works in a folder of its own
+HYDRA = {"run": {"dir": "."}, "output_subdir": None}  # else fairseq-hydra-train runs in a folder of its own
 LINE = 120  # characters of a line that is printed
 PARTS = "base"  # folder of files that several recipes share
 PRESETS = "model"  # group of fairseq, and link to the folder of the presets, where hydra finds them
@@ -32,7 +32,7 @@ EVALUATIONS = (
 
 
 class RecipeError(ValueError):
-    """A recipe, or a wish about one, that cannot be followed; the message is for the user."""
+    """A recipe, or a setting of one, that cannot be used; the message is for the user."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,20 @@ class Recipe:
 
     Attributes:
         name: its path in the folder of recipes, without the ending.
-        number: which number of which table it is, in words.
+        number: the table and the place of the number in it, in words.
         report: of :mod:`fairseq_mega.lab.report`, which prints the number beside the paper's.
-        cell: the settings that tell it from the other numbers of the report.
+        cell: the settings that distinguish it from the other numbers of the report.
         source: where its settings are published.
         paper: metrics to the paper's values; empty, or null in the file, where the paper has a plot only.
-        preset: architecture whose values its model has or revises; the one that ``defaults`` name is not said again.
+        preset: architecture whose values its model has or changes; by default the one in ``defaults``.
         seeds: of the trainings whose mean the number is.
         machine: what the paper's authors trained on.
-        precision: what they computed with, where it is known.
+        precision: that of the paper's authors, where it is known.
         data: the data set, a name of :data:`fairseq_mega.lab.reproduce.datasets.DATASETS`.
         evaluate: ``kind``, one of EVALUATIONS, and its settings.
         config: fairseq's groups to options to values.
         notes: differences from the publication.
-        values_from: whose values ``paper`` has, where the paper of the table has none.
+        values_from: the source of the values in ``paper``, where it is not the paper of the table.
         rates: peak learning rates to train at, each with all seeds; the number is that of the best mean accuracy on the
             validation set. By default the one of ``config``.
     """
@@ -83,7 +83,7 @@ class Recipe:
 
     @property
     def measured(self) -> bool:
-        """Return whether the number is a training's speed, for which no data are read and nothing is trained."""
+        """Return whether the number is a speed of training, which needs no data and no trained model."""
         return bool(self.evaluate["kind"] == "speed")
 
     @property
@@ -162,7 +162,7 @@ def load(path: Path, name: Optional[str] = None) -> Recipe:
 
 
 def as_yaml(recipe: Recipe) -> str:
-    """Return the text of a file that says all of a recipe by itself: :func:`load` and fairseq-hydra-train read it."""
+    """Return the text of a file with the whole of a recipe, which :func:`load` and fairseq-hydra-train read."""
     about = {entry: getattr(recipe, entry) for entry in ENTRIES if entry not in OPTIONAL or getattr(recipe, entry)}
     whole = {"defaults": [f"/{FAIRSEQ}@_global_", "_self_"], "recipe": about}
     whole.update({group: recipe.config[group] for group in GROUPS}, hydra=HYDRA)
@@ -179,7 +179,7 @@ ENTRIES = {  # to the type of its value
 def check_entries(
     path: Path, where: str, found: Mapping[str, Any], wanted: Any, types: Mapping[str, Any], optional: Any = ()
 ) -> None:
-    """Raise a RecipeError unless exactly the wanted entries are there, each of its type (default: a table)."""
+    """Raise a RecipeError unless a table has exactly the required entries, each of its type (default: a table)."""
     missing = [key for key in wanted if key not in found]
     unknown = [key for key in found if key not in wanted and key not in optional]
     if missing or unknown:

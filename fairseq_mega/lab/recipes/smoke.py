@@ -116,15 +116,15 @@ MODELS: Dict[str, Dict[str, Any]] = {
     },
 }
 UPDATES = {"classifier": 6, "images": 6, "language-model": 12, "translation": 25, "speed": 1}
-LONGEST = 16384  # pixels: full attention over so many takes its time
+LONGEST = 16384  # pixels: full attention over so many is slow
 
 
 def shrink(config: Config, kind: str, kept: Container[str] = ()) -> None:
-    """Make a configuration tiny, in place; what a recipe does not have is not added.
+    """Make a configuration tiny, in place; no option is added.
 
     Args:
         kind: of its evaluation.
-        kept: "group.option" of what stays as it is.
+        kept: "group.option" of the options that stay as they are.
     """
     model = config["model"]
     changes: Dict[str, Dict[str, Any]] = {
@@ -163,7 +163,7 @@ def shrink_evaluation(evaluate: Dict[str, Any], kept: Container[str] = ()) -> Di
     """The settings of an evaluation for the tiny form.
 
     Args:
-        kept: "evaluate.option" of what stays as it is.
+        kept: "evaluate.option" of the options that stay as they are.
     """
     found = dict(evaluate)
     if len(found.get("contexts", [])) > 1 and "segments" in found["contexts"][0]:  # the panels of a figure

@@ -11,7 +11,7 @@ from fairseq_mega.lab.runs.report import benchmark_read
 from fairseq_mega.lab.runs.results import EXTRA, SET, Result, ResultError, is_trained_here, read_files
 
 CONDITIONS = "conditions"  # setting of the results of fairseq-mega-reproduce; earlier versions had none
-MORE = ("checkpoint", "scaling", "segments", "chunk_size", "context_window")  # that rows are told apart by
+MORE = ("checkpoint", "scaling", "segments", "chunk_size", "context_window")  # settings that distinguish rows
 DIFFERING = (
     SET,
     EXTRA,
@@ -26,7 +26,7 @@ PAPERS = ("mega/", "megalodon/")  # folders of the recipes of their tables
 
 @lru_cache(maxsize=None)
 def names_of_cells() -> FrozenSet[str]:
-    """The settings that tell the cells of tables apart."""
+    """Return the settings that distinguish the cells of tables."""
     return frozenset([*MORE, *(name for recipe in catalogue().values() for name in recipe.cell)])
 
 
@@ -53,20 +53,20 @@ def check_alike(files: Mapping[Path, Result]) -> None:
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Name what differs between the conditions of two results."""
+    """Return the differences between the conditions of two results, in words."""
     pairs = {name: (one.get(name, "none"), other.get(name, "none")) for name in DIFFERING}
     told = [f"{name}: {first} and {second}" for name, (first, second) in pairs.items() if first != second]
     return "; ".join(told) or "--keep-schedule or --max-update"
 
 
 def is_of_paper(result: Result) -> bool:
-    """Return whether a result is of a paper's recipe, or of a person's own, and not of another of the package."""
+    """Return whether a result is of a paper's recipe or of a user's own, and not of the package's other recipes."""
     recipe = str(result["settings"].get("recipe", ""))
     return recipe.startswith(PAPERS) or recipe not in catalogue()
 
 
 def read_alike(options: argparse.Namespace, benchmark: str) -> List[Result]:
-    """Read the results that the options of a report ask for; those of recipes that no paper has are left out.
+    """Read the results that the options of a report select; those of recipes without a paper are left out.
 
     Raises:
         ResultError: if those of a cell were trained under different conditions.

@@ -8,7 +8,7 @@ from fairseq_mega.lab.runs.log_progress import parse_statistics
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report
 
-Points = Dict[int, float]  # by update; what was trained again after an interruption counts
+Points = Dict[int, float]  # by update; of updates repeated after an interruption the last counts
 PANELS = ("training loss, bits", "validation loss, bits", "validation score")
 FEW = 20  # points
 SCORES = ("valid_accuracy", "valid_bleu", "valid_ppl")
@@ -18,7 +18,7 @@ def read_curves(lines: Iterable[str]) -> Dict[str, Points]:
     """The points of each panel in a log; lines that are cut off are left out."""
     curves: Dict[str, Points] = {panel: {} for panel in PANELS}
     for line in lines:
-        found = parse_statistics(line)  # whose names tell what a line of fairseq's --log-file does not say
+        found = parse_statistics(line)  # whose names identify a line, which fairseq's --log-file does not
         add(curves[PANELS[0]], found, "num_updates", "loss")
         add(curves[PANELS[1]], found, "valid_num_updates", "valid_loss")
         score = next((key for key in SCORES if key in found), "")
@@ -33,7 +33,7 @@ def add(points: Points, statistics: Dict[str, str], updates: str, key: str) -> N
 
 
 def draw(logs: Sequence[Path], output: Path) -> Tuple[List[str], List[str]]:
-    """Draw a curve for each log; returns a line about each that is drawn, and about each that holds no training.
+    """Draw a curve for each log; return a line about each log, also those without a training.
 
     Raises:
         OSError: if a log cannot be read.

@@ -16,7 +16,7 @@ Points = Dict[int, List[Result]]
 def over(results: Sequence[Result], task: str, axis: str, fixed: int) -> Points:
     """Results of a task's MEGA by ``axis``, "ema_dim" or "chunk", in rising order (full attention last).
 
-    ``fixed`` is the value of the other one.
+    ``fixed`` is the value of the other axis.
     """
     other = "chunk" if axis == "ema_dim" else "ema_dim"
     found = select(results, task=task, model="mega", attention=TASKS[task].attention, **{other: fixed})
@@ -54,7 +54,7 @@ def figure4(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
         raise ValueError(f"no result of MEGA on Text or Image with --chunk {chunk} or N = {EMA_DIM}")
     drawn = []
     for title, curves in panels:
-        # Evenly spaced, for 0 and "full" have no place on a logarithmic axis.
+        # Evenly spaced, as 0 and "full" have no place on a logarithmic axis.
         ticks = sorted({value for points in curves.values() for value in points}, key=lambda v: v if v >= 0 else 1e9)
         lines_of_tasks = []
         for task, points in curves.items():

@@ -31,7 +31,7 @@ def accuracy(results: Sequence[Result]) -> str:
 
 
 def measured(results: Sequence[Result], model: str) -> Rows:
-    """A row for each checkpoint of a model that was scored, or one that says there is nothing yet."""
+    """A row for each checkpoint of a model that was scored, or one for no results yet."""
     rows: Rows = []
     for checkpoint, title in CHECKPOINTS.items():
         scored = select(results, model=model, checkpoint=checkpoint)
@@ -41,7 +41,7 @@ def measured(results: Sequence[Result], model: str) -> Rows:
 
 
 def run(table: PaperTable, options: argparse.Namespace, script: str) -> None:
-    """Print a table, and where the results in it come from.
+    """Print a table, and the origin of its results.
 
     Raises:
         ResultError: if there is no result of its models.

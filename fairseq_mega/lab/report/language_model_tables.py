@@ -14,7 +14,7 @@ INTERPRETATION = "measured rows: our interpretation of what the paper leaves ope
 
 
 def seed_of(result: Result) -> str:
-    """Return what a row's name says of a seed."""
+    """Return the addition to a row's name for a seed."""
     return "" if result["seed"] is None else f", seed {result['seed']}"
 
 
@@ -27,7 +27,7 @@ def cells_of(result: Result, metric: str, digits: int = 2) -> List[str]:
 
 
 def of_mega(results: Sequence[Result], task: str) -> Rows:
-    """A row for each result of a data set, or one that says there is nothing yet."""
+    """A row for each result of a data set, or one for no results yet."""
     metric, unit, digits = SCORE[task]
     rows = []
     for result in results:
@@ -46,13 +46,13 @@ def of_mega(results: Sequence[Result], task: str) -> Rows:
 
 
 def of_megalodon(results: Sequence[Result], metric: str, more: Sequence[str] = ()) -> Rows:
-    """A row for each result with ``more`` behind it, or one that says there is nothing yet."""
+    """A row for each result with ``more`` behind it, or one for no results yet."""
     rows = [["  measured" + seed_of(result), *cells_of(result, metric), *more] for result in results]
     return rows or [["  measured", "-", "not yet", "-", "-", *more]]
 
 
-# MEGA (Ma et al., ICLR 2023), Table 5; the hardware of the speeds is not stated. All that was measured on a data set
-# stands under MEGA's row.
+# MEGA (Ma et al., ICLR 2023), Table 5; the hardware of the speeds is not stated. All results on a data set are below
+# MEGA's row.
 TABLE5 = PaperTable(
     "MEGA, Table 5: language models",
     ("table5",),

@@ -21,7 +21,7 @@ def context_of(settings: Dict[str, Any]) -> str:
 
 
 def model_of(result: Dict[str, Any]) -> str:
-    """The model of a result; of a recipe's also the text, the learning rate and the seed that tell it from others."""
+    """Return the model of a result; for a recipe also the text, the learning rate and the seed."""
     settings = result["settings"]
     if "recipe" not in settings:
         return str(result["label"])

@@ -40,14 +40,14 @@ def average(cells: Sequence[Sequence[Result]]) -> str:
 
 
 def measured_rows(name: str, cells: Sequence[Sequence[Result]], last: Sequence[str]) -> List[List[str]]:
-    """Two rows under the paper's, or one that says there is nothing yet."""
+    """Return two rows under the paper's, or one for no results yet."""
     if not any(cells):
         return [[name, "not yet", *["-"] * (len(cells) - 1), *last]]
     return [[name, *map(cell, cells), *last], ["  runs that left chance", *map(learned, cells), *[""] * len(last)]]
 
 
 def speech_rows(name: str, results: Sequence[Result]) -> List[List[str]]:
-    """Parameters and accuracy under the paper's, and the seeds that left chance; one row where there is nothing yet."""
+    """Parameters and accuracy under the paper's, and the seeds that left chance; one row for no results yet."""
     if not results:
         return [[name, "-", "not yet"]]
     first = [name, f"{results[0]['settings']['parameters']:,}", cell(results)]
@@ -55,7 +55,7 @@ def speech_rows(name: str, results: Sequence[Result]) -> List[List[str]]:
 
 
 def run_table(results: Sequence[Result]) -> Table:
-    """A row per setting: its runs, their early accuracy, time and memory, and what they were trained on."""
+    """Return a row per setting: its runs, their early accuracy, time and memory, and the machine of their training."""
     rows = []
     groups: Dict[str, List[Result]] = {}
     for result in results:

@@ -19,7 +19,7 @@ def figure_report(description: str, draw: Draw, chunk_help: str) -> Report:
     Args:
         description: for the help.
         draw: plots results for an attention chunk to a file; returns the lines to print and the results in the plot.
-        chunk_help: what the option --chunk chooses.
+        chunk_help: help of the option --chunk.
     """
 
     def add_options(parser: argparse.ArgumentParser) -> None:

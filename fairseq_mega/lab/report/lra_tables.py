@@ -145,7 +145,7 @@ def run(
 
     Args:
         runs: chooses these results, as ``table.measured`` does.
-        settings: options that both get.
+        settings: options for both.
     """
     results = table.read(options)
     given = {name: getattr(options, name) for name in settings}
@@ -168,7 +168,7 @@ def run(
 
 
 # MEGA (Ma et al., ICLR 2023), Table 2: mean of 5 seeds, in the order of LRA; average, speed and memory beside the
-# Transformer's, training on Text with 4K input. The values of what we train stand in the recipes.
+# Transformer's, training on Text with 4K input. The values of models that we train are in the recipes.
 TABLE2 = PaperTable(
     "MEGA, Table 2: the Long Range Arena",
     (BENCHMARK,),

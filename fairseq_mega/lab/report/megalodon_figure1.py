@@ -52,9 +52,9 @@ def length_of(context: Optional[int]) -> float:
 
 
 def shared_spikes(results: Sequence[Result]) -> Dict[int, Set[int]]:
-    """Seeds to the updates at which every model has a spike: the models read the same text there, which is its reason.
+    """Return seeds to the updates at which every model has a spike: all read the same text there, which is the reason.
 
-    Of one model alone nothing is shared.
+    One model alone has no shared spikes.
     """
     found: Dict[int, List[Set[int]]] = {}
     for result in results:
@@ -128,7 +128,7 @@ def losses(results: Sequence[Result]) -> Dict[float, List[float]]:
 
 
 def limits(lines: Sequence[Line]) -> Tuple[float, float]:
-    """Losses that a panel shows: the last three quarters of the curves, since a training begins far above its end."""
+    """Return the range of losses of a panel, from the last three quarters of the curves, which begin far above."""
     late = [loss for line in lines for _, *ends in line.band[len(line.band) // 4 :] for loss in ends]
     margin = 0.1 * (max(late) - min(late)) or 0.1
     return min(late) - margin, max(late) + 4 * margin

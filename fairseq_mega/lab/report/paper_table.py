@@ -35,13 +35,13 @@ def by_weights(results: Sequence[Result]) -> Dict[str, List[Result]]:
 
 
 def titled_rows(title: str, rows: Rows) -> Rows:
-    """Return those of measured rows that hold a score, with a title in place of "measured"."""
+    """Return the measured rows with a score, with a title in place of "measured"."""
     found = [[name.replace("measured", title), *cells] for name, *cells in rows if "measured" in name]
     return [row for row in found if "not yet" not in row]
 
 
 def print_table(table: "PaperTable", options: argparse.Namespace) -> None:
-    """Print a table, its notes, and where the results in it come from."""
+    """Print a table, its notes, and the origin of its results."""
     results = table.read(options)
     show(options, [table.of(results)], results, table.notes)
     warn_of_smoke(options.smoke)
@@ -63,11 +63,11 @@ class PaperTable:
         benchmarks: of the results that it shows.
         recipes: folders of the recipes whose results it shows.
         columns: titles, the first one of the rows' names.
-        rows: names to the published cells; those of recipes stand in the recipes.
-        trained: the rows that recipes train, with what tells their results from others'; None for a row that the
+        rows: names to the published cells; those of recipes are in the recipes.
+        trained: the rows that recipes train, with the settings that identify their results; None for a row that the
             recipes of another table train. All other rows are quoted.
-        measured: makes the rows under a trained one, from the results and what ``trained`` has for it.
-        values_from: rows to the paper that the values are of, where it is another one.
+        measured: makes the rows under a trained one, from the results and its entry in ``trained``.
+        values_from: rows to the paper of their values, where it is another one.
         notes: lines below the table.
         averaged: whether its cells are means over seeds; a table of language models has a row for each result.
         speed: columns that a benchmark fills, whose result file the option --speed names.
@@ -90,7 +90,7 @@ class PaperTable:
     run: "Callable[[PaperTable, argparse.Namespace], None]" = print_table
 
     def read(self, options: argparse.Namespace) -> List[Result]:
-        """Read the results that the options ask for.
+        """Read the results that the options select.
 
         Raises:
             ResultError: if a cell would be a mean over results of different settings.
@@ -99,7 +99,7 @@ class PaperTable:
         return [result for name in self.benchmarks for result in read(options, name)]
 
     def require(self, results: Sequence[Result], options: argparse.Namespace, script: str, models: str = "") -> None:
-        """Raise a ResultError where there is no result of some models, naming the script that makes them."""
+        """Raise a ResultError, naming the script for them, if some models have no results."""
         if not results:
             name = " or ".join(benchmark_read(options, name) for name in self.benchmarks) + (models and f" by {models}")
             raise ResultError(f"{options.results} has no result of {name}; run scripts/{script} first")

@@ -21,14 +21,14 @@ COPIES = {"runs", "tables"}  # folders of the runner with files that are in its 
 SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
 SPEED = "tokens_per_second"  # depends on the machine
 VALID = "valid_bits_per_token"  # at the end of a training whose losses are a curve
-WHOSE = {True: "authors'", False: "given"}  # weights that were not trained here
-FAILED = "failed.json"  # of a run's folder: why the runner gave it up
+WHOSE = {True: "authors'", False: "given"}  # weights that were trained elsewhere
+FAILED = "failed.json"  # in a run's folder: the reason of its failure
 
 
 class State(NamedTuple):
     """A recipe, its results, the seeds whose runs failed or never left chance, and results of others' weights.
 
-    ``left_out`` counts the results of trainings with other settings than those of ``results``, which are alike.
+    ``left_out`` counts the results of trainings with other settings than the common ones of ``results``.
     """
 
     recipe: Recipe
@@ -41,8 +41,7 @@ class State(NamedTuple):
 def find_results(folders: Iterable[Path]) -> List[Result]:
     """Results of recipes in some folders and those below them, each once; none of made-up data or other settings.
 
-    A recipe that is trained at several learning rates has the results in the files of its cells, which say what rate
-    was chosen.
+    A recipe with several learning rates has its results in the files of its cells, which record the chosen rate.
 
     Raises:
         ResultError: if one is damaged.
@@ -68,7 +67,7 @@ def find_results(folders: Iterable[Path]) -> List[Result]:
 
 
 def found_in(path: Path, fields: Set[str]) -> Optional[Dict[str, Any]]:
-    """Read an object about a recipe that has some fields; None where a file holds another, which is not the runner's.
+    """Read an object about a recipe with certain fields; None for other files, which are not the runner's.
 
     Raises:
         ResultError: if it names a recipe and is no JSON.
@@ -94,7 +93,7 @@ def of_each_seed(result: Result) -> List[Result]:
 
 
 def find_failures(folders: Iterable[Path]) -> Dict[str, Set[int]]:
-    """Recipes to the seeds of which the runner says that they failed."""
+    """Return recipes to the seeds that failed by the runner's records."""
     found: Dict[str, Set[int]] = {}
     for folder in folders:
         for path in sorted(folder.rglob(FAILED)):
@@ -121,7 +120,7 @@ def states(folders: Sequence[Path]) -> List[State]:
 
 
 def of_most(results: Sequence[Result]) -> List[Result]:
-    """The results with the settings that most of them have; of equally many those of more updates, more exact.
+    """Return the results with the settings of most seeds; of equally many seeds those of more updates, more exact.
 
     Settings are not mixed. They are in the order of their dates, so that the newest of a seed counts.
     """
@@ -149,7 +148,7 @@ def short(result: Result) -> bool:
 
 
 def paper_of(recipe: Recipe) -> str:
-    """The paper's scores, of which a plot has none, and whose they are where they are another paper's."""
+    """Return the paper's scores, empty for a plot, with their source if it is another paper."""
     scores = [f"{value:.2f}" for metric, value in recipe.paper.items() if metric != SPEED]
     source = f", {recipe.values_from}" if recipe.values_from else ""
     return " / ".join(scores) + source if scores else ("plot" if "figure" in recipe.report else "-")
@@ -176,13 +175,13 @@ def ours_of(state: State) -> str:
 
 
 def kind_of(result: Result) -> str:
-    """Name what several results of one training differ by: the checkpoint, or how the text was read."""
+    """Return the difference between results of one training: the checkpoint, or the reading of the text."""
     settings = result["settings"]
     return ", ".join(f"{name} {settings[name]}".replace("_", " ") for name in MORE if name in settings)
 
 
 def scored_of(state: State) -> str:
-    """Scores of weights that were trained elsewhere, with whose they are."""
+    """Return scores of weights that were trained elsewhere, with their owner."""
     return several(
         f"{result['scores'][metric]:.2f} ({whose(result['settings'][GIVEN])})"
         for result in state.given
@@ -271,7 +270,7 @@ def numbers_of(state: State) -> str:
 
 
 def names_of(state: State) -> Tuple[str, str]:
-    """The table and task of a recipe, and what tells it from its neighbours."""
+    """Return the table and task of a recipe, and its name among its neighbours."""
     words = state.recipe.number.split(", ")
     if words[0] == "MEGALODON":
         words[:2] = [" ".join(words[:2])]

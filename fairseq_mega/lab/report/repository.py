@@ -10,7 +10,7 @@ from fairseq_mega.lab.report.page import write_page
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--write``, ``--check`` and ``--html``, and where they read."""
+    """Add ``--write``, ``--check`` and ``--html``, and the options for their input."""
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--write", action="store_true", help="renew tables, numbers and pictures of all documents")
     what.add_argument("--check", action="store_true", help="fail if one of them differs from its results")
@@ -21,10 +21,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the options say; returns the exit status, 1 where a document differs.
+    """Carry out the options; return the exit status, 1 where a document differs.
 
     Raises:
-        OSError, ValueError: whose messages are for the user.
+        OSError, ValueError: with messages for the user.
     """
     if options.html is not None:
         write_page(options.html, options.root, options.runs)

@@ -1,4 +1,4 @@
-"""MEGA's Table 1, the summary of its other tables, with what was measured for them."""
+"""MEGA's Table 1, the summary of its other tables, with our measurements for them."""
 
 import argparse
 from typing import Any, Dict, List, Sequence
@@ -66,7 +66,7 @@ def perplexity(model: str, language: Results) -> str:
 
 
 def run(table: PaperTable, options: argparse.Namespace) -> None:
-    """Print the table, and where its numbers come from."""
+    """Print the table, and the origin of its numbers."""
     results = table.read(options)
     notes = [*table.notes]
     if any(shortened(result) for result in results if result["benchmark"].startswith(BENCHMARK)):

@@ -40,7 +40,7 @@ def measured_cells(results: Sequence[Result], recipe: str, checkpoint: str) -> L
 
 
 def measured(results: Sequence[Result], recipe: str) -> Rows:
-    """A row for each checkpoint of a recipe that was scored, or one that says there is nothing yet."""
+    """A row for each checkpoint of a recipe that was scored, or one for no results yet."""
     cells = {name: measured_cells(results, recipe, checkpoint) for checkpoint, name in CHECKPOINTS.items()}
     rows = [[f"  measured, {name}", *row] for name, row in cells.items() if set(row) != {"-"}]
     return rows or [["  measured", "not yet", *["-"] * (len(COLUMNS) - 1)]]

@@ -24,9 +24,9 @@ class Batch(NamedTuple):
 
 
 def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batch:
-    """Share the published batch out to as many GPUs as divide it, at most ``gpus`` (0: the CPU).
+    """Divide the published batch among the largest number of GPUs that divides it, up to ``gpus`` (0: the CPU).
 
-    A batch norm sees as many examples at a time as in the published recipe, wherever that can be.
+    A batch norm sees as many examples at a time as in the published recipe, where possible.
 
     Raises:
         RecipeError: if a number is less than 1, or ``per_step`` does not divide the share of a place.
@@ -39,9 +39,7 @@ def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batc
     published = int(config["distributed_training"]["distributed_world_size"])
     accumulated = int(config["optimization"]["update_freq"][0])
     step = config["dataset"].get("batch_size")
-    if (
-        step is None or "max_tokens" in config["dataset"]
-    ):  # tokens at a time: so many batches of them, whoever takes them
+    if step is None or "max_tokens" in config["dataset"]:  # tokens at a time: the number of batches counts, on any GPU
         batches = published * accumulated
         places = dividing(batches, max(1, gpus))
         return Batch(None, batches // places, places, False)

@@ -11,7 +11,7 @@ from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
 from .revising import OF_RUNS, parse_by_fairseq
 
-TRAINING = ("model", "task", "criterion", "optimizer", "optimization", "lr_scheduler")  # groups that --set is for
+TRAINING = ("model", "task", "criterion", "optimizer", "optimization", "lr_scheduler")  # groups of --set
 OTHER_REMEDIES = {
     **OF_RUNS,
     **{f"common.{name}": f"--precision {kind}" for kind, names in precision.SETS.items() for name in names},
@@ -59,7 +59,7 @@ def changing(words: Sequence[str]) -> List[str]:
 
 
 def check_extra(recipe: Recipe, line: Sequence[str], extra: Sequence[str]) -> None:
-    """Refuse options after ``--`` that fairseq-train lacks, and those that stand in a recipe or for an option of ours.
+    """Refuse options after ``--`` that fairseq-train lacks, that a recipe sets, or that an option of ours sets.
 
     Args:
         line: arguments of fairseq-train for a run of the recipe, with ``extra``.

@@ -17,9 +17,9 @@ METRIC = "test_accuracy"
 
 
 def write_cells(runs: Sequence[Run], wishes: Wishes, command: str) -> List[Path]:
-    """Write the file of each recipe of classifiers that has results; returns the files.
+    """Write the file of each recipe of classifiers with results; return the files.
 
-    Seeds that the file had before are counted, too, where their runs are there.
+    Earlier seeds of the file are counted, too, if their runs are still there.
     """
     written = []
     recipes = {run.recipe.name: run.recipe for run in runs if run.recipe.evaluate["kind"] == "classifier"}
@@ -54,7 +54,7 @@ def rate_of(run: Run) -> float:
 def cell(runs: Sequence[Run], wishes: Wishes, command: str) -> Optional[Dict[str, Any]]:
     """The result of all runs of a recipe, each with its seed, rate, scores and curve; None without any.
 
-    A rate without the results of all seeds that another one has is not chosen.
+    A rate is not chosen if it lacks the result of a seed that another rate has.
     """
     done = [{**read_result(path), "run": run} for run in runs for path in results_of(run).glob("*.json")]
     if not done:

@@ -55,10 +55,10 @@ def visible_gpus() -> int:
 
 
 def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str]) -> int:
-    """Do what the options say; returns the exit status, 1 where a run failed.
+    """Carry out the options; return the exit status, 1 where a run failed.
 
     Raises:
-        RecipeError, ValueError, OSError, StageError: whose messages are for the user.
+        RecipeError, ValueError, OSError, StageError: with messages for the user.
     """
     recipes, seeds = options.chosen(given), options.seeds_of(given)
     if given.yaml or given.print:

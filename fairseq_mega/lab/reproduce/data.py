@@ -23,7 +23,7 @@ class Data:
 
     Attributes:
         task: key of ``preflight.FILES`` for a classification task; of texts and translations the folder's name.
-        command: makes it in a folder; interrupted, it goes on when it is given again.
+        command: makes it in a folder; the same command continues an interrupted one.
         check: raises a RecipeError where the folder is broken or the data can be neither found nor made.
         files: that fairseq reads, by their paths in the folder.
     """
@@ -43,12 +43,12 @@ class Data:
         return [folder / (name.replace("data-bin/", "") if inside else name) for name in self.files]
 
     def check_readers(self) -> None:
-        """Raise a RecipeError where what reads the data in a training is not installed."""
+        """Raise a RecipeError if a package for reading the data in a training is not installed."""
 
     def fit(self, recipe: Recipe, folder: Path) -> Recipe:
-        """Return a recipe with what data that are there decide; it is the same for data that recipes are made for."""
+        """Return a recipe with the settings that existing data decide; unchanged for the recipes' own data."""
         return recipe
 
     def examine(self, folder: Path) -> Examined:
-        """Look at a data set that is there."""
+        """Examine an existing data set."""
         return Examined(digest_of_data([path for path in self.paths(folder) if path.is_file()], folder))

@@ -20,13 +20,13 @@ from .released import check_released, is_released, released_options
 from .wishes import Wishes
 
 PREPARE = [*PYTHON, "fairseq_mega.lab.prepare"]
-FEW_BYTES, FEW_HELD_OUT = 6_000_000, 100_000  # of a text: more than is read in minutes; scoring takes time, too
+FEW_BYTES, FEW_HELD_OUT = 6_000_000, 100_000  # of a text: more than is read in minutes; scoring needs time, too
 FEW = ["--limit", str(FEW_BYTES), "--held-out", f"{FEW_HELD_OUT / FEW_BYTES:.6f}"]
 BINARISED = [f"{split}.{ending}" for split in ("train", "valid", "test") for ending in ("bin", "idx")]
 
 
 def classification(task: str, dataset: str, options: Sequence[str] = (), made_up_options: Sequence[str] = ()) -> Data:
-    """A data set of fairseq-mega-prepare, made with these options; those after it follow where data are made up."""
+    """Return a data set of fairseq-mega-prepare, made with these options; further ones are added for made-up data."""
 
     released = not options  # a smaller or other form of a data set is generated
 

@@ -1,4 +1,4 @@
-"""GPUs that independent runs share: each takes as many as it needs and gives them back."""
+"""GPUs that independent runs share: each borrows as many as it needs and returns them."""
 
 import threading
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ class Devices:
 
     @contextmanager
     def lent(self, wanted: int) -> Iterator[List[int]]:
-        """Wait for so many GPUs and lend their numbers; an empty list stands for the CPU."""
+        """Wait for a number of GPUs and lend them, as a list of their indices; empty for the CPU."""
         if wanted == 0:
             with self._processor:
                 yield []

@@ -11,7 +11,7 @@ from fairseq_mega.modules.images import patch_count
 
 from .sizes import model_of
 
-GPU_RATE = 40e12  # operations per second that we reckon with: a quarter of an A100's peak in TF32
+GPU_RATE = 40e12  # assumed operations per second: a quarter of an A100's peak in TF32
 CORE_RATE = 25e9  # of a CPU's core: 22 to 39 were measured on an AMD EPYC, by the trainings of the miniature
 RATES_SAID = "at 40 TFLOP/s a GPU (a quarter of an A100's peak in TF32) or 25 GFLOP/s a core"
 SCORED = {  # examples, or tokens, of the part that a data set is scored on
@@ -26,7 +26,7 @@ SCORED = {  # examples, or tokens, of the part that a data set is scored on
     "wikitext-103": 245_569,
     "enwik8": 5_000_000,
 }
-SENTENCE = 256  # positions, with which a translation is reckoned
+SENTENCE = 256  # assumed positions of a translation
 
 
 def measured_rate(logs: List[Path]) -> Optional[float]:
@@ -59,7 +59,7 @@ def longest(block: Optional[int], model: Mapping[str, Any]) -> int:
 
 
 def scoring(recipe: Recipe, gpus: int, cores: int) -> str:
-    """The time that scoring a checkpoint takes, at the rates above; nothing where the test part's size is not known.
+    """Return the estimated time of scoring a checkpoint, at the rates above; 0 if the size of the test part is unknown.
 
     Args:
         gpus, cores: see :func:`duration`; a GPU scores alone.
@@ -83,10 +83,10 @@ def operations_measured(recipe: Recipe) -> float:
 
 
 def duration(recipe: Recipe, done: int, updates: int, logs: List[Path], gpus: int, cores: int) -> str:
-    """The time that the rest of a training takes, and where that comes from: a log, or the rates above.
+    """Return the estimated time of the rest of a training, and its source: a log, or the rates above.
 
     Args:
-        done, updates: how many there are of how many, of all seeds.
+        done, updates: number of updates so far and in all, of all seeds.
         logs: of trainings with the same settings.
         gpus: to be used; 0 for the CPU.
         cores: of the CPU.

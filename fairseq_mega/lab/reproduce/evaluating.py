@@ -1,7 +1,7 @@
 """The evaluation of a trained run: the commands of each kind, and the result files that they write.
 
-A scoring is a process of its own, as a training is: its memory and its GPU are free when it ends, it can be killed, and
-runs that go on side by side have a log each.
+Scoring runs in a process of its own, as training does: its memory and its GPU are free when it ends, it can be killed,
+and simultaneous runs have a log each.
 """
 
 import json
@@ -29,14 +29,14 @@ TITLES = {  # benchmarks by kind of evaluation
     "images": "imagenet",
     "translation": "wmt16-newstest2014",
 }
-SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")  # what a recipe may say of it
+SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")  # settings that a recipe may have for it
 BATCH = ("batch_size", "max_tokens")
 POINTS = 100  # of a curve
 GENERATE = [sys.executable, "-c", "import sys; from fairseq_mega.cli.console import generate; sys.exit(generate())"]
 
 
 def benchmark_of(run: Run) -> str:
-    """The name in the result files, from which the report takes them."""
+    """Return the name in the result files by which the report finds them."""
     evaluate = run.recipe.evaluate
     title = evaluate.get("benchmark") or TITLES.get(evaluate["kind"], run.recipe.report)
     return title + ("-smoke" if run.smoke else "")

@@ -18,7 +18,8 @@ GPUS_PER_NODE = 8
 
 
 def training_words(run: Run) -> List[str]:
-    """The command of a training; with a port fairseq takes its rank and the other nodes from SLURM's variables."""
+    """Return the command of a training; with a port fairseq reads its rank and the other nodes from SLURM's
+    variables."""
     port = ["--distributed-port", "29500"] if run.gpus > 1 else []
     return [*PYTHON, MODULE, "train", *run.train_arguments(), *port]
 
@@ -33,7 +34,7 @@ def print_commands(runs: Sequence[Run], wishes: Wishes, given: Sequence[str]) ->
 
 
 def without_names(words: Sequence[str], run: Run) -> List[str]:
-    """The options of a command line without the recipes that it names, and without what changes other ones alone."""
+    """Return the options of a command line without its recipes, and without settings of other recipes alone."""
     found: List[str] = []
     for place, word in enumerate(words):
         if place > 0 and words[place - 1] == "--set" and not parse_setting(word).changes(run.recipe):
@@ -51,11 +52,11 @@ def without_names(words: Sequence[str], run: Run) -> List[str]:
 
 
 def submit(runs: Sequence[Run], wishes: Wishes, parameters: Dict[str, Any]) -> List[str]:
-    """Hand each training to SLURM through submitit; returns the numbers of the jobs.
+    """Submit each training to SLURM through submitit; return the numbers of the jobs.
 
     A training that needs several nodes has one task for each GPU; fairseq finds the others by SLURM's own variables.
     """
-    import submitit  # which the options have asked for
+    import submitit  # required by the options
 
     numbers = []
     for run in runs:

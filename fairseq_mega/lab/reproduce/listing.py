@@ -1,4 +1,4 @@
-"""The list of recipes: what is done of each, the paper's value, ours, and the time that is left."""
+"""The list of recipes: the progress of each, the paper's value, ours, and the remaining time."""
 
 import statistics
 from pathlib import Path
@@ -25,7 +25,7 @@ SUMMARY = "Table 1 is a summary of others: fairseq-mega-report table1 RESULTS"
 
 
 def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> List[str]:
-    """A line for each recipe, under a head and above what the numbers are."""
+    """Return a line for each recipe, with a head and an explanation of the numbers."""
     rows: List[List[str]] = []
     digests: Dict[str, Optional[str]] = {}
     places = folders(recipes, wishes)

@@ -1,4 +1,4 @@
-"""Options of fairseq-mega-reproduce, and the recipes and wishes that they stand for."""
+"""Options of fairseq-mega-reproduce, and the recipes and wishes from them."""
 
 import argparse
 import importlib
@@ -19,7 +19,7 @@ LAUNCHERS = ("local", "slurm", "print")
 
 
 def check_launcher(options: argparse.Namespace) -> None:
-    """Raise a RecipeError where jobs cannot be handed to SLURM: their data might take hours to be made first."""
+    """Raise a RecipeError if jobs cannot be submitted to SLURM, before data are made for hours."""
     for text in options.slurm:
         parameter(text)
     if options.launcher == "slurm":
@@ -67,7 +67,7 @@ REMOVED = {  # options that earlier versions had
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options; ``of_runs`` in what is parsed are those about runs, which no recipe shows."""
+    """Add all options; ``of_runs`` in the result has those about runs, which no recipe shows."""
     add = parser.add_argument
     add(
         "recipes",
@@ -158,7 +158,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_removed(words: Sequence[str]) -> None:
-    """Raise a RecipeError that says what stands in place of an option of an earlier version."""
+    """Raise a RecipeError for an option of an earlier version, with its replacement."""
     for word in words:
         option = word.partition("=")[0]
         if option in REMOVED:
@@ -166,7 +166,7 @@ def check_removed(words: Sequence[str]) -> None:
 
 
 def check_printed(options: argparse.Namespace, extra: Sequence[str]) -> None:
-    """Refuse options that change a run and not the recipe, which --print and --yaml show.
+    """Refuse options that change a run beside --print and --yaml, which show the recipe.
 
     Raises:
         RecipeError: naming the option.
@@ -179,7 +179,7 @@ def check_printed(options: argparse.Namespace, extra: Sequence[str]) -> None:
 
 
 def check_weights(options: argparse.Namespace, extra: Sequence[str]) -> None:
-    """Refuse options about a training beside --checkpoint, with which there is none.
+    """Refuse options about a training beside --checkpoint, which needs no training.
 
     Raises:
         RecipeError: naming the option.
@@ -209,7 +209,7 @@ def cores() -> int:
 
 
 def chosen(options: argparse.Namespace) -> List[Recipe]:
-    """The recipes that the options stand for, revised where an option says so.
+    """Return the recipes that the options select, with the changes by options.
 
     Raises:
         RecipeError: if there is none, or an option does not suit them.
@@ -223,12 +223,12 @@ def chosen(options: argparse.Namespace) -> List[Recipe]:
 
 
 def settings_of(options: argparse.Namespace) -> Tuple[Setting, ...]:
-    """The settings that are wanted in place of the recipes'."""
+    """Return the settings that replace those of the recipes."""
     return tuple(map(parse_setting, options.settings))
 
 
 def seeds_of(options: argparse.Namespace) -> List[int]:
-    """The seeds that are wanted; nothing for the recipes' own.
+    """Return the seeds of the options; empty for the recipes' own.
 
     Raises:
         RecipeError: for anything but whole numbers.

@@ -1,4 +1,4 @@
-"""The origin of data that are there, as fairseq-mega-prepare noted it: data that are a recipe's, and others."""
+"""The origin of existing data by the record of fairseq-mega-prepare: data of a recipe, and others."""
 
 import json
 from pathlib import Path
@@ -14,17 +14,17 @@ from .datasets import DATASETS, PREPARE, OwnExamples
 from .released import is_released
 from .wishes import Wishes
 
-# Of other draws and of the archive the data are a recipe's, too; the scaling of speech stands in its results.
+# Data of other seeds and of the archive are a recipe's, too; results record the scaling of speech.
 FREE = {"dataset", "seed", "released", "scaling"}
 
 
 def is_generated(folder: Path) -> bool:
-    """Return whether the data of a folder were generated, as far as it says."""
+    """Return whether the data of a folder were generated, by its record."""
     return str(source_of(folder).get("origin", "")).startswith("generated")
 
 
 def source_of(folder: Path) -> Dict[str, Any]:
-    """Return what fairseq-mega-prepare noted of the data in a folder; nothing where it did not make them.
+    """Return the record of fairseq-mega-prepare on the data in a folder; empty where there is none.
 
     Raises:
         RecipeError: if the note is damaged.
@@ -40,7 +40,7 @@ def source_of(folder: Path) -> Dict[str, Any]:
 
 
 def check_origin(name: str, folder: Path, wishes: Wishes) -> None:
-    """Raise a RecipeError where a folder holds other data than a run wants: made-up, generated or smaller ones.
+    """Raise a RecipeError if a folder has other data than a run requires: made-up, generated or smaller ones.
 
     Args:
         name: of the data set, a key of DATASETS.
@@ -73,5 +73,5 @@ def other_settings(name: str, settings: Dict[str, Any], folder: Path, wishes: Wi
 
 
 def is_input(value: Any) -> bool:
-    """Return whether a setting is of files that the data are made of."""
+    """Return whether a setting is about source files of the data."""
     return any(isinstance(entry, dict) for entry in (value if isinstance(value, list) else [value]))

@@ -1,6 +1,6 @@
 """The authors' processed archives as data: each task's folder is found in them, its vocabulary and labels are checked.
 
-How the archives name their folders is not published, so that folders are known by their files.
+The names of folders in the archives are not published, so that folders are identified by their files.
 """
 
 import re
@@ -16,7 +16,7 @@ from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from .datasets import DATASETS
 from .processed_archives import archive_of
 
-NAMES: Dict[str, Sequence[str]] = {  # parts of a folder's path that tell data sets with the same files apart
+NAMES: Dict[str, Sequence[str]] = {  # parts of a folder's path that distinguish data sets with the same files
     "listops": ("listop",),
     "imdb": ("imdb", "text"),
     "aan": ("aan", "retrieval"),
@@ -34,7 +34,7 @@ def find_processed(recipe: Recipe, top: Path) -> Path:
     """The folder of a recipe's data below ``top``, checked.
 
     Raises:
-        RecipeError: if it is not there or holds something else, saying what.
+        RecipeError: if there is no such folder, with the contents of the nearest one.
     """
     if not top.is_dir():
         raise RecipeError(
@@ -53,7 +53,7 @@ def find_processed(recipe: Recipe, top: Path) -> Path:
 
 
 def is_named(folder: Path, top: Path, recipe: Recipe) -> bool:
-    """Tell whether the path below ``top``, or its name, is that of the data set: its last part that names any."""
+    """Return whether the last part of the path below ``top`` that names a data set names this one."""
     parts = [top.name] if folder == top else folder.relative_to(top).parts
     return recipe.data in next(filter(None, map(data_sets_of, reversed(parts))), ())
 
@@ -70,7 +70,7 @@ def is_within(name: str, part: str) -> bool:
 
 
 def what_is_missing(named: Sequence[Path], files: Sequence[str]) -> str:
-    """The rest of an error: what the folder that comes nearest lacks."""
+    """Return the rest of an error: the files that the nearest folder lacks."""
     counted = [([name for name in files if not (folder / name).is_file()], folder) for folder in named]
     missing, folder = min(counted, key=lambda pair: len(pair[0]), default=([], None))
     if folder is None or len(missing) == len(files):
@@ -107,7 +107,7 @@ def check_contents(recipe: Recipe, folder: Path) -> None:
 
 
 def symbols(path: Path) -> List[str]:
-    """The symbols of a dictionary, without what fills it up."""
+    """Return the symbols of a dictionary, without those that pad it."""
     lines = path.read_text(encoding="utf-8").splitlines()
     found = [line.split(" ")[0] for line in lines if line]
     return [symbol for symbol in found if not is_made_up(symbol)]

@@ -51,8 +51,8 @@ def fetch_processed(recipes: Sequence[Recipe], wishes: Wishes) -> None:
     """Fetch the archives that --processed names and unpack them below its folder, as far as that has not been done.
 
     Raises:
-        RecipeError, DownloadError: where one cannot be had, is damaged, or does not fit on the disk.
-        OSError: where it unpacks to far more than its size lets expect.
+        RecipeError, DownloadError: if one cannot be obtained, is damaged, or does not fit on the disk.
+        OSError: if it unpacks to far more than its size suggests.
     """
     if wishes.processed is None or wishes.processed_from is None:
         return
@@ -80,5 +80,5 @@ def unpack(archive: Path, folder: Path) -> None:
                     "free some, or name a folder on a larger disk with --archives"
                 )
             say(f"{archive.name}: unpacking {needed / 1e6:.0f} MB to {folder}")
-            container.extractall(partial)  # which leaves out what would lead out of the folder
+            container.extractall(partial)  # this leaves out members outside the folder
     partial.rename(folder)

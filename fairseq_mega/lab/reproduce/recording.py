@@ -21,7 +21,7 @@ from .wishes import Wishes
 def record(run: Run, wishes: Wishes) -> List[Path]:
     """Copy the results of a run to the folder of all results, with the conditions they were measured under.
 
-    Returns the files, which are there whole or not at all.
+    Returns the files, which appear whole or not at all.
     """
     written = []
     for path in sorted(results_of(run).glob("*.json")):
@@ -37,7 +37,7 @@ def record(run: Run, wishes: Wishes) -> List[Path]:
 
 
 def about(run: Run, wishes: Wishes) -> Dict[str, Any]:
-    """Settings for a result file: where the number comes from, and what it may be compared with."""
+    """Return the settings for a result file: the origin of the number, and the conditions for comparing it."""
     other, weights = wishes.settings_of(run.recipe), wishes.weights.get(run.recipe.name)
     extra = changing(wishes.extra)
     return {
@@ -78,8 +78,8 @@ def cells_folder(wishes: Wishes) -> Path:
 def table_folder(runs: Sequence[Run], wishes: Wishes) -> Path:
     """A folder of the results for the report of some runs, made anew: theirs, and others that belong to them.
 
-    Others are of recipes of the same paper that are scored alike, and were measured under the same conditions.
-    Where settings of the command change only some of the recipes of a cell of the table, the cell is of the runs' own.
+    Other results are of recipes of the same paper with the same kind of score, measured under the same conditions. If
+    settings of the command change only some recipes of a cell of the table, the cell has the runs' own results alone.
     """
     recipe = runs[0].recipe
     folder = wishes.out / "tables" / "-".join([recipe.report, digest([wishes.conditions(recipe), wishes.settings])])

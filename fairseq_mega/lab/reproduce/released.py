@@ -9,7 +9,7 @@ from fairseq_mega.lab.recipes.recipe import RecipeError
 
 from .wishes import Wishes
 
-GENERATED_TOO = ("listops", "pathfinder32", "pathx")  # which have another folder for the released ones
+GENERATED_TOO = ("listops", "pathfinder32", "pathx")  # data sets with another folder for the released data
 ARCHIVE = URL.rpartition("/")[2]
 
 
@@ -29,13 +29,13 @@ def archives_of(folder: Path, wishes: Wishes) -> Path:
 
 
 def released_options(folder: Path, wishes: Wishes) -> List[str]:
-    """Return the options of the command that generates a data set which make it of the archive's files."""
+    """Return the options with which the command that generates a data set reads the archive's files instead."""
     no_download = [] if wishes.download else ["--no-download"]
     return ["--released", "--archives", str(archives_of(folder, wishes)), *no_download]
 
 
 def check_released(dataset: str, folder: Path, wishes: Wishes) -> None:
-    """Raise a RecipeError where the archive can be neither found nor fetched, or its images not be read."""
+    """Raise a RecipeError if the archive can be neither found nor fetched, or its images cannot be read."""
     archive = archives_of(folder, wishes) / ARCHIVE
     if not wishes.download and not archive.exists():
         raise RecipeError(f"{archive} does not exist: fetch {URL}, or leave --no-download out")

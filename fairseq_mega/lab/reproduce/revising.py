@@ -16,7 +16,7 @@ from fairseq_mega.lab.reproduce.sizes import model_of
 from fairseq_mega.lab.runs.options import whole_number
 
 EVALUATE = "evaluate"  # group of --set for entries of a recipe's evaluation
-IN_CELL = {  # settings that a cell tells, where it has the entry
+IN_CELL = {  # settings that a cell shows, where it has the entry
     "model.encoder_chunk_size": "chunk",
     "model.encoder_n_dim": "ema_dim",
     "model.attention_activation_fn": "attention",
@@ -26,7 +26,7 @@ SETTING = re.compile(r"(?:(?P<scope>[^:=]+):)?(?P<group>[a-z_]+)\.(?P<option>\w+
 
 
 class Setting(NamedTuple):
-    """A value in place of the one that stands in recipes.
+    """A value that replaces the one in recipes.
 
     Attributes:
         scope: part of a recipe's name, or a pattern of it, or "*" for all recipes.
@@ -53,7 +53,7 @@ class Setting(NamedTuple):
         return recipe.evaluate if self.group == EVALUATE else recipe.config[self.group]
 
     def changes(self, recipe: Recipe) -> bool:
-        """Return whether a recipe is meant and has the option."""
+        """Return whether the setting applies to a recipe, which has the option."""
         named = fnmatchcase(f"/{recipe.name}/", f"*/{self.scope}/*")
         return named and self.option not in ("_name", "kind") and self.option in self.options_of(recipe)
 
@@ -66,7 +66,7 @@ def parse_setting(text: str) -> Setting:
     """Read the value of ``--set``.
 
     Raises:
-        RecipeError: for anything else, an unknown group, or a setting that an option of the command stands for.
+        RecipeError: for anything else, an unknown group, or a setting with an option of its own.
     """
     found = SETTING.fullmatch(text)
     if found is None:
@@ -85,7 +85,7 @@ def parse_setting(text: str) -> Setting:
 
 
 def converted(setting: Setting, recipe: Recipe) -> Any:
-    """The value of a setting in the type that the recipe's own has.
+    """Return the value of a setting in the type of the recipe's own value.
 
     Raises:
         RecipeError: if it is of another type.
@@ -101,7 +101,7 @@ def of_type(text: str, present: Any) -> Any:
     """Read a text as a value of the type of another one; a list may be given as its only element.
 
     Raises:
-        KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError: if it is none.
+        KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError: if it is of another type.
     """
     if isinstance(present, bool):
         return {"true": True, "false": False}[text.lower()]
@@ -175,7 +175,7 @@ def revise_all(recipes: Sequence[Recipe], settings: Sequence[Setting]) -> List[R
 
 
 def revise(recipe: Recipe, settings: Sequence[Setting]) -> Recipe:
-    """A recipe with the settings that change it; its cell says so, too.
+    """Return a recipe with the settings that change it, in its cell, too.
 
     Raises:
         RecipeError: if a value has another type than the recipe's, or a chunk does not divide the inputs.
@@ -187,7 +187,7 @@ def revise(recipe: Recipe, settings: Sequence[Setting]) -> Recipe:
 
 
 def with_value(recipe: Recipe, setting: Setting, value: Any) -> Recipe:
-    """A recipe with another value of an option; where it is trained at several rates, these are the value."""
+    """Return a recipe with another value of an option; learning rates replace all of the recipe's."""
     if setting.group == EVALUATE:
         return replace(recipe, evaluate={**recipe.evaluate, setting.option: value})
     config, cell, rates = copy.deepcopy(recipe.config), dict(recipe.cell), recipe.rates
@@ -223,8 +223,8 @@ def check_chunk(recipe: Recipe, chunk: int) -> None:
 
 
 def check_by_fairseq(recipes: Sequence[Recipe]) -> None:
-    """Raise a RecipeError unless a training could begin by each recipe: fairseq takes its options, and its model and
-    its schedule can be built of them.
+    """Raise a RecipeError unless a training could begin by each recipe: fairseq accepts its options, and its model and
+    its schedule can be built from them.
     """
     for recipe in recipes:
         what = f"{recipe.name} with --set"
@@ -240,9 +240,9 @@ def parse_by_fairseq(line: Sequence[str], what: str) -> Tuple[ArgumentParser, Na
     """Parse a command line of fairseq-train; returns its parser, too.
 
     Raises:
-        RecipeError: beginning with ``what``, with what fairseq would say.
+        RecipeError: with ``what`` and fairseq's message.
     """
-    from fairseq import options  # which takes seconds
+    from fairseq import options  # a slow import
 
     import fairseq_mega  # noqa: F401
     from fairseq_mega.compat.patches.arguments import for_another_machine

@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
 
 
 def data_folder(recipe: Recipe, wishes: Wishes, several: bool) -> Path:
-    """The folder that holds, or gets, the data of a recipe.
+    """Return the folder for the data of a recipe, whether or not they are there.
 
     Args:
         several: whether the command needs several data sets, so that --data names the folder above them.
@@ -62,7 +62,7 @@ def data_folder(recipe: Recipe, wishes: Wishes, several: bool) -> Path:
 
 
 def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
-    """The folder that fairseq is given: the data's, or data-bin in it."""
+    """Return the folder for fairseq: the data's, or data-bin in it."""
     below = Path(recipe.config["task"]["data"]).name == "data-bin" and (folder / "data-bin").is_dir()
     return folder / "data-bin" if below else folder
 
@@ -75,17 +75,17 @@ def folders(recipes: Sequence[Recipe], wishes: Wishes) -> Dict[str, Path]:
 
 
 def check_wishes(recipes: Sequence[Recipe], wishes: Wishes) -> None:
-    """Raise a RecipeError where a wish does not suit one of the recipes."""
+    """Raise a RecipeError if a setting of the user does not suit one of the recipes."""
     for recipe in recipes:
         plan(recipe, 1, Path(), "", wishes)
 
 
 def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
-    """Look whether everything can be done: what would stop the last of many trainings is said before the first one.
+    """Check that everything can be done, so that an error of the last of many trainings is raised before the first one.
 
     Raises:
         RecipeError: naming all that is missing.
-        ValueError: where a plot is wanted that cannot be drawn.
+        ValueError: if a requested plot cannot be drawn.
     """
     if wishes.gpus > visible_gpus:
         raise RecipeError(
@@ -118,7 +118,7 @@ def data_are_there(recipe: Recipe, recipes: Sequence[Recipe], wishes: Wishes) ->
 
 
 def evaluation_problems(recipes: Sequence[Recipe]) -> List[str]:
-    """List what the scoring after the trainings lacks here."""
+    """List the missing requirements of the scoring after the trainings."""
     tokenized = any("tokenized" in recipe.evaluate for recipe in recipes)
     if tokenized and importlib.util.find_spec("sacremoses") is None:
         return ["the scores of translations need sacremoses: run 'bash scripts/setup.sh --extras translation'"]
@@ -126,7 +126,7 @@ def evaluation_problems(recipes: Sequence[Recipe]) -> List[str]:
 
 
 def place_problems(wishes: Wishes) -> List[str]:
-    """Folders to be written to that cannot be."""
+    """List the output folders that cannot be written to."""
     found = []
     for option, folder in (("--out", wishes.out), ("--results-dir", wishes.results)):
         above = None if folder is None else in_the_way_of(folder)
@@ -144,13 +144,13 @@ def digest_of(name: str, folder: Path, wishes: Wishes) -> str:
 
 
 def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = execute) -> str:
-    """Make a data set unless it is there; returns its digest.
+    """Make a data set unless it is there; return its digest.
 
     Raises:
         StageError: if a command fails.
     """
     data = DATASETS[name]
-    if wishes.processed is not None:  # and perhaps not to be written to
+    if wishes.processed is not None:  # the folder may be read-only
         return digest_of(name, folder, wishes)
     with made_by_one(folder):
         if not data.is_there(folder):
@@ -163,14 +163,14 @@ def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = exec
 
 
 def made_by_one(folder: Path) -> ContextManager[None]:
-    """Keep other runners out of a data folder; nobody makes data where nothing can be written."""
+    """Lock a data folder against other runners; without permission to write no lock is needed."""
     if in_the_way_of(folder.parent) is not None:
         return nullcontext()
     return locks.held(folder.parent / f".{folder.name}.lock", str(folder), "runner")
 
 
 def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, digests: Dict[str, str]) -> List[Run]:
-    """A run for each recipe, learning rate and seed, or one of weights that are given, with data that are there."""
+    """Return a run for each recipe, learning rate and seed, or one for given weights; their data exist."""
     places = folders(recipes, wishes)
 
     def planned(recipe: Recipe, seed: int) -> Run:
@@ -235,7 +235,7 @@ def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], 
 
 
 def note_failure(run: Run, error: str) -> None:
-    """Leave word in a run's folder for the reports; the run that succeeds takes it away."""
+    """Write the failure to a run's folder for the reports; a later success removes it."""
     about = {"recipe": run.recipe.name, "seed": run.seed, "error": error, "smoke": run.smoke}
     write_json(run.folder / FAILED, about)
 
@@ -261,7 +261,7 @@ def perform_all(
 
 
 def same_work(runs: Sequence[Run]) -> List[Run]:
-    """Each training with its evaluations once: a number of two tables is one run."""
+    """Return each training with its evaluations once: a number in two tables is one run."""
     found: Dict[Tuple[str, str], Run] = {}
     for run in runs:
         found.setdefault((run.name, run.recipe.report), run)

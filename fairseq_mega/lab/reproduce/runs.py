@@ -14,7 +14,7 @@ from fairseq_mega.lab.runs.fingerprints import digest
 from .batches import seen_by_norm, share_out
 from .wishes import Wishes
 
-OF_THE_MACHINE = {  # settings that change where and how fast it is trained, and nothing else
+OF_THE_MACHINE = {  # settings that change only the place and the speed of a training
     "common": ("user_dir", "log_format", "log_interval", "cpu", "seed"),
     "task": ("data",),
     "dataset": ("num_workers", "batch_size"),
@@ -29,10 +29,10 @@ class Run:
     """A training and its evaluation.
 
     Attributes:
-        recipe: with the evaluation that is wanted.
+        recipe: with the requested evaluation.
         seed: of the training.
         config: of fairseq, for this machine.
-        settings: that the digest in the name is of: everything that the weights depend on.
+        settings: everything that the weights depend on, the source of the digest in the name.
         name: readable, and different for different settings.
         evaluation: name of its evaluation, another one for other settings of it.
         folder: of everything that belongs to it.
@@ -82,13 +82,13 @@ class Run:
 
 
 def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes, folder: Optional[Path] = None) -> Run:
-    """Adapt a recipe to a seed, a data folder and a user's wishes.
+    """Adapt a recipe to a seed, a data folder and a user's settings.
 
     Args:
         folder: of everything that belongs to the run; by default one of its own among those in ``wishes.out``.
 
     Raises:
-        RecipeError: if a wish does not suit the recipe.
+        RecipeError: if a setting of the user does not suit the recipe.
     """
     config, cell = copy.deepcopy(recipe.config), recipe.cell
     evaluate = recipe.evaluate
@@ -131,10 +131,10 @@ def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes
 
 
 def on_one_device(recipe: Recipe, wishes: Wishes) -> Wishes:
-    """The wishes about a measured speed, which is that of one device.
+    """Return the user's settings for a measured speed, that of one device.
 
     Raises:
-        RecipeError: for wishes about a training, of which there is none.
+        RecipeError: for settings about a training, as nothing is trained.
     """
     if wishes.extra:
         raise RecipeError(f"{recipe.name} measures a speed and trains nothing: leave out the options after --")
@@ -197,5 +197,5 @@ def settings_of(config: Config, wishes: Wishes, seed: int, data_digest: str) -> 
     places = config["distributed_training"]["distributed_world_size"] * config["optimization"]["update_freq"][0]
     step = 1 if "max_tokens" in config["dataset"] else config["dataset"]["batch_size"]
     if wishes.keep_schedule:
-        del found["optimization"]["max_update"]  # more updates go on in the same folder
+        del found["optimization"]["max_update"]  # more updates continue in the same folder
     return {**found, "batch": step * places, "seed": seed, "data": data_digest, "extra": list(wishes.extra)}

@@ -16,7 +16,7 @@ def model_of(recipe: Recipe) -> nn.Module:
     return _built(json.dumps(recipe.config["model"], sort_keys=True), symbols_of(recipe), documents)
 
 
-@lru_cache(maxsize=None)  # a listing asks for each several times
+@lru_cache(maxsize=None)  # a listing uses each several times
 def _built(options: str, symbols: int, documents: int) -> nn.Module:
     return on_paper.build(json.loads(options), symbols, documents)
 

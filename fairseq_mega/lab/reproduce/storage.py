@@ -1,4 +1,4 @@
-"""The disk that checkpoints take, and whether there is enough of it for all runs before the first one begins."""
+"""The disk space of checkpoints, and the check before the first run that there is enough for all."""
 
 import shutil
 from pathlib import Path
@@ -55,12 +55,12 @@ def free_bytes(folder: Path) -> int:
 
 
 def check_disk(runs: Sequence[Run], out: Path, free: Callable[[Path], int] = free_bytes) -> None:
-    """Raise a RecipeError unless the checkpoints of all runs fit where they are to lie.
+    """Raise a RecipeError unless the checkpoints of all runs fit on their disk.
 
     Args:
         runs: each training may occur for several reports, and counts once.
-        out: the folder of all of them; the nearest one above that exists is asked.
-        free: tells the free bytes of a folder's disk.
+        out: the folder of all runs; the nearest existing one above it is examined.
+        free: returns the free bytes of a folder's disk.
     """
     needs: Dict[Path, int] = {run.folder: still_needed(run) for run in runs}
     need = sum(needs.values())

@@ -1,4 +1,4 @@
-"""The tables and figures at the end of a command, with the options that its own options mean for them."""
+"""The tables and figures at the end of a command, with the options for them from its own."""
 
 import argparse
 from functools import lru_cache
@@ -63,7 +63,7 @@ def print_report(runs: Sequence[Run], options: argparse.Namespace, wishes: Wishe
 
 
 def taken(name: str, known: Dict[str, Any]) -> List[str]:
-    """Return the options that a report has, with their values."""
+    """Return the options that a report accepts, with their values."""
     return [word for option, value in known.items() if option in options_of(name) for word in (option, str(value))]
 
 
@@ -105,7 +105,7 @@ def draws_one_model(recipe: Recipe) -> bool:
 
 
 def speed(columns: SpeedColumns, wishes: Wishes, recipes: Sequence[Recipe], left_out: bool) -> Dict[str, Path]:
-    """Measure training speed and memory for a table, if a recipe that they are of is among those that are run."""
+    """Measure training speed and memory for a table, if a recipe with these columns is among those of the run."""
     result = wishes.out / "speed.json"
     own = any(columns.cell.items() <= recipe.cell.items() for recipe in recipes)
     if own and not left_out and not wishes.smoke:

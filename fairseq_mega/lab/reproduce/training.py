@@ -27,14 +27,14 @@ def variables(wishes: Wishes, devices: List[int]) -> Dict[str, str]:
 
 
 def how_long(run: Run) -> str:
-    """The length of a training in words."""
+    """Return the length of a training in words."""
     parts = [f"{run.updates} updates"] if run.updates else []
     parts += [("at most " if run.updates else "") + f"{run.minutes:.4g} minutes"] if run.minutes else []
     return ", ".join(parts)
 
 
 def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> int:
-    """Train, or go on from the last checkpoint; return the updates that the log tells of.
+    """Train, or continue from the last checkpoint; return the number of updates in the log.
 
     Raises:
         StageError: if it failed, or ended without a best checkpoint.
@@ -54,7 +54,7 @@ def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> int
 
 
 def check_updates(run: Run) -> None:
-    """Keep the updates that a run is trained for; it cannot be trained for fewer than before.
+    """Record the updates of a run; it cannot be trained for fewer than before.
 
     Raises:
         StageError: where it was.

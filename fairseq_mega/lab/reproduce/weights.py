@@ -1,7 +1,7 @@
 """--checkpoint: weights that were trained elsewhere, found, converted and scored in place of a training's.
 
-How the authors' archives name their files is not published, so that a file is known by its contents: the kind of model,
-and the options that a recipe gives to it.
+The names of files in the authors' archives are not published, so that a file is identified by its contents: the kind of
+model, and the options of a recipe.
 """
 
 import hashlib
@@ -51,12 +51,12 @@ ARCHIVES = {  # by recipes
     r"mega/table6/imagenet/mega": "mega.imagenet.zip",
 }
 KINDS = {"classifier": "classifier", "images": IMAGES, "language-model": "language model"}  # of evaluations, of models
-PUBLISHED_MODELS = {  # whose published layout is another one than this package's
+PUBLISHED_MODELS = {  # models with another published layout than this package's
     "classifier": MegaClassifier,
     IMAGES: MegaImageModel,
     "language model": MegaLanguageModel,
 }
-BUFFERS = re.compile(  # names of tensors that nothing learns
+BUFFERS = re.compile(  # names of tensors that are not learned
     r"(^|\.)(dictionary_fingerprints?|sample_scale|version|_float_tensor|running_\w+|num_batches_tracked|start)$"
 )
 FILES = (".pt", ".pth")
@@ -64,7 +64,7 @@ RECORDS = "weights.json"  # checksums of the archives that were fetched
 
 
 class Candidate(NamedTuple):
-    """A checkpoint that may be meant, converted, and the options that it has otherwise than a recipe."""
+    """A checkpoint that may be the requested one, converted, and its options that differ from a recipe's."""
 
     path: Path
     checkpoint: Dict[str, Any]
@@ -83,8 +83,8 @@ def find_weights(recipes: Sequence[Recipe], asked: str, wishes: Wishes) -> Dict[
         asked: a file, a folder, an address, or the word "published".
 
     Raises:
-        RecipeError: where there are none, several suit a recipe, or a recipe scores no single checkpoint.
-        DownloadError: where an archive cannot be had or is damaged.
+        RecipeError: if there are no weights, several suit a recipe, or a recipe does not score a single checkpoint.
+        DownloadError: if an archive cannot be obtained or is damaged.
         ValueError: where a checkpoint cannot be converted.
     """
     places: Dict[str, Path] = {}
@@ -158,7 +158,7 @@ def choose(recipe: Recipe, place: Path) -> Candidate:
     """The checkpoint for a recipe in a file or a folder: of its kind, with the fewest other options, the best one.
 
     Raises:
-        RecipeError: naming what was found where it is none or several.
+        RecipeError: naming the files that were found, if none or several suit.
     """
     found, problems = [], []
     for path in candidates(recipe, place):
@@ -181,7 +181,7 @@ def choose(recipe: Recipe, place: Path) -> Candidate:
 
 
 def candidates(recipe: Recipe, place: Path) -> Iterator[Path]:
-    """The files that may be meant: those that the recipe's data name, if some do."""
+    """Return the candidates among files: those with the name of the recipe's data, if there are some."""
     if not layouts.missing(place):
         return iter([place])
     files = sorted(path for path in place.rglob("*") if path.is_file() and path.suffix in FILES)
@@ -231,12 +231,12 @@ def differences(recipe: Recipe, options: Dict[str, Any]) -> List[str]:
 
 
 def is_of_task(value: Any) -> bool:
-    """Return whether a value of a model's option is that of the task's option, whatever it is."""
+    """Return whether a value of a model's option refers to the task's option."""
     return isinstance(value, str) and value.startswith("${")
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Return whether two values of an option are equal, as numbers if they are some; False and None are nothing."""
+    """Return whether two values of an option are equal: numbers by value, and all false and empty values."""
     if not one and not other:
         return True
     try:
@@ -246,7 +246,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file; of a folder, that of what sha256sum prints of its files."""
+    """Return the SHA-256 of a file; for a folder that of the output of sha256sum for its files."""
     if path.is_file():
         return sha256_of(path)
     files = sorted(file for file in path.rglob("*") if file.is_file())
@@ -255,7 +255,7 @@ def digest_of(path: Path) -> str:
 
 
 def convert(run: Run, weights: Weights) -> None:
-    """Put the weights where a training would leave its best checkpoint, and say what may differ from the recipe's.
+    """Copy the weights to the place of a training's best checkpoint, and print what may differ from the recipe.
 
     Raises:
         ValueError: if they have another number of symbols or labels than the data.
@@ -269,12 +269,12 @@ def convert(run: Run, weights: Weights) -> None:
         say(f"  {line}")
     options = found.checkpoint.get("args")
     if options is not None and getattr(options, "criterion", None) is None:
-        options.criterion = run.recipe.config["criterion"]["_name"]  # which fairseq-validate asks for
+        options.criterion = run.recipe.config["criterion"]["_name"]  # required by fairseq-validate
     save(found.checkpoint, run.folder / "checkpoints" / "checkpoint_best.pt")
 
 
 def symbols_told(run: Run, model: Dict[str, Any], path: Path) -> List[str]:
-    """A line about the dictionary, where the model has one.
+    """Return a line about the dictionary, if the model has one.
 
     Raises:
         ValueError: if it is not as long as the data's.

@@ -16,11 +16,11 @@ class Weights(NamedTuple):
     """Weights for a recipe that were trained elsewhere.
 
     Attributes:
-        path: of the checkpoint, a file or a folder, of any layout that the converter knows.
-        source: where they come from, for a reader.
-        authors: whether the papers' authors published them, as far as the address tells.
+        path: of the checkpoint, a file or a folder, of any layout that the converter supports.
+        source: their origin, for a reader.
+        authors: whether the papers' authors published them, by the address.
         sha256: of the file.
-        updates, seed: of their training, None where they do not tell.
+        updates, seed: of their training, None where there is no record.
         differs: options that decide the outputs and are not the recipe's.
     """
 
@@ -33,7 +33,7 @@ class Weights(NamedTuple):
     differs: Tuple[str, ...]
 
     def told(self) -> Dict[str, Any]:
-        """Return what a result file keeps of them."""
+        """Return the record of the weights for a result file."""
         return {name: value for name, value in self._asdict().items() if name != "path"}
 
 
@@ -43,22 +43,22 @@ class Wishes:
 
     Attributes:
         out: folder of runs, results and tables.
-        root: that relative paths of the recipes begin at.
+        root: start of the relative paths of the recipes.
         data: folder of the data, for recipes of one data set.
         data_dir: folder with a folder for each data set; by default where the recipes have them.
-        processed: folder of the authors' unpacked archives, from which the data are taken as they are.
+        processed: folder of the authors' unpacked archives, whose data are used as they are.
         processed_from: address of an archive to be fetched and unpacked to ``processed``, or "published" for all of
             the authors' that are needed.
-        released: take the data of the Long Range Arena from its released archive where they are in it.
+        released: read the data of the Long Range Arena from its released archive, as far as it has them.
         results: folder of all result files, by default in ``out``.
         gpus: that may be used; 0 for the CPU.
         gpus_per_run: at most; by default as many as the published batch comes from.
-        per_step: examples that a GPU takes at a time; by default the recipe's.
+        per_step: examples that a GPU processes at a time; by default the recipe's.
         max_update: fewer updates than the paper's; the warm-up is shortened in proportion.
-        keep_schedule: with ``max_update``: the paper's schedule, stopped there; more updates go on from there.
+        keep_schedule: with ``max_update``: the paper's schedule, stopped there; more updates continue it.
         precision: one of PRECISIONS; by default TF32 on GPUs, which torch used by default when the papers' models were
             trained, and else float32.
-        settings: which the recipes have already, in place of the published ones.
+        settings: changes that the recipes already contain.
         extra: further arguments of fairseq-train.
         smoke: toy models, a few updates, a little made-up data, on the CPU.
         workers: processes that prepare data.

@@ -1,4 +1,4 @@
-"""Running commands: their output in a log, a line of progress now and then, an end with the one who starts them."""
+"""Running commands: their output in a log, lines of progress, and an end with the process that starts them."""
 
 import ctypes
 import os
@@ -14,9 +14,9 @@ from fairseq_mega.lab.runs.log_progress import Progress, copy_with_progress
 
 PYTHON = [sys.executable, "-m"]
 PACKAGE_PARENT = Path(__file__).resolve().parents[3]
-# Threads wait for each other some ten microseconds awake, then asleep: those that never sleep hold the cores which the
-# others need, and a training beside another job takes many times as long; asleep at once, it loses a fifth of an idle
-# machine's speed.
+# Threads wait for each other some ten microseconds awake, then asleep. Threads that never sleep occupy cores that
+# others need, and a training beside another job needs many times as long; if they sleep at once, an idle machine loses
+# a fifth of its speed.
 USUAL = {"PYTHONWARNINGS": "ignore", "GOMP_SPINCOUNT": "3000"}
 EVERY = 20.0  # seconds between lines of progress
 
@@ -35,7 +35,7 @@ class Execute(Protocol):
 
 
 class StageError(RuntimeError):
-    """A stage that cannot be done; the message is for the user, and empty where a command has said it."""
+    """A stage that cannot be done; the message is for the user, and empty if a command has printed it."""
 
 
 class CommandError(StageError):
@@ -51,7 +51,7 @@ class CommandError(StageError):
 
 
 def environment(more: Dict[str, str]) -> Dict[str, str]:
-    """Return the environment of a command: it finds this package from any folder, warns of nothing and shares cores."""
+    """Return the environment of a command: any folder finds this package, warnings are off, cores are shared."""
     path = os.pathsep.join([str(PACKAGE_PARENT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**USUAL, **os.environ, "PYTHONPATH": path, **more}
 
@@ -126,7 +126,7 @@ def run_command(
 
 
 def _end_with(starter: int) -> None:
-    """Let this process end where the one that started it is killed, and reads its output no more; on Linux."""
+    """Make this process end when the process that started it is killed (Linux)."""
     set_signal_of_parents_death = 1  # PR_SET_PDEATHSIG
     ctypes.CDLL(None).prctl(set_signal_of_parents_death, int(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != starter:  # it was killed before

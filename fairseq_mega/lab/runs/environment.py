@@ -40,8 +40,8 @@ def installed_versions(packages: Iterable[str] = PACKAGES) -> Dict[str, str]:
 def git_revision(folder: Optional[Union[str, Path]] = None) -> Optional[str]:
     """Return the commit checked out in ``folder`` (default: the folder of this package), or ``None``.
 
-    The suffix ``-modified`` says that tracked files differ from the commit. ``None`` means that the code
-    was not run from a git checkout with at least one commit.
+    The suffix ``-modified`` means that tracked files differ from the commit, ``None`` that the code was not run from a
+    git checkout with at least one commit.
     """
     where = str(folder if folder is not None else Path(__file__).resolve().parent)
 

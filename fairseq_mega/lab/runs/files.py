@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, where they will lie, and reading them block by block."""
+"""Files that appear whole or not at all, checks of their folders, and reading block by block."""
 
 import errno
 import json
@@ -12,9 +12,9 @@ BLOCK = 1 << 20
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give the path to write to; ``path`` itself appears only when the block of code ends without an error.
+    """Yield a path to write to; ``path`` itself appears only when the block of code ends without an error.
 
-    Its folder is made where it is missing. An OSError for want of space, which names no file, names ``path`` here.
+    Its folder is created if it is missing. An OSError for want of space, which names no file, names ``path`` here.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
@@ -79,7 +79,7 @@ def count_lines(path: Path) -> int:
 
 
 def returns_end_no_line(path: object) -> str:
-    """The message about carriage returns alone where line feeds are needed, which begins after the name of the file."""
+    """Return the message about carriage returns in place of line feeds, which follows the name of the file."""
     return (
         f"its lines end in carriage returns, which end no line here: make line feeds of them: `tr '\\r' '\\n' <{path} "
         f">OUT`"

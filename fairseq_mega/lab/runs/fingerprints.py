@@ -1,4 +1,4 @@
-"""Short digests of settings and of data sets, by which runs are told apart."""
+"""Short digests of settings and of data sets, which distinguish runs."""
 
 import hashlib
 import json
@@ -10,12 +10,12 @@ BLOCK = 1 << 20  # bytes that are read at once
 
 
 def digest(value: Any) -> str:
-    """Eight characters that tell a JSON value from others."""
+    """Return eight characters that identify a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
 def digest_of_data(files: Sequence[Path], root: Path, sampled: int = SAMPLED) -> str:
-    """Eight characters that tell data files from others by their names, sizes and contents.
+    """Return eight characters that identify data files by their names, sizes and contents.
 
     Args:
         files: the files, below ``root``.

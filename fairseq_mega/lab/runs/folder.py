@@ -11,10 +11,10 @@ from .commands import StageError
 
 
 class Work:
-    """A folder with what was made, ``.done`` and ``settings``.
+    """A folder with results of stages, ``.done`` and ``settings``.
 
     Args:
-        folder: made if it is not there.
+        folder: created if it is missing.
         settings: that the stages done in it belong to, a line each.
         option: that names the folder on the command line.
 
@@ -41,5 +41,5 @@ class Work:
             )
 
     def stage(self, name: str, make: Callable[[], None]) -> None:
-        """Do something, unless it was done before."""
+        """Run a stage, unless it was done before."""
         stages.stage(self.folder, name, make)

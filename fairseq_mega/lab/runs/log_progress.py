@@ -53,7 +53,7 @@ class Note(NamedTuple):
 
 
 class Progress:
-    """Turns lines of output into progress lines.
+    """Converter of lines of output to progress lines.
 
     Args:
         updates: number of updates to be trained, for the time left.
@@ -70,7 +70,7 @@ class Progress:
         self._started = time.monotonic()
 
     def read(self, line: str) -> Optional[Note]:
-        """Take one line of output; return a note if it tells anything new."""
+        """Read one line of output; return a note if it has news."""
         if line.startswith("H-"):
             self.translated += 1
             last = self.translated == self.sentences
@@ -129,7 +129,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--sentences", type=int, help="sentences to be translated")
     parser.add_argument("--every", type=float, default=20.0, help="seconds between progress lines")
     options = parser.parse_args(arguments)
-    # An interrupt ends the command this one listens to; its last words still belong into the log.
+    # An interrupt ends the command whose output this one reads; its last lines still belong in the log.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     seconds = None if options.minutes is None else 60.0 * options.minutes
     progress = Progress(options.updates, seconds, options.sentences)

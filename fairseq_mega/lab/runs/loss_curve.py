@@ -18,7 +18,7 @@ class Update(NamedTuple):
 
 
 class LossCurve(NamedTuple):
-    """A training as its log tells it.
+    """A training, as recorded in its log.
 
     Attributes:
         updates: every update that was logged; of those repeated after an interruption the last.

@@ -20,8 +20,8 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         script: file name of the script.
-        usage: what follows it in the help.
-        description: shown as it stands.
+        usage: text after it in the help.
+        description: shown without changes.
     """
 
     def __init__(self, script: str, usage: str, description: str, epilog: Optional[str] = None) -> None:
@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def error(self, message: str) -> NoReturn:
-        """End with what argparse found."""
+        """End with argparse's error."""
         found = re.match(r"argument (--\S+): expected one argument", message)
         self.die(f"{found[1]} needs a value; see --help" if found else f"{message}; see --help")
 
@@ -84,7 +84,7 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
 
 
 def whole_number(text: str, least: int) -> Optional[int]:
-    """The number that a text stands for, None where it is another one than a whole one of at least ``least``."""
+    """Return the number in a text; None if it is no whole number of at least ``least``."""
     return int(text) if re.fullmatch(r"0|[1-9][0-9]{0,11}", text) and int(text) >= least else None
 
 

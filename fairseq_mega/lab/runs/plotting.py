@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 DOTS = 120  # per inch
-COLOURS = 96  # of a picture that is made small: enough for lines, letters and shades
+COLOURS = 96  # colours of a picture that is made small: enough for lines, letters and shades
 
 
 class Line(NamedTuple):
@@ -91,7 +91,7 @@ def load_pyplot() -> Any:
 
 
 def save(figure: Any, output: Path, source: Optional[str] = None) -> None:
-    """Save a figure to an image file, whose folder is made if need be, and close it.
+    """Save a figure to an image file, whose folder is created if needed, and close it.
 
     Args:
         source: for a picture that is kept beside its results, a PNG: their digest, written into the file, which is
@@ -107,8 +107,8 @@ def save(figure: Any, output: Path, source: Optional[str] = None) -> None:
 
 
 def make_small(image: Path, source: str) -> None:
-    """Keep some colours of a PNG, and note what it was drawn from."""
-    from PIL import Image, PngImagePlugin  # matplotlib needs it, too
+    """Keep some colours of a PNG, and write the digest of its source into it."""
+    from PIL import Image, PngImagePlugin  # a requirement of matplotlib, too
 
     notes = PngImagePlugin.PngInfo()
     notes.add_text("source", source)

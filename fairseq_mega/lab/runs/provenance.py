@@ -7,7 +7,7 @@ from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 
 def machine_of(result: Result) -> str:
-    """GPUs that it was trained or measured on, or the processor."""
+    """Return the GPUs of the training or measurement, or the processor."""
     hardware, settings = result["hardware"], result.get("settings", {})
     gpus = settings.get("trained_on", hardware.get("gpus"))
     if gpus == "cpu" or not gpus:

@@ -10,7 +10,7 @@ from fairseq_mega.lab.runs.text_tables import FORMATS, Table
 
 
 class Report(NamedTuple):
-    """A subcommand of ``fairseq-mega-report``; an OSError or ValueError of ``run`` is the user's."""
+    """A subcommand of ``fairseq-mega-report``; an OSError or ValueError of ``run`` is an error of the user."""
 
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
@@ -35,7 +35,7 @@ def show(
     results: Sequence[Dict[str, Any]] = (),
     notes: Sequence[str] = (),
 ) -> None:
-    """Print tables in the form that is wanted, notes (but not among CSV), and where the results in them come from."""
+    """Print tables in the requested form, notes (but not among CSV), and the origin of the results."""
     form = FORMATS[options.format]
     notes = [*notes, *other_settings(results)]
     parts = [*map(form, tables), "\n".join(notes) if options.format != "csv" else ""]
@@ -43,7 +43,7 @@ def show(
 
 
 def other_settings(results: Sequence[Dict[str, Any]]) -> List[str]:
-    """Name what is not the recipe's: changes of trainings, and options of weights that were trained elsewhere."""
+    """Return the differences from the recipe: changes of trainings, and options of weights from elsewhere."""
     given = [
         (result["settings"]["recipe"], result["settings"][GIVEN]) for result in results if not is_trained_here(result)
     ]
@@ -57,12 +57,12 @@ def other_settings(results: Sequence[Dict[str, Any]]) -> List[str]:
 
 
 def given_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:
-    """Read the results of trainings that the options of :func:`add_results` ask for."""
+    """Read the results of trainings that the options of :func:`add_results` select."""
     return list(filter(is_trained_here, all_results(options, benchmark)))
 
 
 def all_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:
-    """Read the results that the options ask for, those of weights that were trained elsewhere, too."""
+    """Read the results that the options select, those of weights that were trained elsewhere, too."""
     return read_results(options.results, benchmark_read(options, benchmark))
 
 
@@ -72,7 +72,7 @@ def benchmark_read(options: argparse.Namespace, benchmark: str) -> str:
 
 
 def warn_of_smoke(smoke: bool, data: str = "made-up data") -> None:
-    """Say below the numbers of a --smoke run that they mean nothing."""
+    """Print below the numbers of a --smoke run that they are meaningless."""
     if smoke:
         print(f"SMOKE RUN on {data}: these numbers mean nothing")
 

@@ -50,9 +50,9 @@ def make_result(
 ) -> Dict[str, Any]:
     """Return a complete result: the given measurements plus revision, versions, hardware and date (UTC).
 
-    ``scores`` maps a metric to its value; ``settings`` tells this run from its neighbours in the
-    table; ``details`` are further fields (signatures, reference, ...). Raises :class:`ResultError` when
-    nothing was scored or a score is not finite.
+    ``scores`` maps a metric to its value; ``settings`` distinguishes this run from its neighbours in the table;
+    ``details`` are further fields (signatures, reference, ...). Raises :class:`ResultError` when nothing was scored or
+    a score is not finite.
     """
     result = {
         "schema": SCHEMA_VERSION,
@@ -121,19 +121,19 @@ def read_result(path: PathLike) -> Dict[str, Any]:
 
 
 def is_trained_here(result: Result) -> bool:
-    """Return whether a result is of a training here, and not of weights that were given."""
+    """Return whether a result is of a training, and not of given weights."""
     return GIVEN not in result["settings"]
 
 
 def changes_of(result: Result, shown: Sequence[str] = ()) -> str:
-    """Return the changes of a result's recipe as options, but those of ``shown``; nothing where there are none."""
+    """Return the changes of a result's recipe as options, without those in ``shown``; empty without changes."""
     settings = result["settings"]
     told = [f"--set {key}={text}" for key, text in (settings.get(SET) or {}).items() if key not in shown]
     return " ".join([*told, *([f"-- {settings[EXTRA]}"] if settings.get(EXTRA) else [])])
 
 
 def with_changes(result: Result, *shown: str) -> str:
-    """Return what a row of a table says of a result's changes, but rates and those ``shown``, and of given weights."""
+    """Return the words of a table's row on a result's changes, except rates and ``shown``, and on given weights."""
     changes, given = changes_of(result, ["optimization.lr", *shown]), result["settings"].get(GIVEN)
     return (f", weights of {given['source']}" if given else "") + (f", with {changes}" if changes else "")
 
@@ -147,7 +147,7 @@ def read_results(folder: PathLike, benchmark: str) -> List[Dict[str, Any]]:
 
 
 def read_files(folder: PathLike, benchmark: str) -> Dict[Path, Result]:
-    """Return the files that :func:`read_results` reads with their results, and raise what it raises."""
+    """Return the files that :func:`read_results` reads with their results; the same errors are raised."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"the results folder {folder} does not exist; run the table's script first")

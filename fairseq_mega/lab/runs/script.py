@@ -12,12 +12,12 @@ from .commands import StageError
 
 def run_script(name: str, work: Callable[[], None]) -> int:
     """Do the work of a script; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the command that is running, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the running command, too
     os.environ.update(PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1")
     try:
         work()
     except (StageError, OSError, ValueError) as error:
-        return failure(name, error) if str(error) else 1  # a command has said it
+        return failure(name, error) if str(error) else 1  # a command has printed the error
     except KeyboardInterrupt:
         print(f"{name}: interrupted; start it again to continue", file=sys.stderr)
         return 130

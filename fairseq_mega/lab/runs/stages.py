@@ -24,7 +24,7 @@ def say(text: str) -> None:
 
 
 def stage(folder: Path, name: str, work: Callable[[], object], title: str = "") -> None:
-    """Do some work unless it is done; ``folder/.done/name`` says so, and since when, and appears only after all of it.
+    """Do some work unless it is done; ``folder/.done/name`` has the time and appears only after all of the work.
 
     Args:
         title: for the lines of progress; the name where it is left out.

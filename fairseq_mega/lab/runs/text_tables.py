@@ -19,12 +19,12 @@ def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
 
 
 def aligned(title: str, cells: Sequence[str], first: int = 30, width: int = 14) -> str:
-    """A line whose title takes ``first`` characters, and each cell ``width``, to the right."""
+    """Return a line with a title of ``first`` characters, and right-aligned cells of ``width``."""
     return title.ljust(first) + "".join(cell.rjust(width) for cell in cells)
 
 
 def terminal(table: Table) -> str:
-    """A table whose columns are as wide as they have to be, names to the left and cells to the right."""
+    """Return a table with columns as narrow as possible, names on the left and cells aligned to the right."""
     lines = [table.columns, *table.rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(table.columns))]
     texts = []

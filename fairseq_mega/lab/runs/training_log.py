@@ -23,14 +23,14 @@ class Validation(NamedTuple):
 
 
 class Training(NamedTuple):
-    """A training as its log tells it.
+    """A training, as recorded in its log.
 
     Attributes:
         parameters: of the model.
         examples: of the training set.
         validations: in the order of the updates; of those repeated after an interruption the last.
         updates_per_second: median over the logged intervals; None where none is long enough.
-        peak_gib: most memory that any GPU held, or the process where it ran on a CPU; None where the log does not say.
+        peak_gib: most memory that any GPU held, or the process where it ran on a CPU; None where the log has no record.
         gpus: their names; empty on a CPU.
     """
 
@@ -59,7 +59,7 @@ def read_training(lines: Iterable[str], name: str = "the log") -> Training:
     """Read the log of ``train``, whose --log-format is json; a log of several starts is one training.
 
     Raises:
-        ValueError: naming the log, if it holds no validation, or does not say how large the model and the data are.
+        ValueError: naming the log, if it has no validation, or no sizes of the model and the data.
     """
     parameters = examples = 0
     validations: Dict[int, Validation] = {}

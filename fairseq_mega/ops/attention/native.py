@@ -56,7 +56,7 @@ def multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 def working_dtype(q: Tensor) -> torch.dtype:
-    """Type of the products' factors: CPUs multiply float32 fastest, GPUs whatever the tensors are."""
+    """Type of the products' factors: float32 on CPUs, which multiply it fastest, the tensors' own on GPUs."""
     return torch.float32 if q.device.type == "cpu" else q.dtype
 
 

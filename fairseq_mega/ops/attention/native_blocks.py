@@ -90,7 +90,7 @@ def _keep(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, Tensor]) -> N
 def _gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[Tensor], ...]:
     if grad_out is None:
         return (None,) * 12
-    saved = ctx.saved_tensors  # asked for once: a recomputed layer computes them anew each time, and refuses the second
+    saved = ctx.saved_tensors  # read once: a recomputed layer refuses a second time
     *found, grad_bias = torch.ops.fairseq_mega.attention_groups_backward(grad_out, *saved, *ctx.options)
     return (*found, None if saved[3] is None else grad_bias, *(None,) * 8)
 

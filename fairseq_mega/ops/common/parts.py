@@ -23,7 +23,7 @@ class Parts:
     Args:
         begins: (B, L) bool, B and L at least 1, True at the first step of a part; step 0 begins one in any case.
         ratio: of the longest part of a group to the shortest, at most.
-        least: parts of a group that share it whatever their lengths.
+        least: number of parts that may share a group at any lengths.
 
     Attributes:
         row: (P,) long, the sequence of each of the P parts, which are counted along the flattened batch.

@@ -1,7 +1,7 @@
 """One step of a causal sub-layer, for decoding without gradients.
 
 :func:`step_functions` finds the functions for a step: whole sub-layers, linear maps included, as calling kernels one by
-one takes a good part of a step's time. The reference writes them out; a kernel computes each in one call.
+one is a good part of a step's time. The reference writes them out; a kernel computes each in one call.
 """
 
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple

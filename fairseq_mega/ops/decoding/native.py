@@ -166,7 +166,7 @@ def gated_layers_step(
         x: (B, D).
         weights: of all layers, see :func:`.weights.gated_layer_tensors`.
         first: entry of the tables of relative biases that belongs to the first step of the past.
-        states, keys, values: of each layer, as :func:`gated_attention_step` takes them; keys are equally many.
+        states, keys, values: of each layer, as in :func:`gated_attention_step`; keys are equally many.
         function, most: of all layers.
 
     Returns:
@@ -198,7 +198,7 @@ def normalized_layers_step(
         weights: of all layers, see :func:`.weights.normalized_layer_tensors`.
         rms: an RMS norm follows the EMAs, else SiLU.
         two_hops: a layer's input is the residual of its feed-forward sub-layer.
-        statistics, states, keys, values: of each layer, as :func:`normalized_attention_step` takes them.
+        statistics, states, keys, values: of each layer, as in :func:`normalized_attention_step`.
         turns, most: of all layers.
 
     Returns:

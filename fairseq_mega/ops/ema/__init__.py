@@ -131,7 +131,7 @@ def damped_ema(
     length = x.size(1) if reset_mask is None else 1
     path = PATHS.choose(path, x, coefficients, length, not streaming and reset_mask is None)
     with torch.autocast(x.device.type, enabled=False):
-        if x.numel() == 0:  # no step is taken; the product has no element, and gradients of zero
+        if x.numel() == 0:  # no steps: the product has no element, and gradients of zero
             y: Tensor = x * sum(coefficient.real.sum() for coefficient in coefficients)
             dtype = coefficients.log_decay.dtype if coefficients.is_complex else compute_dtype(x)
             shape = x.size(0), x.size(-1), coefficients.log_decay.size(-1)
@@ -208,7 +208,7 @@ def gated_ema(
 def gated_ema_step(
     x: Tensor, coefficients: EMACoefficients, omega: Tensor, state: Optional[Tensor]
 ) -> Tuple[Tensor, Tensor]:
-    """One step of MEGA's EMA sub-layer, ``SiLU(EMA(x) + omega x)``, in one kernel where no gradient is wanted.
+    """One step of MEGA's EMA sub-layer, ``SiLU(EMA(x) + omega x)``, in one kernel where no gradient is needed.
 
     Args:
         x: (B, D).

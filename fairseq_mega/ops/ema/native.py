@@ -136,7 +136,7 @@ def _coefficient_gradients(
 def _setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
     x, log_decay, expansion, projection, state, padding_mask, reset_mask, *ctx.options = inputs
     ctx.save_for_backward(x, log_decay, expansion, projection, state, padding_mask, reset_mask)
-    ctx.set_materialize_grads(False)  # a final state that nobody uses costs nothing in the backward pass
+    ctx.set_materialize_grads(False)  # an unused final state costs nothing in the backward pass
 
 
 def _register(namespace: str) -> None:

@@ -76,7 +76,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def operators_and_shapes(arguments: argparse.Namespace) -> List[Tuple[str, Shape]]:
-    """List the measurements that the options ask for."""
+    """List the measurements that the options select."""
     chosen = chosen_of(arguments.ops, "--ops", list(OPS)) if arguments.ops else list(OPS)
     if arguments.preset:
         preset = PRESETS[arguments.preset]
@@ -105,7 +105,7 @@ def check(chosen: List[Tuple[str, Shape]], arguments: argparse.Namespace) -> Non
 def run(arguments: argparse.Namespace) -> None:
     """Print a row per operator, shape and path, write the result file, and draw the plot."""
     if arguments.plot:
-        load_pyplot()  # without matplotlib, say so before anything is measured
+        load_pyplot()  # raise without matplotlib before anything is measured
     chosen = operators_and_shapes(arguments)
     torch.set_num_threads(arguments.threads)
     check(chosen, arguments)

@@ -25,7 +25,7 @@ OPS: Dict[str, Op] = {
 
 
 def missing(path: OpPath, device: torch.device) -> Optional[str]:
-    """Why a path cannot run on the device, or None."""
+    """Return the reason why a path cannot run on the device, or None."""
     if path.cuda_only and device.type != "cuda":
         return "a path for CUDA"
     if path.cpu_only and device.type != "cpu":

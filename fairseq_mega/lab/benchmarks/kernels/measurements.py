@@ -59,7 +59,7 @@ def measure_apart(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
 
 
 def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[Row]) -> str:
-    """Why a measurement is left out, or nothing."""
+    """Return the reason why a measurement is left out, or nothing."""
     op, shape = OPS[row["op"]], row["shape"]
     path = op.paths[row["path"]]
     problem = missing(path, torch.device(arguments.device))

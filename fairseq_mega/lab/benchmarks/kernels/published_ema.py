@@ -30,7 +30,7 @@ def dxnxl_ema(inputs: Inputs, shape: Shape, bidirectional: bool = False, complex
         p, a = torch.sigmoid(alpha), torch.sigmoid(delta)
         log_decay, expansion, projection = torch.log(1 - p * a), p * beta, eta * shape.n**-0.5
     kernel = dxnxl_kernel(log_decay, expansion * projection, shape.length)
-    x, reach = at_least_float32(inputs["x"]).transpose(1, 2), shape.length - 1  # FFTs know no 16 bits
+    x, reach = at_least_float32(inputs["x"]).transpose(1, 2), shape.length - 1  # FFTs do not support 16 bits
     if bidirectional:
         past, future = kernel[: shape.width], kernel[shape.width :]
         kernel = F.pad(past, (reach, 0)) + F.pad(future.flip(-1), (0, reach))

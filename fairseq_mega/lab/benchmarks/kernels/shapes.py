@@ -4,7 +4,7 @@ from typing import Dict, List, NamedTuple, Tuple
 
 
 class Shape(NamedTuple):
-    """Batch, width, EMA dimensions and length of one measurement; and of its attention, where 0 is the usual choice."""
+    """Batch, width, EMA dimensions and length of one measurement, and the sizes of its attention, 0 for the default."""
 
     batch: int
     width: int
@@ -37,9 +37,8 @@ class Shape(NamedTuple):
 LM_OPS = ["ema", "attention-softmax", "timestep-norm"]
 LRA_OPS = ["ema-bidirectional", "attention-laplace"]
 TEXT_OPS = ["ema-bidirectional", "attention-softmax"]
-# Operators and shapes. "issue": those that the project states its aims for; "paper": MEGA's own, from its tables 2, 4,
-# 5 and 7, with the chunks used there; "chunks" and "linear": attention and projections of the layers that the project
-# states its aims for.
+# Operators and shapes. "issue": the shapes of the project's aims; "paper": MEGA's own, from its tables 2, 4, 5 and 7,
+# with the chunks used there; "chunks" and "linear": attention and projections of the layers of the project's aims.
 PRESETS: Dict[str, List[Tuple[List[str], Shape]]] = {
     "issue": [(["ema"], Shape(4, 128, 16, 4096)), (["ema"], Shape(1, 512, 16, 8192))],
     "chunks": [

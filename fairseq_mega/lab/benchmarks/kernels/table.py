@@ -41,7 +41,7 @@ def table(rows: List[Row], bandwidth: float, size: int) -> str:
 
 
 def write_json(rows: List[Row], bandwidth: float, arguments: argparse.Namespace) -> None:
-    """Write the result file; rows that were skipped stand in it with the reason."""
+    """Write the result file; it has the reason of each skipped row."""
     scores = {"bandwidth": bandwidth}
     for row in rows:
         for name in ("seconds", "forward_seconds", "memory_mib"):

@@ -15,11 +15,11 @@ from fairseq_mega.lab.benchmarks.rows import Rows
 
 
 class Peer(NamedTuple):
-    """An implementation that ours is measured beside."""
+    """An implementation that is compared with ours."""
 
     ours: str
     meaning: str
-    module: str = ""  # that its environment has to have; empty: nothing but this package
+    module: str = ""  # that its environment requires; empty: this package alone
     install: str = ""  # arguments of pip install
 
 
@@ -144,11 +144,11 @@ def measure_beside(
         ours: name of our model.
         peers: names of its peers.
         pythons: interpreter of each model.
-        sizes: what ``worker.py`` describes, without the model.
+        sizes: settings as in ``worker.py``, without the model.
         arguments: of the command line, for the number of turns and the allocator.
 
     Returns:
-        Of every model ``seconds``, ``memory_mib``, ``parameters``, ``losses`` and ``versions``.
+        ``seconds``, ``memory_mib``, ``parameters``, ``losses`` and ``versions`` of every model.
 
     Raises:
         ValueError: if a peer has other parameters than ours, or a model cannot be trained.

@@ -14,7 +14,7 @@ KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**6
 
 
 class Process:
-    """A running process, and what it prints."""
+    """A running process, and its output."""
 
     def __init__(self, model: str, process: "subprocess.Popen[str]", messages: IO[str]) -> None:
         self.model, self.process, self.messages = model, process, messages
@@ -23,7 +23,7 @@ class Process:
     def ask(self, word: str) -> Dict[str, Any]:
         """Send a word, and return the answer; raises ValueError as :func:`start` does."""
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # a process that has ended: its messages say why
+        with contextlib.suppress(BrokenPipeError):  # the process has ended: its messages have the reason
             self.process.stdin.write(f"{word}\n")
             self.process.stdin.flush()
         return self._answer()
@@ -47,12 +47,12 @@ def start(python: str, sizes: Dict[str, Any], keep_freed: bool = False) -> Itera
 
     Args:
         python: interpreter of the environment.
-        sizes: what ``worker.py`` describes.
+        sizes: settings as in ``worker.py``.
         keep_freed: whether its memory stays with the process when tensors are freed.
 
     Raises:
         OSError: if the interpreter does not start.
-        ValueError: with the messages of a process that answers nothing, or with the fault that it found.
+        ValueError: with the messages of a process that does not answer, or with the fault that it reports.
     """
     environment = {**os.environ, "OMP_NUM_THREADS": str(sizes["threads"]), **(KEEP_FREED_MEMORY if keep_freed else {})}
     with tempfile.TemporaryFile("w+", errors="replace") as messages, subprocess.Popen(

@@ -1,13 +1,13 @@
-"""A language model in a process of its own, which runs training steps when it is told to.
+"""A language model in a process of its own, which runs training steps on command.
 
 ``PYTHON worker.py SETTINGS`` runs in the environment of the model's package, where fairseq_mega need not be installed:
 this file imports the standard library and the package alone. ``SETTINGS`` is a JSON object: ``model``, a key of
 ``BUILDERS``, ``width``, ``layers``, ``chunk``, ``symbols``, ``batch``, ``length``, ``threads`` and ``seed``.
 
 The first line of the output is a JSON object: the model's ``parameters``, the ``versions`` of its packages and the
-``losses`` of the warm-up, or a ``fault``. Every line of the input, a word, asks for another object: ``step`` for the
-``seconds`` of a forward and backward pass, ``memory`` for ``memory_mib``, the peak of all passes above what model and
-compiled program hold.
+``losses`` of the warm-up, or a ``fault``. Every line of the input is a word that requests another object: ``step`` for
+the ``seconds`` of a forward and backward pass, ``memory`` for ``memory_mib``, the peak of all passes above what model
+and compiled program hold.
 """
 
 import ctypes
@@ -140,7 +140,7 @@ def megalodon_jax(sizes: Sizes) -> Training:
 
 
 def transformers(sizes: Sizes) -> Training:
-    """MEGA of transformers, which had it until 4.57."""
+    """MEGA of transformers, which included it until 4.57."""
     from transformers.models.deprecated.mega.configuration_mega import MegaConfig
     from transformers.models.deprecated.mega.modeling_mega import MegaForCausalLM
 
@@ -222,7 +222,7 @@ def warm_up(training: Training) -> List[float]:
 
 def main() -> None:
     sizes = json.loads(sys.argv[1])
-    # What is printed by others goes to the messages.
+    # The output of other packages goes to the messages.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

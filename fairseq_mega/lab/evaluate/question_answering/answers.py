@@ -1,4 +1,4 @@
-"""The answers of an evaluation that is under way, in a file beside its result, so that it goes on after a kill."""
+"""The answers of an unfinished evaluation, in a file beside its result, from which it continues after a kill."""
 
 import json
 import os
@@ -12,22 +12,22 @@ class AnswerFile:
     The first line holds the settings, every other one an answer.
 
     Args:
-        path: of the file, which the first answer makes.
+        path: of the file, created with the first answer.
         settings: that the answers depend on.
 
     Raises:
-        ValueError: if the file there is of other settings, or no such file.
+        ValueError: if the existing file has other settings, or is no file of answers.
     """
 
     def __init__(self, path: Path, settings: Dict[str, Any]) -> None:
         self.path = path
         self.answers: Dict[str, str] = {}
-        self._head = json.dumps(settings) + "\n"  # what is yet to be written in front
+        self._head = json.dumps(settings) + "\n"  # text that is still to be written in front
         if path.exists():
             self._read(settings)
 
     def _read(self, settings: Dict[str, Any]) -> None:
-        """Take over what is there, without a last line that a kill cut short; nothing where there is no answer."""
+        """Read the existing answers, without a last line that a kill cut short."""
         text = self.path.read_bytes()
         whole = text[: text.rfind(b"\n") + 1]
         if whole.count(b"\n") < 2:
@@ -47,7 +47,7 @@ class AnswerFile:
         self._head = ""
 
     def add(self, number: str, answer: str) -> None:
-        """Keep the answer to the question of that id."""
+        """Add the answer to the question of this id."""
         self.answers[number] = answer
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("w" if self._head else "a", encoding="utf-8") as file:

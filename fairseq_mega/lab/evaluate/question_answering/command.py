@@ -6,7 +6,7 @@
 
 The data sets are those of SCROLLS (tau/scrolls), as .jsonl files that you provide. The model reads DOCUMENT,
 "Q: QUESTION" and "A:", a line each, and decodes greedily to the end of the line. With --shots N, N answered questions
-from --examples stand in front. A document is read chunk by chunk, in constant memory, and is never cut. NarrativeQA and
+from --examples come first. A document is read chunk by chunk, in constant memory, and is never cut. NarrativeQA and
 Qasper are scored by the F1 of words, QMSum by the geometric mean of ROUGE-1, 2 and L, against the best of the
 references, in percent. The scores are written to --output as JSON, each answer at once to a file beside it, so that the
 same command continues an interrupted run.
@@ -62,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace, command: str) -> None:
-    """Ask, score, write the result and print its scores; raises OSError and ValueError."""
+    """Answer the questions, score, write the result and print its scores; raise OSError and ValueError."""
     for option in ("answer_tokens", "limit"):
         value = getattr(args, option)
         if value is not None and value < 1:

@@ -1,4 +1,4 @@
-"""Ask a language model the questions of a data set, and score what it answers."""
+"""Answer the questions of a data set with a language model, and score the answers."""
 
 import contextlib
 import logging
@@ -57,11 +57,12 @@ def settings_of(evaluation: Evaluation, checkpoint: Path) -> Dict[str, Any]:
 def evaluate(
     evaluation: Evaluation, load: Callable[[], Any], answers: Path, settings: Dict[str, Any]
 ) -> Dict[str, Any]:
-    """Answer what ``answers`` does not hold yet, and score all.
+    """Answer the questions without an answer in ``answers``, and score all.
 
     Args:
-        evaluation: what is asked.
-        load: returns a :class:`fairseq_mega.models.text_generator.TextGenerator`; called once the data are found good.
+        evaluation: settings of the evaluation.
+        load: returns a :class:`fairseq_mega.models.text_generator.TextGenerator`; called after the data have been
+            checked.
         answers: file of the answers so far.
         settings: that they depend on.
 
@@ -102,9 +103,9 @@ def evaluate(
 def ask(
     evaluation: Evaluation, generator: Any, questions: Iterable[Question], examples: Optional[Lines], file: AnswerFile
 ) -> None:
-    """Put the answers to questions into a file, one by one; greedy, up to the end of the line."""
+    """Answer questions one by one, greedily up to the end of the line, and add the answers to a file."""
     resets = any(model.decoder.document_symbol is not None for model in generator.models)
-    one_line = resets and generator.parts_lines  # to which a line is a document
+    one_line = resets and generator.parts_lines  # for models to which a line is a document
     shown = time.monotonic()
     with unknown_symbols_told_once():
         for question in questions:
@@ -119,7 +120,7 @@ def ask(
 
 @contextlib.contextmanager
 def unknown_symbols_told_once() -> Iterator[None]:
-    """Pass the first warning of a text with symbols that the model does not know, and count the texts at the end."""
+    """Pass on the first warning of unknown symbols in a text, and count these texts at the end."""
     told = []
 
     def is_first(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Prompts that a model reads before it answers: worked examples, the document, the question."""
+"""Prompts for answers: worked examples, the document, the question."""
 
 import random
 from itertools import islice
@@ -33,9 +33,9 @@ def prompt_of(question: Question, shots: Sequence[Question], one_line: bool) -> 
 
 
 def draw_shots(examples: Lines, count: int, seed: int, question: Question) -> List[Question]:
-    """Draw ``count`` worked examples for a question: others for each, and the same ones whenever it is asked.
+    """Draw ``count`` worked examples for a question: different ones per question, the same ones for each call.
 
-    The question itself is none of them, should it be among the examples; ValueError if then too few are left.
+    The question itself is left out of the examples; raises ValueError if too few remain.
     """
     draw, numbers = random.Random(f"{seed} {question.number}"), range(len(examples))
     drawn = [examples[number] for number in draw.sample(numbers, count)]

@@ -16,7 +16,7 @@ class Question(NamedTuple):
     answer: str
 
     def is_same(self, other: "Question") -> bool:
-        """Return whether the other asks the same of the same document, with whatever answer."""
+        """Return whether another question is the same about the same document; answers are not compared."""
         return (self.text, self.document) == (other.text, other.document)
 
 

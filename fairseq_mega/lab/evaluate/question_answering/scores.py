@@ -70,7 +70,7 @@ METRICS: Dict[str, Callable[[str, str], Dict[str, float]]] = {"f1": f1_scores, "
 
 
 def without_words(metric: str, references: Sequence[Sequence[str]]) -> int:
-    """Return how many questions score 0 whatever is answered: their references have no word that the metric counts."""
+    """Return how many questions score 0 with any answer: their references have no word that the metric counts."""
     whole = [[next(iter(METRICS[metric](reference, reference).values())) for reference in each] for each in references]
     return sum(not any(each) for each in whole)
 

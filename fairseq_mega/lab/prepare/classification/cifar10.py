@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that exclude each other."""
     exactly_one(args, "--archive", "--npz-train --npz-test")
     if args.side < 1 or SIDE % args.side:
         raise ValueError(f"--side is {args.side}, which does not divide {SIDE}: give 16, 8 or another divisor")
@@ -76,7 +76,7 @@ def grey(colour: np.ndarray) -> np.ndarray:
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Reads the archive's batches, which hold numpy arrays and plain containers, and nothing that could run code."""
+    """Reader of the archive's batches, which accepts numpy arrays and plain containers alone: nothing can run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         for guard in safe_globals():

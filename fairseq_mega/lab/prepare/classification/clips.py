@@ -19,7 +19,7 @@ def fitted(name: str, samples: np.ndarray, length: int) -> np.ndarray:
     """The first ``length`` samples of a recording (n,), filled up with zeros.
 
     Raises:
-        ValueError: naming the recording, if it holds no sample, or sound of which nothing is left.
+        ValueError: naming the recording, if it has no sample, or loses all of its sound.
     """
     if len(samples) == 0:
         raise ValueError(f"{name} holds no sample: get a new copy, or remove it")

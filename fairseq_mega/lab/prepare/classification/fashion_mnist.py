@@ -1,4 +1,4 @@
-"""Fashion-MNIST, from the Debian package dataset-fashion-mnist: real images where CIFAR-10 cannot be had."""
+"""Fashion-MNIST, from the Debian package dataset-fashion-mnist: real images where CIFAR-10 cannot be obtained."""
 
 import argparse
 from pathlib import Path
@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that exclude each other."""
     exactly_one(args, "--deb", "--dir")
     if args.dir is not None:
         need_files("--dir", *(args.dir / name for name in FILES.values()))

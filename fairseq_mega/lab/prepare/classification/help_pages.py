@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that exclude each other."""
     check_packages(args)
     check_length(args)
     check_seed(args)
@@ -116,7 +116,7 @@ def retrieval_examples(source: Pages, target: Pages, seed: int) -> Dict[str, Pai
     splits: Dict[str, Pairs] = {}
     for split, numbers in divide(len(common), draw).items():
         names = [common[number] for number in numbers]
-        others = names[1:] + names[:1]  # the order is random: a rotation gives each page another, and each one once
+        others = names[1:] + names[:1]  # a rotation of a random order: each page has another, each once
         pairs = [((source[name], target[name]), "1") for name in names]
         pairs += [((source[name], target[other]), "0") for name, other in zip(names, others)]
         splits[split] = [pairs[i] for i in draw.permutation(len(pairs))]

@@ -81,7 +81,7 @@ def classes_of_validation(devkit: Path) -> List[str]:
 
 
 def extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Write a file of an archive to a folder, under the last part of its name; what is no file is left out."""
+    """Write a file of an archive to a folder, under the last part of its name; other members are left out."""
     stream = archive.extractfile(member) if member.isfile() else None
     if stream is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def unpack_training(archive: Path, output: Path) -> None:
 
 
 def numbers_of(archive: Path, names: Sequence[str]) -> List[int]:
-    """Return the number of each validation image, which its file's own name holds, whatever its folder.
+    """Return the number of each validation image, from the name of its file in any folder.
 
     Raises:
         DownloadError: unless the numbers are 1, 2, ... up to the number of images, once each.
@@ -141,7 +141,7 @@ def unpack_validation(archive: Path, classes: List[str], output: Path) -> None:
         classes: of the images 1, 2, ...
 
     Raises:
-        DownloadError: for other images than those that there are classes of.
+        DownloadError: if the numbers of images and classes differ.
     """
     with tarfile.open(archive) as container:
         members = [member for member in container if member.isfile()]

@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that exclude each other."""
     exactly_one(args, "--archive", "--tsv-train --tsv-test")
     check_length(args)
     if args.held_out < 0:

@@ -30,10 +30,10 @@ class Header(NamedTuple):
 
     Attributes:
         delimiter: between columns.
-        columns: how many there are.
-        label, text: which column holds which.
+        columns: number of columns.
+        label, text: number of the column of labels, and of that of texts.
         others: names of the columns that are not read.
-        is_spaced: whether a blank stands behind each delimiter.
+        is_spaced: whether a blank follows each delimiter.
     """
 
     delimiter: str
@@ -45,7 +45,7 @@ class Header(NamedTuple):
 
 
 def _delimiters(line: bytes) -> str:
-    """Characters that may part the columns of a table: others than TAB belong to its texts where there is one."""
+    """Return the characters that may separate the columns of a table: TAB alone where there is one."""
     return "\t" if b"\t" in line else ",;"
 
 
@@ -54,7 +54,7 @@ def _names(line: bytes, delimiter: str) -> List[str]:
 
 
 def header_of(line: bytes) -> Optional[Header]:
-    """The header that a line is; None where it does not name one column of labels and one of texts."""
+    """Return the header in a line; None where it does not name one column of labels and one of texts."""
     for delimiter in _delimiters(line):
         names = _names(line, delimiter)
         labels = [place for place, name in enumerate(names) if name in LABELS]
@@ -149,15 +149,15 @@ def _named(path: Path, header: Header) -> Iterator[Tuple[int, bytes, bytes]]:
 def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
     """Return the reader of a field of a tab-separated table: without its quotes, where these are marks of the table.
 
-    They are where each label stands in quotes, where one within a text is doubled, or, as spreadsheets write it, where
-    the fields with commas stand in quotes and no others, and no field contradicts.
+    Quotes are marks of the table where each label is quoted, or where a quote within a text is doubled. They are, too,
+    where the fields with commas and no others are quoted, as spreadsheets write it, and no field contradicts.
 
     Args:
         label: the column of the labels.
         skipped: rows at the beginning that are no examples.
 
     Raises:
-        ValueError: if only some labels, or texts that contradict, stand in quotes.
+        ValueError: if only some labels are quoted, or quoted texts contradict.
     """
     bare = quoted = doubled = stray = 0  # number of the last such row
     with_commas = plain = bare_commas = 0  # how many quoted fields have commas, have nothing special; and bare ones

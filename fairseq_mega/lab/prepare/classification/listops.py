@@ -64,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse numbers that make no data set."""
+    """Refuse numbers that are out of range."""
     exactly_one(args, "--tsv-dir", "--released")
     if args.tsv_dir is not None:
         need_files("--tsv-dir", *_released(args.tsv_dir).values())

@@ -22,7 +22,7 @@ def opener() -> Callable[[Path], Any]:
 
 
 def places_of(size: int) -> Tuple[str, ...]:
-    """Return where the images of a size may lie in a folder: directly, if it is that of the size, or in those below."""
+    """Return the possible places of the images of a size in a folder, which may itself be that of the size."""
     name = f"pathfinder{size}"
     return tuple(f"{before}{HARD}" for before in ("", f"{name}/", f"{FOLDER}/{name}/", f"{FOLDER}/{FOLDER}/{name}/"))
 
@@ -69,7 +69,7 @@ class Released:
         return sorted(tables, key=lambda path: int(path.stem))
 
     def _read(self, table: Path) -> List[Tuple[Path, int]]:
-        content = table.read_bytes()  # text, whatever the name says
+        content = table.read_bytes()  # text, despite the name
         self._digest.update(content)
         rows = []
         for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):

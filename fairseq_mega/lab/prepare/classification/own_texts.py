@@ -102,7 +102,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _without_marks(label: str) -> str:
-    """A label without what is invisible before and behind it."""
+    """Return a label without invisible characters at both ends."""
     seen = [place for place, character in enumerate(label) if is_visible(character) and not character.isspace()]
     return label[seen[0] : seen[-1] + 1] if seen else ""
 
@@ -110,8 +110,8 @@ def _without_marks(label: str) -> str:
 def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
     """Raise ValueError if the first row may be names of columns.
 
-    It may where its label is that of no other row, and its text is short or begins one of the other files, too, or
-    they lack its label.
+    It may be if no other row has its label, and if its text is short, or also begins one of the other files, or these
+    files lack its label.
     """
     text, label = texts[0]
     names = len(text.split()) <= 2 or any(other[0] == texts[0] for other in others)

@@ -63,7 +63,7 @@ def add_options(size: int, parser: argparse.ArgumentParser) -> None:
 
 
 def check(size: int, args: argparse.Namespace) -> None:
-    """Refuse numbers that make no data set, and a folder without the images."""
+    """Refuse numbers that are out of range, and a folder without the images."""
     exactly_one(args, "--archive-dir", "--released")
     if args.archive_dir is not None:
         Released(args.archive_dir, size)
@@ -77,7 +77,7 @@ def check(size: int, args: argparse.Namespace) -> None:
 
 
 class DrawnImages:
-    """A file of drawn images, each followed by its label, that an interrupted run leaves a whole beginning of.
+    """A file of drawn images, each followed by its label; an interrupted run leaves a whole beginning.
 
     Args:
         path: the file.
@@ -89,7 +89,7 @@ class DrawnImages:
         self._record = size**2 + 1  # bytes
 
     def done(self) -> int:
-        """Return how many images are in it; a piece of one more does not count."""
+        """Return how many whole images are in the file."""
         return self._path.stat().st_size // self._record if self._path.exists() else 0
 
     def append(self, pairs: Iterable[Tuple[np.ndarray, int]]) -> None:

@@ -1,4 +1,4 @@
-"""The data of the Long Range Arena and of speech that are still to be made, known before the first training starts."""
+"""Check before the first training which data of the Long Range Arena and of speech are still to be made."""
 
 from pathlib import Path
 from typing import Dict, List
@@ -35,7 +35,7 @@ def is_there(task: str, folder: Path) -> bool:
     """Return whether a folder holds the whole data of a task; False where they are still to be made.
 
     Raises:
-        ValueError: if it holds a part of them, which nothing will complete.
+        ValueError: if it holds only a part of them, which no command completes.
     """
     missing = [name for name in FILES[task] if not (folder / name).is_file()]
     if (folder / UNFINISHED).exists() or len(missing) == len(FILES[task]):
@@ -52,7 +52,7 @@ def check_can_be_made(task: str, folder: Path, fetched: bool) -> None:
     """Raise ValueError where the data of a task are incomplete, or are not there and cannot be made.
 
     Args:
-        fetched: whether what they are made of is at hand.
+        fetched: whether their sources are there.
     """
     if not is_there(task, folder) and not fetched and task in CANNOT_BE_FETCHED:
         raise ValueError(f"{folder} holds no data, and {CANNOT_BE_FETCHED[task].format(folder=folder)}")

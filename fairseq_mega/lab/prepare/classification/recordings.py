@@ -59,7 +59,7 @@ def _clips_of(data: str) -> Path:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse a folder without recordings, and lengths that the models cannot take."""
+    """Refuse a folder without recordings, and lengths that the models do not support."""
     if args.samples is not None and (args.samples < STEP or args.samples % STEP):
         raise ValueError(f"--samples is {args.samples}: a multiple of {STEP} is needed, for instance 16000")
     labels = class_names(args.dir, SOUNDS.things)

@@ -52,7 +52,7 @@ def read_sound(name: str, content: bytes) -> np.ndarray:
 
 
 def _without_tag(content: bytes) -> bytes:
-    """Take off a tag ID3 that stands before another form of sound than MP3, whose readers do not expect one."""
+    """Remove a tag ID3 before another form of sound than MP3, whose readers do not expect one."""
     if not content.startswith(b"ID3") or len(content) < 10:
         return content
     length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(reversed(content[6:10])))
@@ -85,7 +85,7 @@ def _found(wave: Wave) -> str:
 
 
 def _mended(error: WaveError) -> str:
-    """The remedy for a WAV file that contradicts itself."""
+    """Return the remedy for a WAV file that contradicts itself."""
     if "several recordings" in str(error):
         return f"cut it into files of one each, with {CONVERT} for the first"
     if "wrong sizes" in str(error):
@@ -102,7 +102,7 @@ def _of_no_sound(kind: Optional[FileKind], content: bytes) -> str:
 
 
 def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> Wave:
-    """Read a file by the library soundfile; ``described`` says what it is."""
+    """Read a file by the library soundfile; ``described`` is its kind, for messages."""
     try:
         import soundfile
     except (ImportError, OSError) as error:  # OSError: its own library is not there
@@ -151,7 +151,7 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
 
 @contextlib.contextmanager
 def _opened(soundfile: Any, content: bytes, kind: FileKind) -> Iterator[Any]:
-    """Open a file of the library that ends where its samples do, whatever its header says."""
+    """Open a file with the library so that it ends with its samples, despite its header."""
 
     class ToItsEnd(soundfile.SoundFile):
         def seekable(self) -> bool:  # else the library looks for the announced end
@@ -177,13 +177,13 @@ def _all_samples(file: Any, kind: str) -> np.ndarray:
 
 
 def _fault(error: Exception) -> str:
-    """Words of the library, without the address of the file in memory."""
+    """Return the library's message without the address of the file in memory."""
     return re.sub(r"Error opening <.*?>: ", "", str(error)).rstrip(".")
 
 
 def _holds_several(content: bytes, kind: FileKind) -> bool:
     """Return whether a file begins again within itself, as where files were joined."""
-    if kind is MP3:  # the frame that says how many frames follow
+    if kind is MP3:  # the frame with the number of frames that follow
         return len(re.findall(rb"\xff[\xe2-\xfb]..(?:\0{9}|\0{17}|\0{32})(?:Xing|Info)\0", content, re.DOTALL)) > 1
     return content.find(content[:8], 8) >= 0
 
@@ -204,11 +204,11 @@ def _announced(content: bytes) -> int:
 
 
 def _contradicts_itself(log: str) -> bool:
-    """Return whether the library has found as many samples as one number of an AIFF file says, and not the other."""
+    """Return whether the number of samples found is that of one field of an AIFF file, and not of the other."""
     return any(int(number) > 0 for number in re.findall(r"\((\d+)\) not equal to frame count", log))
 
 
 def _is_cut_off(log: str) -> bool:
-    """Return whether the library has found a file shorter than its header says, but for sizes that a pipe leaves."""
+    """Return whether the library has found a file shorter than its header announces, except for sizes from a pipe."""
     sizes = re.findall(r": (\d+) \(should be (\d+)\)", log)
     return "truncated file" in log or any(int(there) < int(stated) < FROM_A_PIPE for stated, there in sizes)

@@ -1,4 +1,4 @@
-"""Samples that a file of sound holds beyond those that its header announces, which its readers drop without a word.
+"""Samples of a file of sound beyond those that its header announces; readers drop them silently.
 
 WAV files have a reader of their own, see :mod:`fairseq_mega.lab.prepare.classification.wave_files`.
 Sources: Apple's "Audio Interchange File Format" 1.3 and "Core Audio Format Specification", RFC 9639 (FLAC), ISO/IEC
@@ -99,7 +99,7 @@ def _end_of_sphere(content: bytes) -> Optional[int]:
 
 
 def _end_of_voc(content: bytes) -> Optional[int]:
-    """End of the first block of samples of a VOC file, behind which a byte 0 ends it; None where none is found."""
+    """End of the first block of samples of a VOC file, which a byte 0 ends; None where none is found."""
     place = int.from_bytes(content[20:22], "little")
     while place + 4 <= len(content) and content[place] != 0:
         kind, size = content[place], int.from_bytes(content[place + 1 : place + 4], "little")
@@ -112,7 +112,7 @@ def _end_of_voc(content: bytes) -> Optional[int]:
 def without_flac_length(content: bytes) -> Tuple[bytes, int]:
     """Return a FLAC file as if it had come through a pipe, and how many samples its header announces; 0 for none.
 
-    Readers go on to the end of a file of unknown length, and no further than the announced samples in any other.
+    Readers read a file of unknown length to its end, and any other file only to its announced samples.
     """
     number = int.from_bytes(content[_FLAC_TOTAL], "big")
     total = number & _LONGEST_FLAC

@@ -60,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together, a folder without the words, and a missing scikit-learn."""
+    """Refuse options that exclude each other, a folder without the words, and a missing scikit-learn."""
     exactly_one(args, "--archive", "--dir")
     if args.dir is not None:
         missing = [word for word in WORDS if not (args.dir / word).is_dir()]
@@ -131,7 +131,7 @@ def statistics_of(samples: np.ndarray, divisor: float) -> Tuple[np.ndarray, np.n
     """Return mean and standard deviation (n - 1) of every time position of (n, length) samples / divisor, float64."""
     total = np.zeros(samples.shape[1])
     squares = np.zeros(samples.shape[1])
-    for block in np.array_split(samples, -(-len(samples) // 1000)):  # whole float64 copies would not fit
+    for block in np.array_split(samples, -(-len(samples) // 1000)):  # whole float64 copies would not fit into memory
         values = block.astype(np.float64)  # of whole numbers: the sums are exact
         total += values.sum(axis=0)
         squares += (values**2).sum(axis=0)

@@ -14,8 +14,8 @@ from fairseq_mega.lab.prepare.splits import SPLITS
 def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[str] = None) -> np.ndarray:
     """Return which of ``size`` examples a split keeps, (n,) int64: all in order, or a random subset in random order.
 
-    Files are often sorted by label: the first examples of one would all be of one class. ``drawn_as`` draws as for
-    another split, so that two splits of the same examples keep the same ones, as far as their limits are equal.
+    Files are often sorted by label: the first examples of one would all be of one class. ``drawn_as`` names another
+    split to draw as: two splits of the same examples then keep the same ones, if their limits are equal.
     """
     if limit is None:
         return np.arange(size)
@@ -44,7 +44,7 @@ def stratified_split(
     """Hold out a share of the examples of every label, one at least, for each split named; the rest is train.
 
     Args:
-        labels: (n,) integers, as many different ones as there are classes.
+        labels: (n,) integers from 0, one value for each class.
         held_out: share by the name of the split.
         names: of the labels 0, 1, ..., for messages.
 
@@ -52,7 +52,7 @@ def stratified_split(
         per split the numbers of its examples in random order, (m,) int64.
 
     Raises:
-        ValueError: if a label has too few examples to give one to each split.
+        ValueError: if a label has too few examples for one in each split.
     """
     draw = np.random.default_rng(seed)
     parts: Dict[str, List[np.ndarray]] = {split: [] for split in ("train", *held_out)}
@@ -81,7 +81,7 @@ def say_lost(counts: Dict[str, int], labels: Sequence[str]) -> None:
 
 
 def say_copies(splits: Dict[str, List[Tuple[bytes, str]]], things: str) -> None:
-    """Print how many examples stand under several labels, and how many of valid and test are in train as well.
+    """Print how many examples have several labels, and how many of valid and test are in train as well.
 
     Args:
         splits: content and label of each example.

@@ -28,7 +28,7 @@ class Example(NamedTuple):
 
 
 class TextSplit(NamedTuple):
-    """The examples of a split, which are gone through twice, and how many there are."""
+    """The examples of a split, which are read twice, and their number."""
 
     size: int
     examples: Callable[[], Iterable[Example]]
@@ -53,7 +53,7 @@ def write_text_task(
 ) -> Dict[str, Dict[str, Any]]:
     """Binarise all splits below ``folder`` and return the counts of each.
 
-    ``symbols`` are the names of the numbers in the texts, ``labels`` all labels that there can be. As with
+    ``symbols`` are the names of the numbers in the texts, ``labels`` all possible labels. As with
     fairseq-preprocess a symbol that train lacks becomes ``<unk>``; a label does not. Raises ValueError for a split
     without examples.
     """
@@ -143,6 +143,6 @@ def _check(folder: Path, split: str, dictionary: Any, size: int) -> Dict[str, in
 
 
 def byte_note(length: int, end: bool = False) -> List[str]:
-    """Return the note on byte texts in SOURCE.json; ``end``: their last bytes were taken."""
+    """Return the note on byte texts in SOURCE.json; ``end``: the last bytes of the texts were kept."""
     which = "last" if end else "first"
     return [f"UTF-8 bytes as symbols (decimal numbers), the {which} {length} of each text, and </s>"]

@@ -22,7 +22,7 @@ _LOUDEST = 4.0  # of floats, whose full scale is 1
 
 
 class WaveError(ValueError):
-    """A WAV file whose samples cannot be had; the message begins after "it"."""
+    """A WAV file whose samples cannot be read; the message begins after "it"."""
 
 
 class UnknownCoding(WaveError):
@@ -71,7 +71,7 @@ def parse_wave(content: bytes) -> Wave:
 
 
 def _chunks(content: bytes) -> Iterator[Tuple[bytes, int, int]]:
-    """Name, begin and end of each chunk up to that of the samples, whose end is put right."""
+    """Yield name, begin and end of each chunk up to that of the samples, whose end is corrected."""
     long_size = None  # of the samples, in RF64
     place = 12
     while place + 8 <= len(content):
@@ -93,7 +93,7 @@ def _chunks(content: bytes) -> Iterator[Tuple[bytes, int, int]]:
 
 
 def _end_of_samples(content: bytes, begin: int, size: int) -> int:
-    """End of samples that have so many bytes by the header."""
+    """Return the end of samples of a size in the header."""
     there = len(content) - begin
     if content.find(b"WAVEfmt ", begin) >= 0:
         raise _several()
@@ -101,15 +101,15 @@ def _end_of_samples(content: bytes, begin: int, size: int) -> int:
         return _before_notes(content, begin)
     if size > there:
         raise WaveError(f"is cut off: its header announces {size} bytes of samples, {there} are there")
-    if any(_are_notes(content[begin + size + pad :]) for pad in {size % 2, 0}):  # some leave the padding out
+    if any(_are_notes(content[begin + size + pad :]) for pad in {size % 2, 0}):  # some files leave the padding out
         return begin + size
     if size == 0:
-        return _before_notes(content, begin)  # through a pipe: the length was to be put in later
+        return _before_notes(content, begin)  # through a pipe: the length was to be written later
     raise WaveError(f"has wrong sizes: its header announces {size} bytes of samples, {there - size} more follow")
 
 
 def _before_notes(content: bytes, begin: int) -> int:
-    """End of samples of unknown size: where chunks begin that reach to the end, one behind the other, or a tag."""
+    """Return the end of samples of unknown size: the beginning of chunks that reach to the end, or of a tag."""
     for found in re.finditer(b"|".join(map(re.escape, _NOTES)), content[begin:]):
         if _are_notes(content[begin + found.start() :], whole=True):
             return begin + found.start()
@@ -118,7 +118,7 @@ def _before_notes(content: bytes, begin: int) -> int:
 
 
 def _are_notes(rest: bytes, whole: bool = False) -> bool:
-    """Return whether bytes behind the samples are none of them: chunks one behind the other, tags, or zeros.
+    """Return whether bytes behind the samples are something else: consecutive chunks, tags, or zeros.
 
     Args:
         whole: whether the last chunk has to be whole.
@@ -183,7 +183,7 @@ def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
 
 
 def _are_lower(coded: np.ndarray, form: _Form) -> bool:
-    """Return whether numbers of fewer bits than their bytes have stand in the lower ones, where they are too soft."""
+    """Return whether numbers with fewer bits than their bytes are in the lower bits, where they are too soft."""
     bytes_of = np.zeros((len(coded) // form.width, 4), dtype=np.uint8)
     bytes_of[:, 4 - form.width :] = coded.reshape(-1, form.width)
     values = bytes_of.reshape(-1).view("<i4").astype(np.int64) >> 8 * (4 - form.width)

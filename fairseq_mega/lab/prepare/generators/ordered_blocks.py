@@ -38,12 +38,12 @@ def in_order(function: Callable[[Block], Result], blocks: Iterable[Block], worke
                 result = under_way.popleft().result()
                 under_way.extend(pool.submit(function, block) for block in islice(waiting, 1))
                 yield result
-        finally:  # the caller may stop early: blocks that nobody will ask for are not begun
+        finally:  # the caller may stop early: blocks that are no longer needed are not begun
             pool.shutdown(cancel_futures=True)  # where futures are cancelled one by one, Python 3.11 may wait for ever
 
 
 def _end_with_parent() -> None:
-    """Let this worker process end when its parent is killed, which would leave it waiting for work for ever."""
+    """Make this worker process end when its parent is killed; otherwise it would wait for work for ever."""
     parent = os.getppid()
 
     def watch() -> None:

@@ -19,7 +19,7 @@ class ByteRange(NamedTuple):
 
 
 class NothingLeft(ValueError):
-    """A split got no text, as the places to cut at are too far from each other."""
+    """A split has no text, as the places to cut at are too far from each other."""
 
 
 def whole(path: Path) -> List[ByteRange]:

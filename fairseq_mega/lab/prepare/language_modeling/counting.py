@@ -13,7 +13,7 @@ from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import write_json
 
-MOST = 0.5  # of the words: a model that learns <unk> from so many has little else to learn
+MOST = 0.5  # of the words: with more, a model learns little but <unk>
 
 
 def expected_counts(
@@ -37,7 +37,7 @@ def unknown_share(counts: Mapping[str, int]) -> float:
 
 
 def note_unknown_words(splits: Mapping[str, Mapping[str, int]]) -> None:
-    """Print a note on each split of which most words are ``<unk>``: a low perplexity of it is worth nothing."""
+    """Print a note on each split whose words are mostly ``<unk>``: its low perplexity is meaningless."""
     for split, counts in splits.items():
         if unknown_share(counts) > MOST:
             say(
@@ -47,7 +47,7 @@ def note_unknown_words(splits: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus] = None) -> Dict[str, Any]:
-    """Compare binarised data with the text it was made of and with published counts, and leave its unit there.
+    """Compare binarised data with their text and with published counts, and write their unit beside them.
 
     Args:
         data: output of fairseq-preprocess.

@@ -22,7 +22,7 @@ def obtain_gcide(raw: Path, deb: Optional[Path] = None, dictionary: Optional[Pat
         dictionary: the file gcide.dict.dz of the package.
 
     Raises:
-        DownloadError: where the package cannot be had, or is another package.
+        DownloadError: if the package cannot be obtained, or is another package.
     """
     records: Records = {}
     if dictionary is None:
@@ -47,7 +47,7 @@ def fetch(raw: Path, deb: Optional[Path] = None) -> debian.Package:
     """Unpack the package into ``raw/unpacked``; without an own copy it is fetched into ``raw``.
 
     Raises:
-        DownloadError: where it cannot be had, or is another package.
+        DownloadError: if it cannot be obtained, or is another package.
     """
     debian.need_dpkg()
     shutil.rmtree(raw / "unpacked", ignore_errors=True)

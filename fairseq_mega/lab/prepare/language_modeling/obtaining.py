@@ -32,7 +32,7 @@ def unpack(corpus: Corpus, archive: Path, folder: Path) -> None:
 
 
 def take_text(corpus: Corpus, text: Path, folder: Path) -> Records:
-    """Copy the files of the corpus, plain or .gz, from `text` to `folder`; returns their entries in SOURCE.json."""
+    """Copy the files of the corpus, plain or .gz, from `text` to `folder`; return their entries in SOURCE.json."""
     records: Records = {}
     for name in corpus.files:
         source = next((path for path in (text / name, text / f"{name}.gz") if path.is_file()), None)
@@ -50,13 +50,13 @@ def obtain_corpus(
     """Fetch or take a corpus, verify and unpack it; return the entries of its files in SOURCE.json.
 
     Args:
-        raw: folder of the unpacked files; they are taken as they are where they lie there without an archive.
+        raw: folder of the unpacked files; existing files without an archive are used as they are.
         archive: an own copy of the archive.
         text: folder with own copies of the unpacked files.
         checked: compare the published checksums.
 
     Raises:
-        DownloadError: where the corpus cannot be had, or is another one.
+        DownloadError: if the corpus cannot be obtained, or is another one.
     """
     if text is not None:
         return take_text(corpus, text, raw)

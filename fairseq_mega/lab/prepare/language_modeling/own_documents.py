@@ -94,10 +94,10 @@ class DocumentFile:
         bad_lines: one of BAD_LINES.
 
     Attributes:
-        form: what the file is, in words.
+        form: kind of the file, in words.
         marked_up: whether a plain text looks as if it were more than text: a table, or one with tags.
         skipped: how many lines or entries were left out so far.
-        empty: how many texts had nothing to read, and were left out.
+        empty: how many texts were left out as they have nothing to read.
     """
 
     def __init__(self, path: Path, field: str, bad_lines: str) -> None:
@@ -116,7 +116,7 @@ class DocumentFile:
         self.marked_up = self.form == "plain text" and looks_so
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the documents; raises ValueError for one without a text, and for what is no text at all."""
+        """Yield the documents; raise ValueError for one without a text, and for data that are no text."""
         found = {"JSON lines": self._lines, "JSON": self._entries, "plain text": self._paragraphs}[self.form]()
         texts = 0
         for text in found:
@@ -224,7 +224,7 @@ def _is_array(line: str) -> bool:
 
 
 def taken(args: argparse.Namespace) -> Iterator[str]:
-    """All documents that are wanted; prints what was found in each file."""
+    """Yield all selected documents, and print the counts of each file."""
     left: Optional[int] = args.limit
     for path in args.texts:
         if left == 0:
@@ -251,7 +251,7 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
 
 
 def tell_lost(vocabulary: Path, texts: List[str]) -> None:
-    """Print what a given model takes from texts: characters that are none of its pieces, and what it rewrites."""
+    """Print the losses of texts by a given model: characters without a piece, and characters that it rewrites."""
     unit = DocumentUnit(vocabulary)
     unknown: Counter[str] = Counter()
     for text in texts:

@@ -83,7 +83,7 @@ def title_of(book: Path) -> str:
 
 
 def books_in(folder: Path) -> List[Path]:
-    """Sorted books of a folder; prints what is left out.
+    """Return the sorted books of a folder, and print which files are left out.
 
     Raises:
         ValueError: if a book is there twice, plain and packed.
@@ -117,7 +117,7 @@ def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Pat
 def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
     """Write books as JSON lines, and count them, their bytes in UTF-8 and their words between blanks.
 
-    Prints how many are empty. Raises ValueError for a book that is no text, and if nothing is left to read.
+    Prints the number of empty books. Raises ValueError for a book that is no text, and if no book remains.
     """
     words = size = empty = 0
     with written_whole(target) as partial, partial.open("w", encoding="utf-8") as lines:

@@ -1,4 +1,4 @@
-"""Write train, valid and test as lines of tokens, in the form that `fairseq-preprocess --only-source` takes."""
+"""Write train, valid and test as lines of tokens, the input of `fairseq-preprocess --only-source`."""
 
 import codecs
 from pathlib import Path
@@ -40,16 +40,16 @@ class TextCounts(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A text, and how train, valid and test are made of it.
+    """A text, and its division into train, valid and test.
 
     Attributes:
         unit: of the tokens: words, subwords or bytes.
         train: the text to learn from.
         valid, test: held out of ``train`` where they are None.
         sizes: bytes of each split, where ``train`` is cut into three parts.
-        blocks: number of blocks of ``train`` that give a part of each split.
+        blocks: number of blocks of ``train``, of which each has a part of every split.
         held_out: share of ``train`` for valid, and for test.
-        limit: bytes of ``train`` that are taken, in equal parts from all blocks.
+        limit: bytes of ``train`` to use, in equal parts from all blocks.
         vocab_size: number of subwords to learn.
         replace_invalid: make U+FFFD of bytes that are no UTF-8, where the unit is none of bytes.
     """
@@ -174,7 +174,7 @@ def is_utf8(path: Path) -> bool:
 
 
 def line_ends(path: Path) -> Tuple[int, int]:
-    """Numbers of line feeds, and of carriage returns that stand before none."""
+    """Return the numbers of line feeds, and of carriage returns without a line feed behind them."""
     feeds = returns = 0
     last = b""
     with open(path, "rb") as stream:
@@ -186,7 +186,7 @@ def line_ends(path: Path) -> Tuple[int, int]:
 
 
 def few_line_ends(path: Path) -> str:
-    """Say why there is no line for every part of a file."""
+    """Return the reason why a file has too few lines for its parts."""
     feeds, returns = line_ends(path)
     if returns > feeds:
         return f"has {feeds} line feeds and {returns} carriage returns, {END_NO_LINE}"

@@ -29,7 +29,7 @@ ENWIK8_SIZES, TOY_SIZES = (90_000_000, 5_000_000, 5_000_000), (18_000, 1_000, 1_
 
 def preprocess_words(text: Path, workers: int, threshold: int = 0) -> List[str]:
     """Return the options of fairseq-preprocess for ``text``, the output of ``split_text``."""
-    # fairseq binarises one part itself, but only when its other processes have done theirs: hence one more.
+    # fairseq binarises one part itself, but only after its other processes have ended: hence one more process.
     processes = workers + 1 if workers > 1 else 1
     words = ["--only-source", *split_options(text), "--workers", str(processes)]
     if (text / DICTIONARY).exists():  # of subwords
@@ -121,7 +121,7 @@ def threshold_of(args: argparse.Namespace, usual: int) -> int:
 
 
 def write_toy(corpus: str, option: str, name: str, folder: Path) -> List[str]:
-    """Write a made-up text to a folder; return the options that take it."""
+    """Write a made-up text to a folder; return the options that read it."""
     write_corpus(corpus, folder / name)
     return [option, str(folder / name)]
 

@@ -1,6 +1,6 @@
 """Small made-up stand-ins for the corpora of language modelling, in the files that the real ones come in.
 
-They go through the same stages as the real ones. The numbers that come out mean nothing.
+They go through the same stages as the real ones. Their scores are meaningless.
 """
 
 import gzip
@@ -73,7 +73,7 @@ def _write_zip(corpus: str, output: Path) -> None:
 
 
 def write_books(folder: Path) -> List[str]:
-    """Write books and a vocabulary to a folder; return the options of pg19 that take them."""
+    """Write books and a vocabulary to a folder; return the options of pg19 that read them."""
     draw = random.Random(1)
     lines = [" ".join(draw.choices(BOOK_WORDS, k=draw.randint(4, 12))) for _ in range(400)]
     for split, count in BOOKS.items():

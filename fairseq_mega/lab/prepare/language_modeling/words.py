@@ -1,4 +1,4 @@
-"""Text as words: lines of UTF-8 cut at white space, with an error that says where a text cannot be read."""
+"""Text as words: lines of UTF-8 cut at white space, with an error that names the place where a text cannot be read."""
 
 from pathlib import Path
 from typing import BinaryIO, Iterator, List, Sequence

@@ -28,7 +28,7 @@ class Corpus:
 
 
 def split_of_page(page: str, valid_share: float, test_share: float) -> str:
-    """Name the split of a page, by its path alone: it stays when other pages come and go."""
+    """Return the split of a page, by its path alone, so that it does not depend on other pages."""
     draw = int.from_bytes(hashlib.sha256(page.encode("utf-8")).digest()[:8], "big") / 2.0**64
     if draw < test_share:
         return "test"
@@ -113,7 +113,7 @@ def own_corpus(
     """Make a corpus of a person's own pairs; a split not given is held out from the end of `train`.
 
     Args:
-        train: pairs to learn from; those of no use (an empty side, hundreds of words) are dropped.
+        train: pairs to learn from; useless ones (an empty side, hundreds of words) are dropped.
         valid, test: pairs given by the person; they are kept line by line.
         held_out: pairs to hold out per split not given; None: a twentieth of `train`, 1000 at most.
     """

@@ -87,7 +87,7 @@ def write_own_pairs(
         limit: training pairs to keep, and a twentieth of it in each split without files.
 
     Raises:
-        OSError, ValueError: for text that cannot be taken, naming file, line and remedy.
+        OSError, ValueError: for text that cannot be used, naming file, line and remedy.
     """
     given = {split: read_pairs(prefix, *languages) for split, prefix in prefixes.items() if prefix is not None}
     corpus = own_corpus(given["train"], given.get("valid"), given.get("test"), held_out)

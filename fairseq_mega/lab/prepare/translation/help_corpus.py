@@ -8,7 +8,7 @@ from fairseq_mega.lab.prepare.libreoffice_help import HELP, Paragraph, pages_of,
 
 
 class PagePair(NamedTuple):
-    """The paragraphs two translations of one help page have in common.
+    """The paragraphs that two translations of one help page have in common.
 
     `page` is the path below the language's folder, with forward slashes; `paragraphs` holds
     (source, target) texts.
@@ -48,10 +48,10 @@ def pair_paragraphs(source: List[Paragraph], target: List[Paragraph]) -> List[Tu
 
 
 class HelpCorpus:
-    """The help pages two languages have in common, read from the unpacked Debian packages.
+    """The help pages that two languages have in common, read from the unpacked Debian packages.
 
     Args:
-        root: folder the packages were unpacked into (the one that holds `usr/`).
+        root: folder of the unpacked packages, which contains `usr/`.
         source_folder, target_folder: the languages' folder names below `usr/share/libreoffice/help`.
 
     Raises:

@@ -89,7 +89,7 @@ def write_corpus(
     """Write every split to `folder` as `<split>.<lang>`.
 
     Args:
-        limit: keep at most this many training pairs and a twentieth of it in the other splits.
+        limit: most training pairs to keep; each other split keeps a twentieth of this number.
         whole: splits that the limit leaves as they are.
 
     Raises:
@@ -112,5 +112,5 @@ def write_corpus(
 
 
 def describe_dropped(corpus: Corpus) -> str:
-    """Say how many pairs were dropped for which reason, the commonest first."""
+    """Return a text on the numbers of dropped pairs by reason, the commonest first."""
     return ", ".join(f"{count} {reason}" for reason, count in corpus.dropped.most_common()) or "none"

@@ -18,7 +18,8 @@ MODEL = "joint.model"
 def encode_pairs(
     model: Path, inputs: List[Path], outputs: List[Path], max_pieces: int, drop_long: bool
 ) -> Tuple[List[Tuple[List[str], ...]], int]:
-    """Encode the parallel files `inputs`, cleaned as the model says, to `outputs`, pieces separated by spaces.
+    """Encode the parallel files `inputs`, with the cleaning that the model names, to `outputs`, pieces separated by
+    spaces.
 
     Returns:
         The pieces of the pairs that were kept, and how many pairs were left out.
@@ -51,7 +52,7 @@ def encode_pairs(
 
 
 def describe_unknown(lines: Iterable[List[str]], processor: Any) -> str:
-    """Say how many characters become ``<unk>``, as no piece of the model has them."""
+    """Return a text on the number of characters that become ``<unk>``, as no piece of the model has them."""
     unknown: Counter = Counter()
     characters = 0
     for pieces in lines:
@@ -67,13 +68,13 @@ def describe_unknown(lines: Iterable[List[str]], processor: Any) -> str:
 
 
 def require(model: Optional[Path]) -> None:
-    """Raise a FileNotFoundError for a given model that is not there; None is none."""
+    """Raise a FileNotFoundError for a given model that is not there; None stands for no model."""
     if model is not None and not model.is_file():
         raise FileNotFoundError(f"--model {model}: no such file; without --model one is trained")
 
 
 def model_of(given: Path, text: Path, output: Path) -> Path:
-    """Return a given model, or a copy of it that names the cleaning which the text has had and the model lacks.
+    """Return a given model, or a copy that names the cleaning of the text where the model does not.
 
     Raises:
         FileNotFoundError: if it is not there.
@@ -137,5 +138,5 @@ def cut_pairs(
 
 
 def reason(size: int, wanted: int) -> str:
-    """Say why a model has more pieces than were asked for."""
+    """Return the reason why a model has more pieces than requested."""
     return ", as every character has one and longer pieces need some, too" if size > wanted else ""

@@ -1,4 +1,4 @@
-"""Made-up help pages in English and German, for --smoke: they take the way of the real ones, and mean nothing."""
+"""Made-up help pages in English and German, for --smoke: they go through the stages of the real ones."""
 
 from itertools import product
 from pathlib import Path
@@ -13,7 +13,7 @@ PAGES = 200  # of which a few are held out for valid and test
 
 
 def write_pages(folder: Path) -> List[str]:
-    """Write the pages to ``folder/usr/share/libreoffice/help``; return the options that take them."""
+    """Write the pages to ``folder/usr/share/libreoffice/help``; return the options that read them."""
     nouns = list(product(ADJECTIVES, NOUNS))
     sentences = [(*first, verb, *second) for first, verb, second in product(nouns, VERBS, nouns)]
     for language in ("en-US", "de"):

@@ -71,7 +71,7 @@ def unpack_all(archives: Path, corpora: Sequence[Corpus], raw: Path) -> None:
 def transform_all(
     source: Path, target: Path, factory: Callable[[str, str], Callable[[], LineFunction]], workers: int
 ) -> None:
-    """Send the lines of all splits through a function, made for each split and language."""
+    """Apply a function, made for each split and language, to the lines of all splits."""
     transform_missing(
         [
             (source / f"{split}.{language}", target / f"{split}.{language}", factory(split, language))
@@ -126,7 +126,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 def write_toy(folder: Path) -> List[str]:
-    """Write small archives of an invented language pair; return the options that take them."""
+    """Write small archives of an invented language pair; return the options that read them."""
     write_archives(folder)
     return ["--archives", str(folder), "--no-download"]
 

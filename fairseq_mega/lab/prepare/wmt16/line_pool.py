@@ -1,4 +1,4 @@
-"""Send the lines of a text file through a function in several processes, in order and with progress lines."""
+"""Apply a function to the lines of a text file in several processes, in order and with progress lines."""
 
 from functools import lru_cache, partial
 from itertools import islice

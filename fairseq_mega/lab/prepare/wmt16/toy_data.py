@@ -1,6 +1,6 @@
 """Write archives of the same names and layout as WMT'16's, filled with a small invented language pair.
 
-They go through the same checks and stages as the real ones. The numbers that come out mean nothing.
+They go through the same checks and stages as the real ones. Their scores are meaningless.
 """
 
 import io

@@ -69,7 +69,7 @@ def speed(folder: Path, words: Sequence[str]) -> Table:
     for model in settings["models"].split(","):
         texts = settings["batch"] / scores[f"{model} seconds"]
         title = SPEED_TITLES.get(model, model).format(chunk=settings["chunk"])
-        arch = settings.get("architectures", {}).get(model)  # files from before it was recorded do not tell
+        arch = settings.get("architectures", {}).get(model)  # older files have no record
         title += f" (`{arch}`)" if arch else ""
         # The paper's Transformer writes its attention out.
         paper = papers.get(

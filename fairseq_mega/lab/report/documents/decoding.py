@@ -23,7 +23,7 @@ BASE = "transformer"
 
 
 def title(model: str) -> str:
-    """A model in words; one that is unknown here keeps its name, such as "mega, chunk 64"."""
+    """Return a model in words; an unknown one keeps its name, such as "mega, chunk 64"."""
     name, comma, rest = model.partition(", ")
     return TITLES.get(name, name) + comma + rest
 

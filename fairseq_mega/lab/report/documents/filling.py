@@ -1,4 +1,4 @@
-"""All generated tables and marked numbers of a checkout: made anew, or compared with what stands there."""
+"""All generated tables and marked numbers of a checkout: made anew, or compared with the documents."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -17,11 +17,11 @@ class Place(NamedTuple):
     document: Path
     call: Call
     table: Table
-    text: str  # that stands there now
+    text: str  # the present text of the table
 
 
 class Filled(NamedTuple):
-    """A document as it stands and as its results ask for, with its tables and its marked numbers."""
+    """A document, its present text and the text from its results, with its tables and its marked numbers."""
 
     document: Path
     old: str
@@ -34,7 +34,7 @@ def documents(root: Path) -> List[Path]:
     """The Markdown files of a checkout.
 
     Raises:
-        FileNotFoundError: if this is none.
+        FileNotFoundError: if the folder is no checkout.
     """
     found = [*sorted(root.glob("*.md")), *sorted(root.glob("examples/**/*.md"))]
     if root / "README.md" not in found or not (root / "examples").is_dir():
@@ -85,7 +85,7 @@ def places_of(root: Path) -> List[Place]:
 
 
 def write(root: Path) -> List[Path]:
-    """Make all tables and numbers anew, or none where one cannot be made; returns the documents that have changed."""
+    """Make all tables and numbers anew, or none where one cannot be made; return the changed documents."""
     changed = [filled for filled in map(fill, documents(root)) if filled.new != filled.old]
     for filled in changed:
         filled.document.write_text(filled.new, encoding="utf-8")

@@ -8,7 +8,7 @@ from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 
 def grid(folder: Path, words: Sequence[str]) -> Table:
-    """The scores of a file, with so many digits; the label of its first column are the words that follow."""
+    """Return the scores of a file with a number of digits; the words that follow are the label of the first column."""
     name, digits, *first = words
     scores = read_result(folder / name)["scores"]
     keys = [key.split(": ", 1) for key in scores]

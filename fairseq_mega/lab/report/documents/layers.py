@@ -26,7 +26,7 @@ PRECISIONS = {
 
 
 def title(model: str, chunk: Any) -> str:
-    """A model in words; one that is unknown here keeps its name."""
+    """Return a model in words; an unknown one keeps its name."""
     return TITLES.get(model, model).format(chunk=chunk)
 
 

@@ -4,7 +4,7 @@
 document; the number keeps its decimals. A key is a name among the scores, or a path of names and places from the top of
 the file (``settings.updates``, ``curve.0.accuracy``); ``A / B`` is a ratio and ``A - B`` a difference; ``min GLOB`` and
 ``max GLOB`` are taken over the scores that match. ``in ms`` and ``in MiB`` convert seconds and bytes. ``B`` may begin
-with a file of its own: ``A / other.json B``. A file with ``*`` in its name is several, whose values are averaged.
+with a file of its own: ``A / other.json B``. A name with ``*`` matches several files, whose values are averaged.
 """
 
 import fnmatch
@@ -31,7 +31,7 @@ UNITS = {" in ms": 1e3, " in MiB": 1 / MIB}
 
 
 class Number(NamedTuple):
-    """A marked number: its source, what stands in the document, and what should."""
+    """A marked number: its source, its text in the document, and the text from the source."""
 
     file: str
     key: str

@@ -1,4 +1,4 @@
-"""Generated tables in a Markdown file: what stands between two markers.
+"""Generated tables in a Markdown file, each between two markers.
 
 <!-- table: NAME ARGUMENT ... -->
 | ... |
@@ -15,7 +15,7 @@ BLOCK = re.compile(r"^<!-- table: (?P<call>[^\n]*?) -->\n(?P<body>.*?)^<!-- /tab
 
 
 class Call(NamedTuple):
-    """A table that is wanted: its name, and the result files or folders it is made of."""
+    """A request for a table: its name, and the result files or folders for it."""
 
     name: str
     words: List[str]
@@ -30,7 +30,7 @@ def _call(match: "re.Match[str]") -> Call:
 
 
 def check_pairs(text: str) -> None:
-    """Raise a ValueError, naming the line, where a marker has no other one."""
+    """Raise a ValueError, naming the line, for a marker without its other half."""
     is_open = False
     for number, line in enumerate(text.splitlines(), 1):
         begins, ends = line.startswith(BEGIN), line == END
@@ -42,10 +42,10 @@ def check_pairs(text: str) -> None:
 
 
 def replace(text: str, fill: Callable[[Call, str], str]) -> str:
-    """The text with every table made anew by ``fill``, which takes what is wanted and what stands there.
+    """Return the text with every table made anew by ``fill``, a function of the call and the present table.
 
     Raises:
-        ValueError: where a marker has no other one.
+        ValueError: for a marker without its other half.
     """
     check_pairs(text)
 

@@ -10,7 +10,7 @@ from fairseq_mega.lab.runs.text_tables import Table, table_of
 from .numbers import mebibytes, milliseconds, ratio
 
 BASELINES = ("DxNxL", "explicit", "torch")  # of the benchmark: written out, as published
-COMPILED = ("blocks", "native", "scan", "fused")  # what is chosen on a CPU before what else is compiled
+COMPILED = ("blocks", "native", "scan", "fused")  # compiled paths; a CPU's first choice first
 TITLES = {
     "fft": "torch FFT",
     "torch_fft": "torch FFT",
@@ -32,7 +32,7 @@ def measured(folder: Path, words: Sequence[str], *keys: str) -> Measured:
 
 
 def first(paths: Dict[str, Dict[str, Any]], names: Sequence[str]) -> Any:
-    """The measurement of the first of the names that is there, or nothing."""
+    """Return the measurement of the first name that has one, or nothing."""
     return next((paths[name] for name in names if name in paths), None)
 
 

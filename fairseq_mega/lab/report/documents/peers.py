@@ -18,7 +18,7 @@ TITLES = {
 
 
 def beside(folder: Path, words: Sequence[str]) -> Table:
-    """A row for each peer and shape of several result files, with speed and memory of ours beside it."""
+    """Return a row for each peer and shape of several result files, with speed and memory beside ours."""
     rows: Dict[str, List[Dict[str, str]]] = {}
     for file in words:
         for subject, points in by_subject(read_result(folder / file)["scores"], "L").items():

@@ -1,6 +1,6 @@
 """Pictures that are kept beside the results they are drawn from, under the same name: ``kernels_cpu.json``, ``.png``.
 
-Each holds a digest of what it was drawn from, since its bytes depend on the version of matplotlib.
+Each contains a digest of its results, since its bytes depend on the version of matplotlib.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ BENCHMARK = "kernels"
 
 
 def drawn(root: Path) -> Iterator[Tuple[Path, List[Dict[str, Any]], str]]:
-    """The pictures of a checkout, the rows that each is drawn from, and their digest."""
+    """Yield the pictures of a checkout, the rows of each, and their digest."""
     for picture in sorted(root.glob("examples/**/results/*.png")):
         results = picture.with_suffix(".json")
         result = read_result(results) if results.exists() else {}
@@ -37,7 +37,7 @@ def outdated(root: Path) -> List[str]:
 
 
 def draw_outdated(root: Path) -> List[Path]:
-    """Draw these pictures anew; returns them."""
+    """Draw the outdated pictures again, and return them."""
     changed = []
     for picture, rows, source in drawn(root):
         if not is_of(picture, source):

@@ -1,4 +1,4 @@
-"""The tables that a document can ask for, by name."""
+"""The tables for documents, by name."""
 
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from . import (
     translation,
 )
 
-# Takes the folder of the document, and the words after the name: result files or folders, relative to it.
+# Function of the document's folder and of the words after the name: result files or folders, relative to it.
 Builder = Callable[[Path, Sequence[str]], Table]
 
 TABLES: Dict[str, Builder] = {

@@ -11,7 +11,7 @@ SCHEDULES = {"inverse_sqrt": "inverse square root", "linear_decay": "linear deca
 
 
 def option_of(command: str, name: str) -> str:
-    """The value of an option in a command line; nothing where it is not there."""
+    """Return the value of an option in a command line; empty without the option."""
     words = shlex.split(command)
     return words[words.index(name) + 1] if name in words[:-1] else ""
 

@@ -45,7 +45,7 @@ FIGURES: Dict[str, Callable[[Sequence[Result], Path], None]] = {
 
 
 def figures(results: Sequence[Result], work: Path) -> List[str]:
-    """Each figure as a picture, or what it lacks, as HTML; ``work`` takes files that are not needed afterwards."""
+    """Return each figure as a picture, or the reason of its absence, as HTML; ``work`` is a temporary folder."""
     parts = []
     for number, (title, draw) in enumerate(FIGURES.items()):
         output = work / f"figure{number}.svg"
@@ -74,5 +74,5 @@ def training_curves(folders: Sequence[Path], work: Path) -> List[str]:
 
 
 def readable_text() -> Any:
-    """Let pictures hold text as text, which is smaller and can be searched."""
+    """Make pictures contain text as text, which is smaller and can be searched."""
     return load_pyplot().rc_context({"svg.fonttype": "none", "svg.hashsalt": "fairseq_mega"})

@@ -1,4 +1,4 @@
-"""The page as a whole: no other file belongs to it, and no server."""
+"""The page as a whole, one file that needs no other and no server."""
 
 import html
 import tempfile
@@ -36,7 +36,7 @@ def write_page(output: Path, root: Path, runs: Sequence[Path]) -> None:
     for folder in runs:
         if not folder.is_dir():
             raise FileNotFoundError(f"--runs {folder} does not exist: give the folder of fairseq-mega-reproduce")
-    documents(root)  # a checkout, or an error
+    documents(root)  # raises unless the folder is a checkout
     found = states([root / "examples", *runs])
     results = [result for state in found for result in state.results]
     with tempfile.TemporaryDirectory() as work:

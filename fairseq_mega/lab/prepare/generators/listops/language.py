@@ -1,4 +1,4 @@
-"""The symbols of ListOps, and the value of a tree of them; this file knows nothing of how trees are generated."""
+"""The symbols of ListOps, and the value of a tree of symbols."""
 
 from typing import List, Tuple
 

@@ -17,7 +17,7 @@ from fairseq_mega.lab.prepare.generators.listops.language import OPERATORS
 from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
 
 ROOTS_PER_BLOCK = 2048
-# Short rules can allow fewer trees than were asked for; this many blocks in a row without a new one are the proof.
+# Short rules can allow fewer trees than requested; this many blocks in a row without a new one show that.
 FRUITLESS_BLOCKS = 50
 
 _END = "] )"
@@ -74,8 +74,8 @@ def generate_listops(
 
     Yields:
         (source, target) pairs: the fully parenthesised binary form of the released files, as in
-        ``( ( ( [MAX 2 ) 9 ) ] )``, and the value, 0 to 9. The trees are independent of each other and of their
-        place in the order, so any part of them serves as a split.
+        ``( ( ( [MAX 2 ) 9 ) ] )``, and the value, 0 to 9. The trees are independent of each other and of their place in
+        the order, so any part can be a split.
 
     Raises:
         ValueError: a negative count or seed, no worker, or rules that allow too few different trees.
@@ -112,7 +112,7 @@ def _draw_block(seed: int, rules: ListOpsRules, block: int) -> List[Example]:
 def _draw_shapes(random: np.random.Generator, rules: ListOpsRules) -> Tuple[List[_Level], np.ndarray]:
     """Draw trees without their digits and operators; returns their levels and lengths, (trees,) int64.
 
-    A tree is no longer pursued once it has reached max_length: the length that is returned is then only part of it.
+    A tree is abandoned as soon as it has reached max_length: the returned length is then only a part of its length.
     """
     owner = np.arange(ROOTS_PER_BLOCK)
     length = np.zeros(ROOTS_PER_BLOCK, dtype=np.int64)
@@ -140,7 +140,7 @@ def _within_limits(levels: List[_Level], length: np.ndarray, rules: ListOpsRules
 
 
 def _spell(random: np.random.Generator, levels: List[_Level]) -> List[Example]:
-    """Give the trees their digits and operators; returns source and value of each, in the order of the roots."""
+    """Add digits and operators to the trees; return source and value of each, in the order of the roots."""
     texts: List[str] = []
     values = np.zeros(0, dtype=np.int64)
     for level in reversed(levels):

@@ -3,8 +3,8 @@
     image, label = draw_pathfinder(index=0, seed=1, rules=PATHFINDER32)
 
 The procedure is that of Linsley et al. (2018), the parameters are those of the Long Range Arena (Tay et al., 2021).
-Their random numbers are not published, so these images are not theirs. Two points that the published description leaves
-open are settled so: occupied areas are sets of pixels, those within the margin of a paddle's edge, and a paddle may not
+Their random numbers are not published, so these images are different ones. Two points are open in the published
+description. Here occupied areas are sets of pixels, those within the margin of a paddle's edge, and a paddle may not
 end where its successor would have no room (geometry.Stencils.clearance).
 """
 
@@ -31,12 +31,12 @@ __all__ = [
     "paint",
 ]
 
-BLOCK = 64  # images that a process draws before it hands them over
+BLOCK = 64  # images that a process draws in one block
 Example = Tuple[np.ndarray, int]
 
 
 def draw_pathfinder(index: int, seed: int, rules: PathfinderRules) -> Example:
-    """Draw image number `index` of the endless series that `seed` stands for.
+    """Draw image number `index` of the endless series of `seed`.
 
     Returns:
         The image, (size, size) uint8, and the label: 1 where both markers lie on one contour, otherwise 0.

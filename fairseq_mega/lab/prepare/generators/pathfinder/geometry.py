@@ -41,7 +41,7 @@ def distance_to_paddle(y: np.ndarray, x: np.ndarray, length: float, angle: int) 
 
 
 class Stencils:
-    """Stencils of all paddles of an image with one margin, made when first asked for; all lengths in pixels.
+    """Stencils of all paddles of an image with one margin, made at the first use; all lengths in pixels.
 
     A stencil lies in a window of 2 `reach` + 1 rows around the pixel of a paddle's start.
     """

@@ -14,7 +14,7 @@ from fairseq_mega.lab.prepare.generators.pathfinder.geometry import Point, displ
 from fairseq_mega.lab.prepare.generators.pathfinder.rules import PathfinderRules
 
 LEAST_FREE = 0.01  # of the image; with less no further distractor is begun
-# The published rules take 50 (32 x 32) and 200 (128 x 128) in the mean.
+# The published rules need 50 (32 x 32) and 200 (128 x 128) on average.
 ATTEMPTS = 100_000
 
 Random = Callable[[], float]
@@ -80,13 +80,13 @@ def lay_out(index: int, seed: int, rules: PathfinderRules) -> Layout:
 
 
 class _Canvas:
-    """The pixels that are taken, and the contours that take more of them."""
+    """The occupied pixels, and the contours that occupy more."""
 
     def __init__(self, rules: PathfinderRules, margin: int, random: Random) -> None:
         self.rules, self.random = rules, random
         self.stencils = stencils(rules, margin)
         self.blank = blank(rules, margin)
-        self.taken, self.shunned = self.blank  # nothing may overlap with the former, no paddle may point to the latter
+        self.taken, self.shunned = self.blank  # occupied pixels, and pixels to which no paddle may point
 
     def targets(self) -> Optional[Tuple[Contour, Contour]]:
         """Two long contours that grow in turn on an empty canvas; None when they ran into something."""
@@ -147,7 +147,7 @@ class _Canvas:
         return None
 
     def _extend(self, contour: _Growing) -> bool:
-        """Add a paddle that goes on from the last one; False when everything that was drawn touches something."""
+        """Add a paddle after the last one; return False if all drawn paddles touch something."""
         stencils, last = self.stencils, contour.paddles[-1]
         start = _sum(last.start, stencils.next_start[last.angle])
         limit = self.rules.size * self.rules.antialias
@@ -172,9 +172,9 @@ class _Canvas:
         return False
 
     def _place(self, contour: _Growing, taken: int, corner: int, start: Point, angle: int) -> bool:
-        """Add a paddle to a contour unless it needs a pixel that is taken; the window `taken` begins at `corner`.
+        """Add a paddle to a contour unless it needs an occupied pixel; the window `taken` begins at `corner`.
 
-        The published limit on the sum of the taken and the needed area at any pixel is 1.8; both are 0 or 1 here.
+        The published limit on the sum of the occupied and the needed area at any pixel is 1.8; both are 0 or 1 here.
         """
         near, far = self.stencils.surroundings(start, angle)
         if taken & near:
@@ -196,7 +196,7 @@ class _Canvas:
 
 @lru_cache(maxsize=None)
 def blank(rules: PathfinderRules, margin: int) -> Tuple[int, int]:
-    """The taken and the shunned pixels of an empty canvas."""
+    """Return the occupied and the shunned pixels of an empty canvas."""
     ours = stencils(rules, margin)
     return ours.outside(rules.padding), ours.outside(rules.padding + ours.clearance)
 

@@ -23,7 +23,7 @@ def lanczos_matrix(pixels: int, factor: int) -> np.ndarray:
 
 
 class Stamps:
-    """Paddles and markers in every position on the fine grid, made when first asked for; all lengths in pixels.
+    """Paddles and markers in every position on the fine grid, made at the first use; all lengths in pixels.
 
     A stamp is (2 `reach` + 1, 2 `reach` + 1) float64, the pixel of the paddle's start or the marker's centre in its
     middle. Values: 0 for the background, 1 for a line that covers the pixel. The filter's negative values become 0.

@@ -27,7 +27,7 @@ class PathfinderRules:
     padding: int = 1  # pixels along the border that stay free
     antialias: int = 2  # lines are drawn on a grid that is finer by this factor
     paddle_retries: int = 2  # draws of a paddle after one that touched something
-    contour_retries: int = 4  # new starts of a distractor after one that came to nothing
+    contour_retries: int = 4  # new starts of a distractor after one that failed
 
     def __post_init__(self) -> None:
         for name in ("paddle_length", "paddle_thickness", "marker_radius", "seed_distance", "continuity"):
