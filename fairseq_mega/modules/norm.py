@@ -106,8 +106,8 @@ def step_norm(norm: nn.Module) -> Optional[StepNorm]:
 class BatchStatistics(nn.modules.batchnorm._BatchNorm):
     """Batch norm with features last, and float32 for the statistics whatever the module's precision.
 
-    A running variance of float16 would be infinite from 65,504 on, and a running mean of bfloat16 would stop short of
-    the true one, since each step adds a tenth of the difference, which is soon below its last digit.
+    A running variance of float16 would be infinite from 65,504 on. A running mean of bfloat16 would stop short of the
+    true mean: each step adds a tenth of the difference, which is soon below the last digit.
     """
 
     def __init__(self, dim: int, affine: bool = True) -> None:

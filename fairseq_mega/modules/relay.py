@@ -1,7 +1,7 @@
 """One sequence in several processes: the memory of every layer goes from each piece to the next, its gradient back.
 
-Each process runs all layers on its own piece. A layer waits for the memory of the piece before, passes its own on as
-soon as the moving average has it, and computes attention and feed-forward while the next process begins. So process i
+Each process runs all layers on its own piece. A layer waits for the memory of the piece before, and sends its own as
+soon as the moving average has it. It computes attention and feed-forward while the next process begins. So process i
 runs behind process 0 by i moving averages of one layer, once in a pass: the layers that follow find their memory there
 already. A process could run its average at once and add the share of what arrives later, as the average is linear. That
 would save this one delay at the price of a second pass over the outputs in every layer, and MEGALODON's average cannot:

@@ -27,8 +27,8 @@ class Trunk:
     """Loop over ``layers`` and ``final_norm``, attributes of the :class:`torch.nn.Module` that inherits from it.
 
     A final norm that keeps statistics of a stream has an attribute ``keeps_statistics = True``. It is called as
-    ``norm(x, padding_mask, statistics)``, with the documents of the rows as a fourth argument where they hold several,
-    and returns its output and the new statistics, batch first; the statistics before the first step may be None. For a
+    ``norm(x, padding_mask, statistics)``, with the documents of the rows as a fourth argument if there are several. It
+    returns its output and the new statistics, batch first; the statistics before the first step may be None. For a
     relay it has a method ``fresh_statistics(x)``, which returns the statistics before the first step.
     """
 

@@ -48,8 +48,8 @@ def _verify_folder(original: typing.Callable, save_dir: str) -> None:
 def copy_checkpoints_atomically() -> None:
     """Make checkpoint_best.pt and checkpoint_last.pt appear complete or not at all.
 
-    fairseq writes the first file of a save under a temporary name but then copies it in place, so that a
-    process killed during the copy leaves a truncated checkpoint_last.pt, from which nothing can be resumed.
+    fairseq writes the first file of a save under a temporary name but then copies it in place. A process killed during
+    the copy leaves a truncated checkpoint_last.pt, from which no training can continue.
     """
     from fairseq.file_io import PathManager
 

@@ -91,8 +91,9 @@ def bandwidth(device: torch.device, mib: int, repeat: int) -> float:
 def reading_bandwidth(device: torch.device) -> float:
     """Bytes per second that are read at best: on a CPU by torch's threads, on a GPU as fast as a copy reads and writes.
 
-    The fastest of torch's sum (one stream of numbers), its inner product (two) and the kernels' product of one row with
-    a matrix counts, each over 256 MiB in parts, of which each counts with the fastest of several turns.
+    The result is that of the fastest of three operations over 256 MiB: torch's sum (one stream of numbers), its inner
+    product (two streams), and the kernels' product of one row with a matrix. Each runs in parts, and each part counts
+    with the fastest of several turns.
     """
     if device.type == "cuda":
         return bandwidth(device, 512, 5)

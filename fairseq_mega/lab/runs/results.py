@@ -1,7 +1,7 @@
 """Result files: scores, the number of scored examples, and everything needed to repeat the measurement.
 
-Every table script writes one JSON file per measured number and every report reads them back through
-:func:`read_result`, so that a missing field or a score over zero examples never reaches a table.
+Every table script writes one JSON file per measured number, and every report reads them through :func:`read_result`. So
+a missing field or a score over zero examples never reaches a table.
 """
 
 import datetime

@@ -92,7 +92,7 @@ def _coefficient_gradients(
     """Gradients of log_decay, expansion, projection and state from the kernels' sums over time.
 
     With M = sum_t x_t v_t and Z = sum_t x_t dv_t/dq of the outputs' adjoint, and v_0 its value at the first step:
-    the gradient of p g is M, that of g also takes state q v_0, that of q is p g Z + g state (v_0 + q z_0). What a
+    the gradient of p g is M, to which that of g adds state q v_0; that of q is p g Z + g state (v_0 + q z_0). What a
     gradient of the final state adds has the same form with p in place of p g. All but the batch is summed in float64.
     """
     is_complex = log_decay.dim() == 3

@@ -110,8 +110,8 @@ def _without_marks(label: str) -> str:
 def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
     """Raise ValueError if the first row may be names of columns.
 
-    It may be if no other row has its label, and if its text is short, or also begins one of the other files, or these
-    files lack its label.
+    It may be if no other row has its label and one of these holds: its text is short, the same row begins another file,
+    the other files lack its label.
     """
     text, label = texts[0]
     names = len(text.split()) <= 2 or any(other[0] == texts[0] for other in others)

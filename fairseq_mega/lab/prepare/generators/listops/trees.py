@@ -2,8 +2,8 @@
 
 Trees are drawn in blocks, each with its own random numbers, and a block is drawn level by level for all its trees at
 once: first the shapes, which settle the lengths, then the operators and digits of those trees that are within the
-limits. Both are independent of each other, so this order does not change the distribution of the trees that are kept,
-and a tree that grows too long is abandoned while it grows.
+limits. Both are independent of each other, so this order does not change the distribution of the trees that are kept. A
+tree that grows too long is abandoned while it grows.
 """
 
 from dataclasses import dataclass

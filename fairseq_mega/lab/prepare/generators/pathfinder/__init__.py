@@ -4,7 +4,7 @@
 
 The procedure is that of Linsley et al. (2018), the parameters are those of the Long Range Arena (Tay et al., 2021).
 Their random numbers are not published, so these images are different ones. Two points are open in the published
-description. Here occupied areas are sets of pixels, those within the margin of a paddle's edge, and a paddle may not
+description. Here occupied areas are sets of pixels, those within the margin of a paddle's edge. And a paddle may not
 end where its successor would have no room (geometry.Stencils.clearance).
 """
 
