@@ -25,7 +25,6 @@ class TextGenerator(GeneratorHubInterface):
 
     def __init__(self, cfg: Any, task: Any, models: Sequence[Any]) -> None:
         super().__init__(cfg, task, models)
-        self.bpe = task.build_bpe(cfg.bpe)
         dictionary = task.source_dictionary
         made_up = [number for number, symbol in enumerate(dictionary.symbols) if is_made_up(symbol)]
         self.excluded = [dictionary.pad(), dictionary.bos(), *made_up]  # no text holds them

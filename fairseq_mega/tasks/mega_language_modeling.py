@@ -18,7 +18,6 @@ from omegaconf import II, OmegaConf
 
 from fairseq_mega.compat.patches.batches import is_for_training
 from fairseq_mega.compat.patches.launching import is_given
-from fairseq_mega.compat.patches.translating import joined_once
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.data.text_units import TextUnit, encode_after_line_end, text_unit, unit_name
@@ -298,17 +297,12 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             return sample
         return {**sample, "net_input": {**sample["net_input"], "carry": self.carry}}
 
-    def build_bpe(self, args: Any) -> Any:
-        """Build the encoder of ``--bpe``, else the unit of the data or of the checkpoint: text in, text out.
+    def unit(self) -> TextUnit:
+        """Return the unit of the data or of the checkpoint, the encoder of text where ``--bpe`` names none.
 
         Raises:
             ValueError: if the model of subwords is missing or broken.
         """
-        chosen = super().build_bpe(args)
-        return joined_once(self.unit()) if chosen is None else chosen
-
-    def unit(self) -> TextUnit:
-        """The unit of the data or of the checkpoint."""
         return text_unit(self.folder, self.dictionary, self.state.unit)
 
     def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Callable[[str], str]) -> Any:

@@ -111,7 +111,7 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
     """
     from fairseq.data import Dictionary
 
-    cfg = getattr(task, "args", None) or getattr(task, "cfg", None)
+    cfg = _settings_of(task)
     folder, *further = _folders_of(cfg)
     pair = [getattr(cfg, f"{side}_lang", None) for side in (SOURCE, TARGET)]
     found: typing.Dict[str, Names] = {}
@@ -137,7 +137,7 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
                         f"data folders with several dictionaries, of which the first is taken: {unlike}; binarise all "
                         f"with one (fairseq-preprocess --srcdict {path})"
                     )
-    return {**found, **names_of_subwords(os.path.join(folder, SUBWORDS_FILE))}
+    return {**found, **names_of_subwords(pieces_of_data(task))}
 
 
 def names_of_dictionary(dictionary: typing.Any, where: str, option: str = "srcdict") -> Names:
@@ -228,6 +228,15 @@ def names_of_training(trainer: typing.Any) -> typing.Dict[str, Names]:
 def _languages(source: str, target: str) -> Names:
     remedy = "give --source-lang {} --target-lang {} and data of this pair, or a checkpoint of the other one"
     return Names(f"{source}\n{target}", f"{source}-{target}", remedy)
+
+
+def pieces_of_data(task: typing.Any) -> str:
+    """Return the path of the sentencepiece model in a task's first data folder, where there may be none."""
+    return os.path.join(_folders_of(_settings_of(task))[0], SUBWORDS_FILE)
+
+
+def _settings_of(task: typing.Any) -> typing.Any:
+    return getattr(task, "args", None) or getattr(task, "cfg", None)
 
 
 def _folders_of(cfg: typing.Any) -> typing.List[str]:

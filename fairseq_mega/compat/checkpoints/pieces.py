@@ -1,11 +1,12 @@
 """Encoders of ``--bpe`` and ``--tokenizer``: those that cut the training text, or none."""
 
+import argparse
 import logging
 import os
 import re
 import typing
 
-from fairseq_mega.compat.patches.translating import joined_once, note_joining
+from fairseq_mega.compat.patches.translating import PIECES, joined_once, note_command, reads_lines
 from fairseq_mega.compat.patching import wrap
 
 from . import names
@@ -71,7 +72,7 @@ def _build_named(
 def _build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
     bpe = original(self, args)
     compare(names.SUBWORDS, bpe, self)
-    return joined_once(bpe)
+    return joined_once(encoder_of_data(self, reads_lines()) if bpe is None else bpe)
 
 
 def _build_compared_tokenizer(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
@@ -83,10 +84,60 @@ def _build_compared_tokenizer(original: typing.Callable, self: typing.Any, args:
 def _comparing(
     original: typing.Callable, self: typing.Any, cfg: typing.Any, task: typing.Any, models: typing.Any
 ) -> None:
-    note_joining({})  # of a command that this process ran before
+    note_command({})  # in place of a command that this process ran before
     original(self, cfg, task, models)
     compare(names.TOKENIZER, self.tokenizer, task)
     compare(names.SUBWORDS, self.bpe, task)
+    if self.bpe is None:
+        self.bpe = encoder_of_data(task, True)
+
+
+class TextOrPieces:
+    """An encoder of sentencepiece for text that may be cut into pieces already: pieces in, pieces out.
+
+    Args:
+        encoder: of ``--bpe sentencepiece``.
+    """
+
+    def __init__(self, encoder: typing.Any) -> None:
+        self.encoder = encoder
+        self.given_pieces = False  # whether the latest text was of pieces
+
+    def encode(self, text: str) -> str:
+        """Return the pieces of a text; text with the mark of sentencepiece (U+2581) is returned as it is."""
+        self.given_pieces = PIECES["sentencepiece"](text) is not None
+        return text if self.given_pieces else self.encoder.encode(text)
+
+    def decode(self, text: str) -> str:
+        """Return the text of pieces, or the pieces themselves where the latest text was of pieces."""
+        return text if self.given_pieces else self.encoder.decode(text)
+
+
+def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
+    """Return the encoder of a task's data where no option names one; None for words.
+
+    It is the task's ``unit()``, which language models have, or else the sentencepiece model of the data folder, if
+    that can have made the dictionary.
+
+    Args:
+        task: with its checkpoint loaded, whose model of pieces was compared with that of the folder.
+        reads_text: whether text is read that may not be cut into pieces; a sentencepiece model is used for it alone.
+    """
+    from fairseq.data import Dictionary, encoders
+
+    unit = getattr(task, "unit", None)
+    if callable(unit):
+        return unit()
+    model, dictionary = names.pieces_of_data(task), getattr(task, "source_dictionary", None)
+    if not reads_text or not os.path.isfile(model) or not isinstance(dictionary, Dictionary):
+        return None
+    encoder = encoders.build_bpe(argparse.Namespace(bpe="sentencepiece", sentencepiece_model=model))
+    made = pieces_of(encoder)
+    assert made is not None
+    if strange_symbol(made, dictionary) is not None:
+        return None
+    logger.info(f"text is cut into pieces by {model}, as the training text was; lines of pieces stay as they are")
+    return TextOrPieces(encoder)
 
 
 def compare(kind: str, encoder: typing.Any, task: typing.Any) -> None:

@@ -107,7 +107,7 @@ def _parse_checked(original, parser, input_args=None, *args, **kwargs):
         parser.error(problem)
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     training_options.complete(namespace)
-    translating.note_joining(given)
+    translating.note_command(given)
     translating.warn_of_pieces(given)
     translating.choose_tokenizer(namespace, words)
     return parsed

@@ -24,6 +24,7 @@ SPACES = {"sentencepiece": "\u2581", "wordpiece": "_", "letter": "|", "_EOW": "_
 MANY = 0.01  # of the words of a text
 SAMPLE = 1000  # sentences whose script decides
 _joined = contextvars.ContextVar("joined", default=False)
+_interactive = contextvars.ContextVar("interactive", default=False)
 _language: "contextvars.ContextVar[typing.Optional[str]]" = contextvars.ContextVar("language", default=None)
 
 
@@ -270,13 +271,20 @@ class Joined:
         return text
 
 
-def note_joining(given: typing.Mapping[str, typing.Any]) -> None:
-    """Remember whether --post-process of a command that generates puts its text together.
+def note_command(given: typing.Mapping[str, typing.Any]) -> None:
+    """Record whether a command reads lines of text, and whether its --post-process puts its output together.
 
     Args:
-        given: all options, as the parser names them.
+        given: all options, as the parser names them; none for a model of the hub.
     """
-    _joined.set(unread.command_of(given) in ("generate", "interactive") and given["post_process"] in SPACES)
+    command = unread.command_of(given)
+    _interactive.set(command == "interactive")
+    _joined.set(command in ("generate", "interactive") and given["post_process"] in SPACES)
+
+
+def reads_lines() -> bool:
+    """Return whether the command of this process reads lines of text, as fairseq-interactive does."""
+    return _interactive.get()
 
 
 def joined_once(encoder: typing.Any) -> typing.Any:
