@@ -97,6 +97,15 @@ def long_mp3() -> bytes:
 
 PCM = TONE.tobytes()
 INFO = chunk(b"LIST", b"INFO")
+
+
+def wave64_before_a_chunk() -> bytes:
+    """The library reads the chunk as samples."""
+    content = by_library("W64", "PCM_16")
+    behind = b"list" + content[4:16] + (24 + 800).to_bytes(8, "little") + b"loud" * 200
+    return content[:16] + (len(content) + len(behind)).to_bytes(8, "little") + content[24:] + behind
+
+
 READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest difference to the tone
     "16 bits": (lambda: riff(PCM), 0),
     "8 bits": (lambda: riff((TONE // 256 + 128).astype(np.uint8).tobytes(), bits=8), 256),
@@ -157,6 +166,7 @@ READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest differ
     "AU": (lambda: by_library("AU", "PCM_16"), 0),
     "CAF": (lambda: by_library("CAF", "PCM_16"), 0),
     "Wave64": (lambda: by_library("W64", "PCM_16"), 0),
+    "Wave64 before a chunk": (wave64_before_a_chunk, 0),
     "Ogg": (lambda: by_library("OGG", "VORBIS"), 2000),
     "MP3": (lambda: by_library("MP3", "MPEG_LAYER_III"), 2000),
     "WAV with ADPCM": (lambda: by_library("WAV", "IMA_ADPCM"), 2000),
@@ -208,6 +218,13 @@ def twice(form: str, subtype: str) -> bytes:
 def all_but_the_last_page() -> bytes:
     content = by_library("OGG", "OPUS", 12)
     return content[: content.rindex(b"OggS\0")]
+
+
+def damaged_page() -> bytes:
+    """Vorbis whose page in the middle is not what its checksum says; the library leaves that page out."""
+    content = bytearray(by_library("OGG", "VORBIS", 12))
+    content[len(content) // 2] ^= 0x55
+    return bytes(content)
 
 
 REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
@@ -307,6 +324,7 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
         "sound in MP3, and it is cut off or",
     ),
     "Vorbis, cut off": (cut(lambda: by_library("OGG", "VORBIS", 12)), "sound in Ogg, and it is cut off or"),
+    "Vorbis with a byte of other bits": (damaged_page, "sound in Ogg, and it is cut off or damaged"),
     "Opus, cut off": (all_but_the_last_page, "sound in Ogg, and it is cut off or damaged"),
     "Opus, zeros at its end": (
         lambda: all_but_the_last_page() + bytes(5000),

@@ -10,7 +10,13 @@ import numpy as np
 
 from fairseq_mega.data.class_folders import Wanted
 from fairseq_mega.data.file_kinds import FLAC, HEAD, MP3, NO_TEXT, OGG, WAV, FileKind, kind_of
-from fairseq_mega.lab.prepare.classification.sound_headers import bytes_beyond, samples_of_mp3, without_flac_length
+from fairseq_mega.lab.prepare.classification.sound_headers import (
+    bytes_beyond,
+    checksum_of_ogg,
+    samples_of_mp3,
+    without_chunks_behind,
+    without_flac_length,
+)
 from fairseq_mega.lab.prepare.classification.wave_files import (
     FROM_A_PIPE,
     UnknownCoding,
@@ -121,6 +127,7 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
             f"{name}: {described}, and it has wrong sizes: {beyond} bytes follow the samples that its header "
             f"announces: get a new copy"
         )
+    content = without_chunks_behind(content)
     stated = samples_of_mp3(content) if kind is MP3 else 0
     if kind is FLAC:
         content, stated = without_flac_length(content)
@@ -136,7 +143,7 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
             f"{CONVERT}"
         ) from error
     announced = _announced(content)
-    if len(samples) < max(wanted, announced) or _is_cut_off(log) or (kind is OGG and not _has_its_end(content)):
+    if len(samples) < max(wanted, announced) or _is_cut_off(log) or (kind is OGG and not _is_whole_ogg(content)):
         raise ValueError(f"{name}: {described}, and it is cut off or damaged: get a new copy, or convert it: {CONVERT}")
     if _contradicts_itself(log) or (kind is FLAC and 0 < stated < len(samples)):
         raise ValueError(
@@ -188,13 +195,17 @@ def _holds_several(content: bytes, kind: FileKind) -> bool:
     return content.find(content[:8], 8) >= 0
 
 
-def _has_its_end(content: bytes) -> bool:
-    """Return whether the pages of an Ogg file follow each other up to one that is marked as the last."""
+def _is_whole_ogg(content: bytes) -> bool:
+    """Return whether the pages of an Ogg file follow each other, undamaged, up to one that is marked as the last."""
     place = flags = 0
     while content.startswith(b"OggS", place) and place + 27 <= len(content) and not flags & 4:
         flags, count = content[place + 5], content[place + 26]
-        place += 27 + count + sum(content[place + 27 : place + 27 + count])
-    return bool(flags & 4) and place <= len(content)
+        length = 27 + count + sum(content[place + 27 : place + 27 + count])
+        page = content[place : place + length]
+        if len(page) < length or checksum_of_ogg(page) != int.from_bytes(page[22:26], "little"):
+            return False
+        place += length
+    return bool(flags & 4)
 
 
 def _announced(content: bytes) -> int:

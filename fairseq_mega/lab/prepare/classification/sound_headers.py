@@ -1,12 +1,14 @@
 """Samples of a file of sound beyond those that its header announces; readers drop them silently.
 
 WAV files have a reader of their own, see :mod:`fairseq_mega.lab.prepare.classification.wave_files`.
-Sources: Apple's "Audio Interchange File Format" 1.3 and "Core Audio Format Specification", RFC 9639 (FLAC), ISO/IEC
+Sources: Apple's "Audio Interchange File Format" 1.3 and "Core Audio Format Specification", RFC 3533 (Ogg), RFC 9639
+(FLAC), ISO/IEC
 11172-3 and 13818-3 (MP3).
 """
 
 import re
 import struct
+import zlib
 from typing import NamedTuple, Optional, Tuple
 
 from fairseq_mega.data.file_kinds import HEAD
@@ -33,11 +35,12 @@ class _Layout(NamedTuple):
     even: int
 
 
+_WAVE64 = _Layout(rb"riff\x2e\x91\xcf\x11", 40, "<16sQ", rb"data", True, 8)
 _LAYOUTS = (
     _Layout(rb"FORM.{4}(AIF[FC]|8SVX)", 12, ">4sI", rb"SSND|BODY", False, 2),
     _Layout(rb"RIFX.{4}WAVE", 12, ">4sI", rb"data", False, 2),
     _Layout(rb"caff", 8, ">4sq", rb"data", False, 1),
-    _Layout(rb"riff\x2e\x91\xcf\x11", 40, "<16sQ", rb"data", True, 8),
+    _WAVE64,
 )
 _SAMPLES_OF_VOC = (1, 2, 9)  # types of block
 _FLAC_TOTAL = slice(18, 26)  # of a file: 28 bits of other numbers, then the number of samples
@@ -48,6 +51,7 @@ _KBITS = {  # per second, of MP3 by the number of its version
     0: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
 _RATES = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
+_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _SPARE = 6  # frames of MP3 that hold delay and padding, or the tag
 
 
@@ -82,6 +86,29 @@ def _beyond_chunk(content: bytes, layout: _Layout) -> int:
             read = True
         place += length + size + -size % layout.even
     return 0
+
+
+def without_chunks_behind(content: bytes) -> bytes:
+    """Return a Wave64 file that ends with its samples: the library reads all that follows them as samples.
+
+    Other forms, and files whose length was not known when they were begun, are returned as they are.
+    """
+    place, length = _WAVE64.first, struct.calcsize(_WAVE64.head)
+    if not re.match(_WAVE64.begins, content, re.DOTALL):
+        return content
+    while place + length <= len(content):
+        name, size = struct.unpack_from(_WAVE64.head, content, place)
+        if re.match(_WAVE64.samples, name):
+            end = place + size
+            return content[:16] + struct.pack("<Q", end) + content[24:end] if length < size < FROM_A_PIPE else content
+        place += size + -size % _WAVE64.even if size else len(content)
+    return content
+
+
+def checksum_of_ogg(page: bytes) -> int:
+    """Return the CRC-32 of a page of Ogg, whose field is not counted (RFC 3533, section 6)."""
+    counted = (page[:22] + bytes(4) + page[26:]).translate(_REVERSED)  # zlib's is the same with all bits turned round
+    return int(f"{zlib.crc32(counted, 0xFFFFFFFF) ^ 0xFFFFFFFF:032b}"[::-1], 2)
 
 
 def _end_of_sphere(content: bytes) -> Optional[int]:
