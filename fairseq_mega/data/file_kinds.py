@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
 HEAD = 4096  # bytes that identify a kind
+SOURCE = "SOURCE.json"  # what fairseq-mega-prepare leaves beside the data
 _OFTEN = 0.1  # share of NUL bytes from which on they are halves of characters, not stray ones
 _NO_LETTERS = rb"(?=.*[\0-\x08\x0e-\x1a])"  # ahead of bytes that are letters in encodings of one byte a character
 

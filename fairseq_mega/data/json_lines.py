@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 
 from .class_folders import ending_of, listed
-from .file_kinds import HEAD, kind_of, kind_of_file
+from .file_kinds import HEAD, SOURCE, kind_of, kind_of_file
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,8 @@ def json_files(folder: Path, split: str) -> List[Path]:
         if path.is_dir():
             raise ValueError(f"{path} is a folder: files of several parts go into {below}")
     several = _files_below(below)
-    like = [path for path in there if path.stem not in SPLITS and path.suffix.lower() in ENDINGS and path.is_file()]
+    texts = [path for path in there if path.suffix.lower() in ENDINGS and path.is_file() and path.name != SOURCE]
+    like = [path for path in texts if path.stem not in SPLITS]
     if len(singles) + bool(several) > 1:
         places = " and ".join(str(path) for path in [*singles, *([below] if several else [])])
         raise ValueError(f"{places} hold both texts of {split!r}: leave one of them")

@@ -13,9 +13,8 @@ from omegaconf import II, MISSING
 
 from fairseq_mega.compat.checkpoints.names import LABELS, Names
 from fairseq_mega.data.classified import ClassifiedDataset, shuffled
+from fairseq_mega.data.file_kinds import SOURCE
 from fairseq_mega.models.classifier import SequenceClassifier
-
-SOURCE = "SOURCE.json"  # what fairseq-mega-prepare leaves beside the data
 
 
 @dataclass

@@ -224,6 +224,7 @@ def test_no_file_is_left_out_without_a_word(tmp_path: Path, caplog: pytest.LogCa
     json_texts.write(tmp_path / "test-0001.jsonl", ["a text"])
     with pytest.raises(FileNotFoundError, match="test-0001.jsonl in .* belong to no split by their names"):
         json_files(tmp_path, "test")
+    (tmp_path / "SOURCE.json").write_text("{}")  # of our own command
     json_files(tmp_path, "valid")
     assert caplog.messages[-1].endswith("left out, as of no split by their names: test-0001.jsonl")
 
