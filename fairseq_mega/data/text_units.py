@@ -8,7 +8,7 @@ import codecs
 import json
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from fairseq.data import Dictionary
 
@@ -217,6 +217,12 @@ def holds_bytes(dictionary: Dictionary) -> bool:
 def is_made_up(symbol: str) -> bool:
     """Return whether fairseq-preprocess added a symbol to the dictionary to fill its size up; no text contains it."""
     return _MADE_UP.fullmatch(symbol) is not None
+
+
+def never_written(dictionary: Dictionary) -> List[int]:
+    """Numbers of the symbols that a language model never writes: padding, ``<s>``, ``<unk>`` and made-up ones."""
+    made_up = [number for number, symbol in enumerate(dictionary.symbols) if is_made_up(symbol)]
+    return [dictionary.pad(), dictionary.bos(), dictionary.unk(), *made_up]
 
 
 def text_unit(folder: Path, dictionary: Dictionary, saved: Optional[str] = None) -> TextUnit:

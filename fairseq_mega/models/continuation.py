@@ -3,10 +3,11 @@
 from typing import Any, Optional, Sequence, Tuple
 
 import torch
-from fairseq.search import Search
+from fairseq.search import Sampling, Search
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from torch import Tensor
 
+from fairseq_mega.data.text_units import never_written
 from fairseq_mega.modules.state import reorder_state
 
 from .context import Context
@@ -83,7 +84,9 @@ class ContinuedModels(EnsembleModel):
 
 
 class LimitedSearch(Search):
-    """A search of fairseq's within a first and a last length for each sentence.
+    """A search of fairseq's within a first and a last length for each sentence, and without symbols of no text.
+
+    Prompts may hold these symbols. What is drawn is drawn from the other symbols, as if there were no more.
 
     Args:
         search: to be limited.
@@ -97,6 +100,8 @@ class LimitedSearch(Search):
         self.supports_constraints, self.stop_on_max_len = search.supports_constraints, search.stop_on_max_len
         self.needs_src_lengths = getattr(search, "needs_src_lengths", False)
         self.ids = self.prompts = self.most = torch.zeros(0, dtype=torch.long)
+        self.never = torch.zeros(self.vocab_size, dtype=torch.bool)
+        self.never[never_written(dictionary)] = True
 
     def begin(self, ids: Tensor, prompts: Tensor, most: Tensor) -> None:
         """Learn of the next batch the sentences' numbers, their prompts' lengths and their greatest lengths, (B,)."""
@@ -110,7 +115,7 @@ class LimitedSearch(Search):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """One step of the search; a sentence of the maximum length can only continue with ``</s>``."""
+        """Compute one step of the search; a sentence of the maximum length can only continue with ``</s>``."""
         assert original_batch_idxs is not None
         rows = (original_batch_idxs.unsqueeze(1) == self.ids).long().argmax(dim=1)
         prompts, most = self.prompts[rows], self.most[rows]
@@ -118,7 +123,11 @@ class LimitedSearch(Search):
         end[self.eos] = True
         short = ((step >= prompts) & (step < self.least) & (step < most)).view(-1, 1, 1)
         long = (step >= most).view(-1, 1, 1)
-        lprobs = lprobs.masked_fill((short & end) | (long & ~end), -torch.inf)
+        free = (step >= prompts).view(-1, 1, 1)
+        never = self.never.to(lprobs.device)
+        lprobs = lprobs.masked_fill((short & end) | (long & ~end) | (free & never), -torch.inf)
+        if isinstance(self.inner, Sampling):  # --sampling-topp counts shares of all that may be drawn
+            lprobs = torch.where(free & ~long, lprobs.log_softmax(dim=-1), lprobs)
         return self.inner.step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
 
     def set_src_lengths(self, src_lengths: Tensor) -> None:

@@ -10,7 +10,7 @@ from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
 from fairseq_mega.compat.patches.interactive import tell_unknown
-from fairseq_mega.data.text_units import LINE_END, TextUnit, encode_after_line_end, is_made_up, settled_lines
+from fairseq_mega.data.text_units import LINE_END, TextUnit, encode_after_line_end, never_written, settled_lines
 from fairseq_mega.modules.state import StreamState
 
 from .context import Context, load_context, read_tokens, save_context
@@ -25,9 +25,7 @@ class TextGenerator(GeneratorHubInterface):
 
     def __init__(self, cfg: Any, task: Any, models: Sequence[Any]) -> None:
         super().__init__(cfg, task, models)
-        dictionary = task.source_dictionary
-        made_up = [number for number, symbol in enumerate(dictionary.symbols) if is_made_up(symbol)]
-        self.excluded = [dictionary.pad(), dictionary.bos(), *made_up]  # no text holds them
+        self.excluded = never_written(task.source_dictionary)
 
     def score(self, sentences: Union[str, Sequence[str]], *args: Any, **kwargs: Any) -> Any:
         """Score texts, as fairseq's interface does.

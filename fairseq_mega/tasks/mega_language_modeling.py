@@ -319,7 +319,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
 
         Raises:
             OSError: if the file of ``--context`` cannot be opened.
-            ValueError: if the prompts would be streams, or there is a ``--context`` that does not belong to the models.
+            ValueError: if the prompts would be streams, there is a ``--context`` that does not belong to the models, or
+                a penalty of symbols that are never written.
         """
         streams = [name for name, dataset in self.datasets.items() if isinstance(dataset, StreamedSegmentDataset)]
         if streams:
@@ -327,6 +328,9 @@ class MegaLanguageModelingTask(LanguageModelingTask):
                 f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which is not a "
                 f"prompt; {self.prompts}"
             )
+        penalty = getattr(args, "unkpen", 0)
+        if penalty:
+            raise ValueError(f"--unkpen {penalty:g}: a language model never writes <unk> here; leave it out")
         generator = super().build_generator(models, args, seq_gen_cls or ContinuationGenerator, *further, **kwargs)
         if self.args.context is not None:
             if not isinstance(generator, ContinuationGenerator):

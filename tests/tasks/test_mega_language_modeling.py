@@ -10,6 +10,7 @@ import torch
 from fairseq.data import indexed_dataset
 
 from fairseq_mega.cli import console
+from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.tasks.mega_language_modeling import segment_size_of, segments_of
 from tests.support.evaluation import evaluate
 from tests.support.helpers import (
@@ -300,6 +301,45 @@ def test_interactive_takes_prompts_longer_than_chunks(data, trained, device_flag
     )
     (text,) = hypotheses(output).values()
     assert text.startswith(prompt) and len(text.split()) > 230
+
+
+@pytest.fixture(scope="module")
+def rare(device_flags, tmp_path_factory):
+    """Data of which 70 % of the words are <unk>, and a checkpoint that expects them: folder and file."""
+    folder = tmp_path_factory.mktemp("rare")
+    lines = [
+        " ".join(f"rare{number}x{place}" if place % 10 < 7 else "w1" for place in range(10)) for number in range(90)
+    ]
+    (folder / "text.txt").write_text("".join(f"{line}\n" for line in lines))
+    arguments = ["--only-source", "--trainpref", folder / "text.txt", "--testpref", folder / "text.txt"]
+    run_fairseq("preprocess", [*arguments, "--thresholdsrc", 2, "--destdir", folder / "data-bin"])
+    train(folder / "data-bin", folder, *device_flags, "--max-epoch", 3, "--disable-validation")
+    return folder / "data-bin", folder / "checkpoint_last.pt"
+
+
+@pytest.mark.parametrize(
+    "options", [["--beam", 5], ["--beam", 1, "--sampling"], ["--beam", 1, "--sampling", "--sampling-topp", 0.9]]
+)
+def test_unknown_words_are_read_and_never_written(options, rare, device_flags):
+    data, checkpoint = rare
+    arguments = [data, *TASK, "--path", checkpoint, *device_flags, *options, "--min-len", 20, "--max-len-b", 30]
+    found = hypotheses(run_fairseq("interactive", arguments, stdin="w1 w1\nw1 other w1\n"))
+    assert [found[0].startswith("w1 w1"), found[1].startswith("w1 <unk> w1")] == [True, True]
+    assert set(found[0].split()) == {"w1"} and found[1].count("<unk>") == 1
+    assert min(len(text.split()) for text in found.values()) >= 20
+
+
+def test_a_penalty_of_symbols_that_are_never_written(rare, device_flags):
+    data, checkpoint = rare
+    with pytest.raises(ValueError, match="--unkpen -3: a language model never writes <unk>"):
+        run_fairseq("interactive", [data, *TASK, "--path", checkpoint, *device_flags, "--unkpen", -3], stdin="w1\n")
+
+
+def test_completions_hold_no_unknown_words(rare):
+    data, checkpoint = rare
+    hub = MegaLanguageModel.from_pretrained(str(checkpoint.parent), checkpoint.name, str(data))
+    text = hub.complete("w1 other", 50, seed=1) + hub.complete("w1", 50, temperature=0.0)
+    assert set(text.split()) == {"w1"}
 
 
 def test_bad_input(data, trained, device_flags, tmp_path):
