@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+MANY_UNKNOWN = 0.05  # of the words: a model that reads so many as <unk> is better trained on subwords or bytes
+
 
 class BinarisedText:
     """Lines of a binarised text.

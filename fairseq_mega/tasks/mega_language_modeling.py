@@ -18,7 +18,7 @@ from omegaconf import II, OmegaConf
 
 from fairseq_mega.compat.patches.batches import is_for_training
 from fairseq_mega.compat.patches.launching import is_given
-from fairseq_mega.data.binarised_text import BinarisedText
+from fairseq_mega.data.binarised_text import MANY_UNKNOWN, BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.data.text_units import TextUnit, encode_after_line_end, text_unit, unit_name
 from fairseq_mega.data.training_blocks import TrainingBlockDataset
@@ -74,6 +74,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
     default_tokens_per_sample = MegaLanguageModelingConfig.tokens_per_sample
     training_dataset: type = TrainingBlockDataset  # that load_dataset makes to train on
     training_options = ("max_target_positions", "variant_block_multiple_min", "variant_block_multiple_max")
+    lines = "lines"  # what </s> ends
     prompts = "give --valid-block lines, and each of its lines is continued"  # where there are some to continue
 
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
@@ -230,8 +231,9 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             text, self.dictionary, self.segments, group, self.exact_context, self.segment_size
         )
         logger.info(
-            f"{text.name}: {text.tokens:,} tokens in {len(dataset.segments)} segments, read {dataset.group:,} tokens "
-            f"({self.args.chunk_nums} chunks of {self.chunk_size}) at a time"
+            f"{text.name}: {text.tokens:,} tokens of {len(text.ends):,} {self.lines} in {counted(dataset.segments)}, "
+            f"read as {len(dataset):,} examples of up to {dataset.group:,} tokens ({self.args.chunk_nums} chunks of "
+            f"{self.chunk_size})"
         )
         return dataset
 
@@ -361,19 +363,33 @@ class ScoredOnce:
         return self.batches.n
 
     def __iter__(self) -> Iterator[Dict[str, Any]]:
-        items = tokens = 0
+        items = tokens = words = unknown = 0
+        dictionary = self.dataset.dictionary
         for sample in self.batches:
             items += sample["id"].numel()
             tokens += sample["ntokens"]
+            words += int((sample["target"].ne(dictionary.pad()) & sample["target"].ne(dictionary.eos())).sum())
+            unknown += int(sample["target"].eq(dictionary.unk()).sum())
             yield self.task._with_carry(sample)
         expected = self.dataset.text.tokens
         if tokens != expected or items != len(self.dataset):
             raise RuntimeError(f"{tokens:,} of {expected:,} tokens were scored: the batches do not cover the text")
         longest = int((self.dataset.segments[:, 1] - self.dataset.segments[:, 0]).max())
         logger.info(
-            f"scored {tokens:,} of {expected:,} tokens, each once, in {len(self.dataset.segments)} segments of up to "
+            f"scored {tokens:,} of {expected:,} tokens, each once, in {counted(self.dataset.segments)} of up to "
             f"{longest:,} tokens"
         )
+        if unknown > MANY_UNKNOWN * words:
+            logger.warning(
+                f"{100 * unknown / words:.0f} % of the words of {self.dataset.text.name!r} are <unk>, one symbol for "
+                f"all of them, which makes the perplexity lower than that of the words themselves; data of subwords or "
+                f"bytes keep them (fairseq-mega-prepare text-lm --unit)"
+            )
+
+
+def counted(segments: Any) -> str:
+    """Return the number of segments with its noun."""
+    return f"{len(segments):,} segment{'s' * (len(segments) != 1)}"
 
 
 def segments_of(valid_block: str) -> Optional[int]:

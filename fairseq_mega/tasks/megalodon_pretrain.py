@@ -70,6 +70,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
     """
 
     training_dataset: type = StreamBlockDataset
+    lines = "documents"
     prompts = PROMPTS
 
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:

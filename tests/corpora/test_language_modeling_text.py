@@ -364,6 +364,7 @@ def test_a_part_of_a_text_is_taken(tmp_path: Path) -> None:
 
 
 ENGLISH = [f"the {number % 7} of the {number % 5} and\n" for number in range(400)]
+SELDOM_UNKNOWN = [f"{'the of and ' * 4}to {number}\n" for number in range(400)]
 CHINESE = [f"\u6211\u4eec{chr(0x4E00 + number)}\n" for number in range(400)]  # each line is a word of its own
 
 
@@ -378,6 +379,7 @@ MOSTLY_UNKNOWN = {  # lines to learn from and to validate with, the unit, and th
     "no spaces": (CHINESE, None, "words", ["train", "valid", "test"]),
     "no spaces, as bytes": (CHINESE, None, "bytes", []),
     "another language in validation": (ENGLISH, CHINESE, "words", ["valid"]),
+    "one word of fourteen": (SELDOM_UNKNOWN, None, "words", ["train", "valid", "test"]),
     "empty lines beside": ([line + "\n" for line in CHINESE], None, "words", ["train", "valid", "test"]),
 }
 

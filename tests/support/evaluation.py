@@ -24,7 +24,7 @@ def evaluate(data: Path, checkpoint: Path, device_flags: List[str], *options: ob
             *options,
         ],
     )
-    scored = re.search(r"scored ([\d,]+) of ([\d,]+) tokens, each once, in (\d+) segments", output)
+    scored = re.search(r"scored ([\d,]+) of ([\d,]+) tokens, each once, in (\d+) segments?\b", output)
     assert scored is not None and scored.group(1) == scored.group(2)
     loss = re.search(r"Loss \(base 2\): ([\d.]+)", output)
     assert loss is not None

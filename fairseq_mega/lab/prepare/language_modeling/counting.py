@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from fairseq_mega.data.binarised_text import MANY_UNKNOWN
 from fairseq_mega.data.text_units import MODEL_FILE, UNIT_FILE
 from fairseq_mega.lab.prepare.binarised import FILES, binarised_counts
 from fairseq_mega.lab.prepare.language_modeling.published import Corpus
@@ -12,8 +13,6 @@ from fairseq_mega.lab.prepare.language_modeling.splitting import COUNTS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import write_json
-
-MOST = 0.5  # of the words: with more, a model learns little but <unk>
 
 
 def expected_counts(
@@ -37,12 +36,12 @@ def unknown_share(counts: Mapping[str, int]) -> float:
 
 
 def note_unknown_words(splits: Mapping[str, Mapping[str, int]]) -> None:
-    """Print a note on each split whose words are mostly ``<unk>``: its low perplexity is meaningless."""
+    """Print a note on each split with many ``<unk>``, which make its perplexity lower than that of the words."""
     for split, counts in splits.items():
-        if unknown_share(counts) > MOST:
+        if unknown_share(counts) > MANY_UNKNOWN:
             say(
-                f"note: {split}: {100 * unknown_share(counts):.0f} % of the words are <unk>, and a perplexity of these "
-                f"is meaningless: give --unit subwords or --unit bytes"
+                f"note: {split}: {100 * unknown_share(counts):.0f} % of the words are <unk>, one symbol for all of "
+                f"them: to keep these words, give --unit subwords or --unit bytes"
             )
 
 
