@@ -14,6 +14,7 @@ from fairseq_mega.data.text_units import LINE_END, TextUnit, encode_after_line_e
 from fairseq_mega.modules.state import StreamState
 
 from .context import Context, load_context, read_tokens, save_context
+from .likelihood import Likelihood, likelihood_of
 
 
 class TextGenerator(GeneratorHubInterface):
@@ -43,6 +44,25 @@ class TextGenerator(GeneratorHubInterface):
             if not check_text("sentences", sentence).strip() and len(self.encode(sentence)) < 2:
                 raise ValueError(f"sentences: {sentence!r} holds no symbol that has a score; give a text")
         return super().score(sentences, *args, **kwargs)
+
+    def likelihood(self, text: str) -> Likelihood:
+        """Score a text as ``fairseq-mega-eval-lm`` scores a file of it, read as one segment with the memory carried.
+
+        Args:
+            text: of any length; ``</s>`` follows its last line, too (subwords of documents: its end).
+
+        Returns:
+            Tokens, bits per token and per byte, and perplexity. Symbols that are unknown to the model are logged.
+
+        Raises:
+            ValueError: if the text is empty, or none.
+        """
+        if not check_text("text", text):
+            raise ValueError("text '': give a text")
+        end = LINE_END if self.parts_lines and not text.endswith(LINE_END) else ""
+        tokens = self.tokens_of(text + end)
+        tokens += [] if self.parts_lines else [self.task.source_dictionary.eos()]
+        return likelihood_of(list(self.models), tokens, len(text.encode("utf-8", "surrogateescape")))
 
     def _build_batches(self, tokens: Sequence[Tensor], skip_invalid_size_inputs: bool) -> Iterator[Any]:
         """Batches of texts of any length: one beyond the --max-tokens of the training makes the limit its own."""

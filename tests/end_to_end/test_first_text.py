@@ -1,5 +1,6 @@
 """A text of one's own, by every unit, from the file to a continuation: text goes in and text comes out."""
 
+import json
 import shutil
 from itertools import islice
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from fairseq_mega.lab.prepare import binarised, command
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from tests.support import grids, helpers, in_process
+from tests.support.evaluation import exact_bits
 
 LINES = ("ROMEO: Grüße aus Köln für 5 €", "JULIA: Wer ist da „unten“?", "ROMEO: Ich – Romeo!", "")
 MODEL: List[object] = ["--task", "mega_language_modeling", "--arch", "mega_lm_tiny", "--decoder-layers", 2]
@@ -81,6 +83,15 @@ def test_generate(trained: Trained, device_flags) -> None:
     output = helpers.run_fairseq("generate", [trained.data, *options])
     assert set(helpers.hypotheses(output, "S").values()) == set(LINES)
     assert set(helpers.hypotheses(output, "D").values()) >= set(LINES[:3])
+
+
+def test_a_new_text_is_scored(trained: Trained, device_flags) -> None:
+    """It is scored as if it were the test text, in which the words are the same."""
+    lines = json.loads((trained.data.parent / "counts.json").read_text())["splits"]["test"]["lines"]
+    text = "".join(f"{line}\n" for line in (LINES * 150)[-lines:])
+    given = [trained.data, "--task", "mega_language_modeling", "--path", trained.folder / "checkpoint_last.pt"]
+    bits = exact_bits([*given, "--gen-subset", "test", "--valid-block", "splits:1", *device_flags])
+    assert abs(trained.model.likelihood(text).bits_per_token - bits) < 1e-5
 
 
 def test_the_unit_travels_with_the_checkpoint(trained: Trained, tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 import re
 from pathlib import Path
-from typing import List, Tuple
+from typing import Any, List, Sequence, Tuple
+
+import fairseq_cli.eval_lm
+import pytest
 
 from tests.support.helpers import run_fairseq
 
@@ -29,3 +32,18 @@ def evaluate(data: Path, checkpoint: Path, device_flags: List[str], *options: ob
     loss = re.search(r"Loss \(base 2\): ([\d.]+)", output)
     assert loss is not None
     return float(loss.group(1)), int(scored.group(1).replace(",", "")), int(scored.group(3))
+
+
+def exact_bits(arguments: Sequence[object]) -> float:
+    """Return the bits per token that fairseq-eval-lm finds, with all digits."""
+    found: List[Any] = []
+    score = fairseq_cli.eval_lm.eval_lm
+
+    def kept(*given: Any, **options: Any) -> Any:
+        found.append(score(*given, **options))
+        return found[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fairseq_cli.eval_lm, "eval_lm", kept)
+        run_fairseq("eval-lm", [*arguments, "--no-progress-bar"])
+    return float(found[0]["loss"])

@@ -12,7 +12,7 @@ from fairseq.data import indexed_dataset
 from fairseq_mega.cli import console
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.tasks.mega_language_modeling import segment_size_of, segments_of
-from tests.support.evaluation import evaluate
+from tests.support.evaluation import evaluate, exact_bits
 from tests.support.helpers import (
     captured_output,
     forget_earlier_runs,
@@ -348,6 +348,24 @@ def test_a_perplexity_of_unknown_words_is_told(rare, data, trained, device_flags
     assert "70 % of the words of 'test' are <unk>" in told
     assert "test: 990 tokens of 90 lines in 10 segments, read as 70 examples of up to 16 tokens" in told
     assert "<unk>" not in run_fairseq("eval-lm", [data, "--path", trained, *arguments])
+
+
+def test_a_text_is_scored_in_python_as_its_file_is(data, trained, device_flags):
+    """All tokens of a text, its last line with or without an end; two models vote with the mean of probabilities."""
+    hub = MegaLanguageModel.from_pretrained(str(trained.parent), trained.name, str(data))
+    text = (data.parent / "test.txt").read_text()
+    arguments = [data, *TASK, "--path", trained, "--gen-subset", "test", "--valid-block", "splits:1", *device_flags]
+    found = hub.likelihood(text)
+    assert found.tokens == TEST_TOKENS and found.bytes == len(text.encode())
+    assert abs(found.bits_per_token - exact_bits(arguments)) < 1e-5
+    assert found.bits_per_byte == pytest.approx(found.bits_per_token * found.tokens / found.bytes)
+    assert found.perplexity == pytest.approx(2**found.bits_per_token)
+    assert hub.likelihood(text[:-1])._replace(bytes=0, bits_per_byte=0) == found._replace(bytes=0, bits_per_byte=0)
+    both = type(hub)(hub.cfg, hub.task, [*hub.models, *hub.models]).likelihood(text)
+    assert both.bits_per_token == pytest.approx(found.bits_per_token)
+    for wrong in ("", ["w1"]):
+        with pytest.raises(ValueError, match="give (a|one) text"):
+            hub.likelihood(wrong)
 
 
 def test_bad_input(data, trained, device_flags, tmp_path):

@@ -14,6 +14,7 @@ from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from tests.support import json_texts, processes
+from tests.support.evaluation import exact_bits
 from tests.support.helpers import hypotheses, run_fairseq, train_with_two_processes
 from tests.support.tiny_trainings import numbers
 
@@ -123,6 +124,17 @@ def test_evaluation_and_text(data: Path, trained: Path, device_flags: List[str])
     assert text.startswith("the sea and wind")
     generator = MegalodonLanguageModel.from_pretrained(str(trained.parent), trained.name, str(data))
     assert re.search("[a-z]+ [a-z]+", generator.complete("the sea and", 10, seed=1))
+
+
+def test_a_document_is_scored_in_python_as_its_file_is(
+    data: Path, trained: Path, device_flags: List[str], tmp_path: Path
+) -> None:
+    shutil.copytree(data, tmp_path / "data")
+    document = json_texts.documents(1, 5)[0] + "\n"
+    json_texts.write(tmp_path / "data" / "one.jsonl", [document])
+    given = [tmp_path / "data", "--task", "megalodon_pretrain", "--path", trained, "--gen-subset", "one", *device_flags]
+    generator = MegalodonLanguageModel.from_pretrained(str(trained.parent), trained.name, str(data))
+    assert abs(generator.likelihood(document).bits_per_token - exact_bits(given)) < 1e-5
 
 
 def test_prompts_are_beginnings_of_documents(data: Path, device_flags: List[str], tmp_path: Path) -> None:

@@ -8,14 +8,13 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
+from fairseq_mega.models.likelihood import ScoredTokens, score_tokens
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.state import StreamState
 
 MISSING = "lm-evaluation-harness is missing: pip install 'fairseq_mega[lm-eval]'"
@@ -29,16 +28,7 @@ except ImportError as error:
     raise ImportError(MISSING) from error
 
 logger = logging.getLogger("lm_eval.fairseq_mega")
-POSITIONS = 1024  # whose logits are in memory at once
 LONGEST_ANSWER = 256  # tokens, unless a task sets their number
-
-
-class Scored(NamedTuple):
-    """Tokens of a text that were scored one after the other."""
-
-    log_probs: Tensor  # (L,) float64
-    greedy: Tensor  # (L,) bool: the token is the likeliest one
-    state: Optional[StreamState]  # after all tokens but the last
 
 
 @register_model("fairseq_mega")
@@ -98,7 +88,7 @@ class HarnessModel(LM):
         bar = tqdm(requests, disable=disable_tqdm, desc="texts")
         return [self.answer(*request.args) for request in bar]
 
-    def after(self, context: str, texts: Sequence[str]) -> Iterator[Scored]:
+    def after(self, context: str, texts: Sequence[str]) -> Iterator[ScoredTokens]:
         """Score texts that begin with a context, behind the tokens that they share with it.
 
         A token of the end of the context and the beginning of the continuation counts as the continuation's.
@@ -111,29 +101,9 @@ class HarnessModel(LM):
             scored = self.score(whole[shared - 1 :], state)
             yield scored._replace(log_probs=scored.log_probs[begin - shared :], greedy=scored.greedy[begin - shared :])
 
-    @torch.no_grad()
-    def score(self, tokens: Sequence[int], state: Optional[StreamState] = None) -> Scored:
-        """Score each token but the first, given those before it.
-
-        Args:
-            tokens: one at least.
-            state: before the first one.
-        """
-        decoder = self.model.decoder
-        chunk = max(decoder.chunk_size, 1)
-        row = torch.tensor([list(tokens)], device=self._device)
-        inputs, targets = row[:, :-1], row[:, 1:]
-        log_probs, greedy = [row.new_zeros(0, dtype=torch.float64)], [row.new_zeros(0, dtype=torch.bool)]
-        size = max(POSITIONS // chunk, 1) * chunk
-        for begin in range(0, inputs.size(1), size):
-            out = decoder.run(inputs[:, begin : begin + size], LayerContext(return_state=True), state)
-            state, expected = out.state, targets[:, begin : begin + size]
-            for features, some in zip(out.hidden.split(POSITIONS, dim=1), expected.split(POSITIONS, dim=1)):
-                scores = self.model.get_normalized_probs((decoder.output_layer(features), {}), log_probs=True)[0]
-                log_probs.append(scores.gather(1, some[0].unsqueeze(1)).squeeze(1).double())
-                scores[:, self.hub.excluded] = -torch.inf
-                greedy.append(scores.argmax(dim=1) == some[0])
-        return Scored(torch.cat(log_probs), torch.cat(greedy), state)
+    def score(self, tokens: Sequence[int], state: Optional[StreamState] = None) -> ScoredTokens:
+        """Score each token but the first, given those before it and a state before them."""
+        return score_tokens(self.model, tokens, state, self.hub.excluded)
 
     def answer(self, context: str, options: Any) -> str:
         """Continue a context with the harness's options of generation.
