@@ -8,6 +8,7 @@ from typing import Any, List
 import pytest
 
 from fairseq_mega.cli import console
+from fairseq_mega.models.mega import MegaModel
 from tests.support import helpers, tiny_trainings
 
 QUICK = ["--max-len-b", 3, "--beam", 2]
@@ -189,6 +190,12 @@ def test_language_models_align_nothing(option: str, with_language_model: Path) -
         arguments = [str(with_language_model.parent / "text"), "--path", str(with_language_model / "lm.pt"), "--cpu"]
         status = console.run("interactive", [*arguments, option])
     assert status == 2 and f"{option} is for translators" in output.getvalue().splitlines()[-1], output.getvalue()
+
+
+def test_a_translator_scores_no_single_texts(tiny_model: Any, tiny_corpus: Path) -> None:
+    hub = MegaModel.from_pretrained(str(tiny_model.checkpoint.parent), tiny_model.checkpoint.name, str(tiny_corpus))
+    with pytest.raises(ValueError, match="score: a translator scores pairs of texts"):
+        hub.score(["w1 w2"])
 
 
 @pytest.mark.parametrize("scoring", [[], ["--scoring", "sacrebleu"], ["--scoring", "chrf"]])

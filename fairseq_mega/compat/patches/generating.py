@@ -24,7 +24,7 @@ COPY = "@@ "  # what fairseq's parser makes of --replace-unk without a file
 
 def use_generation_options() -> None:
     """Repair --replace-unk, and --lm-path and --retain-dropout-modules, which fairseq reads past."""
-    from fairseq import scoring, search, utils
+    from fairseq import hub_utils, scoring, search, utils
     from fairseq.models import BaseFairseqModel
     from fairseq.tasks import FairseqTask
 
@@ -36,6 +36,7 @@ def use_generation_options() -> None:
     wrap(BaseFairseqModel, "prepare_for_inference_", _retain_in_named_modules)
     wrap(search.DiverseBeamSearch, "step", _step_by_rows)
     wrap(search.Sampling, "step", _draw_from_those_there_are)
+    wrap(hub_utils.GeneratorHubInterface, "score", _score)
 
 
 def _draw_from_those_there_are(
@@ -44,6 +45,18 @@ def _draw_from_those_there_are(
     """Draw from all symbols where --sampling-topk exceeds their number."""
     self.sampling_topk = min(self.sampling_topk, lprobs.size(-1))
     return original(self, step, lprobs, *rest)
+
+
+def _score(original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    """Refuse to score with a translator, which needs pairs and is given single texts."""
+    from fairseq.models import FairseqEncoderDecoderModel
+
+    if any(isinstance(model, FairseqEncoderDecoderModel) for model in self.models):
+        raise ValueError(
+            "score: a translator scores pairs of texts, and this function reads single ones: binarise the pairs, and "
+            "give them to fairseq-mega-generate --score-reference"
+        )
+    return original(self, *args, **kwargs)
 
 
 def _load_align_dict(original: typing.Callable, replace_unk: typing.Optional[str]) -> typing.Any:
