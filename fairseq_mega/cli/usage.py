@@ -3,7 +3,10 @@
 import argparse
 import contextlib
 import difflib
+import pathlib
 import re
+import shlex
+import sys
 import typing
 
 import fairseq_mega
@@ -92,8 +95,50 @@ def explain(parser: argparse.ArgumentParser, message: str) -> str:
     return message if ": give " in message else f"{message} (--help says more)"
 
 
+def joining(files: typing.Sequence[pathlib.Path]) -> str:
+    """Return the shell's command that joins files, or the files of one folder."""
+    names = [shlex.quote(str(file)) for file in files]
+    if len(files) == 1 and files[0].is_dir():
+        texts = "*.txt" if any(files[0].glob("*.txt")) else "*"
+        names = [f"{names[0]}/{texts}"]
+    elif len(files) > MANY and len({(file.parent, file.suffix) for file in files}) == 1:
+        names = [f"{shlex.quote(str(files[0].parent))}/*{files[0].suffix}"]
+    return f"cat {' '.join(names)} >all.txt"
+
+
+def too_many(given: typing.Sequence[str], word: str) -> str:
+    """Return the remedy for a word that stands behind the value of an option.
+
+    Args:
+        given: words of the command line.
+        word: one of them, which belongs to no option.
+    """
+    option = next((place for place in range(given.index(word), -1, -1) if given[place].startswith("-")), None)
+    if option is None:
+        return f"{word} belongs to no option: give it behind the option that it is for (--help lists them)"
+    end = next((place for place in range(option + 1, len(given)) if given[place].startswith("-")), len(given))
+    name, values = given[option].partition("=")[0], list(given[option + 1 : end])
+    whole = " ".join(values)
+    if pathlib.Path(whole).exists():
+        return f"{name} has a name with spaces, which needs quotes: give {name} {shlex.quote(whole)}"
+    files = [pathlib.Path(value) for value in values]
+    if all(file.is_file() for file in files):
+        return f"{name} reads one file, and {len(files)} follow it: give {name} all.txt, after `{joining(files)}`"
+    return f"{name} has one value, and {len(values)} words follow it: give one (a name with spaces needs quotes)"
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors take one line."""
+
+    def parse_args(self, args: typing.Any = None, namespace: typing.Any = None) -> typing.Any:
+        """Parse a command line as argparse does; words behind a value are an error that names the option and remedy."""
+        given = list(sys.argv[1:] if args is None else args)
+        found, unknown = self.parse_known_args(given, namespace)
+        if unknown and not any(word.startswith("-") for word in unknown):
+            self.error(too_many(given, unknown[0]))
+        if unknown:
+            self.error(UNKNOWN + " ".join(unknown))
+        return found
 
     def error(self, message: str) -> typing.NoReturn:
         """Print the error in one line and end with exit status 2."""

@@ -240,3 +240,29 @@ def test_validation_without_a_task(capsys, monkeypatch, tmp_path):
 )
 def test_preparation(arguments, expected, capsys, monkeypatch, tmp_path):
     assert expected in error_of(capsys, monkeypatch, tmp_path, "prepare", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("names", "words", "expected"),
+    [
+        (["a.txt", "b c.txt"], ["--train", "{0}", "{1}", "--unit", "bytes"], "after `cat {0} '{1}' >all.txt`"),
+        ([f"my books/{n}.txt" for n in range(13)], ["--train", "{*}"], "after `cat '{d}/my books'/*.txt >all.txt`"),
+        (["my text.txt"], ["--valid", "{d}/my", "text.txt"], "give --valid '{0}'"),
+        ([], ["--train", "x", "y"], "--train has one value, and 2 words follow it"),
+        ([], ["x", "--train", "y"], "x belongs to no option"),
+    ],
+)
+def test_several_texts_where_one_is_read(names, words, expected, capsys, monkeypatch, tmp_path):
+    files = [tmp_path / name for name in names]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("a text\n")
+
+    def filled(text):
+        return text.format(*files, d=tmp_path) if text != "{*}" else text
+
+    given = [value for word in words for value in (map(str, files) if word == "{*}" else [filled(word)])]
+    train = [] if "--train" in words else ["--train", __file__]
+    assert filled(expected) in error_of(
+        capsys, monkeypatch, tmp_path, "prepare", "text-lm", *train, *given, "--out", "x"
+    )

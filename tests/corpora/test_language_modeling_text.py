@@ -374,6 +374,15 @@ def test_nothing_is_held_out_where_all_splits_are_given(option: str, value: floa
     assert f"{option} {value}: --valid and --test leave nothing to hold out" in refusal(*given, option, value)
 
 
+@pytest.mark.parametrize("ending, named", [("txt", "*.txt"), ("md", "*")])
+def test_a_folder_of_texts_is_joined_by_hand(ending: str, named: str, tmp_path: Path) -> None:
+    folder = tmp_path / "my books"
+    folder.mkdir()
+    (folder / f"a.{ending}").write_text("a text\n")
+    message = refusal("text-lm", "--train", folder, "--out", tmp_path / "out")
+    assert f"--train: {folder} is a folder" in message and f"after `cat '{folder}'/{named} >all.txt`" in message
+
+
 MOSTLY_UNKNOWN = {  # lines to learn from and to validate with, the unit, and the splits that are told
     "words": (ENGLISH, ENGLISH, "words", []),
     "no spaces": (CHINESE, None, "words", ["train", "valid", "test"]),

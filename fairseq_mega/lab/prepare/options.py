@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple
 
-from fairseq_mega.cli.usage import Parser
+from fairseq_mega.cli.usage import Parser, joining
 from fairseq_mega.lab.prepare.shared_options import (
     add_out,
     add_smoke,
@@ -151,7 +151,10 @@ def check_text_lm(args: argparse.Namespace) -> None:
     if args.train is None and not args.smoke:
         raise ValueError("--train is missing: give the text to learn from; see --help")
     for name in ("train", "valid", "test"):
-        need_files(f"--{name}", getattr(args, name), remedy="give a text file")
+        path = getattr(args, name)
+        is_folder = path is not None and path.is_dir()
+        remedy = f"give --{name} all.txt, after `{joining([path])}`" if is_folder else "give a text file"
+        need_files(f"--{name}", path, remedy=remedy)
 
 
 TEXTS: Dict[str, TextOptions] = {
