@@ -105,7 +105,6 @@ def test_bad_wishes(tmp_path: Path) -> None:
     given = ("own-documents", "--out", tmp_path / "out", "--texts")
     assert "2 documents: at least three" in refusal(*given, tmp_path / "two.jsonl")
     assert "is not UTF-8" in refusal(*given, tmp_path / "latin.txt")
-    assert "is a folder" in refusal(*given, tmp_path)
     (tmp_path / "packed.txt.gz").write_bytes(b"\x1f\x8b\x08\x00\xff\xfe")
     assert "packed.txt.gz cannot be unpacked" in refusal(*given, tmp_path / "packed.txt.gz")
     message = refusal(*given, tmp_path / "two.jsonl", "--text-field", "body")
@@ -290,15 +289,32 @@ def test_documents_that_are_learnt_and_held_out_are_told(tmp_path: Path) -> None
     for times, told in ((1, False), (2, True)):
         files = [tmp_path / "x.jsonl"] * times
         run = prepare("own-documents", "--texts", *files, "--vocab-size", 300, "--out", tmp_path / str(times))
-        note = "note: documents of valid that train holds as well, which makes its score better: "
+        note = "note: documents of valid that are in train as well, which makes its score better: "
         assert (note in run.succeeded().output) == told
 
 
-@pytest.mark.parametrize("copies, told", [(1, []), (2, ["18"])])
+@pytest.mark.parametrize("copies, told", [(1, []), (2, ["note: documents repeated in train: 18"])])
 def test_documents_that_are_learnt_twice_are_told(copies: int, told: List[str], tmp_path: Path) -> None:
     """Each split has both copies of a document, from a file of HELD_OUT documents."""
     (tmp_path / "x.jsonl").write_text(lines(TEXTS[:HELD_OUT]))
     files = [tmp_path / "x.jsonl"] * copies
     run = prepare("own-documents", "--texts", *files, "--vocab-size", 300, "--out", tmp_path / "out").succeeded()
-    notes = [line for line in run.output.splitlines() if line.startswith("note: documents of")]
-    assert [line.rpartition(" ")[2] for line in notes] == told
+    notes = [line for line in run.output.splitlines() if line.startswith("note: documents")]
+    assert notes == told
+
+
+def test_folders_of_texts(tmp_path: Path) -> None:
+    for number in range(30):
+        path = tmp_path / "my texts" / f"part {number % 3}" / f"{number:02}.{'txt' if number % 2 else 'JSONL'}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"text {number}" if number % 2 else lines([f"text {number}"]))
+    (tmp_path / "my texts" / "cover.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    (tmp_path / "my texts" / ".hidden.txt").write_text("no")
+    given = ("own-documents", "--vocab-size", 300, "--out", tmp_path / "out", "--texts")
+    run = prepare(*given, tmp_path / "my texts").succeeded()
+    assert run.output.count(f"note: {tmp_path / 'my texts'}: 30 files are read, and 1 left out (.jpg)") == 1
+    source = json.loads((tmp_path / "out" / "SOURCE.json").read_text())
+    assert sum(split["documents"] for split in source["splits"].values()) == 30 == len(source["inputs"])
+    (tmp_path / "none").mkdir()
+    message = refusal("own-documents", "--out", tmp_path / "other", "--texts", tmp_path / "none")
+    assert f"the folder {tmp_path / 'none'} has no file .jsonl" in message

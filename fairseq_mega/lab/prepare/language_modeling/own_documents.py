@@ -7,9 +7,9 @@ import re
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from fairseq_mega.data.class_folders import holds_text, listed
+from fairseq_mega.data.class_folders import ending_of, holds_text, is_hidden, listed
 from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
@@ -25,7 +25,7 @@ from fairseq_mega.data.json_lines import (
 )
 from fairseq_mega.data.text_marks import SAMPLE, told_marks
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
-from fairseq_mega.lab.prepare.checksums import record_of
+from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import train_model
@@ -35,6 +35,7 @@ from fairseq_mega.lab.prepare.text_files import open_text, read_lines
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, written_whole
 
+TEXTS = (*ENDINGS, ".txt", ".text", ".md")  # files of a folder, also with .gz behind
 MARKED_UP = (".csv", ".htm", ".html", ".tsv", ".xml")  # plain, and more than text
 TAGS = re.compile(r"\s*<(!doctype |html\b|\?xml |mediawiki\b)", re.IGNORECASE)  # that such a file begins with
 LEARNT_FROM, TRIED = 20_000_000, 500_000  # characters, from the beginning of the text: by new pieces, and given ones
@@ -42,7 +43,8 @@ LEARNT_FROM, TRIED = 20_000_000, 500_000  # characters, from the beginning of th
 DETAILS = f"""\
 A file holds JSON lines, an object with a field "text" in each; or a JSON array of such objects or of texts; or plain
 text, whose documents are separated by blank lines. The content decides, not the name. UTF-8, UTF-16 and UTF-32 with a
-byte-order mark, and gzip are read. Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task
+byte-order mark, and gzip are read. A folder stands for all its files {", ".join(TEXTS)} (also with
+.gz), those of folders within it too. Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task
 megalodon_pretrain. One document of {HELD_OUT} is held out for valid, and one for test. The vocabulary has a piece for
 every byte; it is learnt from the first 20 MB in a minute or two, unless --vocabulary is given. For texts too large to
 copy, make the folder by hand: train/*.jsonl, valid.jsonl and {MODEL_FILE}."""
@@ -50,9 +52,8 @@ copy, make the folder by hand: train/*.jsonl, valid.jsonl and {MODEL_FILE}."""
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of own documents."""
-    parser.add_argument(
-        "--texts", type=Path, nargs="+", required=True, metavar="FILE", help="files of JSON lines or of plain text"
-    )
+    texts = "files of JSON lines or of plain text, or folders of them"
+    parser.add_argument("--texts", type=Path, nargs="+", required=True, metavar="FILE", help=texts)
     parser.add_argument(
         "--text-field", default="text", metavar="NAME", help="JSON field that holds the text (default: %(default)s)"
     )
@@ -73,7 +74,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse files that are not there, and a vocabulary without room for the bytes."""
-    for path in args.texts:
+    for folder in filter(Path.is_dir, args.texts):
+        check_folder(folder)
+    for path in files_of(args.texts):
         need_files("--texts", path)
         DocumentFile(path, args.text_field, args.bad_lines)
     if args.vocabulary is not None:
@@ -83,6 +86,30 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError(f"--vocab-size {args.vocab_size}: at least 300 are needed, as every byte has a piece")
     if args.limit is not None and args.limit < HELD_OUT:
         raise ValueError(f"--limit {args.limit}: give {HELD_OUT} documents at least")
+
+
+def files_of(paths: Iterable[Path]) -> List[Path]:
+    """Return files, those of folders in the order of their names."""
+    return [file for path in paths for file in (parted(path)[0] if path.is_dir() else [path])]
+
+
+def parted(folder: Path) -> Tuple[List[Path], List[Path]]:
+    """Return the texts and the other files of a folder and of those within it; hidden ones are neither."""
+    below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    below = [file for file in below if not any(map(is_hidden, file.relative_to(folder).parts))]
+    is_text = [ending_of(file.name.lower().removesuffix(".gz")) in TEXTS for file in below]
+    texts = [file for file, wanted in zip(below, is_text) if wanted]
+    return texts, [file for file, wanted in zip(below, is_text) if not wanted]
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ValueError for a folder without any text; print what is left out of another one."""
+    texts, others = parted(folder)
+    if not texts:
+        raise ValueError(f"--texts: the folder {folder} has no file {', '.join(TEXTS)}: give the names of its files")
+    if others:
+        endings = listed(sorted({ending_of(file.name) for file in others}))
+        say(f"note: {folder}: {len(texts):,} files are read, and {len(others):,} left out ({endings})")
 
 
 class DocumentFile:
@@ -226,7 +253,7 @@ def _is_array(line: str) -> bool:
 def taken(args: argparse.Namespace) -> Iterator[str]:
     """Yield all selected documents, and print the counts of each file."""
     left: Optional[int] = args.limit
-    for path in args.texts:
+    for path in files_of(args.texts):
         if left == 0:
             say(f"{path}: not read (--limit {args.limit})")
             continue
@@ -299,18 +326,18 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         )
     trained = set(hashes["train"])
     if len(trained) < len(hashes["train"]):
-        say(f"note: documents of train that it holds more than once: {len(hashes['train']) - len(trained):,}")
+        say(f"note: documents repeated in train: {len(hashes['train']) - len(trained):,}")
     for split in SPLITS[1:]:
         known = sum(document in trained for document in hashes[split])
         if known:
-            say(f"note: documents of {split} that train holds as well, which makes its score better: {known:,}")
+            say(f"note: documents of {split} that are in train as well, which makes its score better: {known:,}")
     if args.vocabulary is None:
         counts["train"]["pieces"] = train_model(learnt, work.output / Path(MODEL_FILE).stem, args.vocab_size, True)
     else:
         with args.vocabulary.open("rb") as stream:
             copy_stream(stream, work.output / MODEL_FILE)
         tell_lost(args.vocabulary, learnt)
-    return Report("own documents", counts, {path.name: record_of(path) for path in args.texts}, [])
+    return Report("own documents", counts, records_of({str(path): path for path in files_of(args.texts)}), [])
 
 
 DATASET = Dataset("own-documents", LANGUAGE, "documents of your own as JSON lines", DETAILS, add_options, check, make)
