@@ -125,7 +125,7 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
         if looks_like_json(path):
             say(
                 f"note: {path} begins as JSON does, and its braces and names are taken as text; for the texts in it "
-                f"use fairseq-mega-prepare own-documents"
+                f"use fairseq-mega-prepare own-documents, whose data both models read by --task megalodon_pretrain"
             )
 
 
