@@ -186,10 +186,11 @@ def test_the_commands_run(document: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 def complete_a_text(document: str) -> None:
     """The Python beside these commands; what the first part prints without end is cut off."""
-    first, second = re.findall(r"```python\n(.*?)```", (REPOSITORY / document).read_text(encoding="utf-8"), re.DOTALL)
-    pieces: List[str] = []
+    text = (REPOSITORY / document).read_text(encoding="utf-8")
+    first, scored, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    pieces: List[object] = []
 
-    def keep(piece: str, end: str = "\n", flush: bool = False) -> None:
+    def keep(piece: object, end: str = "\n", flush: bool = False) -> None:
         pieces.append(piece)
         if len(pieces) == 4:
             raise StopIteration
@@ -198,8 +199,10 @@ def complete_a_text(document: str) -> None:
     with pytest.raises(StopIteration):
         exec(first, names)
     assert len(pieces) == 4 and pieces[0]
-    exec(second, names)
-    assert len(pieces) == 5 and pieces[4]
+    write_lines(4, "new_text.txt")
+    for code in (scored, second):
+        exec(code, names)
+    assert len(pieces) == 6 and "bits_per_byte=" in str(pieces[4]) and pieces[5]
 
 
 def test_every_document_with_marks_is_run() -> None:
