@@ -52,6 +52,7 @@ def apply() -> None:
     apex.refuse_namesake()
     imports.import_fairseq()
     imports.undo_leaked_logging()
+    imports.remember_user_dir()
     safe_globals.allow_safe_globals()
     loading.load_data_only()
     loading.unpack_archives_into_their_folder()

@@ -37,6 +37,15 @@ def import_fairseq() -> None:
     importlib.import_module("fairseq")
 
 
+def remember_user_dir() -> None:
+    """Record this package as a --user-dir that was imported; fairseq logs a message about others that are loaded."""
+    from fairseq import utils
+
+    known: typing.Set[str] = getattr(utils.import_user_module, "memo", set())
+    ours = map(os.path.abspath, sys.modules["fairseq_mega"].__path__)
+    utils.import_user_module.memo = {*known, *ours}
+
+
 @contextlib.contextmanager
 def quiet_import() -> typing.Iterator[None]:
     """Import fairseq in the block without its import-time messages and the root handler that one of its models adds.
