@@ -23,6 +23,11 @@ def option_value(arguments: typing.Sequence[str], option: str) -> typing.Optiona
     return value
 
 
+def given_arch(arguments: typing.Sequence[str]) -> typing.Optional[str]:
+    """Return the value of --arch or -a, or None."""
+    return option_value(arguments, "--arch") or option_value(arguments, "-a")
+
+
 def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origin) -> None:
     """Refuse arguments that fairseq would end over in a traceback; raises UsageError.
 
@@ -44,7 +49,7 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
             raise UsageError(f"{option} {value}: fairseq-mega-{command} reads one checkpoint: give one path")
     task = option_value(arguments, "--task")
     if command == "train":
-        arch = option_value(arguments, "--arch") or option_value(arguments, "-a")
+        arch = given_arch(arguments)
         if arch is not None:
             check_family(f"--arch {arch}", arch, task)
         return

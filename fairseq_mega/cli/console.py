@@ -7,17 +7,19 @@ exit status is then 1 for files and 2 for values. FAIRSEQ_MEGA_TRACEBACK=1 keeps
 import importlib
 import os
 import sys
+import textwrap
 import typing
 import warnings
 
 import fairseq_mega
 from fairseq_mega.compat.errors import OF_FILES, in_one_line
 from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.compat.patches.arguments import architectures
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
-from .arguments import check_arguments, option_value, with_task
+from .arguments import check_arguments, given_arch, option_value, with_task
 from .commands import reader_is_gone
-from .usage import UsageError, explained_errors, plugin_flags
+from .usage import UsageError, explained_errors, model_of, plugin_flags
 
 COMMANDS = {
     "train": "fairseq_cli.train",
@@ -64,6 +66,30 @@ def checkpoint_origin(command: str, arguments: typing.Sequence[str]) -> Origin:
     return origin_of(option_value(arguments, "--path"))
 
 
+def head_of_help() -> str:
+    """Return the lines above the page of options of fairseq-mega-train, which has options of every model."""
+    line = f"Architectures of this package: {', '.join(architectures())}; examples/MODELS.md describes them."
+    return "\n".join(
+        [
+            "Train a model: fairseq-mega-train DATA --arch NAME [OPTION]...",
+            "",
+            "  fairseq-mega-train --arch NAME --help   options of every training, then those of this one model",
+            "",
+            *textwrap.wrap(line, 100, break_on_hyphens=False),
+            "",
+        ]
+    )
+
+
+def tail_of_help(command: str, arguments: typing.Sequence[str]) -> str:
+    """Return the flags of this package below fairseq's page of options, of the model that --arch names alone."""
+    if command != "train":
+        return plugin_flags(["--task"])
+    arch = given_arch(arguments)
+    named = {option: option_value(arguments, option) for option in ("--task", "--lr-scheduler")}
+    return plugin_flags(chosen={"--arch": None if arch is None else model_of(arch), **named})
+
+
 def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -> int:
     """Run the fairseq command `command` (a key of COMMANDS) and return the exit status.
 
@@ -87,11 +113,13 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
         origin = checkpoint_origin(command, given)
         check_arguments(command, given, origin)
         sys.argv = [name, *with_user_dir(with_task(command, given, origin))]
+        if command == "train" and {"-h", "--help"} & set(given) and given_arch(given) is None:
+            print(head_of_help())
         with explained_errors():
             importlib.import_module(COMMANDS[command]).cli_main()
     except SystemExit as exit_request:
         if exit_request.code == 0 and {"-h", "--help"} & set(given):
-            print("\n" + (plugin_flags() if command == "train" else plugin_flags(["--task"])))
+            print("\n" + tail_of_help(command, given))
         raise
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)

@@ -46,9 +46,29 @@ def plugin_parsers(
             yield f"{option} {name}", parser
 
 
-def plugin_flags(kinds: typing.Container[str] = ("--arch", "--task", "--lr-scheduler")) -> str:
-    """Describe the flags of the package's models, tasks and schedulers, which fairseq's own --help never shows."""
-    return "\n\n".join(parser.format_help().strip() for _, parser in plugin_parsers(kinds))
+def plugin_flags(
+    kinds: typing.Container[str] = ("--arch", "--task", "--lr-scheduler"),
+    chosen: typing.Optional[typing.Mapping[str, typing.Optional[str]]] = None,
+) -> str:
+    """Describe the flags of the package's models, tasks and schedules, which fairseq's own --help never shows.
+
+    Args:
+        kinds: of what is described.
+        chosen: names that are described alone, by their kinds; None stands for all names.
+    """
+    texts = []
+    for title, parser in plugin_parsers(kinds):
+        kind, _, name = title.partition(" ")
+        if (chosen or {}).get(kind) in (None, name):
+            texts.append(parser.format_help().strip())
+    return "\n\n".join(texts)
+
+
+def model_of(arch: str) -> str:
+    """Return the model that an architecture is a size of."""
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
+    return str(ARCH_MODEL_NAME_REGISTRY.get(arch, arch))
 
 
 def options_of(parser: argparse.ArgumentParser) -> typing.List[str]:

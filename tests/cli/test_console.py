@@ -114,6 +114,16 @@ class TestHelp:
         ):
             assert flag in text, flag
 
+    def test_train_begins_with_the_way_to_one_model(self, capsys: pytest.CaptureFixture) -> None:
+        with pytest.raises(SystemExit):
+            console.run("train", ["--help"])
+        head = capsys.readouterr().out.split("usage:")[0]
+        assert "--arch NAME --help" in head and " mega_lm_tiny," in head
+        with pytest.raises(SystemExit):
+            console.run("train", ["--arch", "mega_lm_tiny", "--help"])
+        text = capsys.readouterr().out
+        assert "with --arch mega_lm:" in text and "with --arch mega:" not in text and text.startswith("usage:")
+
     @pytest.mark.parametrize("command", ["generate", "interactive", "eval-lm", "validate"])
     def test_of_the_others(self, command: str, capsys: pytest.CaptureFixture) -> None:
         with pytest.raises(SystemExit) as exit_request:

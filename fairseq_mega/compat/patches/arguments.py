@@ -84,7 +84,7 @@ def _parse_named(original, parser, *args, **kwargs):
     except RuntimeError as error:
         if str(error):
             raise
-        parser.error(f"--arch is missing: give one of {', '.join(_ours())} (--help lists more, and all options)")
+        parser.error(f"--arch is missing: give one of {', '.join(architectures())} (--help lists their options)")
     except KeyError as error:
         if error.args != (None,):
             raise
@@ -194,8 +194,8 @@ def contradiction(given):
     return None
 
 
-def _ours():
-    """Architectures of this package in alphabetical order, those of MEGA and MEGALODON before the baselines."""
+def architectures() -> typing.List[str]:
+    """Return the architectures of this package by name, those of MEGA and MEGALODON before the baselines."""
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     package = __name__.split(".")[0]
