@@ -4,12 +4,17 @@ Each runs the fairseq command of the same name with the right --user-dir. An err
 exit status is then 1 for files and 2 for values. FAIRSEQ_MEGA_TRACEBACK=1 keeps the traceback.
 """
 
+import argparse
+import contextlib
 import importlib
+import logging
 import os
 import sys
 import textwrap
 import typing
 import warnings
+
+from omegaconf import DictConfig
 
 import fairseq_mega
 from fairseq_mega.compat.errors import OF_FILES, in_one_line
@@ -28,6 +33,7 @@ COMMANDS = {
     "eval-lm": "fairseq_cli.eval_lm",
     "validate": "fairseq_cli.validate",
 }
+LOGS_SETTINGS = ("fairseq_cli.interactive", "fairseq_cli.generate", "fairseq_cli.eval_lm", "fairseq_cli.validate")
 FILE_ERROR, VALUE_ERROR = 1, 2
 
 
@@ -90,6 +96,23 @@ def tail_of_help(command: str, arguments: typing.Sequence[str]) -> str:
     return plugin_flags(chosen={"--arch": None if arch is None else model_of(arch), **named})
 
 
+@contextlib.contextmanager
+def settings_unlogged() -> typing.Iterator[None]:
+    """Drop the table of all settings, thousands of characters, that commands other than fairseq-train log first."""
+
+    def other(record: logging.LogRecord) -> bool:
+        return not isinstance(record.msg, (DictConfig, argparse.Namespace))
+
+    loggers = [logging.getLogger(name) for name in LOGS_SETTINGS]
+    for logger in loggers:
+        logger.addFilter(other)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(other)
+
+
 def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -> int:
     """Run the fairseq command `command` (a key of COMMANDS) and return the exit status.
 
@@ -115,7 +138,7 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
         sys.argv = [name, *with_user_dir(with_task(command, given, origin))]
         if command == "train" and {"-h", "--help"} & set(given) and given_arch(given) is None:
             print(head_of_help())
-        with explained_errors():
+        with explained_errors(), settings_unlogged():
             importlib.import_module(COMMANDS[command]).cli_main()
     except SystemExit as exit_request:
         if exit_request.code == 0 and {"-h", "--help"} & set(given):

@@ -132,6 +132,15 @@ class TestHelp:
         assert exit_request.value.code == 0 and "--user-dir" in text and "--valid-block" in text
 
 
+@pytest.mark.parametrize("command", ["interactive", "generate", "validate"])
+def test_a_command_that_uses_a_model_logs_no_table_of_settings(command: str, tiny_model, device_flags) -> None:
+    given = [tiny_model.data, "--path", tiny_model.checkpoint, "--max-tokens", "500", *device_flags]
+    helpers.forget_earlier_runs()
+    with helpers.captured_output("w1 w2\n") as output:
+        assert console.run(command, list(map(str, given))) == 0
+    assert "loading model(s) from" in output.getvalue() and "no_progress_bar" not in output.getvalue()
+
+
 def test_validate_scores_the_test_set(tiny_model, device_flags) -> None:
     options = ["--task", "translation", "--valid-subset", "test", "--max-tokens", "500", *device_flags]
     output = helpers.run_fairseq("validate", [tiny_model.data, "--path", tiny_model.checkpoint, *options])
