@@ -1,6 +1,8 @@
 """The plan of the quick start's training, and the training that is started."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -11,6 +13,8 @@ from fairseq_mega.lab.quickstart import language_model, training, translation
 from fairseq_mega.lab.quickstart.options import LM, TRANSLATION, parse
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import flag
+from fairseq_mega.lab.reproduce.command import main as reproduce
+from fairseq_mega.lab.reproduce.precisions import chosen_once
 from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.results import make_result, write_result
 
@@ -67,7 +71,36 @@ def test_the_precision_is_chosen_once(tmp_path: Path, monkeypatch: pytest.Monkey
     """The CPU is busy at the second start, and seems to be slow at bfloat16: the training goes on as it began."""
     found = iter([precision.Choice("bf16", "fast"), precision.Choice("fp32", "slow")])
     monkeypatch.setattr(precision, "choose", lambda name, device: next(found))
-    assert [training.precision_of(tmp_path, "auto", 0) for _ in range(2)] == ["bf16", "bf16"]
+    assert [chosen_once(tmp_path / "precision", "auto", 0) for _ in range(2)] == ["bf16", "bf16"]
+
+
+def options_in(words: Sequence[str]) -> Dict[str, List[str]]:
+    """The options of a line with their values."""
+    found: Dict[str, List[str]] = {}
+    for word in words:
+        if word.startswith("--"):
+            found[word] = values = []
+        elif found:
+            values.append(word)
+    return found
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_line_that_is_printed_trains_what_the_quick_start_trains(
+    task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reproduce([f"quickstart/{task}", "--print"]) == 0
+    printed = options_in(shlex.split(capsys.readouterr().out))
+    made = quick_start(tmp_path, "--train-minutes", {TRANSLATION: "15", LM: "5"}[task], task=task)
+    made.precision = precision.choose(*printed.pop("--precision"), "cpu").precision
+    made.plan()
+    started = options_in(made.planned().train_arguments())
+    assert {"--amp", "--bf16"} & set(started) == set([] if made.precision == "fp32" else ["--amp", "--bf16"])
+    for words in (printed, started):  # --cpu alone changes nothing where no GPU is visible
+        for place in ("--save-dir", "--cpu", "--amp", "--bf16", "--user-dir"):
+            words.pop(place, None)
+        words["--stop-time-hours"] = [f"{float(words['--stop-time-hours'][0]):.6f}"]
+    assert printed == started
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -1,19 +1,23 @@
 """Reading recipes: what is wrong with a file is said, names stand for what they should, and tables are complete."""
 
 import re
+import shlex
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Set
+from typing import Any, Dict, List, Set
 
 import pytest
+import torch
 import yaml
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_mega.lab.recipes import recipe as recipe_files
 from fairseq_mega.lab.recipes.catalogue import catalogue, find, find_all
+from fairseq_mega.lab.recipes.command_line import without_user_dir
 from fairseq_mega.lab.recipes.published import NEEDS_WEIGHTS
 from fairseq_mega.lab.recipes.recipe import FOLDER, RecipeError, load
 from fairseq_mega.lab.report.papers import PAPER_TABLES
+from fairseq_mega.lab.reproduce import precisions
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.estimates import duration, operations, span
 from fairseq_mega.lab.reproduce.runner import folders
@@ -280,6 +284,65 @@ def test_the_list_knows_every_number(tmp_path: Path, capsys: pytest.CaptureFixtu
     printed = capsys.readouterr().out
     assert printed.startswith("fairseq-train --user-dir fairseq_mega outputs/lra/text ")
     assert "--encoder-chunk-size 128" in printed and "--lr 0.004" in printed
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "mega/table2/text/mega_chunk",
+            "mega/table4/speech/base",
+            "mega/table5/enwik8/mega",
+            "mega/table6/imagenet/mega",
+        ),
+        *("mega/table7/en-de/mega_laplace", "quickstart/translation", "quickstart/lm"),
+    ],
+)
+def test_the_line_that_is_printed_is_the_runners(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the published number of GPUs, but for the folder of its checkpoints and the form of the precision."""
+    recipe = catalogue()[name]
+    run = plan(recipe, recipe.seeds[0], Path(recipe.config["task"]["data"]), "", Wishes(tmp_path, gpus=recipe.gpus))
+    started = run.train_arguments()
+    started[started.index("--save-dir") + 1] = recipe.config["checkpoint"]["save_dir"]
+    assert main([name, "--print"]) == 0
+    program, *printed = shlex.split(capsys.readouterr().out)
+    assert program == "fairseq-train" and printed[:2] == ["--user-dir", "fairseq_mega"]
+    assert printed[2:] == [*without_user_dir(started), *precisions.option_of(recipe)]
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "option"),
+    [
+        ("quickstart/lm", None, ["--precision", "auto"]),
+        ("quickstart/lm", (9, 0), ["--precision", "auto"]),
+        ("mega/table5/enwik8/mega", None, []),
+        ("mega/table5/enwik8/mega", (7, 0), []),
+        ("mega/table5/enwik8/mega", (9, 0), ["--precision", "tf32"]),
+    ],
+)
+def test_the_line_that_is_printed_has_the_runners_precision(
+    name: str, capability: Any, option: List[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: capability is not None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    assert precisions.option_of(catalogue()[name]) == option
+
+
+def test_a_recipe_that_leaves_its_precision_to_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is measured once, and other recipes of the same command keep their own."""
+    quick, other = catalogue()["quickstart/lm"], catalogue()["mega/table5/enwik8/mega"]
+    found = iter(["bf16", "bf16", "fp32"])
+    monkeypatch.setattr(precisions.precision, "choose", lambda *given: precisions.precision.Choice(next(found), "fast"))
+    wishes = precisions.with_automatic(Wishes(tmp_path / "out"), [other, quick], begun=False)
+    assert wishes.automatic == "bf16" and not (tmp_path / "out").exists()
+    for _ in range(2):
+        wishes = precisions.with_automatic(Wishes(tmp_path / "out"), [other, quick], begun=True)
+        for recipe, flags in ((quick, {"--amp", "--bf16"}), (other, set())):
+            words = plan(recipe, 1, tmp_path, "", wishes).train_arguments()
+            assert {"--amp", "--bf16"} & set(words) == flags
+        assert wishes.conditions(quick)["precision"] == "bf16" and wishes.conditions(other)["precision"] == "fp32"
+    asked = Wishes(tmp_path / "out", precision="fp32")
+    assert precisions.with_automatic(asked, [quick], begun=True) == asked
 
 
 ARENA = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")

@@ -11,13 +11,13 @@ from typing import List, Sequence
 
 import torch
 
-from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.prepare.command import prepare
 from fairseq_mega.lab.prepare.debian import fetch_package, need_dpkg
 from fairseq_mega.lab.prepare.work_folder import SOURCE
 from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, Recipe, load
 from fairseq_mega.lab.recipes.smoke import shrink
 from fairseq_mega.lab.reproduce import training
+from fairseq_mega.lab.reproduce.precisions import chosen_once
 from fairseq_mega.lab.reproduce.runs import Run, plan
 from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.lab.runs.commands import execute
@@ -114,7 +114,7 @@ class QuickStart:
         if not (self.folder / ".done" / "binarise").exists():  # the last stage of the data in an earlier version
             self.work.stage("data", self.make_data)
         self.gpus = gpus_for(self.options.cpu)
-        self.precision = precision_of(self.folder, self.options.precision, self.gpus)
+        self.precision = chosen_once(self.folder / "precision", self.options.precision, self.gpus)
         self.work.stage("plan", self.plan)
         self.run = self.planned()
         self.work.stage("train", self.train_planned)
@@ -161,13 +161,3 @@ def gpus_for(cpu: bool) -> int:
         return torch.cuda.device_count()
     say("device: CPU")
     return 0
-
-
-def precision_of(folder: Path, asked: str, gpus: int) -> str:
-    """Return the precision of the training, chosen once: a second start keeps it."""
-    file = folder / "precision"
-    if not file.exists():
-        choice = precision.choose(asked, "cuda" if gpus else "cpu")
-        say(f"precision: {choice.precision} ({choice.reason})")
-        write_text(file, choice.precision + "\n")
-    return file.read_text(encoding="utf-8").strip()

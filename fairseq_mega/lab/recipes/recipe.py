@@ -25,6 +25,7 @@ HYDRA = {"run": {"dir": "."}, "output_subdir": None}  # else fairseq-hydra-train
 LINE = 120  # characters of a line that is printed
 PARTS = "base"  # folder of files that several recipes share
 PRESETS = "model"  # group of fairseq, and link to the folder of the presets, where hydra finds them
+AUTO = "auto"
 EVALUATIONS = (
     *("classifier", "images", "language-model", "translation"),
     "speed",  # of the model's updates, measured on made-up tokens: nothing is trained
@@ -49,7 +50,7 @@ class Recipe:
         preset: architecture whose values its model has or changes; by default the one in ``defaults``.
         seeds: of the trainings whose mean the number is.
         machine: what the paper's authors trained on.
-        precision: that of the paper's authors, where it is known.
+        precision: that of the authors, where it is known; AUTO where --precision auto chooses it on each machine.
         data: the data set, a name of :data:`fairseq_mega.lab.reproduce.datasets.DATASETS`.
         evaluate: ``kind``, one of EVALUATIONS, and its settings.
         config: fairseq's groups to options to values.

@@ -19,7 +19,7 @@ from fairseq_mega.cli.commands import failure
 from fairseq_mega.cli.usage import UNKNOWN, Parser
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, as_yaml
-from fairseq_mega.lab.reproduce import cells, launchers, listing, options, runner
+from fairseq_mega.lab.reproduce import cells, launchers, listing, options, precisions, runner
 from fairseq_mega.lab.reproduce.behind import check_extra
 from fairseq_mega.lab.reproduce.processed_archives import fetch_processed
 from fairseq_mega.lab.reproduce.revising import check_by_fairseq
@@ -68,11 +68,13 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
         return 0
     if given.print:
         for recipe in recipes:
-            words = without_user_dir(arguments(recipe.config, recipe.preset))
+            words = [*without_user_dir(arguments(recipe.config, recipe.preset)), *precisions.option_of(recipe)]
             print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *words]))
         return 0
     options.check_weights(given, extra)
     wishes = options.wishes_of(given, extra, visible_gpus)
+    if given.checkpoint is None:
+        wishes = precisions.with_automatic(wishes, recipes, begun=not given.list)
     runner.check_wishes(recipes, wishes)
     if given.list:
         print("\n".join(listing.listing(recipes, seeds, wishes)))

@@ -69,7 +69,9 @@ def submit(runs: Sequence[Run], wishes: Wishes, parameters: Dict[str, Any]) -> L
             gpus_per_node=run.gpus // nodes,
             **parameters,
         )
-        job = executor.submit(work, training_words(run), variables(wishes, []), str(run.folder / "train.log"))
+        job = executor.submit(
+            work, training_words(run), variables(wishes.suited_to(run.recipe), []), str(run.folder / "train.log")
+        )
         numbers.append(str(job.job_id))
     return numbers
 

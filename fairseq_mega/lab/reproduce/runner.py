@@ -210,6 +210,7 @@ def check_bands(runs: Sequence[Run]) -> None:
 
 def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], command: str, only_train: bool) -> None:
     """Train, or convert the weights that are given, evaluate and record a run, as far as that has not been done."""
+    wishes = wishes.suited_to(run.recipe)
     with locks.held(run.folder / "run.lock", str(run.folder), "runner"):
         suffix = f".{run.updates}" if wishes.keep_schedule else ""
         weights = wishes.weights.get(run.recipe.name)

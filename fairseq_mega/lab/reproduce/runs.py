@@ -91,7 +91,7 @@ def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes
         RecipeError: if a setting of the user does not suit the recipe.
     """
     config, cell = copy.deepcopy(recipe.config), recipe.cell
-    evaluate = recipe.evaluate
+    evaluate, wishes = recipe.evaluate, wishes.suited_to(recipe)
     if recipe.measured:
         wishes = on_one_device(recipe, wishes)
     if wishes.smoke:

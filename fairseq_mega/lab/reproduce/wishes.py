@@ -1,10 +1,10 @@
 """Settings of a user that differ from the recipes, for this machine or for an experiment."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from fairseq_mega.lab.recipes.recipe import Recipe
+from fairseq_mega.lab.recipes.recipe import AUTO, Recipe
 
 from .behind import changing
 from .revising import EVALUATE, Setting
@@ -58,6 +58,7 @@ class Wishes:
         keep_schedule: with ``max_update``: the paper's schedule, stopped there; more updates continue it.
         precision: one of PRECISIONS; by default TF32 on GPUs, which torch used by default when the papers' models were
             trained, and else float32.
+        automatic: precision of recipes that leave it to the machine, instead of this default.
         settings: changes that the recipes already contain.
         extra: further arguments of fairseq-train.
         smoke: toy models, a few updates, a little made-up data, on the CPU.
@@ -81,6 +82,7 @@ class Wishes:
     max_update: Optional[int] = None
     keep_schedule: bool = False
     precision: Optional[str] = None
+    automatic: Optional[str] = None
     settings: Tuple[Setting, ...] = ()
     extra: Tuple[str, ...] = ()
     smoke: bool = False
@@ -94,17 +96,24 @@ class Wishes:
         """The precision of the trainings."""
         return self.precision or ("tf32" if self.gpus > 0 else "fp32")
 
+    def suited_to(self, recipe: Recipe) -> "Wishes":
+        """Return the settings for a recipe: one with an automatic precision has no other default."""
+        if recipe.precision != AUTO or self.precision is not None:
+            return self
+        return replace(self, precision=self.automatic)
+
     def settings_of(self, recipe: Recipe) -> Dict[str, str]:
         """The keys of the settings that change a recipe to their texts."""
         return {setting.key: setting.text for setting in self.settings if setting.changes(recipe)}
 
     def conditions(self, recipe: Recipe) -> Dict[str, Any]:
         """Return the conditions of a result that its table requires: not the seed, and not what its cell shows."""
+        used = self.suited_to(recipe).used_precision
         own = [setting for setting in self.settings if setting.changes(recipe) and not setting.is_told(recipe)]
         return {
             "max_update": self.max_update,
             "keep_schedule": self.keep_schedule,
-            "precision": "fp32" if self.used_precision == "tf32" else self.used_precision,
+            "precision": "fp32" if used == "tf32" else used,
             "overrides": {setting.key: setting.text for setting in own if setting.group != EVALUATE},
             "evaluation": {setting.option: setting.text for setting in own if setting.group == EVALUATE},
             "extra": changing(self.extra),
