@@ -31,6 +31,7 @@ class LanguageModel(QuickStart):
     """Quick start that trains on a text and ends with a text by the model."""
 
     enough = 100  # a third of those measured on two busy cores
+    usual = 60  # on these cores
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         self.command = command

@@ -26,6 +26,7 @@ from fairseq_mega.lab.runs.folder import Work
 from fairseq_mega.lab.runs.stages import say
 
 LONGEST_MINUTES = 60.0  # of a training of so many updates
+SLOW = 0.5  # of the usual updates a minute
 SMOKE_UPDATES = 20
 DATA = ("text", "pieces", "data-bin", "counts.json", SOURCE)  # names in the folder
 
@@ -69,7 +70,8 @@ class QuickStart:
         StageError: where the folder was begun with other settings.
     """
 
-    enough: int  # updates; with fewer a model is poor
+    enough: int  # updates; a model of fewer may be poor
+    usual: int  # updates a minute on the slowest two cores that were measured
 
     def __init__(self, options: argparse.Namespace, task: Sequence[str], minutes: str, texts: Sequence[str]) -> None:
         self.options = options
@@ -144,14 +146,26 @@ class QuickStart:
         return replace(run, name="quickstart")
 
     def train_planned(self) -> None:
-        """Train, and warn if the time ends with too few updates."""
+        """Train, and report a training of too few updates, by a short time or by a slow machine."""
         done = training.train(self.run, self.wishes, execute, [])
         if not self.updates and done < self.enough:
-            say(
-                f"only {done} updates in {self.minutes:g} minutes: this machine is slow or busy, and the model "
-                f"will be poor. Give --train-minutes {2 * math.ceil(self.minutes)} or more and another --work-dir, or "
-                "wait until the machine is idle"
+            say(self.about_few_updates(done))
+
+    def about_few_updates(self, done: int) -> str:
+        """Return the reason for few updates, and the remedy."""
+        rate = done / self.minutes
+        made = f"only {done} updates in {self.minutes:g} minutes, {rate:.0f} a minute"
+        if rate >= self.usual * SLOW:
+            minutes = max(2 * self.minutes, self.enough / rate)
+            return (
+                f"{made}: the machine is fast enough, the time was short. For a better model give --train-minutes "
+                f"{math.ceil(minutes)} or more and another --work-dir"
             )
+        return (
+            f"{made}, where the slowest machine that was measured made {self.usual}: this machine is slow or busy, and "
+            f"the model will be poor. Give --train-minutes {2 * math.ceil(self.minutes)} or more and another "
+            "--work-dir, or wait until the machine is idle"
+        )
 
 
 def gpus_for(cpu: bool) -> int:
