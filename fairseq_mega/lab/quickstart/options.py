@@ -52,7 +52,12 @@ def build_parser() -> Parser:
         help="folder of the Debian packages with the text, which are downloaded into it where missing",
     )
     minutes = "; ".join(f"{task}: {value}" for task, value in TRAIN_MINUTES.items())
-    add("--train-minutes", metavar="N", help=f"time of the training (default: {minutes})")
+    add(
+        "--train-minutes",
+        metavar="N",
+        help=f"time of the training (default: {minutes}); the learning rate falls to 0 over it, so a longer training "
+        "begins anew, in another --work-dir",
+    )
     add("--updates", metavar="N", help="train N updates, within 1 hour or --train-minutes")
     add("--precision", default="auto", metavar="P", help="auto, fp32 or bf16 (default: auto, bf16 where it is fast)")
     add_environment(parser)
