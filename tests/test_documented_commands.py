@@ -13,7 +13,7 @@ from tests.support import documented_commands as documents
 from tests.support.documented_commands import OPTION, Command, commands
 from tests.support.helpers import REPOSITORY
 
-OTHERS = {"source", "pip", "ls", "cat", "wc", "mkdir", "cp", "cd", "tail", "head", "echo"}
+OTHERS = {"source", "pip", "ls", "cat", "wc", "mkdir", "cp", "cd", "tail", "head", "echo", "grep", "cut"}
 OTHERS |= {"for", "done;", "fairseq-hydra-train", "torchrun"}  # of the shell and of others
 ALL = list(commands())
 

@@ -151,7 +151,7 @@ def before_translation() -> None:
         for language in ("en", "de"):
             write_lines(40, f"RAW/{split}.{language}")
     text = (REPOSITORY / "examples" / "translation" / "README.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[-1]
     exec(code.replace("vocab_size=8000", "vocab_size=30, minloglevel=2"), {})
 
 

@@ -1,6 +1,7 @@
 """scripts/quickstart.sh: a whole run on a little text, its resumption, and its errors."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -221,20 +222,26 @@ def test_a_damaged_package_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_commands_for_ones_own_text_run_as_they_stand(text: str, tmp_path: Path) -> None:
-    """Only the size of the model and the number of updates are replaced."""
+    """Only the sizes of the models and the lengths of the trainings are replaced."""
     readme = (ROOT / "examples" / "translation" / "README.md").read_text(encoding="utf-8")
-    commands = readme.split("## Your own data in three commands")[1].split("```bash\n")[1].split("```")[0]
-    assert len(commands.replace("\\\n", "").strip().splitlines()) == 3
+    screen = readme.split("## Your own data")[1].split("\n## ")[0]
+    quick, small, large = re.findall(r"```bash\n(.*?)```", screen, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", screen, re.DOTALL)
+    commands = f"{small}\ncat >program.py <<'END'\n{code}END\npython program.py\n{large}"
+    assert quick.startswith("bash scripts/quickstart.sh --text corpus/train ") and quick.count("\n") == 1
+    assert len(small.replace("\\\n", "").strip().splitlines()) <= 4
     for old, new in (
+        ("--encoder-embed-dim 256 --encoder-hidden-dim 512", "--cpu --encoder-embed-dim 16 --encoder-hidden-dim 32"),
+        ("--stop-time-hours 0.25", "--stop-time-hours 0.002"),
         ("--arch mega_iwslt_de_en", "--cpu --arch mega_tiny"),
         ("--max-update 30000", "--max-update 5"),
-        ("--beam 5", "--beam 5 --cpu"),
     ):
         assert commands.count(old) == 1
         commands = commands.replace(old, new)
     (tmp_path / "corpus").mkdir()
     for lang in ("en", "de"):
         shutil.copy(f"{text}.{lang}", tmp_path / "corpus" / f"train.{lang}")
+    (tmp_path / "new.en").write_text("the dog sees the tree cat .\nthe cat finds the house dog .\n")
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
         cwd=tmp_path,
@@ -246,4 +253,5 @@ def test_the_commands_for_ones_own_text_run_as_they_stand(text: str, tmp_path: P
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     hypotheses = [line for line in done.stdout.splitlines() if line.startswith("D-")]
-    assert len(hypotheses) == 1
+    assert len(hypotheses) == 1 and done.stdout.count("train_inner") > 1
+    assert len((tmp_path / "new.de").read_text().splitlines()) == 2

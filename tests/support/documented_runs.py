@@ -91,6 +91,8 @@ ELSEWHERE: Dict[str, Union[RunBy, Read]] = {  # by the beginning of a command, o
         "end_to_end/test_compare_classifiers.py::test_table_and_plot_of_several_folders"
     ),
     "fairseq-mega-report pathfinder-page": RunBy("reports/test_pathfinder_page.py::test_the_page_shows_both_labels"),
+    "grep": Read("filters what the command before it prints"),
+    "cut": Read("filters what the command before it prints"),
     "echo": Read("the next command reads what it prints"),
     "for model in mega": Read("the loop around the next command"),
     "done; done": Read("the end of the loop"),
