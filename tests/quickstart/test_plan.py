@@ -92,7 +92,8 @@ def test_the_line_that_is_printed_trains_what_the_quick_start_trains(
     assert reproduce([f"quickstart/{task}", "--print"]) == 0
     printed = options_in(shlex.split(capsys.readouterr().out))
     made = quick_start(tmp_path, "--train-minutes", {TRANSLATION: "15", LM: "5"}[task], task=task)
-    made.precision = precision.choose(*printed.pop("--precision"), "cpu").precision
+    (asked,) = printed.pop("--precision")
+    made.precision = precision.choose(asked, "cpu").precision
     made.plan()
     started = options_in(made.planned().train_arguments())
     assert {"--amp", "--bf16"} & set(started) == set([] if made.precision == "fp32" else ["--amp", "--bf16"])
