@@ -91,6 +91,7 @@ def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict
     else:
         values["task"] = LANGUAGE_MODELING[1]
         values.setdefault("arch", "mega_lm")
+    values["truncation_length"] = values.get("truncation_length") or 0  # None there: no truncation
     values.setdefault("criterion", "adaptive_loss" if values.get("adaptive_softmax_cutoff") else "cross_entropy")
     _fill(values, model, kind)
     return values

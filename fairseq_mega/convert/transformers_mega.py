@@ -89,7 +89,9 @@ def convert_transformers(published: Dict[str, Any], where: str) -> Dict[str, Any
         values["encoder_ffn_embed_dim"] = 0
     values["token_types"] = config["type_vocab_size"] if config["add_token_type_embeddings"] else 0
     values["no_hidden_layer"] = not config["add_lm_hidden_dense_layer"]
-    values.update(arch="mega_masked_lm", task="masked_lm", no_final_norm=True, no_scale_embedding=True)
+    values.update(
+        arch="mega_masked_lm", task="masked_lm", criterion="masked_lm", no_final_norm=True, no_scale_embedding=True
+    )
     read, unread = _without_unread(published["model"], 2 * covered - 1)
     model = convert_state_dict(read, shared_output=False)
     if config["tie_word_embeddings"] and {TABLE, OUTPUT} <= set(model):

@@ -12,6 +12,7 @@ from fairseq_mega.compat.checkpoints import safetensors_files
 from fairseq_mega.modules.state import StreamState, named_tensors, with_named_tensors
 
 KIND = "fairseq_mega context 1"
+SEPARATOR = ", "
 PIECE = 4096  # tokens that one call reads, about
 OTHERS = {  # parts of what a context belongs to, and the words for a file whose part is another one
     "options": "was read with the options {found}, and the model has {expected}: give those (--test-chunk-size, "
@@ -129,7 +130,8 @@ def load_context(path: Path, models: Sequence[Any], dictionary: Any) -> Context:
     for part, words in OTHERS.items():
         found = about["belongs_to"][part]
         if found != expected[part]:
-            raise ContextError(f"{path} {words.format(found=found, expected=expected[part])}")
+            before, now = _unlike(found, expected[part])
+            raise ContextError(f"{path} {words.format(found=before, expected=now)}")
     states = [
         _state(model, step, about["last"], _below(str(index), tensors)) if step else None
         for index, (model, step) in enumerate(zip(models, about["steps"]))
@@ -148,13 +150,29 @@ def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
 
 def _belongings(models: Sequence[Any], dictionary: Any) -> Dict[str, str]:
     """Return what a context belongs to, a text for each key of OTHERS."""
-    options = [f"--decoder-chunk-size {model.decoder.chunk_size}" for model in models]
-    options += [f"--statistics-window {model.decoder.window}" for model in models if hasattr(model.decoder, "window")]
     return {
-        "options": ", ".join(options),
+        "options": SEPARATOR.join(map(_options_of, models)),
         "dictionary": digest({}, "\n".join(dictionary.symbols)),
         "weights": " ".join(digest(model.state_dict()) for model in models),
     }
+
+
+def _options_of(model: Any) -> str:
+    """Return the options that decide the outputs of a model and that its weights do not show."""
+    decoder = model.decoder
+    options = {**decoder.settings, "decoder_chunk_size": decoder.chunk_size}
+    if hasattr(decoder, "window"):
+        options["statistics_window"] = decoder.window
+    return SEPARATOR.join(f"--{name.replace('_', '-')} {value}" for name, value in sorted(options.items()))
+
+
+def _unlike(found: str, expected: str) -> Tuple[str, str]:
+    """Return the entries of each of two texts that the other lacks, or both texts where the models differ in number."""
+    one, other = found.split(SEPARATOR), expected.split(SEPARATOR)
+    if len(one) != len(other):
+        return found, expected
+    unlike = [pair for pair in zip(one, other) if pair[0] != pair[1]]
+    return SEPARATOR.join(before for before, _ in unlike), SEPARATOR.join(now for _, now in unlike)
 
 
 def _plain(tensor: Tensor) -> Tensor:

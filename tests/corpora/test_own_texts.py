@@ -149,6 +149,13 @@ def test_texts_that_hold_the_names_of_columns_are_no_names(tmp_path: Path) -> No
     assert sum(sum(part["labels"].values()) for part in source_of(tmp_path / "out")["splits"].values()) == len(rows)
 
 
+def test_accents_of_labels_are_composed(tmp_path: Path) -> None:
+    rows = [(("caf\u00e9", "cafe\u0301", "th\u00e9")[n % 3], f"text {n}") for n in range(60)]
+    (tmp_path / "own.tsv").write_text(tsv(rows), encoding="utf-8")
+    prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
+    assert set(source_of(tmp_path / "out")["splits"]["train"]["labels"]) == {"caf\u00e9", "th\u00e9"}
+
+
 @pytest.mark.parametrize("label", ["Good", "go\u200bod"])
 def test_labels_of_nearly_the_same_name_are_told(label: str, tmp_path: Path) -> None:
     (tmp_path / "own.tsv").write_text(tsv(ROWS) + tsv([(label, "x y z")] * 3))

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -104,6 +105,27 @@ def test_the_dictionary_holds_every_piece(kind: str, tmp_path: Path) -> None:
     if kind == "words":
         symbols = processor.get_piece_size() - 3
         assert found["train"] == {"tokens": sum(used.values()) + len(lines), "symbols": symbols}
+
+
+def given_model(tmp_path: Path, text: Path, **options: Any) -> Path:
+    model, lines = tmp_path / "given.model", (text / "train.en").read_text(encoding="utf-8").splitlines()
+    prefix, train = str(model).removesuffix(".model"), sentencepiece.SentencePieceTrainer.train
+    train(sentence_iterator=iter(lines), model_prefix=prefix, hard_vocab_limit=False, minloglevel=2, **options)
+    return model
+
+
+def test_symbols_of_a_user_with_the_names_of_fairseq(text: Path, tmp_path: Path) -> None:
+    """They have a number already; a second one would be a duplicate word."""
+    given = given_model(tmp_path, text, vocab_size=60, user_defined_symbols=["<pad>", "<mask>"])
+    cut_pairs(text, tmp_path / "pieces", LANGUAGES, given=given)
+    symbols = Dictionary.load(str(tmp_path / "pieces" / "dict.txt")).symbols
+    assert symbols.count("<pad>") == symbols.count("<mask>") == 1
+
+
+def test_a_model_that_spells_in_bytes_is_refused(text: Path, tmp_path: Path) -> None:
+    given = given_model(tmp_path, text, vocab_size=320, byte_fallback=True)
+    with pytest.raises(ValueError, match=rf"--model {given}: it spells rare characters in bytes .byte_fallback."):
+        cut_pairs(text, tmp_path / "pieces", LANGUAGES, given=given)
 
 
 HAN = [chr(0x4E00 + number) for number in range(150)]

@@ -178,6 +178,16 @@ def test_another_precision(kind: str, folders: Dict[str, Path], tmp_path: Path) 
             "bytes",
             "options --decoder-chunk-size 5, and the model has --decoder-chunk-size 8",
         ),
+        (
+            {"reset_at_document_ends": True},
+            "bytes",
+            "options --reset-at-document-ends False, and the model has --reset-at-document-ends True: give",
+        ),
+        (
+            {"attention_activation_fn": "laplace"},
+            "bytes",
+            "options --attention-activation-fn softmax, and the model has --attention-activation-fn laplace: give",
+        ),
         ({}, "words", "belongs to another dictionary"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Optional
 
 import pytest
 import torch
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.cli import convert_checkpoint as command
@@ -142,6 +143,15 @@ def test_no_truncation_is_none_in_the_published_code(ours: int, theirs: Optional
     there = torch.load(tmp_path / "there.pt", weights_only=False)
     assert there["args"].truncation_length == theirs
     assert convert_checkpoint(there, "")["args"].truncation_length in (theirs, 0)
+
+
+@pytest.mark.parametrize("name", ["translator", "language_model", "lra_classifier"])
+def test_a_published_checkpoint_without_truncation_can_be_loaded(name: str) -> None:
+    """None is the published default; fairseq puts the options into dataclasses, which --verify does not."""
+    given = published(name)
+    given["args"].truncation_length = None
+    cfg = convert_namespace_to_omegaconf(convert_checkpoint(given, name)["args"])
+    assert cfg.model.truncation_length == 0
 
 
 def test_swapped_names_of_the_ema_show() -> None:

@@ -122,7 +122,8 @@ def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) ->
     assert_same(torch.load(tmp_path / "back" / "pytorch_model.bin"), given["model"])
     config = json.loads((tmp_path / "back" / "config.json").read_text())
     assert config["model_type"] == "mega" and config["hidden_size"] == 8 and config["vocab_size"] == 24
-    assert load_checkpoint(tmp_path / "ours.pt")["args"].task == "masked_lm"
+    options = load_checkpoint(tmp_path / "ours.pt")["args"]
+    assert options.task == options.criterion == "masked_lm"
 
 
 class StandIn(torch.nn.Module):

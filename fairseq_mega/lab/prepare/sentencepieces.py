@@ -9,6 +9,7 @@ from typing import Any, List, Mapping, Sequence, Tuple
 import sentencepiece
 
 from fairseq_mega.data.text_cleaning import mark_model
+from fairseq_mega.lab.prepare.language_modeling.words import RESERVED
 from fairseq_mega.lab.runs.files import written_whole
 
 DICTIONARY = "dict.txt"  # beside text that is cut into pieces
@@ -105,6 +106,7 @@ def write_dictionary(processor: Any, counts: Mapping[str, int], file: Path) -> i
     """
     numbers = range(processor.get_piece_size())
     pieces = [processor.id_to_piece(n) for n in numbers if not (processor.is_unknown(n) or processor.is_control(n))]
+    pieces = [piece for piece in pieces if piece not in RESERVED]  # a model may have symbols of a user with these names
     padding = [f"madeupword{n:04d}" for n in range(-(len(pieces) + SPECIAL) % 8)]  # fairseq's
     lines = [f"{piece} {counts.get(piece, 0)}\n" for piece in pieces + padding]
     with written_whole(file) as partial:

@@ -1,6 +1,7 @@
 """Labelled texts of one's own, as bytes."""
 
 import argparse
+import unicodedata
 from pathlib import Path
 from typing import Dict, List, Tuple
 
@@ -63,7 +64,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     found: Texts = []
     others: List[int] = []  # lines that are no UTF-8
     for number, field, text in labelled_rows(path, first_line):
-        label = " ".join(_without_marks(field.decode("utf-8", "replace")).split())
+        label = " ".join(_without_marks(unicodedata.normalize("NFC", field.decode("utf-8", "replace"))).split())
         if "\ufffd" in label and not _is_utf8(field):
             raise ValueError(f"{path}: line {number} has a label that is not UTF-8: {not_utf8(path)}")
         if label in ("", "<unk>", *RESERVED) or "\ufffd" in label:

@@ -87,7 +87,7 @@ def model_of(given: Path, text: Path, output: Path) -> Path:
     output.mkdir(parents=True, exist_ok=True)
     model.write_bytes(given.read_bytes())
     mark_model(model, steps)
-    say(f"{model}: a copy of {given} for text cleaned as that of {text} is; use it in place of that file")
+    say(f"{MODEL}: a copy of {given} that names the cleaning of the text; use it, or that of data-bin, in its place")
     return model
 
 
@@ -121,6 +121,11 @@ def cut_pairs(
     else:
         model = model_of(given, text, output)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    if any(map(processor.is_byte, range(processor.get_piece_size()))):
+        raise ValueError(
+            f"--model {given}: it spells rare characters in bytes (byte_fallback), of which fairseq's sentencepiece "
+            f"makes no characters again: give a model that was trained without"
+        )
     counts: Counter = Counter()
     for split in SPLITS:
         inputs, outputs = ([folder / f"{split}.{name}" for name in languages] for folder in (text, output))
