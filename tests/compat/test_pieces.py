@@ -151,6 +151,43 @@ def test_roads(
             answer()
 
 
+@pytest.mark.parametrize("road", ["interactive", "hub"])
+@pytest.mark.parametrize("of_pieces", [True, False])
+def test_the_data_folder_has_what_cut_its_text(
+    road: str, of_pieces: bool, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, device_flags: List[str]
+) -> None:
+    """Without --bpe, text is cut by the sentencepiece model of the folder, if its dictionary has pieces."""
+    data = Path(shutil.copytree(tiny_model.data, tmp_path / "data"))
+    shutil.copy(models["words"], data / names.SUBWORDS_FILE)
+    symbols = symbols_of(models["words"])
+    if of_pieces:
+        for path in data.glob("dict.*.txt"):
+            path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[: len(path.read_text().splitlines())]))
+    checkpoint = torch.load(tiny_model.checkpoint)
+    torch.save({**checkpoint, "names": {}}, tmp_path / "model.pt")
+    text = "w1 w2"
+    cut = " ".join(processor(models["words"]).encode(text, out_type=str))
+    explicit = {"bpe": "sentencepiece", "sentencepiece_model": str(models["words"])}
+
+    def answers(sentence: str, options: Dict[str, str]) -> List[str]:
+        if road == "hub":
+            hub = MegaModel.from_pretrained(str(tmp_path), "model.pt", str(data), **options)
+            return [hub.translate(sentence, beam=1), hub.src_dict.string(hub.encode(sentence))]
+        flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+        flags = ["--path", tmp_path / "model.pt", "--beam", "1", *flags, *device_flags]
+        output = helpers.run_fairseq("interactive", [data, *flags], f"{sentence}\n")
+        return [helpers.hypotheses(output, "D")[0], re.findall(r"^S-0\t(.*)$", output, re.MULTILINE)[0]]
+
+    if not of_pieces:
+        assert answers(text, {})[1] == text
+        return
+    translation, tokens = answers(text, {})
+    assert [translation, tokens] == answers(text, explicit) and tokens == cut
+    other, tokens = answers(cut, {})  # pieces in, pieces out
+    assert tokens == cut and other != translation
+    assert other.replace(" ", "").replace("\u2581", " ").strip() == translation
+
+
 @pytest.mark.parametrize("bpe", [SimpleNamespace(), None], ids=["another", "none"])
 @pytest.mark.parametrize(("in_folder", "remembers"), [(True, False), (False, True), (False, False)])
 def test_text_of_pieces_is_cut_by_no_other_means(
