@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
@@ -13,10 +14,11 @@ from omegaconf import II
 
 from fairseq_mega.compat.checkpoints.names import FRAMING, LABELS, Names
 from fairseq_mega.data.augmented_images import AugmentedImageDataset, TransformedImageDataset
-from fairseq_mega.data.class_folders import class_names
+from fairseq_mega.data.class_folders import class_files, class_names, listed
 from fairseq_mega.data.classified import ClassifiedDataset, check_labels
 from fairseq_mega.data.image_arrays import ImageArray, ImageDataset
 from fairseq_mega.data.image_augmentation import KEPT, BatchMixing, evaluation_transform, training_transform
+from fairseq_mega.data.image_files import PICTURES
 from fairseq_mega.data.image_folder import ImageFolder, check_same_classes, split_folder
 from fairseq_mega.data.pixel_files import read_labels
 from fairseq_mega.models.image_classifier import ImageClassifier
@@ -100,6 +102,8 @@ class ImageClassificationTask(ClassificationTask):
         images: Union[ImageArray, ImageFolder]
         if folder.is_dir() and array.exists():
             logger.warning(f"{array} is read; left out: {folder}")
+        if not (folder.is_dir() or (data / "input").is_dir()):
+            raise FileNotFoundError(missing_split(data, split))
         if folder.is_dir() and not array.exists():
             images, labels = self.read_folder(split, folder)
         else:
@@ -226,6 +230,23 @@ class ImageClassificationTask(ClassificationTask):
         iterator = super().get_batch_iterator(dataset, *args, epoch=epoch, **kwargs)
         iterator.disable_shuffling, iterator.shuffle = True, False
         return iterator
+
+
+def missing_split(data: Path, split: str) -> str:
+    """Return the message about a data folder without the images of a split: what it holds, and the remedy."""
+    names: List[str] = []
+    with contextlib.suppress(OSError, ValueError):
+        names = class_names(data)
+        class_files(data, names, PICTURES)
+        return (
+            f"{data} has no {split}/, but images in the folders {listed(names)}: if these are the classes, divide the "
+            f"images with `fairseq-mega-prepare own-images --dir {shlex.quote(str(data))} --out NEW`, and give NEW"
+        )
+    found = f"it holds the folders {listed(names)}" if names else "it holds no folders"
+    return (
+        f"{data} has no images of the split {split} ({found}): give a folder with {split}/CLASS/FILE, or with "
+        f"input/{split}.npy and label/{split}.label"
+    )
 
 
 def augments(cfg: Any) -> bool:
