@@ -179,7 +179,7 @@ def _with_zeros(head: bytes) -> Optional[FileKind]:
     blanks = {encoding: _blanks(head, encoding) for encoding in ("UTF-16LE", "UTF-16BE")}
     even, odd = share[0] + share[2], share[1] + share[3]  # of two each
     order = "UTF-16LE" if (blanks["UTF-16LE"], odd) > (blanks["UTF-16BE"], even) else "UTF-16BE"
-    wide = max(even, odd) > 2 * _OFTEN or not _is_utf8(head)
+    wide = max(even, odd) > 2 * _OFTEN or not is_utf8(head)
     if wide and _share_of_text(head, order) > 0.95:
         return _encoded(order, False)
     return NO_TEXT
@@ -188,7 +188,7 @@ def _with_zeros(head: bytes) -> Optional[FileKind]:
 def _has_stray_zeros(head: bytes) -> bool:
     """Return whether a text in UTF-8 is left without the NUL bytes, which are few: no halves of characters."""
     rest = head.replace(b"\0", b"")
-    if len(rest) < 0.75 * len(head) or not _is_utf8(rest):
+    if len(rest) < 0.75 * len(head) or not is_utf8(rest):
         return False
     text = rest.decode("utf-8", "ignore")
     line = re.sub("[\t\n\r]", "", text)
@@ -226,7 +226,8 @@ def _blanks(head: bytes, encoding: str) -> int:
     return sum(units.count(blank.encode(encoding)) for blank in " \n\r\t")
 
 
-def _is_utf8(head: bytes) -> bool:
+def is_utf8(head: bytes) -> bool:
+    """Return whether the first bytes of a file are text in UTF-8; their last character may be cut."""
     try:
         head[: max(1, len(head) - 3)].decode("utf-8")  # the last character may be cut
     except UnicodeDecodeError as error:

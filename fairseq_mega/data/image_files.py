@@ -10,7 +10,7 @@ from typing import Any, Set
 import numpy as np
 
 from .class_folders import Wanted
-from .file_kinds import HEIC, NO_TEXT, ZEROS, FileKind, kind_of_file
+from .file_kinds import HEAD, HEIC, NO_TEXT, ZEROS, FileKind, is_utf8, kind_of
 
 logger = logging.getLogger(__name__)
 
@@ -247,7 +247,11 @@ def _remedy(path: Path) -> str:
     with contextlib.suppress(OSError):
         if path.stat().st_size == 0:
             return f"as it is empty: {remedy}"
-        kind = kind_of_file(path)
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+        kind = kind_of(head)
+        if kind is None and is_utf8(head):
+            return "as it is plain text: give an image in its place, or leave it out"
         if kind is not None and kind is not NO_TEXT and not _is_readable(kind):
             helps = kind.group in ("picture", "packed") or kind is ZEROS
             return f"as it is {kind.name}: {kind.remedy.replace('FILE', str(path)) if helps else remedy}"

@@ -84,6 +84,7 @@ NO_PICTURES: Dict[str, Tuple[bytes, str]] = {
     "empty": (b"", "as it is empty: replace or remove it"),
     "zeros": (bytes(5000), "as it is nothing but zeros at its beginning.*: get a new copy"),
     "random bytes": (b"\x21" + random.Random(5).randbytes(4000), "cannot be decoded, replace or remove it"),
+    "text": ("# Übung\n".encode() * 600, "as it is plain text: give an image in its place, or leave it out"),
     "PDF": (b"%PDF-1.4\n", "as it is a PDF: replace or remove it"),
     "sound": (b"RIFF\x24\0\0\0WAVEfmt ", "as it is sound in WAV: replace or remove it"),
     "zip": (b"PK\x03\x04" + bytes(40), "as it is packed with zip.*: unpack it: `unzip"),

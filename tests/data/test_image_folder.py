@@ -56,7 +56,7 @@ def test_all_images_become_rgb(mode, tmp_path):
 def test_damaged_images_are_named(contents, tmp_path):
     path = tiny_images.write_files(tmp_path) / "train" / "class1" / "001.JPEG"
     data = path.read_bytes()
-    path.write_bytes({"truncated": data[: len(data) // 2], "other": b"<html>", "empty": b""}[contents])
+    path.write_bytes({"truncated": data[: len(data) // 2], "other": b"<html>\xff" * 3, "empty": b""}[contents])
     images = ImageFolder(tmp_path / "train")
     kind = "as it is empty: " if contents == "empty" else ""
     with pytest.raises(ValueError, match=rf"class1/001\.JPEG cannot be decoded, {kind}replace or remove it \(.+\)"):

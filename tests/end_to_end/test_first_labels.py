@@ -295,7 +295,7 @@ def test_images(tmp_path: Path, monkeypatch, capsys, device_flags) -> None:
     (data / "train").rename(data / "elsewhere")
     (first,) = ask(monkeypatch, capsys, data, tmp_path / "checkpoint_best.pt", files[0])
     assert first == answers[0]  # the checkpoint has the names of its classes
-    (tmp_path / "broken.png").write_bytes(b"nothing")
+    (tmp_path / "broken.png").write_bytes(b"\xff\xd8nothing")
     given = [data, tmp_path / "broken.png", "--path", tmp_path / "checkpoint_best.pt", "--cpu"]
     assert classify.main([str(word) for word in given]) == 1
     assert "broken.png cannot be decoded, replace or remove it" in capsys.readouterr().err
