@@ -73,6 +73,12 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.enable()
 
 
+def test_a_machine_without_a_gpu_is_no_reason_to_warn(recwarn: pytest.WarningsRecorder) -> None:
+    """fairseq pins the memory of every batch, which torch warns of where there is no GPU."""
+    assert len(list(epochs(0).next_epoch_itr(shuffle=False))) == BATCHES
+    assert not [str(warning.message) for warning in recwarn]
+
+
 @pytest.mark.parametrize("buffer", [0, 10])
 class TestWorkers:
     def test_end_after_each_epoch(self, buffer: int) -> None:

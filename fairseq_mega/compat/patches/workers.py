@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import typing
+import warnings
 import weakref
 
 import torch
@@ -48,7 +49,9 @@ def _batches_of_an_epoch(
     if not workers_are_asked_for(sys.argv) and not workers_are_of_use(len(self)):
         self.num_workers = 0
     try:
-        batches = original(self, *args, **kwargs)
+        with warnings.catch_warnings():  # fairseq wants pinned memory on machines without a GPU, too
+            warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true but no accelerator")
+            batches = original(self, *args, **kwargs)
     finally:
         self.num_workers = workers
     if hasattr(self, "epoch_batch_sampler"):  # read once, in its constructor; it would close the circle
