@@ -48,11 +48,11 @@ def test_a_run_scores_every_byte_and_writes_a_text(smoke_run: Tuple[Path, Path, 
 
 
 @pytest.mark.slow
-def test_the_line_printed_writes_more(smoke_run: Tuple[Path, Path, str], tmp_path: Path) -> None:
-    line = smoke_run[2].rstrip().splitlines()[-1].split("to write more: ")[1]
-    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+def test_the_lines_printed_write_more(smoke_run: Tuple[Path, Path, str], tmp_path: Path) -> None:
+    lines = smoke_run[2].split("to write more:\n")[1].replace("beginning = ''", "beginning = 'the sea, '")
+    done = subprocess.run(["bash", "-c", lines], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert len(done.stdout) > 200
+    assert done.stdout.startswith("the sea, ") and len(done.stdout) > 200
 
 
 @pytest.mark.slow

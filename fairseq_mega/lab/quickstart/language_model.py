@@ -82,7 +82,12 @@ class LanguageModel(QuickStart):
             for piece in islice(generator.stream(prompt, temperature=0.7, generator=random), SHOWN):
                 print(piece, end="", flush=True)
         print(f"\n\ncheckpoint: {where[0] / where[1]}\nscore and settings: {file}")
-        load = f"M.from_pretrained(*{[str(part) for part in where]})"
-        code = f"from {MegaLanguageModel.__module__} import MegaLanguageModel as M; "
-        code += f"print({load}.complete({prompt!r}, 500))"
-        print(f"to write more: PYTHONWARNINGS=ignore {shlex.join([sys.executable, '-c', code])}")
+        code = [
+            f"from {MegaLanguageModel.__module__} import MegaLanguageModel",
+            f"beginning = {prompt!r}  # or any text that the model is to continue",
+            f"model = MegaLanguageModel.from_pretrained({', '.join(repr(str(part)) for part in where)})",
+            "print(beginning + model.complete(beginning, 500, temperature=0.7))",
+        ]
+        print(
+            f"to write more:\n\nPYTHONWARNINGS=ignore {shlex.quote(sys.executable)} - <<'END'", *code, "END", sep="\n"
+        )
