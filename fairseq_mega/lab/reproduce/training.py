@@ -29,7 +29,9 @@ def variables(wishes: Wishes, devices: List[int]) -> Dict[str, str]:
 def how_long(run: Run) -> str:
     """Return the length of a training in words."""
     parts = [f"{run.updates} updates"] if run.updates else []
-    parts += [("at most " if run.updates else "") + f"{run.minutes:.4g} minutes"] if run.minutes else []
+    if run.minutes:
+        most = "at most " if run.updates else ""
+        parts.append(f"{most}{run.minutes:.4g} minute{'s' * (run.minutes != 1)}")
     return ", ".join(parts)
 
 
