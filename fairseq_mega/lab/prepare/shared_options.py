@@ -21,7 +21,11 @@ def add_smoke(parser: argparse.ArgumentParser) -> None:
 def add_length(parser: argparse.ArgumentParser) -> None:
     """Add --length, for texts as bytes."""
     parser.add_argument(
-        "--length", type=int, default=4000, metavar="N", help="bytes of a text to keep (default: %(default)s)"
+        "--length",
+        type=int,
+        default=4000,
+        metavar="N",
+        help="bytes to keep of the beginning of a text (default: %(default)s)",
     )
 
 
