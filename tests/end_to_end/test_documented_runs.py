@@ -112,8 +112,8 @@ def before_the_published_commands() -> None:
 
 
 def before_images() -> None:
-    tiny_images.write_files(Path("my_images"))
-    shutil.copy("my_images/valid/class1/001.JPEG", "new.jpg")
+    shutil.copytree(tiny_images.write_files(Path("images")) / "train", "my_images")
+    shutil.copy("images/valid/class1/001.JPEG", "new.jpg")
     toy_data.imagenet(Path("archives"))
 
 
