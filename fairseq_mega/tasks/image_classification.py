@@ -95,7 +95,7 @@ class ImageClassificationTask(ClassificationTask):
 
         Raises:
             FileNotFoundError: if it is not there.
-            ValueError: if a file is broken, or they do not fit each other or the model.
+            ValueError: if a file is broken, if they do not fit each other or the model, or if no splits were made.
         """
         data = Path(self.cfg.data)
         array, folder = data / "input" / f"{split}.npy", split_folder(data, split)
@@ -103,7 +103,7 @@ class ImageClassificationTask(ClassificationTask):
         if folder.is_dir() and array.exists():
             logger.warning(f"{array} is read; left out: {folder}")
         if not (folder.is_dir() or (data / "input").is_dir()):
-            raise FileNotFoundError(missing_split(data, split))
+            raise missing_split(data, split)
         if folder.is_dir() and not array.exists():
             images, labels = self.read_folder(split, folder)
         else:
@@ -232,18 +232,18 @@ class ImageClassificationTask(ClassificationTask):
         return iterator
 
 
-def missing_split(data: Path, split: str) -> str:
-    """Return the message about a data folder without the images of a split: what it holds, and the remedy."""
+def missing_split(data: Path, split: str) -> Exception:
+    """Return the error of a data folder without the images of a split: what it holds, and the remedy."""
     names: List[str] = []
     with contextlib.suppress(OSError, ValueError):
         names = class_names(data)
         class_files(data, names, PICTURES)
-        return (
+        return ValueError(
             f"{data} has no {split}/, but images in the folders {listed(names)}: if these are the classes, divide the "
             f"images with `fairseq-mega-prepare own-images --dir {shlex.quote(str(data))} --out NEW`, and give NEW"
         )
     found = f"it holds the folders {listed(names)}" if names else "it holds no folders"
-    return (
+    return FileNotFoundError(
         f"{data} has no images of the split {split} ({found}): give a folder with {split}/CLASS/FILE, or with "
         f"input/{split}.npy and label/{split}.label"
     )

@@ -108,7 +108,7 @@ def test_a_folder_without_the_split(files, message, tmp_path):
         path = tmp_path / "my pictures" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    with pytest.raises(FileNotFoundError, match=message):
+    with pytest.raises((FileNotFoundError, ValueError), match=message):
         task_of(tmp_path / "my pictures").load_dataset("valid")
 
 
