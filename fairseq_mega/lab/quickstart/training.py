@@ -154,7 +154,7 @@ class QuickStart:
     def about_few_updates(self, done: int) -> str:
         """Return the reason for few updates, and the remedy."""
         rate = done / self.minutes
-        made = f"only {done} updates in {self.minutes:g} minutes, {rate:.0f} a minute"
+        made = f"only {done} updates in {self.minutes:g} minute{'s' * (self.minutes != 1)}, {rate:.0f} a minute"
         if rate >= self.usual * SLOW:
             minutes = max(2 * self.minutes, self.enough / rate)
             return (
