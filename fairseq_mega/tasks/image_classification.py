@@ -243,6 +243,7 @@ def missing_split(data: Path, split: str) -> Exception:
             f"images with `fairseq-mega-prepare own-images --dir {shlex.quote(str(data))} --out NEW`, and give NEW"
         )
     found = f"it holds the folders {listed(names)}" if names else "it holds no folders"
+    found = found if data.is_dir() else "it does not exist"
     return FileNotFoundError(
         f"{data} has no images of the split {split} ({found}): give a folder with {split}/CLASS/FILE, or with "
         f"input/{split}.npy and label/{split}.label"
