@@ -174,7 +174,7 @@ def test_the_data_folder_has_what_cut_its_text(
             hub = MegaModel.from_pretrained(str(tmp_path), "model.pt", str(data), **options)
             return [hub.translate(sentence, beam=1), hub.src_dict.string(hub.encode(sentence))]
         flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
-        flags = ["--path", tmp_path / "model.pt", "--beam", "1", *flags, *device_flags]
+        flags = ["--path", str(tmp_path / "model.pt"), "--beam", "1", *flags, *device_flags]
         output = helpers.run_fairseq("interactive", [data, *flags], f"{sentence}\n")
         return [helpers.hypotheses(output, "D")[0], re.findall(r"^S-0\t(.*)$", output, re.MULTILINE)[0]]
 

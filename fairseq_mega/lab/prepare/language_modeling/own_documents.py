@@ -43,11 +43,12 @@ LEARNT_FROM, TRIED = 20_000_000, 500_000  # characters, from the beginning of th
 DETAILS = f"""\
 A file holds JSON lines, an object with a field "text" in each; or a JSON array of such objects or of texts; or plain
 text, whose documents are separated by blank lines. The content decides, not the name. UTF-8, UTF-16 and UTF-32 with a
-byte-order mark, and gzip are read. A folder stands for all its files {", ".join(TEXTS)} (also with
-.gz), those of folders within it too. Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task
-megalodon_pretrain. One document of {HELD_OUT} is held out for valid, and one for test. The vocabulary has a piece for
-every byte; it is learnt from the first 20 MB in a minute or two, unless --vocabulary is given. For texts too large to
-copy, make the folder by hand: train/*.jsonl, valid.jsonl and {MODEL_FILE}."""
+byte-order mark, and gzip are read. A folder stands for all its files, also those of folders within it, with the endings
+{", ".join(TEXTS)} (also with .gz).
+Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task megalodon_pretrain. One document of {HELD_OUT}
+is held out for valid, and one for test. The vocabulary has a piece for every byte; it is learnt from the first 20 MB in
+a minute or two, unless --vocabulary is given. For texts too large to copy, make the folder by hand: train/*.jsonl,
+valid.jsonl and {MODEL_FILE}."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
