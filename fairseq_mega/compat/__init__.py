@@ -5,7 +5,7 @@ reach each fairseq command: those import the plugin before they parse arguments 
 """
 
 from . import startup, versions
-from .checkpoints import finished, loading, names, overrides, pieces, safe_globals, saving, validations
+from .checkpoints import loading, names, overrides, pieces, safe_globals, saving, skip_finished, validations
 from .features import adam, autocast, gradient_norm, master_weights, precision, sharding, weight_average
 from .patches import (
     apex,
@@ -22,12 +22,12 @@ from .patches import (
     interactive,
     launching,
     ngrams,
+    no_weight_decay,
     numpy_names,
     one_line_errors,
     paths,
     training_options,
     translating,
-    undecayed,
     workers,
 )
 
@@ -90,10 +90,10 @@ def apply() -> None:
     autocast.train_under_autocast()
     autocast.evaluate_under_autocast()
     master_weights.keep_master_weights()
-    undecayed.mark_float32_copies()
+    no_weight_decay.mark_float32_copies()
     validations.remember_validations()
-    finished.leave_finished_trainings()
-    finished.save_last_epochs()
+    skip_finished.leave_finished_trainings()
+    skip_finished.save_last_epochs()
     training_options.name_impossible_schedules()
     training_options.begin_other_schedules()
     training_options.name_unknown_metrics()

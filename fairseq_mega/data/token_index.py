@@ -77,7 +77,7 @@ def count(source: Source, vocabulary: SubwordVocabulary) -> TokenIndex:
 
 
 def load_or_count(source: Source, vocabulary: SubwordVocabulary, folder: Optional[Path] = None) -> TokenIndex:
-    """The index of a file, made where there is none of this file, this vocabulary and these wishes yet.
+    """The index of a file, made where there is none of this file, this vocabulary and these settings yet.
 
     If several processes need it at the same time, one makes it.
 

@@ -8,7 +8,7 @@ from fairseq_mega.ops.decoding import TimeBuffer
 
 from .documents import Documents
 from .padding import extend_mask, refuse_to_read_on_after_padding
-from .prepared import Prepared
+from .parameter_cache import ParameterCache
 
 
 class AttentionCache(NamedTuple):
@@ -17,7 +17,7 @@ class AttentionCache(NamedTuple):
     keys: TimeBuffer  # (B, n, z)
     values: TimeBuffer  # (B, n, v)
     padding_mask: Optional[Tensor]  # (B, n) bool, True = padding; None: no padding
-    prepared: Prepared
+    prepared: ParameterCache
 
     def unfinished(self, chunk_size: int) -> "AttentionCache":
         """The cache without finished chunks of ``chunk_size`` steps; -1: nothing is ever finished."""
@@ -50,7 +50,7 @@ def cached(
     key: Tensor,
     value: Tensor,
     padding_mask: Optional[Tensor],
-    prepared: Prepared,
+    prepared: ParameterCache,
     most: Optional[int],
     given_up: bool = False,
 ) -> AttentionCache:

@@ -16,7 +16,7 @@ from .dropout import Dropout
 from .linear import linear
 from .norm import build_norm
 from .padding import finite_padding
-from .prepared import Prepared
+from .parameter_cache import ParameterCache
 from .relative_bias import build_relative_bias
 from .state import CrossAttentionCache
 
@@ -65,7 +65,7 @@ class GatedCrossAttention(nn.Module):
         if padding_mask is not None:
             encoder_out = finite_padding(encoder_out, padding_mask)
         value = self.hidden_dropout(self.activation(self.value_proj(encoder_out)))
-        return CrossAttentionCache(self.key_proj(encoder_out), value, padding_mask, 0, Prepared())
+        return CrossAttentionCache(self.key_proj(encoder_out), value, padding_mask, 0, ParameterCache())
 
     def forward(
         self, x: Tensor, source: CrossAttentionCache, need_weights: bool = False
@@ -89,7 +89,7 @@ class GatedCrossAttention(nn.Module):
             x = self.norm(x)
         update, reset, query = in_parts(self.query_proj, x, (d, d, z))
         if query.size(1) != 1:
-            source = source._replace(prepared=Prepared())
+            source = source._replace(prepared=ParameterCache())
         key, value, padding_mask, step, prepared = source
         bias = self.relative_bias(query.size(1), key.size(1), step, prepared)
         dropout = self.attention_dropout.rate

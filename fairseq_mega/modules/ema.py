@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fairseq_mega.ops.ema import EMACoefficients, compute_dtype, ema_coefficients, gated_ema
 
 from .padding import state_at_last_step
-from .prepared import Prepared
+from .parameter_cache import ParameterCache
 
 
 class MultiDimensionalDampedEMA(nn.Module):
@@ -82,7 +82,7 @@ class MultiDimensionalDampedEMA(nn.Module):
         reset_mask: Optional[Tensor] = None,
         state: Optional[Tensor] = None,
         return_state: bool = False,
-        prepared: Optional[Prepared] = None,
+        prepared: Optional[ParameterCache] = None,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Run the EMA over time.
 

@@ -16,7 +16,7 @@ from .dropout import Dropout, StochasticDepth
 from .linear import linear
 from .norm import build_norm, norm_for_products, step_norm
 from .packed_linear import step_maps
-from .prepared import Prepared, is_patched
+from .parameter_cache import ParameterCache, is_patched
 
 
 class NormalizedFeedForward(nn.Module):
@@ -39,7 +39,9 @@ class NormalizedFeedForward(nn.Module):
         self.hidden_dropout = Dropout(config.activation_dropout, config.feature_dropout)
         self.stochastic_depth = StochasticDepth(config.stochastic_depth)
 
-    def forward(self, x: Tensor, steps: Optional[StepFunctions] = None, prepared: Optional[Prepared] = None) -> Tensor:
+    def forward(
+        self, x: Tensor, steps: Optional[StepFunctions] = None, prepared: Optional[ParameterCache] = None
+    ) -> Tensor:
         """Transform (B, L, D) into (B, L, D).
 
         Args:
@@ -48,7 +50,7 @@ class NormalizedFeedForward(nn.Module):
             prepared: for the single steps of a stream.
         """
         if x.size(1) == 1 and not self.training:
-            step = (prepared or Prepared()).step_of(self, steps or step_functions(x), x.dtype)
+            step = (prepared or ParameterCache()).step_of(self, steps or step_functions(x), x.dtype)
             if step is not None:
                 return step(x[:, 0]).unsqueeze(1)
         residual = x

@@ -24,7 +24,7 @@ from .linear import linear
 from .norm import build_norm, norm_for_products, step_norm, type_of_products
 from .packed_linear import step_maps
 from .padding import finite_padding
-from .prepared import Prepared, is_patched
+from .parameter_cache import ParameterCache, is_patched
 from .relative_bias import build_relative_bias
 from .state import LayerMemory
 
@@ -41,7 +41,7 @@ class AttentionStep(Protocol):
     """A gated attention as a function of one step without padding."""
 
     def __call__(
-        self, x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: Prepared
+        self, x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: ParameterCache
     ) -> AttentionOutput:
         """Apply the sub-layer to x (B, D), which follows memory and cache; the result is (B, D), too."""
         ...
@@ -121,7 +121,7 @@ class GatedAttention(nn.Module):
             x = finite_padding(x, padding_mask)
         prepared = None
         if cache is not None or context.return_state:
-            prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
+            prepared = ParameterCache() if cache is None or x.size(1) != 1 else cache.prepared
             if not self.training and is_plain_step(x, context, cache):
                 step = prepared.step_of(self, context.steps or step_functions(x), x.dtype)
                 if step is not None:
@@ -172,7 +172,7 @@ class GatedAttention(nn.Module):
         key: Tensor,
         value: Tensor,
         padding_mask: Optional[Tensor],
-        prepared: Optional[Prepared] = None,
+        prepared: Optional[ParameterCache] = None,
     ) -> Tensor:
         """Attention of the last positions (B, L, z) to a sequence of keys that starts at a chunk's beginning."""
         queries, keys = query.size(1), key.size(1)
@@ -216,7 +216,7 @@ class GatedAttention(nn.Module):
         norm_after = None if self.prenorm else self.norm
 
         def step(
-            x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: Prepared
+            x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: ParameterCache
         ) -> AttentionOutput:
             keys, values = kept_steps(cache, x, self.widths[1:])
             past = len(keys)

@@ -9,7 +9,7 @@ from fairseq_mega.ops.decoding import StepFunctions, TimeBuffer
 
 from .attention_cache import AttentionCache
 from .documents import Documents
-from .prepared import hooks_of
+from .parameter_cache import hooks_of
 from .relay import Relay
 from .state import LayerCache, LayerMemory
 

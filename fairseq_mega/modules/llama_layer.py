@@ -19,7 +19,7 @@ from .linear import linear
 from .megalodon.norms import at_least_float32
 from .norm import RMSNorm
 from .padding import finite_padding
-from .prepared import Prepared
+from .parameter_cache import ParameterCache
 from .state import LayerCache, LayerMemory
 
 
@@ -90,7 +90,7 @@ class LlamaLayer(nn.Module):
         turned = rotate(at_least_float32(both).unflatten(-1, (2, self.heads, -1)), first, -1, self.rope_base)
         query, key = turned.flatten(-2).to(value.dtype).unbind(-2)
         if past is not None or context.return_state:
-            past = cached(past, key, value, mask, Prepared(), None, context.given_up)
+            past = cached(past, key, value, mask, ParameterCache(), None, context.given_up)
             key, value, mask = past.keys.steps, past.values.steps, past.padding_mask
         x = x + self.dropout(self.output_proj(self.attend(query, key, value, mask)))
         gate, inner = recomputing(in_parts, self.gate_proj, self.feed_forward_norm(x), self.ffn_widths)

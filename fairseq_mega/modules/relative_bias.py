@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import FieldError
-from .prepared import Prepared
+from .parameter_cache import ParameterCache
 
 BIASES = ("simple", "rotary")
 
@@ -28,7 +28,7 @@ class SimpleRelativeBias(nn.Module):
         self.weight = nn.Parameter(torch.empty(2 * max_positions - 1))
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, queries: int, keys: int, offset: int = 0, prepared: Optional[Prepared] = None) -> Tensor:
+    def forward(self, queries: int, keys: int, offset: int = 0, prepared: Optional[ParameterCache] = None) -> Tensor:
         """Bias values for consecutive queries and keys.
 
         Args:
@@ -93,7 +93,7 @@ class RotaryRelativeBias(nn.Module):
         nn.init.normal_(self.alpha, std=0.02)
         nn.init.normal_(self.beta, std=0.02)
 
-    def forward(self, queries: int, keys: int, offset: int = 0, prepared: Optional[Prepared] = None) -> Tensor:
+    def forward(self, queries: int, keys: int, offset: int = 0, prepared: Optional[ParameterCache] = None) -> Tensor:
         """Bias values for consecutive queries and keys, as :meth:`SimpleRelativeBias.forward`; no limit, no error."""
         last = offset + queries - 1  # position of the last query, the distance of the first value
         if prepared is None or torch.is_grad_enabled() or queries != 1:

@@ -9,7 +9,7 @@ from fairseq_mega.ops.decoding import TimeBuffer
 from fairseq_mega.ops.timestep_norm import TimestepNormState
 
 from .attention_cache import AttentionCache
-from .prepared import Prepared
+from .parameter_cache import ParameterCache
 
 
 class LayerMemory(NamedTuple):
@@ -26,7 +26,7 @@ class CrossAttentionCache(NamedTuple):
     values: Tensor  # (B, S, d)
     padding_mask: Optional[Tensor]  # (B, S) bool, True = padding; None: no padding
     step: int
-    prepared: Prepared
+    prepared: ParameterCache
 
 
 class LayerCache(NamedTuple):
@@ -50,7 +50,7 @@ class StreamState(NamedTuple):
     memory: TrunkMemory
     cache: Optional[Tuple[Optional[LayerCache], ...]] = None  # None: the next step begins a chunk
     recent: Optional[Tensor] = None  # (B, k) last tokens, where statistics of norms are computed again from them
-    prepared: Optional[Prepared] = None  # for the next single step, of all layers together
+    prepared: Optional[ParameterCache] = None  # for the next single step, of all layers together
 
 
 def reorder_state(state: Any, order: Tensor) -> Any:

@@ -10,7 +10,7 @@ from fairseq_mega.ops.decoding import step_functions
 
 from .layer import PLAIN, LayerContext, LayerOutput, Steps, are_joinable, is_plain_step, steps_of
 from .padding import zero_padding
-from .prepared import Prepared
+from .parameter_cache import ParameterCache
 from .state import LayerCache, LayerMemory, StreamState, TrunkMemory
 
 
@@ -102,13 +102,13 @@ class Trunk:
 
     def _steps_for(
         self, x: Tensor, context: LayerContext, state: Optional[StreamState]
-    ) -> Tuple[Steps, Optional[Prepared]]:
+    ) -> Tuple[Steps, Optional[ParameterCache]]:
         """Return the layers, or functions for a single step, and what is prepared for the next step."""
         layers: Sequence[Any] = self.layers  # type: ignore[assignment]  # a ModuleList is a sequence in all but name
         functions = context.steps
         if functions is None or self.training or state is None or not is_plain_step(x, context, None):
             return Steps(layers), None
-        prepared = state.prepared or Prepared()
+        prepared = state.prepared or ParameterCache()
         key = functions, x.dtype
         return prepared.get_of_all(self.layers, key, lambda: steps_of(layers, *key)), prepared
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_mega.compat.patches import torchvision_operators
-from fairseq_mega.compat.patches.undecayed import is_undecayed
+from fairseq_mega.compat.patches.no_weight_decay import is_undecayed
 from tests.support import tiny_images
 
 pytestmark = tiny_images.needs_timm

@@ -8,17 +8,17 @@ import pytest
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce.behind import check_extra
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.recording import about
 from fairseq_mega.lab.reproduce.revising import parse_setting, revise
 from fairseq_mega.lab.reproduce.runs import plan
-from fairseq_mega.lab.reproduce.wishes import Wishes
 
 TEXT = catalogue()["mega/table2/text/mega"]
 
 
-def check(wishes: Wishes) -> None:
-    check_extra(TEXT, plan(TEXT, 1, Path("data"), "0", wishes).train_arguments(), wishes.extra)
+def check(choices: Choices) -> None:
+    check_extra(TEXT, plan(TEXT, 1, Path("data"), "0", choices).train_arguments(), choices.extra)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def check(wishes: Wishes) -> None:
 )
 def test_what_a_recipe_sets_is_refused(words: List[str], remedy: str) -> None:
     with pytest.raises(RecipeError) as error:
-        check(Wishes(Path("out"), extra=tuple(words)))
+        check(Choices(Path("out"), extra=tuple(words)))
     assert " after --: " in str(error.value) and remedy in str(error.value)
     if "'" not in remedy and remedy.startswith("--set"):
         revise(TEXT, [parse_setting(remedy.split()[1])])
@@ -51,12 +51,12 @@ def test_it_is_refused_before_anything_is_made(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_what_changes_numbers_stands_in_the_result(tmp_path: Path) -> None:
-    plain, running = Wishes(tmp_path), Wishes(tmp_path, extra=("--log-interval", "1", "--num-workers=2", "--no-save"))
-    other = Wishes(tmp_path, extra=("--stop-min-lr", "-1", "--num-workers", "2", "--sentence-avg"))
+    plain, running = Choices(tmp_path), Choices(tmp_path, extra=("--log-interval", "1", "--num-workers=2", "--no-save"))
+    other = Choices(tmp_path, extra=("--stop-min-lr", "-1", "--num-workers", "2", "--sentence-avg"))
     check(running)
     check(other)
-    check(Wishes(tmp_path, gpus=1, precision="fp16", extra=("--fp16-init-scale", "4")))
-    told = [about(plan(TEXT, 1, Path("data"), "0", wishes), wishes) for wishes in (plain, running, other)]
+    check(Choices(tmp_path, gpus=1, precision="fp16", extra=("--fp16-init-scale", "4")))
+    told = [about(plan(TEXT, 1, Path("data"), "0", choices), choices) for choices in (plain, running, other)]
     assert "extra" not in told[0] and told[0]["conditions"] == told[1]["conditions"] != told[2]["conditions"]
     assert told[0] == {**told[1], "run": told[0]["run"]}
     assert told[2]["extra"] == "--stop-min-lr -1 --sentence-avg"

@@ -22,8 +22,8 @@ from fairseq_mega.compat.patches.hydra_settings import options_of
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import arguments
 from fairseq_mega.lab.recipes.recipe import FOLDER
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.runs import plan
-from fairseq_mega.lab.reproduce.wishes import Wishes
 
 NAMES = ("_name", "arch")  # the line names the preset, the file the model itself
 # fairseq's only model in the recipes without a dataclass: its options come from the function of its architecture when
@@ -100,8 +100,8 @@ def test_both_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_a_precision_is_that_of_training(precision: str, tmp_path: Path) -> None:
     """A recipe's precision sets fairseq's flags as --precision of fairseq-mega-train does: bfloat16 by autocast."""
-    recipe, wishes = catalogue()["mega/table2/text/mega"], Wishes(tmp_path, precision=precision)
-    common = plan(recipe, 1, tmp_path, "", wishes).config["common"]
+    recipe, choices = catalogue()["mega/table2/text/mega"], Choices(tmp_path, precision=precision)
+    common = plan(recipe, 1, tmp_path, "", choices).config["common"]
     flags = ("amp", "bf16", "fp16", "memory_efficient_fp16", "memory_efficient_bf16")
     wanted = Namespace(precision=precision, cpu=True, **dict.fromkeys(flags, False))
     if precision != "fp16":  # which needs a GPU

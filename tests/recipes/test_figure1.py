@@ -15,9 +15,9 @@ from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import as_yaml
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.evaluating import language_model, results_of
 from fairseq_mega.lab.reproduce.runner import runs_of
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.lab.runs.results import read_result
 from tests.support.helpers import random_sentences, run_fairseq
 
@@ -77,8 +77,8 @@ def test_all_models_read_the_same_bytes_in_the_same_order(text: Path) -> None:
 
 def test_a_training_leaves_its_losses_in_a_result_of_its_own(tmp_path: Path) -> None:
     """Before the scores, which take longer; of a recipe that wants no curve there is none."""
-    wishes = Wishes(tmp_path)
-    (run,) = runs_of(find("megalodon/figure1/gcide/llama"), [7], wishes, {"gcide-bytes-16m": "0"})
+    choices = Choices(tmp_path)
+    (run,) = runs_of(find("megalodon/figure1/gcide/llama"), [7], choices, {"gcide-bytes-16m": "0"})
     run.folder.mkdir(parents=True)
     (run.folder / "train.command").write_text("fairseq-mega-train DATA\n")
     lines = [{"loss": f"{9 - n / 100}", "wpb": "50", "ups": "2", "num_updates": str(n)} for n in range(1, 401)]
@@ -94,7 +94,7 @@ def test_a_training_leaves_its_losses_in_a_result_of_its_own(tmp_path: Path) -> 
     for curve in (0, 1):
         wanted = {**run.recipe.evaluate, "curve": bool(curve)}
         one = replace(run, recipe=replace(run.recipe, evaluate=wanted))
-        language_model(one, wishes, execute, {}, "the command")
+        language_model(one, choices, execute, {}, "the command")
     (result,) = map(read_result, results_of(run).glob("*.json"))
     assert len(commands) == 2
     assert (result["benchmark"], result["seed"], result["examples"]) == ("megalodon-figure1", 7, 20_000)

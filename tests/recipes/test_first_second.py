@@ -11,9 +11,9 @@ import pytest
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce import runner, storage
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.data import Data
-from fairseq_mega.lab.reproduce.wishes import Wishes
 
 TRANSLATION, TEXT = "mega/table7/en-de/mega_softmax", "mega/table2/text/mega"
 
@@ -38,18 +38,18 @@ def there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "check_origin", lambda *unused: None)
 
 
-def refusal(name: str, wishes: Wishes) -> str:
+def refusal(name: str, choices: Choices) -> str:
     with pytest.raises(RecipeError) as refused:
-        runner.check([catalogue()[name]], wishes, wishes.gpus)
+        runner.check([catalogue()[name]], choices, choices.gpus)
     return str(refused.value)
 
 
 def test_what_scores_a_translation(without: Any, there: None, tmp_path: Path) -> None:
-    runner.check([catalogue()[TRANSLATION]], Wishes(tmp_path), 0)
+    runner.check([catalogue()[TRANSLATION]], Choices(tmp_path), 0)
     without("sacremoses")
-    found = refusal(TRANSLATION, Wishes(tmp_path))
+    found = refusal(TRANSLATION, Choices(tmp_path))
     assert found == "the scores of translations need sacremoses: run 'bash scripts/setup.sh --extras translation'"
-    runner.check([catalogue()[TEXT]], Wishes(tmp_path), 0)
+    runner.check([catalogue()[TEXT]], Choices(tmp_path), 0)
 
 
 @pytest.mark.parametrize("option", ["--out", "--results-dir"])
@@ -64,19 +64,19 @@ def test_folders_of_results(
         place.mkdir()
         monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != place)
     chosen = place / "below"
-    wishes = Wishes(chosen) if option == "--out" else Wishes(tmp_path, results=chosen)
-    assert f"{option} {chosen} cannot be made: {place} is not a folder" in refusal(TEXT, wishes)
+    choices = Choices(chosen) if option == "--out" else Choices(tmp_path, results=chosen)
+    assert f"{option} {chosen} cannot be made: {place} is not a folder" in refusal(TEXT, choices)
 
 
 @pytest.mark.parametrize("name", [TRANSLATION, TEXT])
 def test_a_full_disk_before_the_data_are_made(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = catalogue()[name]
     need = storage.bytes_of_run(recipe, recipe.config)
-    monkeypatch.setattr(Data, "check", lambda self, folder, wishes: None, raising=False)
-    storage.check_disk_for_one_run([recipe], Wishes(tmp_path), lambda folder: need)
-    storage.check_disk_for_one_run([recipe], Wishes(tmp_path, smoke=True), lambda folder: 0)
+    monkeypatch.setattr(Data, "check", lambda self, folder, choices: None, raising=False)
+    storage.check_disk_for_one_run([recipe], Choices(tmp_path), lambda folder: need)
+    storage.check_disk_for_one_run([recipe], Choices(tmp_path, smoke=True), lambda folder: 0)
     with pytest.raises(RecipeError, match="the checkpoints of one run of each recipe need .* free some, or give --out"):
-        storage.check_disk_for_one_run([recipe], Wishes(tmp_path), lambda folder: need - 1)
+        storage.check_disk_for_one_run([recipe], Choices(tmp_path), lambda folder: need - 1)
     monkeypatch.setattr(storage.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
     assert main([name, "--gpus", "0", "--out", str(tmp_path / "out")]) == 1
     assert not (tmp_path / "out").exists()

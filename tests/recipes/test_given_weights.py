@@ -21,8 +21,8 @@ from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.report.recipe_states import benchmark_table, state_table, states
 from fairseq_mega.lab.reproduce import runner, weights
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.lab.runs.results import make_result, read_results, write_result
 from fairseq_mega.models import on_paper
 from fairseq_mega.models.cost import parameters
@@ -69,9 +69,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def symbols_of(recipe: str, out: Path) -> int:
     """Rows of a model's table of embeddings for the data that a smoke run of a recipe makes."""
-    wishes = Wishes(out.resolve(), smoke=True)
-    ((data, folder),) = runner.folders([catalogue()[recipe]], wishes).items()
-    runner.prepare(data, folder, wishes)
+    choices = Choices(out.resolve(), smoke=True)
+    ((data, folder),) = runner.folders([catalogue()[recipe]], choices).items()
+    runner.prepare(data, folder, choices)
     names = [folder / name for name in ("src-bin/dict.txt", "data-bin/dict.txt")]
     lengths = [len(Dictionary.load(str(path))) for path in names if path.exists()]
     return lengths[0] + (recipe == TEXT) if lengths else 0  # the task has a symbol in front of a text

@@ -11,11 +11,11 @@ from fairseq_mega.data.augmented_images import images_per_epoch
 from fairseq_mega.lab.prepare.classification.imagenet import IMAGES
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.reproduce import runner
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.image_folders import IMAGENET
 from fairseq_mega.lab.reproduce.runs import plan
 from fairseq_mega.lab.reproduce.sizes import parameters
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from tests.support import tiny_images
 
 
@@ -35,16 +35,16 @@ def test_published_settings_on_imagenet() -> None:
 @pytest.mark.parametrize("wanted, epochs", [(375_300, (300, 20)), (12_510, (10, 0)), (90_000, (72, 4)), (1, (1, 0))])
 def test_epochs_of_a_shorter_training(tmp_path: Path, wanted: int, epochs: Tuple[int, int]) -> None:
     (recipe,) = find("mega/table6/imagenet/mega")
-    schedule = plan(recipe, 1, tmp_path, "", Wishes(tmp_path, max_update=wanted)).config["lr_scheduler"]
+    schedule = plan(recipe, 1, tmp_path, "", Choices(tmp_path, max_update=wanted)).config["lr_scheduler"]
     assert (schedule["period_epochs"], schedule["warmup_epochs"]) == epochs
-    kept = plan(recipe, 1, tmp_path, "", Wishes(tmp_path, max_update=wanted, keep_schedule=True))
+    kept = plan(recipe, 1, tmp_path, "", Choices(tmp_path, max_update=wanted, keep_schedule=True))
     assert kept.config["lr_scheduler"] == recipe.config["lr_scheduler"]
 
 
 @pytest.mark.parametrize("gpus, share", [(0, (128, 8, 1)), (1, (128, 8, 1)), (3, (128, 4, 2)), (8, (128, 1, 8))])
 def test_batch_on_imagenet(tmp_path: Path, gpus: int, share: Tuple[int, int, int]) -> None:
     """1,024 images, in the published parts of 128 on any number of GPUs."""
-    config = plan(find("mega/table6/imagenet/mega")[0], 1, tmp_path, "", Wishes(tmp_path, gpus=gpus)).config
+    config = plan(find("mega/table6/imagenet/mega")[0], 1, tmp_path, "", Choices(tmp_path, gpus=gpus)).config
     found = config["dataset"]["batch_size"], config["optimization"]["update_freq"][0]
     assert (*found, config["distributed_training"]["distributed_world_size"]) == share
 
@@ -96,8 +96,8 @@ def test_nothing_is_written_beside_the_images_of_others(
     images = tiny_images.write_files(tmp_path / "shared" / "imagenet", {"train": 6, "val": 3})
     with monkeypatch.context() as patched:
         patched.setattr(os, "access", lambda path, mode: path != tmp_path / "shared")
-        digest = runner.prepare("imagenet", images, Wishes(tmp_path / "out"))
+        digest = runner.prepare("imagenet", images, Choices(tmp_path / "out"))
     assert [path.name for path in (tmp_path / "shared").iterdir()] == ["imagenet"]
     assert "has 6 images of 3 classes, ImageNet has 1,281,167" in capsys.readouterr().err
-    assert runner.prepare("imagenet", images, Wishes(tmp_path / "out")) == digest
+    assert runner.prepare("imagenet", images, Choices(tmp_path / "out")) == digest
     assert (tmp_path / "shared" / ".imagenet.lock").exists()

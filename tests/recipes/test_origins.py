@@ -7,9 +7,9 @@ from typing import Any, Dict
 import pytest
 
 from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.origins import check_origin
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from tests.support.in_process import in_process  # noqa: F401
 from tests.support.prepare_runs import prepare
 
@@ -42,7 +42,7 @@ def note(folder: Path, settings: Any) -> None:
 def test_data_of_a_recipe_are_taken(name: str, below: str, tmp_path: Path) -> None:
     """Whatever the raw files, the draw, and what an earlier version did not note."""
     note(tmp_path, TAKEN[name])
-    check_origin(name, tmp_path / below, Wishes(tmp_path / "out"))
+    check_origin(name, tmp_path / below, Choices(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("case", OTHERS)
@@ -51,9 +51,9 @@ def test_other_data_are_refused(case: str, below: str, tmp_path: Path) -> None:
     name, settings, said = OTHERS[case]
     note(tmp_path, settings)
     with pytest.raises(RecipeError, match="holds other data than the recipe's") as refused:
-        check_origin(name, tmp_path / below, Wishes(tmp_path / "out"))
+        check_origin(name, tmp_path / below, Choices(tmp_path / "out"))
     assert said in str(refused.value)
-    check_origin(name, tmp_path / below, Wishes(tmp_path / "out", smoke=True))
+    check_origin(name, tmp_path / below, Choices(tmp_path / "out", smoke=True))
 
 
 @pytest.mark.parametrize("below", ["", "data-bin"])
@@ -70,12 +70,12 @@ def test_made_up_data_are_for_smoke_runs_alone(
     settings: Any, smoke: bool, refused: bool, below: str, tmp_path: Path
 ) -> None:
     (tmp_path / "SOURCE.json").write_text(json.dumps({"origin": "generated", "settings": settings}))
-    wishes = Wishes(tmp_path / "out", smoke=smoke)
+    choices = Choices(tmp_path / "out", smoke=smoke)
     if refused:
         with pytest.raises(RecipeError, match="holds data that --smoke made up: give another folder"):
-            check_origin("listops", tmp_path / below, wishes)
+            check_origin("listops", tmp_path / below, choices)
     else:
-        check_origin("listops", tmp_path / below, wishes)
+        check_origin("listops", tmp_path / below, choices)
 
 
 def test_data_of_a_smoke_run_are_not_taken_for_the_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,16 +14,16 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq_mega.lab.recipes import recipe as recipe_files
 from fairseq_mega.lab.recipes.catalogue import catalogue, find, find_all
 from fairseq_mega.lab.recipes.command_line import without_user_dir
-from fairseq_mega.lab.recipes.published import NEEDS_WEIGHTS
+from fairseq_mega.lab.recipes.paper_values import NEEDS_WEIGHTS
 from fairseq_mega.lab.recipes.recipe import FOLDER, RecipeError, load
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.reproduce import precisions
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.estimates import duration, operations, span
 from fairseq_mega.lab.reproduce.runner import folders
 from fairseq_mega.lab.reproduce.runs import plan
 from fairseq_mega.lab.reproduce.weights import archive_of
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.models.presets import preset
 
 ONE = (FOLDER / "mega/table2/text/mega_chunk.yaml").read_text(encoding="utf-8")
@@ -147,10 +147,10 @@ def test_a_recipe_is_complete(name: str) -> None:
     assert recipe.seeds and recipe.source and recipe.machine and recipe.number.startswith(start)
 
 
-@pytest.mark.parametrize("wishes", [{"smoke": True}, {"data_dir": Path("data")}, {"data": Path("data")}, {}])
-def test_data_sets_have_folders_of_their_own(tmp_path: Path, wishes: Dict[str, Any]) -> None:
+@pytest.mark.parametrize("choices", [{"smoke": True}, {"data_dir": Path("data")}, {"data": Path("data")}, {}])
+def test_data_sets_have_folders_of_their_own(tmp_path: Path, choices: Dict[str, Any]) -> None:
     """A miniature is not taken for the data set that it is a part of, wherever the data lie."""
-    found = folders(find_all([]), Wishes(tmp_path, **wishes))
+    found = folders(find_all([]), Choices(tmp_path, **choices))
     assert len(set(found.values())) == len(found)
 
 
@@ -301,7 +301,7 @@ def test_the_list_knows_every_number(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_the_line_that_is_printed_is_the_runners(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On the published number of GPUs, but for the folder of its checkpoints and the form of the precision."""
     recipe = catalogue()[name]
-    run = plan(recipe, recipe.seeds[0], Path(recipe.config["task"]["data"]), "", Wishes(tmp_path, gpus=recipe.gpus))
+    run = plan(recipe, recipe.seeds[0], Path(recipe.config["task"]["data"]), "", Choices(tmp_path, gpus=recipe.gpus))
     started = run.train_arguments()
     started[started.index("--save-dir") + 1] = recipe.config["checkpoint"]["save_dir"]
     assert main([name, "--print"]) == 0
@@ -333,15 +333,15 @@ def test_a_recipe_that_leaves_its_precision_to_the_machine(tmp_path: Path, monke
     quick, other = catalogue()["quickstart/lm"], catalogue()["mega/table5/enwik8/mega"]
     found = iter(["bf16", "bf16", "fp32"])
     monkeypatch.setattr(precisions.precision, "choose", lambda *given: precisions.precision.Choice(next(found), "fast"))
-    wishes = precisions.with_automatic(Wishes(tmp_path / "out"), [other, quick], begun=False)
-    assert wishes.automatic == "bf16" and not (tmp_path / "out").exists()
+    choices = precisions.with_automatic(Choices(tmp_path / "out"), [other, quick], begun=False)
+    assert choices.automatic == "bf16" and not (tmp_path / "out").exists()
     for _ in range(2):
-        wishes = precisions.with_automatic(Wishes(tmp_path / "out"), [other, quick], begun=True)
+        choices = precisions.with_automatic(Choices(tmp_path / "out"), [other, quick], begun=True)
         for recipe, flags in ((quick, {"--amp", "--bf16"}), (other, set())):
-            words = plan(recipe, 1, tmp_path, "", wishes).train_arguments()
+            words = plan(recipe, 1, tmp_path, "", choices).train_arguments()
             assert {"--amp", "--bf16"} & set(words) == flags
-        assert wishes.conditions(quick)["precision"] == "bf16" and wishes.conditions(other)["precision"] == "fp32"
-    asked = Wishes(tmp_path / "out", precision="fp32")
+        assert choices.conditions(quick)["precision"] == "bf16" and choices.conditions(other)["precision"] == "fp32"
+    asked = Choices(tmp_path / "out", precision="fp32")
     assert precisions.with_automatic(asked, [quick], begun=True) == asked
 
 
@@ -388,7 +388,7 @@ def test_a_training_that_the_clock_ends(tmp_path: Path, capsys: pytest.CaptureFi
     assert "5 min (estimated)" in lines[0] and "15 min (estimated)" in lines[1]
     recipe = catalogue()["quickstart/translation"]
     for wanted, schedule, warmup in ((None, "timed_decay", 200), (100, "linear_decay", 25)):
-        run = plan(recipe, 1, tmp_path, "", Wishes(tmp_path, max_update=wanted))
+        run = plan(recipe, 1, tmp_path, "", Choices(tmp_path, max_update=wanted))
         assert (run.updates, run.minutes) == (wanted or 0, 15)
         assert run.config["lr_scheduler"]["_name"] == schedule
         assert run.config["lr_scheduler"]["warmup_updates"] == warmup

@@ -8,6 +8,7 @@ import pytest
 
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.evaluating import generated, results_of
 from fairseq_mega.lab.reproduce.recording import about, table_folder
 from fairseq_mega.lab.reproduce.revising import (
@@ -19,7 +20,6 @@ from fairseq_mega.lab.reproduce.revising import (
     revise_all,
 )
 from fairseq_mega.lab.reproduce.runs import Run, plan
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.lab.runs.results import make_result, write_result
 
 TEXT, FIGURE6 = "mega/table2/text/mega", "mega/figure6/wikitext103/mega"
@@ -27,9 +27,9 @@ TRANSLATION = "mega/table7/en-de/transformer"
 PANELS = "[{segments: [4], chunk_size: [16]}, {segments: [2], chunk_size: [16]}]"
 
 
-def run_of(name: str, folder: Path, *texts: str, **wished: Any) -> Run:
+def run_of(name: str, folder: Path, *texts: str, **chosen: Any) -> Run:
     settings = tuple(map(parse_setting, texts))
-    return plan(revise(catalogue()[name], settings), 1, Path("data"), "0", Wishes(folder, settings=settings, **wished))
+    return plan(revise(catalogue()[name], settings), 1, Path("data"), "0", Choices(folder, settings=settings, **chosen))
 
 
 @pytest.mark.parametrize(
@@ -63,30 +63,30 @@ def test_a_cell_tells_its_settings(tmp_path: Path) -> None:
     rate = run_of(TEXT, tmp_path, "optimization.lr=0.1")
     assert chunk.recipe.cell == {**plain.recipe.cell, "chunk": 64} and ".c64." in chunk.name
     assert rate.recipe.cell == plain.recipe.cell and len({run.name for run in (plain, chunk, rate)}) == 3
-    told = Wishes(tmp_path, settings=(parse_setting("model.encoder_chunk_size=64"),))
-    untold = Wishes(tmp_path, settings=(parse_setting("optimization.lr=0.1"),))
-    base = Wishes(tmp_path).conditions(plain.recipe)
+    told = Choices(tmp_path, settings=(parse_setting("model.encoder_chunk_size=64"),))
+    untold = Choices(tmp_path, settings=(parse_setting("optimization.lr=0.1"),))
+    base = Choices(tmp_path).conditions(plain.recipe)
     assert told.conditions(chunk.recipe) == base != untold.conditions(rate.recipe)
-    assert about(rate, untold)["set"] == {"optimization.lr": "0.1"} and "set" not in about(plain, Wishes(tmp_path))
+    assert about(rate, untold)["set"] == {"optimization.lr": "0.1"} and "set" not in about(plain, Choices(tmp_path))
 
 
 def test_a_setting_of_other_recipes_changes_no_conditions(tmp_path: Path) -> None:
-    wishes = Wishes(tmp_path, settings=(parse_setting("transformer:optimization.lr=0.1"),))
+    choices = Choices(tmp_path, settings=(parse_setting("transformer:optimization.lr=0.1"),))
     mega, transformer = catalogue()[TEXT], catalogue()["mega/table2/text/transformer"]
-    assert wishes.conditions(mega) == Wishes(tmp_path).conditions(mega)
-    assert wishes.conditions(transformer)["overrides"] == {"optimization.lr": "0.1"}
-    found = revise_all([mega, transformer], wishes.settings)
+    assert choices.conditions(mega) == Choices(tmp_path).conditions(mega)
+    assert choices.conditions(transformer)["overrides"] == {"optimization.lr": "0.1"}
+    found = revise_all([mega, transformer], choices.settings)
     assert [recipe.config["optimization"]["lr"] for recipe in found] == [[0.004], [0.1]]
 
 
 def test_a_table_mixes_no_settings_of_one_cell(tmp_path: Path) -> None:
     """A setting of one recipe parts it from another recipe of the same cell, which Table 3 has."""
-    plain, settings = Wishes(tmp_path), (parse_setting("mega:optimization.lr=0.1"),)
+    plain, settings = Choices(tmp_path), (parse_setting("mega:optimization.lr=0.1"),)
     changed, twin = replace(plain, settings=settings), run_of("mega/table3/text/softmax", tmp_path)
     own = run_of(TEXT, tmp_path, "mega:optimization.lr=0.1")
     assert own.recipe.cell == twin.recipe.cell
-    for run, wishes in ((twin, plain), (own, changed)):
-        result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", 1, about(run, wishes))
+    for run, choices in ((twin, plain), (own, changed)):
+        result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", 1, about(run, choices))
         write_result(tmp_path / "results" / f"{run.recipe.report}.{run.name}.json", result)
     assert [path.stem for path in table_folder([own], changed).iterdir()] == [own.name]
     assert [path.stem for path in table_folder([twin], plain).iterdir()] == [twin.name]

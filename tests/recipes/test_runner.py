@@ -9,8 +9,8 @@ import pytest
 
 from fairseq_mega.lab.report.recipe_states import FAILED
 from fairseq_mega.lab.reproduce import runner
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.results import read_results
 from tests.support import in_process as running
@@ -51,10 +51,10 @@ def test_classifiers(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_data_that_were_removed_are_made_again(tmp_path: Path) -> None:
-    folder, wishes = tmp_path / "data" / "listops", Wishes(tmp_path / "out", smoke=True)
-    digest = runner.prepare("listops", folder, wishes)
+    folder, choices = tmp_path / "data" / "listops", Choices(tmp_path / "out", smoke=True)
+    digest = runner.prepare("listops", folder, choices)
     shutil.rmtree(folder)
-    assert runner.prepare("listops", folder, wishes) == digest
+    assert runner.prepare("listops", folder, choices) == digest
 
 
 def test_other_settings_are_other_runs(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,12 +11,12 @@ from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.reproduce import tables
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.estimates import duration, operations_measured
 from fairseq_mega.lab.reproduce.evaluating import results_of, speed
 from fairseq_mega.lab.reproduce.runner import check, folders, runs_of
 from fairseq_mega.lab.reproduce.storage import LEAST, bytes_of_recipe
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
 RECIPES = find("megalodon/figure4")
@@ -44,11 +44,11 @@ def test_the_papers_llama_is_the_published_one() -> None:
 
 def test_nothing_is_read_or_kept(tmp_path: Path) -> None:
     """Whatever else is measured in the same command, a run is the same one."""
-    wishes = Wishes(tmp_path, gpus=8, download=False)
-    assert folders(RECIPES, wishes) == {}
-    check(RECIPES, wishes, 8)
-    runs = runs_of(RECIPES, [], wishes, {})
-    beside = runs_of([*find("megalodon/figure5"), *RECIPES], [], wishes, {"pg19": "0"})
+    choices = Choices(tmp_path, gpus=8, download=False)
+    assert folders(RECIPES, choices) == {}
+    check(RECIPES, choices, 8)
+    runs = runs_of(RECIPES, [], choices, {})
+    beside = runs_of([*find("megalodon/figure5"), *RECIPES], [], choices, {"pg19": "0"})
     assert [run.name for run in runs] == [run.name for run in beside[1:]]
     assert {run.gpus for run in runs} == {1}
     assert all(bytes_of_recipe(recipe) == LEAST for recipe in RECIPES)
@@ -56,17 +56,17 @@ def test_nothing_is_read_or_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wished, said", [({"extra": ("--lr", "1")}, "leave out the options"), ({"precision": "fp16"}, "give bf16")]
+    "chosen, said", [({"extra": ("--lr", "1")}, "leave out the options"), ({"precision": "fp16"}, "give bf16")]
 )
-def test_wishes_about_a_training_are_refused(tmp_path: Path, wished: Dict[str, Any], said: str) -> None:
+def test_choices_for_a_training_are_refused(tmp_path: Path, chosen: Dict[str, Any], said: str) -> None:
     with pytest.raises(RecipeError, match=said):
-        runs_of(RECIPES, [], Wishes(tmp_path, gpus=1, **wished), {})
+        runs_of(RECIPES, [], Choices(tmp_path, gpus=1, **chosen), {})
 
 
 def test_the_measurement(tmp_path: Path) -> None:
     """The command that is run, and what becomes of its figures."""
-    wishes = Wishes(tmp_path, gpus=1, precision="bf16", workers=3)
-    (run,) = runs_of(find("megalodon/figure4/7b/llama"), [], wishes, {})
+    choices = Choices(tmp_path, gpus=1, precision="bf16", workers=3)
+    (run,) = runs_of(find("megalodon/figure4/7b/llama"), [], choices, {})
     given: List[str] = []
 
     def execute(words: Sequence[str], *_: Any, **__: Any) -> None:
@@ -75,7 +75,7 @@ def test_the_measurement(tmp_path: Path) -> None:
         scores = {f"{run.recipe.name} L={length} {key}": x for length in (4096, 32768) for key, x in figures.items()}
         write_result(Path(words[words.index("--json") + 1]), make_result("lm-length", "x", scores, 1, "measured"))
 
-    speed(run, wishes, execute, {}, "the command")
+    speed(run, choices, execute, {}, "the command")
     options = dict(zip(given[given.index("--models") :: 2], given[given.index("--models") + 1 :: 2]))
     assert options["--models"] == run.recipe.name and options["--lengths"] == "4096,32768"
     assert options["--device"] == "cuda" and options["--dtype"] == "bfloat16" and options["--threads"] == "3"
@@ -112,6 +112,6 @@ def test_speed_beside_a_table_is_measured_with_the_recipes_that_it_is_of(
     assert columns is not None
     monkeypatch.setattr(tables, "execute", lambda words, *others: commands.append(words))
     for name, measured in (("listops/mega", 0), ("text/mega_chunk", 1), ("text/mega", 1)):
-        tables.speed(columns, Wishes(tmp_path), find(f"mega/table2/{name}"), left_out=False)
+        tables.speed(columns, Choices(tmp_path), find(f"mega/table2/{name}"), left_out=False)
         assert len(commands) == measured
     assert commands[0][-5:] == ["4096", "--json", str(tmp_path / "speed.json"), "--device", "cpu"]

@@ -9,11 +9,11 @@ import pytest
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce import runner, storage
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.runs import Run, plan
 from fairseq_mega.lab.reproduce.sizes import parameters
 from fairseq_mega.lab.reproduce.storage import bytes_of_run, check_disk, kept
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from tests.support import lra_data
 
 PUBLISHED = {  # parameters: MEGA, Table 5; the README of its code; counts of models that were built
@@ -44,7 +44,7 @@ def test_kept_checkpoints() -> None:
 
 
 def runs_of(out: Path, *names: str) -> List[Run]:
-    return [plan(catalogue()[name], 1, Path("data"), "0", Wishes(out)) for name in names]
+    return [plan(catalogue()[name], 1, Path("data"), "0", Choices(out)) for name in names]
 
 
 def test_too_little_space_is_said_with_the_remedy(tmp_path: Path) -> None:

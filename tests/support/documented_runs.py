@@ -26,7 +26,7 @@ OWN_PAIRS = RunBy(f"{TRANSLATES}::test_the_commands_for_ones_own_text_run_as_the
 TABLES_ON_LRA = RunBy(f"{SMOKES}::test_table2_figure5_and_resuming")
 OTHER_TABLES_ON_LRA = RunBy(f"{SMOKES}::test_table3_and_figure4_share_a_run")
 LM_TABLES = RunBy("end_to_end/test_lm_scripts.py::test_table5_and_figure6")
-MINIATURE = RunBy("recipes/test_cells.py::test_the_table_has_the_cells_of_these_conditions")
+MINIATURE = RunBy("recipes/test_aggregate.py::test_the_table_has_the_cells_of_these_conditions")
 SMOKE_FORM = RunBy("recipes/test_smoke.py::test_from_the_data_to_the_table")
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+|.*/[A-Z]+|\.\.\.")  # a word that the reader replaces
 

@@ -45,7 +45,7 @@ class Ended(NamedTuple):
     output: str
 
 
-class Prepared:
+class ParameterCache:
     """Such a process; a context.
 
     Args:
@@ -70,7 +70,7 @@ class Prepared:
             assert status, "the first program has failed, see above"
             return Ended(int(status), output.read_text(encoding="utf-8"))
 
-    def __enter__(self) -> "Prepared":
+    def __enter__(self) -> "ParameterCache":
         return self
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Optional[TracebackType]) -> None:

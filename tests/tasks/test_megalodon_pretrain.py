@@ -177,7 +177,7 @@ def test_first_loss_is_that_of_the_uniform_distribution(data: Path, device_flags
         (["--train-subset", "valid"], "leave it out there"),
     ],
 )
-def test_bad_wishes(options: List[object], message: str, data: Path, device_flags: List[str], tmp_path: Path) -> None:
+def test_bad_settings(options: List[object], message: str, data: Path, device_flags: List[str], tmp_path: Path) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         given = arguments(data, "--no-save", "--max-update", 1, "--save-dir", tmp_path, *device_flags)
         run_fairseq("train", [*given, *options])

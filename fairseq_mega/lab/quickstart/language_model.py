@@ -63,7 +63,7 @@ class LanguageModel(QuickStart):
     def evaluate(self) -> None:
         """Score the test text, each byte once."""
         shutil.rmtree(self.folder / "results", ignore_errors=True)
-        evaluate(self.run, self.wishes, execute, [], self.command)
+        evaluate(self.run, self.choices, execute, [], self.command)
 
     def show(self) -> None:
         """Print bits per byte and a text that the model writes, byte by byte."""

@@ -17,9 +17,9 @@ from fairseq_mega.lab.prepare.work_folder import SOURCE
 from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, Recipe, load
 from fairseq_mega.lab.recipes.smoke import shrink
 from fairseq_mega.lab.reproduce import training
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.precisions import chosen_once
 from fairseq_mega.lab.reproduce.runs import Run, plan
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.lab.runs.commands import execute
 from fairseq_mega.lab.runs.files import write_text
 from fairseq_mega.lab.runs.folder import Work
@@ -138,16 +138,16 @@ class QuickStart:
         config = copy.deepcopy(self.recipe.config)
         config["optimization"]["stop_time_hours"] = round(self.minutes / 60, 6)
         config["distributed_training"]["distributed_world_size"] = max(1, self.gpus)
-        self.wishes = Wishes(
+        self.choices = Choices(
             self.folder, gpus=self.gpus, gpus_per_run=self.gpus, precision=self.precision, max_update=self.updates
         )
         recipe = replace(self.recipe, config=config)
-        run = plan(recipe, recipe.seeds[0], self.folder / "data-bin", "", self.wishes, self.folder)
+        run = plan(recipe, recipe.seeds[0], self.folder / "data-bin", "", self.choices, self.folder)
         return replace(run, name="quickstart")
 
     def train_planned(self) -> None:
         """Train, and report a training of too few updates, by a short time or by a slow machine."""
-        done = training.train(self.run, self.wishes, execute, [])
+        done = training.train(self.run, self.choices, execute, [])
         if not self.updates and done < self.enough:
             say(self.about_few_updates(done))
 

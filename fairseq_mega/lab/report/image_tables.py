@@ -6,7 +6,7 @@ from typing import Sequence
 
 from fairseq_mega.lab.evaluate.lra_runs import select, shortened
 from fairseq_mega.lab.prepare.classification.imagenet import IMAGES
-from fairseq_mega.lab.recipes.published import paper_values
+from fairseq_mega.lab.recipes.paper_values import paper_values
 from fairseq_mega.lab.report.lra_cells import INTERPRETATION, spread
 from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import show, warn_of_smoke

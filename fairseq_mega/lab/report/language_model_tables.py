@@ -3,7 +3,7 @@
 from functools import partial
 from typing import List, Sequence
 
-from fairseq_mega.lab.recipes.published import paper_values
+from fairseq_mega.lab.recipes.paper_values import paper_values
 from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.results import Result
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, LRA, TASKS, Result, mega, scaling_of, select
 from fairseq_mega.lab.recipes.catalogue import find
-from fairseq_mega.lab.recipes.published import paper_values
+from fairseq_mega.lab.recipes.paper_values import paper_values
 from fairseq_mega.lab.report.lra_cells import (
     INTERPRETATION,
     average,

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_mega.lab.recipes.published import row_title
+from fairseq_mega.lab.recipes.paper_values import row_title
 from fairseq_mega.lab.report.alike import read_alike
 from fairseq_mega.lab.runs.report import Report, add_results, all_results, benchmark_read, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import GIVEN, Result, ResultError, changes_of, is_trained_here

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any, Dict, List, Sequence
 
-from fairseq_mega.lab.recipes.published import paper_values
+from fairseq_mega.lab.recipes.paper_values import paper_values
 from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import show, warn_of_smoke

@@ -19,15 +19,15 @@ from fairseq_mega.cli.commands import failure
 from fairseq_mega.cli.usage import UNKNOWN, Parser
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, as_yaml
-from fairseq_mega.lab.reproduce import cells, launchers, listing, options, precisions, runner
+from fairseq_mega.lab.reproduce import aggregate, launchers, listing, options, precisions, runner
+from fairseq_mega.lab.reproduce.authors_archives import fetch_processed
 from fairseq_mega.lab.reproduce.behind import check_extra
-from fairseq_mega.lab.reproduce.processed_archives import fetch_processed
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.revising import check_by_fairseq
 from fairseq_mega.lab.reproduce.runs import plan
 from fairseq_mega.lab.reproduce.storage import check_disk
 from fairseq_mega.lab.reproduce.tables import print_tables, score_checkpoint
 from fairseq_mega.lab.reproduce.weights import find_weights
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.lab.runs.commands import StageError
 
 PROGRAM = "fairseq-mega-reproduce"
@@ -72,51 +72,53 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
             print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *words]))
         return 0
     options.check_weights(given, extra)
-    wishes = options.wishes_of(given, extra, visible_gpus)
+    choices = options.choices_of(given, extra, visible_gpus)
     if given.checkpoint is None:
-        wishes = precisions.with_automatic(wishes, recipes, begun=not given.list)
-    runner.check_wishes(recipes, wishes)
+        choices = precisions.with_automatic(choices, recipes, begun=not given.list)
+    runner.check_choices(recipes, choices)
     if given.list:
-        print("\n".join(listing.listing(recipes, seeds, wishes)))
+        print("\n".join(listing.listing(recipes, seeds, choices)))
         return 0
     if given.path is not None:
-        return score_checkpoint(recipes, given, wishes)
-    if wishes.gpus == 0 and given.gpus is None and not given.smoke:
+        return score_checkpoint(recipes, given, choices)
+    if choices.gpus == 0 and given.gpus is None and not given.smoke:
         raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
     if given.settings:
-        check_by_fairseq([recipe for recipe in recipes if wishes.settings_of(recipe)])
+        check_by_fairseq([recipe for recipe in recipes if choices.settings_of(recipe)])
     for recipe in recipes if extra else ():
-        check_extra(recipe, plan(recipe, 1, Path(), "", wishes).train_arguments(), extra)
-    fetch_processed(recipes, wishes)
+        check_extra(recipe, plan(recipe, 1, Path(), "", choices).train_arguments(), extra)
+    fetch_processed(recipes, choices)
     if given.checkpoint is not None:
-        wishes = replace(wishes, weights=find_weights(recipes, given.checkpoint, wishes))
+        choices = replace(choices, weights=find_weights(recipes, given.checkpoint, choices))
     elsewhere = given.launcher != "local"
-    runner.check(recipes, wishes, wishes.gpus if elsewhere or wishes.gpus == 0 else visible_gpus())
-    return reproduce(recipes, seeds, wishes, given, command)
+    runner.check(recipes, choices, choices.gpus if elsewhere or choices.gpus == 0 else visible_gpus())
+    return reproduce(recipes, seeds, choices, given, command)
 
 
 def reproduce(
-    recipes: Sequence[Recipe], seeds: List[int], wishes: Wishes, given: argparse.Namespace, command: Sequence[str]
+    recipes: Sequence[Recipe], seeds: List[int], choices: Choices, given: argparse.Namespace, command: Sequence[str]
 ) -> int:
     """Prepare the data of all recipes, then do or launch their runs, then print the tables."""
     digests: Dict[str, str] = {}
-    for name, folder in runner.folders(recipes, wishes).items():
-        digests[name] = runner.prepare(name, folder, wishes)
-    runs = runner.same_work(runner.runs_of(recipes, seeds, wishes, digests))
-    runner.check_bands([run for run in runs if run.recipe.name not in wishes.weights])
+    for name, folder in runner.folders(recipes, choices).items():
+        digests[name] = runner.prepare(name, folder, choices)
+    runs = runner.same_work(runner.runs_of(recipes, seeds, choices, digests))
+    runner.check_bands([run for run in runs if run.recipe.name not in choices.weights])
     if given.launcher == "print":
-        launchers.print_commands(runs, wishes, command)
+        launchers.print_commands(runs, choices, command)
         return 0
-    check_disk(runs, wishes.out)
+    check_disk(runs, choices.out)
     if given.launcher == "slurm":
         parameters = dict(options.parameter(text) for text in given.slurm)
-        print(f"jobs {', '.join(launchers.submit(runs, wishes, parameters))}; the same command without --launcher then")
+        print(
+            f"jobs {', '.join(launchers.submit(runs, choices, parameters))}; the same command without --launcher then"
+        )
         return 0
-    outcomes = runner.perform_all(runs, wishes, shlex.join([PROGRAM, *command]), only_train=given.only_train)
-    if not given.only_train and not wishes.weights:
-        cells.write_cells(runs, wishes, shlex.join([PROGRAM, *command]))
+    outcomes = runner.perform_all(runs, choices, shlex.join([PROGRAM, *command]), only_train=given.only_train)
+    if not given.only_train and not choices.weights:
+        aggregate.write_cells(runs, choices, shlex.join([PROGRAM, *command]))
     failed = [outcome.run.name for outcome in outcomes if outcome.error is not None]
-    status = 0 if given.only_train else print_tables(runs, given, wishes)
+    status = 0 if given.only_train else print_tables(runs, given, choices)
     if failed:
         print(f"{PROGRAM}: error: {len(failed)} of {len(runs)} runs failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else status

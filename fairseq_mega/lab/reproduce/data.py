@@ -7,7 +7,7 @@ from typing import Callable, List, NamedTuple, Sequence
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
-from .wishes import Wishes
+from .choices import Choices
 
 
 class Examined(NamedTuple):
@@ -29,8 +29,8 @@ class Data:
     """
 
     task: str
-    command: Callable[[Path, Wishes], List[str]]
-    check: Callable[[Path, Wishes], None]
+    command: Callable[[Path, Choices], List[str]]
+    check: Callable[[Path, Choices], None]
     files: Sequence[str]
 
     def is_there(self, folder: Path) -> bool:

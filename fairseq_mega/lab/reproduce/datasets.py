@@ -14,10 +14,10 @@ from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.commands import PYTHON
 
+from .choices import Choices
 from .data import Data
 from .image_folders import IMAGENET
-from .released import check_released, is_released, released_options
-from .wishes import Wishes
+from .lra_archive import check_released, is_released, released_options
 
 PREPARE = [*PYTHON, "fairseq_mega.lab.prepare"]
 FEW_BYTES, FEW_HELD_OUT = 6_000_000, 100_000  # of a text: more than is read in minutes; scoring needs time, too
@@ -30,25 +30,25 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
 
     released = not options  # a smaller or other form of a data set is generated
 
-    def command(folder: Path, wishes: Wishes) -> List[str]:
+    def command(folder: Path, choices: Choices) -> List[str]:
         words = [*PREPARE, dataset, "--out", str(folder), *options]
-        if released and is_released(dataset, wishes):
-            return [*words, *released_options(folder, wishes)]
+        if released and is_released(dataset, choices):
+            return [*words, *released_options(folder, choices)]
         if dataset in ("listops", "pathfinder32", "pathx"):
-            words += ["--workers", str(wishes.workers)]
+            words += ["--workers", str(choices.workers)]
         if dataset == "speech-commands":
-            scaling = [setting.text for setting in wishes.settings if setting.key == "task.sc_scaling"]
+            scaling = [setting.text for setting in choices.settings if setting.key == "task.sc_scaling"]
             words += ["--scaling", *(scaling[-1:] or ["twice"])]
-        if wishes.smoke:
+        if choices.smoke:
             words += ["--smoke", *made_up_options]
         return words
 
-    def check(folder: Path, wishes: Wishes) -> None:
-        taken = released and is_released(dataset, wishes)
+    def check(folder: Path, choices: Choices) -> None:
+        taken = released and is_released(dataset, choices)
         if taken:
-            check_released(dataset, folder, wishes)
+            check_released(dataset, folder, choices)
         try:
-            check_can_be_made(task, folder, wishes.smoke or taken)
+            check_can_be_made(task, folder, choices.smoke or taken)
         except ValueError as error:
             raise RecipeError(str(error)) from error
 
@@ -58,15 +58,15 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
 def text(corpus: str, dataset: str, file: str, options: Sequence[str] = ()) -> Data:
     """A text for language modelling, in ``folder/data-bin``; ``file`` is one of those that it is made of."""
 
-    def command(folder: Path, wishes: Wishes) -> List[str]:
-        words = [*PREPARE, dataset, "--out", str(folder), "--workers", str(wishes.workers), *options]
-        return [*words, *["--smoke"] * wishes.smoke]
+    def command(folder: Path, choices: Choices) -> List[str]:
+        words = [*PREPARE, dataset, "--out", str(folder), "--workers", str(choices.workers), *options]
+        return [*words, *["--smoke"] * choices.smoke]
 
-    def check(folder: Path, wishes: Wishes) -> None:
+    def check(folder: Path, choices: Choices) -> None:
         if folder.exists() and not folder.is_dir():
             raise RecipeError(f"the data of {corpus} cannot be made in {folder}, a file: remove it, or give --data")
         raw = folder / "raw" / file
-        if not wishes.download and not wishes.smoke and not raw.exists():
+        if not choices.download and not choices.smoke and not raw.exists():
             raise RecipeError(f"{raw} does not exist: put the text of {corpus} there, or leave --no-download out")
 
     return Data(corpus, command, check, ["data-bin/dict.txt", *(f"data-bin/{name}" for name in BINARISED)])
@@ -75,11 +75,11 @@ def text(corpus: str, dataset: str, file: str, options: Sequence[str] = ()) -> D
 def books() -> Data:
     """PG-19 as JSON lines, with its sentencepiece model."""
 
-    def command(folder: Path, wishes: Wishes) -> List[str]:
-        return [*PREPARE, "pg19", "--out", str(folder), *["--smoke"] * wishes.smoke]
+    def command(folder: Path, choices: Choices) -> List[str]:
+        return [*PREPARE, "pg19", "--out", str(folder), *["--smoke"] * choices.smoke]
 
-    def check(folder: Path, wishes: Wishes) -> None:
-        if not wishes.smoke and not wishes.download:
+    def check(folder: Path, choices: Choices) -> None:
+        if not choices.smoke and not choices.download:
             raise RecipeError(f"{folder} holds no PG-19: make it with fairseq-mega-prepare pg19, see its --help")
 
     return Data("pg19", command, check, [*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE, WORDS_FILE])
@@ -88,12 +88,12 @@ def books() -> Data:
 def help_pairs() -> Data:
     """LibreOffice's help in English and German, cut into pieces."""
 
-    def command(folder: Path, wishes: Wishes) -> List[str]:
-        words = [*PREPARE, "help-pairs", "--out", str(folder), "--workers", str(wishes.workers)]
-        return [*words, "--vocab-size", str(SYMBOLS["libreoffice-help"]), *["--smoke"] * wishes.smoke]
+    def command(folder: Path, choices: Choices) -> List[str]:
+        words = [*PREPARE, "help-pairs", "--out", str(folder), "--workers", str(choices.workers)]
+        return [*words, "--vocab-size", str(SYMBOLS["libreoffice-help"]), *["--smoke"] * choices.smoke]
 
-    def check(folder: Path, wishes: Wishes) -> None:
-        if not wishes.download and not wishes.smoke:
+    def check(folder: Path, choices: Choices) -> None:
+        if not choices.download and not choices.smoke:
             raise RecipeError(f"{folder} holds no pairs: make them with fairseq-mega-prepare help-pairs, see --help")
 
     files = ["text/test.en", "text/test.de", f"data-bin/{MODEL_FILE}", *paired_files("en", "de")]
@@ -111,21 +111,21 @@ def paired_files(source: str, target: str) -> List[str]:
 def translations() -> Data:
     """WMT'16 English-German: one binarised folder serves both directions."""
 
-    def command(folder: Path, wishes: Wishes) -> List[str]:
-        words = [*PREPARE, "wmt16", "--out", str(folder), "--workers", str(wishes.workers)]
-        if wishes.smoke:
+    def command(folder: Path, choices: Choices) -> List[str]:
+        words = [*PREPARE, "wmt16", "--out", str(folder), "--workers", str(choices.workers)]
+        if choices.smoke:
             return [*words, "--smoke"]
-        archives = [] if wishes.archives is None else ["--archives", str(wishes.archives)]
-        return [*words, *archives, *([] if wishes.download else ["--no-download"])]
+        archives = [] if choices.archives is None else ["--archives", str(choices.archives)]
+        return [*words, *archives, *([] if choices.download else ["--no-download"])]
 
-    def check(folder: Path, wishes: Wishes) -> None:
+    def check(folder: Path, choices: Choices) -> None:
         try:
             need_packages()
         except ValueError as error:
             raise RecipeError(str(error)) from error
-        archives = wishes.archives or folder / "archives"
+        archives = choices.archives or folder / "archives"
         missing = [url for url in archive_urls() if not (archives / url.rpartition("/")[2]).exists()]
-        if missing and not wishes.download and not wishes.smoke:
+        if missing and not choices.download and not choices.smoke:
             names = ", ".join(missing)
             raise RecipeError(f"{archives} lacks the archives {names}: fetch them, or leave --no-download out")
 
@@ -148,8 +148,8 @@ class OwnExamples(Data):
 def own(task: str, dataset: str) -> Data:
     """Data of the user for one of the tasks; another data set is made up for a smoke run alone."""
 
-    def check(folder: Path, wishes: Wishes) -> None:
-        if not wishes.smoke:
+    def check(folder: Path, choices: Choices) -> None:
+        if not choices.smoke:
             raise RecipeError(
                 f"{folder} holds no whole data: name those of your own with --data, or fairseq-mega-prepare {dataset} "
                 f"--out {folder}"

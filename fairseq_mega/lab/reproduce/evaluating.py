@@ -18,11 +18,11 @@ from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 from fairseq_mega.models.averaging import average, last_epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 
+from .choices import Choices
 from .runs import Run
 from .training import MODULE as RESULTS
 from .training import variables
 from .weights import parameters_of
-from .wishes import Wishes
 
 TITLES = {  # benchmarks by kind of evaluation
     "classifier": "lra",
@@ -42,7 +42,7 @@ def benchmark_of(run: Run) -> str:
     return title + ("-smoke" if run.smoke else "")
 
 
-def evaluate(run: Run, wishes: Wishes, execute: Execute, devices: List[int], command: str) -> None:
+def evaluate(run: Run, choices: Choices, execute: Execute, devices: List[int], command: str) -> None:
     """Score a run on the test split, or measure its speed; write its result files to :func:`results_of`.
 
     Raises:
@@ -55,7 +55,7 @@ def evaluate(run: Run, wishes: Wishes, execute: Execute, devices: List[int], com
         "translation": translation,
         "speed": speed,
     }
-    kinds[run.recipe.evaluate["kind"]](run, wishes, execute, variables(wishes, devices), command)
+    kinds[run.recipe.evaluate["kind"]](run, choices, execute, variables(choices, devices), command)
 
 
 def results_of(run: Run) -> Path:
@@ -68,26 +68,26 @@ def settings_words(settings: Dict[str, Any]) -> List[str]:
     return [word for key, value in settings.items() for word in ("--setting", f"{key}={value}")]
 
 
-def classifier(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+def classifier(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Accuracy of the checkpoint of best validation accuracy."""
     schedule = run.config["lr_scheduler"]
     total = schedule.get("total_num_update") or schedule["warmup_updates"] + schedule["lr_period_updates"]
-    words = scoring_words(run, wishes, command, "best", run.name, {"schedule_updates": int(total)})
+    words = scoring_words(run, choices, command, "best", run.name, {"schedule_updates": int(total)})
     execute([*PYTHON, RESULTS, "test", *words], run.folder / "test.log", env)
 
 
-def images(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+def images(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Accuracy of the best and of the last checkpoint on the validation images: those of the test have no labels."""
-    trained = run.recipe.name not in wishes.weights
+    trained = run.recipe.name not in choices.weights
     for name in ("best", "last") if trained else ("best",):
         kind = {"checkpoint": name if trained else "given"}
-        words = scoring_words(run, wishes, command, name, f"{run.name}.{kind['checkpoint']}", kind)
+        words = scoring_words(run, choices, command, name, f"{run.name}.{kind['checkpoint']}", kind)
         words += ["--split", "valid", "--score", "top1_accuracy"]
         execute([*PYTHON, RESULTS, "test", *words], run.folder / "test.log", env)
 
 
 def scoring_words(
-    run: Run, wishes: Wishes, command: str, checkpoint: str, label: str, more: Dict[str, Any]
+    run: Run, choices: Choices, command: str, checkpoint: str, label: str, more: Dict[str, Any]
 ) -> List[str]:
     """Arguments of ``lra_results test``.
 
@@ -97,9 +97,9 @@ def scoring_words(
         more: settings to keep beside those of every run.
     """
     settings = {**run.recipe.cell, "published_updates": run.recipe.updates, **more}
-    settings.update(precision=wishes.used_precision, gpus=run.gpus, recipe=run.recipe.name)
+    settings.update(precision=choices.used_precision, gpus=run.gpus, recipe=run.recipe.name)
     path = run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
-    weights = wishes.weights.get(run.recipe.name)
+    weights = choices.weights.get(run.recipe.name)
     if weights is None:
         training = [
             *("--log", str(run.folder / "train.log"), "--train-command", str(run.folder / "train.command")),
@@ -117,9 +117,9 @@ def scoring_words(
     ]
 
 
-def language_model(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+def language_model(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Perplexity over the contexts and chunks of the recipe, the memory carried along."""
-    given = run.recipe.name in wishes.weights
+    given = run.recipe.name in choices.weights
     checkpoint = "best" if given else run.recipe.evaluate.get("checkpoint", "best")
     words = [
         *(str(run.data), "--path", str(run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt")),
@@ -175,14 +175,14 @@ def score_contexts(words: List[str], wanted: Dict[str, Any], execute: Execute, e
         execute([*PYTHON, "fairseq_mega.lab.evaluate.language_model", *words, *options], log, env)
 
 
-def speed(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+def speed(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Tokens per second of a device and peak memory over the lengths of the recipe."""
     wanted, name, found = run.recipe.evaluate, run.recipe.name, run.folder / "speed.json"
     words = [
         *("lm-length", "--models", name, "--lengths", ",".join(map(str, wanted["lengths"]))),
         *("--symbols", str(wanted["symbols"]), "--repeat", str(wanted["repeat"]), "--time-limit", "inf"),
-        *("--device", "cuda" if run.gpus else "cpu", "--threads", str(wishes.workers), "--json", str(found)),
-        *("--dtype", "bfloat16" if wishes.used_precision == "bf16" else "float32", *["--smoke"] * run.smoke),
+        *("--device", "cuda" if run.gpus else "cpu", "--threads", str(choices.workers), "--json", str(found)),
+        *("--dtype", "bfloat16" if choices.used_precision == "bf16" else "float32", *["--smoke"] * run.smoke),
     ]
     execute([*PYTHON, "fairseq_mega.lab.benchmarks", *words], run.folder / "test.log", env)
     result = read_result(found)
@@ -197,7 +197,7 @@ def option(key: str) -> str:
     return "--" + key.replace("_", "-")
 
 
-def translation(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+def translation(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
     """BLEU of the best checkpoint, and of the averaged last ones where the recipe averages some."""
     wanted, checkpoints = run.recipe.evaluate, run.folder / "checkpoints"
     paths = {"best": checkpoints / "checkpoint_best.pt"}

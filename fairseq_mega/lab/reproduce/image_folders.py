@@ -12,8 +12,8 @@ from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.runs.commands import PYTHON
 from fairseq_mega.lab.runs.fingerprints import digest
 
+from .choices import Choices
 from .data import Data, Examined
-from .wishes import Wishes
 
 
 class ImageFolders(Data):
@@ -41,19 +41,19 @@ class ImageFolders(Data):
         return Examined(digest(counts), remarks)
 
 
-def command(folder: Path, wishes: Wishes) -> List[str]:
+def command(folder: Path, choices: Choices) -> List[str]:
     """Return the command that unpacks the archives."""
     words = [*PYTHON, "fairseq_mega.lab.prepare", "imagenet", "--out", str(folder)]
-    if wishes.smoke:
+    if choices.smoke:
         return [*words, "--smoke"]
-    return [*words, "--archives", str(archives_of(folder, wishes))]
+    return [*words, "--archives", str(archives_of(folder, choices))]
 
 
-def check(folder: Path, wishes: Wishes) -> None:
+def check(folder: Path, choices: Choices) -> None:
     """Raise a RecipeError where neither the images nor their archives are there, or cannot be read."""
-    archives = archives_of(folder, wishes)
+    archives = archives_of(folder, choices)
     missing = [archive.name for archive in imagenet.ARCHIVES.values() if not (archives / archive.name).exists()]
-    if missing and not wishes.smoke:
+    if missing and not choices.smoke:
         raise RecipeError(
             f"{folder} holds no ImageNet, and {archives} lacks {', '.join(missing)}: name the folder above train and "
             f"val, each with a folder per class, with --data, or that of the archives with --archives "
@@ -61,9 +61,9 @@ def check(folder: Path, wishes: Wishes) -> None:
         )
 
 
-def archives_of(folder: Path, wishes: Wishes) -> Path:
+def archives_of(folder: Path, choices: Choices) -> Path:
     """The folder of the archives, by default beside the images."""
-    return wishes.archives or folder.parent / "archives"
+    return choices.archives or folder.parent / "archives"
 
 
 IMAGENET = ImageFolders("imagenet", command, check, [])

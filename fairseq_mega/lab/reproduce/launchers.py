@@ -9,10 +9,10 @@ from fairseq_mega.lab.recipes.catalogue import find
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.runs.commands import PYTHON, environment
 
+from .choices import Choices
 from .revising import parse_setting
 from .runs import Run
 from .training import MODULE, variables
-from .wishes import Wishes
 
 GPUS_PER_NODE = 8
 
@@ -24,12 +24,12 @@ def training_words(run: Run) -> List[str]:
     return [*PYTHON, MODULE, "train", *run.train_arguments(), *port]
 
 
-def print_commands(runs: Sequence[Run], wishes: Wishes, given: Sequence[str]) -> None:
+def print_commands(runs: Sequence[Run], choices: Choices, given: Sequence[str]) -> None:
     """Print for each run the command that trains it alone and writes its results."""
     for run in runs:
         name = run.recipe.name
         words = [word for word in given if word not in ("--launcher", "print")]
-        print(f"# {name}, seed {run.seed}: {run.gpus or 'no'} GPU(s), results in {wishes.out}")
+        print(f"# {name}, seed {run.seed}: {run.gpus or 'no'} GPU(s), results in {choices.out}")
         print(shlex.join(["fairseq-mega-reproduce", *without_names(words, run), name, "--seeds", str(run.seed)]))
 
 
@@ -51,7 +51,7 @@ def without_names(words: Sequence[str], run: Run) -> List[str]:
     return found
 
 
-def submit(runs: Sequence[Run], wishes: Wishes, parameters: Dict[str, Any]) -> List[str]:
+def submit(runs: Sequence[Run], choices: Choices, parameters: Dict[str, Any]) -> List[str]:
     """Submit each training to SLURM through submitit; return the numbers of the jobs.
 
     A training that needs several nodes has one task for each GPU; fairseq finds the others by SLURM's own variables.
@@ -70,7 +70,7 @@ def submit(runs: Sequence[Run], wishes: Wishes, parameters: Dict[str, Any]) -> L
             **parameters,
         )
         job = executor.submit(
-            work, training_words(run), variables(wishes.suited_to(run.recipe), []), str(run.folder / "train.log")
+            work, training_words(run), variables(choices.suited_to(run.recipe), []), str(run.folder / "train.log")
         )
         numbers.append(str(job.job_id))
     return numbers

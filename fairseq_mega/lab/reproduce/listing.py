@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.recipes.published import NEEDS_WEIGHTS
+from fairseq_mega.lab.recipes.paper_values import NEEDS_WEIGHTS
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.log_progress import parse_statistics
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table, terminal
 
+from .choices import Choices
 from .datasets import DATASETS
 from .estimates import RATES_SAID, duration, scoring, span
 from .evaluating import results_of
@@ -18,28 +19,27 @@ from .runner import digest_of, folders, runs_of
 from .runs import Run
 from .storage import bytes_of_recipe, size_of
 from .weights import archive_of
-from .wishes import Wishes
 
 COLUMNS = ("recipe", "state", "paper", "ours", "disk", "time left", "authors' weights")
 SUMMARY = "Table 1 is a summary of others: fairseq-mega-report table1 RESULTS"
 
 
-def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> List[str]:
+def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -> List[str]:
     """Return a line for each recipe, with a head and an explanation of the numbers."""
     rows: List[List[str]] = []
     digests: Dict[str, Optional[str]] = {}
-    places = folders(recipes, wishes)
+    places = folders(recipes, choices)
     for recipe in recipes:
         if recipe.measured:
-            rows.append(row(recipe, runs_of([recipe], seeds, wishes, {}), wishes))
+            rows.append(row(recipe, runs_of([recipe], seeds, choices, {}), choices))
             continue
         if recipe.data not in digests:
             folder = places[recipe.data]
-            there = wishes.processed is not None or DATASETS[recipe.data].is_there(folder)
-            digests[recipe.data] = digest_of(recipe.data, folder, wishes) if there else None
+            there = choices.processed is not None or DATASETS[recipe.data].is_there(folder)
+            digests[recipe.data] = digest_of(recipe.data, folder, choices) if there else None
         found = digests[recipe.data]
-        runs = [] if found is None else runs_of([recipe], seeds, wishes, {recipe.data: found})
-        rows.append(row(recipe, runs, wishes))
+        runs = [] if found is None else runs_of([recipe], seeds, choices, {recipe.data: found})
+        rows.append(row(recipe, runs, choices))
     many = len({recipe.name for recipe in recipes})
     if many == len(catalogue()):
         for name, paper in NEEDS_WEIGHTS.items():
@@ -52,22 +52,22 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> 
     return [*terminal(Table(COLUMNS, rows)).splitlines(), said]
 
 
-def row(recipe: Recipe, runs: Sequence[Run], wishes: Wishes) -> List[str]:
+def row(recipe: Recipe, runs: Sequence[Run], choices: Choices) -> List[str]:
     """The cells of a recipe, whose runs are empty where its data are not there."""
     paper = "/".join(f"{value:g}" for value in recipe.paper.values()) or ("plot" if "figure" in recipe.report else "-")
     metric = next(iter(recipe.paper), None)
     values = [value for run in runs for value in scores(run, metric)]
     logs = [run.folder / "train.log" for run in runs if (run.folder / "train.log").exists()]
     trainings = len(runs) or len(recipe.seeds) * max(1, len(recipe.rates))
-    updates = (runs[0].updates if runs else wishes.max_update or recipe.updates) * trainings
+    updates = (runs[0].updates if runs else choices.max_update or recipe.updates) * trainings
     done = updates if state(runs) == "done" else sum(map(updates_done, runs))
     hours = recipe.config["optimization"].get("stop_time_hours")
-    left = duration(recipe, done, updates, logs, wishes.gpus, wishes.workers)
+    left = duration(recipe, done, updates, logs, choices.gpus, choices.workers)
     if hours and state(runs) != "done":
         left = f"{span(3600 * hours * trainings)} (estimated)"
     ours = f"{statistics.mean(values):.2f} ({len(values)})" if values else "-"
     archive = archive_of(recipe)
-    weights = "-" if archive is None else f"{archive}, {scoring(recipe, wishes.gpus, wishes.workers)}"
+    weights = "-" if archive is None else f"{archive}, {scoring(recipe, choices.gpus, choices.workers)}"
     return [recipe.name, state(runs), paper, ours, size_of(bytes_of_recipe(recipe)), left, weights]
 
 

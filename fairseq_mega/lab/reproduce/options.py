@@ -1,4 +1,4 @@
-"""Options of fairseq-mega-reproduce, and the recipes and wishes from them."""
+"""Options of fairseq-mega-reproduce, and the recipes and choices from them."""
 
 import argparse
 import importlib
@@ -10,10 +10,10 @@ from fairseq_mega.lab.recipes.catalogue import find_all
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.options import whole_number
 
-from .processed_archives import is_address
+from .authors_archives import is_address
+from .choices import PRECISIONS, Choices
 from .revising import EVALUATE, Setting, choose, parse_setting, revise_all, whole_numbers
 from .tables import options_of
-from .wishes import PRECISIONS, Wishes
 
 LAUNCHERS = ("local", "slurm", "print")
 
@@ -240,7 +240,7 @@ def seeds_of(options: argparse.Namespace) -> List[int]:
     return [] if options.seeds is None else whole_numbers("--seeds", options.seeds)
 
 
-def wishes_of(options: argparse.Namespace, extra: Sequence[str], visible: Callable[[], int]) -> Wishes:
+def choices_of(options: argparse.Namespace, extra: Sequence[str], visible: Callable[[], int]) -> Choices:
     """Return the settings that the options make for all recipes.
 
     Args:
@@ -262,7 +262,7 @@ def wishes_of(options: argparse.Namespace, extra: Sequence[str], visible: Callab
     processed = Path(options.processed) if options.processed else None
     if address is not None:
         processed = (options.archives or options.root / "outputs" / "archives") / "processed"
-    return Wishes(
+    return Choices(
         out=out.resolve(),
         root=options.root.resolve(),
         data=options.data and options.data.resolve(),

@@ -10,9 +10,9 @@ from fairseq_mega.lab.prepare.registry import DATASETS as PREPARED
 from fairseq_mega.lab.prepare.work_folder import SOURCE
 from fairseq_mega.lab.recipes.recipe import RecipeError
 
+from .choices import Choices
 from .datasets import DATASETS, PREPARE, OwnExamples
-from .released import is_released
-from .wishes import Wishes
+from .lra_archive import is_released
 
 # Data of other seeds and of the archive are a recipe's, too; results record the scaling of speech.
 FREE = {"dataset", "seed", "released", "scaling"}
@@ -39,7 +39,7 @@ def source_of(folder: Path) -> Dict[str, Any]:
     return found
 
 
-def check_origin(name: str, folder: Path, wishes: Wishes) -> None:
+def check_origin(name: str, folder: Path, choices: Choices) -> None:
     """Raise a RecipeError if a folder has other data than a run requires: made-up, generated or smaller ones.
 
     Args:
@@ -47,11 +47,11 @@ def check_origin(name: str, folder: Path, wishes: Wishes) -> None:
     """
     settings = source_of(folder).get("settings")
     settings = settings if isinstance(settings, dict) else {}
-    if not wishes.smoke and settings.get("smoke"):
+    if not choices.smoke and settings.get("smoke"):
         raise RecipeError(f"{folder} holds data that --smoke made up: give another folder, remove it, or add --smoke")
-    if is_released(name, wishes) and is_generated(folder):
+    if is_released(name, choices) and is_generated(folder):
         raise RecipeError(f"{folder} holds generated data: give another folder, or leave --released out")
-    other = [] if wishes.smoke else other_settings(name, settings, folder, wishes)
+    other = [] if choices.smoke else other_settings(name, settings, folder, choices)
     if other:
         raise RecipeError(
             f"{folder} holds other data than the recipe's, made with {', '.join(other)}: give another folder, in which "
@@ -59,9 +59,9 @@ def check_origin(name: str, folder: Path, wishes: Wishes) -> None:
         )
 
 
-def other_settings(name: str, settings: Dict[str, Any], folder: Path, wishes: Wishes) -> List[str]:
+def other_settings(name: str, settings: Dict[str, Any], folder: Path, choices: Choices) -> List[str]:
     """List the options that data were made with and that are not those of a recipe's data set; not the raw files."""
-    command = DATASETS[name].command(folder, wishes)[len(PREPARE) :]
+    command = DATASETS[name].command(folder, choices)[len(PREPARE) :]
     if isinstance(DATASETS[name], OwnExamples) or settings.get("dataset") != command[0]:
         return []
     wanted = settings_of(PREPARED[command[0]], build_parser().parse_args(command))

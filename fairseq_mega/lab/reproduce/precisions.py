@@ -11,7 +11,7 @@ from fairseq_mega.lab.recipes.recipe import AUTO, Recipe
 from fairseq_mega.lab.runs.files import write_text
 from fairseq_mega.lab.runs.stages import say
 
-from .wishes import Wishes
+from .choices import Choices
 
 
 def chosen_once(file: Path, asked: str, gpus: int) -> str:
@@ -27,24 +27,24 @@ def chosen_once(file: Path, asked: str, gpus: int) -> str:
     return file.read_text(encoding="utf-8").strip()
 
 
-def with_automatic(wishes: Wishes, recipes: Sequence[Recipe], begun: bool) -> Wishes:
-    """Return the wishes with the precision for recipes that leave it to the machine.
+def with_automatic(choices: Choices, recipes: Sequence[Recipe], begun: bool) -> Choices:
+    """Return the choices with the precision for recipes that leave it to the machine.
 
     Args:
         begun: whether something is trained; otherwise nothing is written.
     """
-    unseen = wishes.gpus > 0 and not torch.cuda.is_available()  # a job's GPUs
+    unseen = choices.gpus > 0 and not torch.cuda.is_available()  # a job's GPUs
     if (
-        wishes.precision is not None
-        or wishes.smoke
+        choices.precision is not None
+        or choices.smoke
         or unseen
         or not any(recipe.precision == AUTO for recipe in recipes)
     ):
-        return wishes
-    file = wishes.out / ("precision.gpu" if wishes.gpus else "precision.cpu")
+        return choices
+    file = choices.out / ("precision.gpu" if choices.gpus else "precision.cpu")
     if begun or file.exists():
-        return replace(wishes, automatic=chosen_once(file, AUTO, wishes.gpus))
-    return replace(wishes, automatic=precision.choose(AUTO, "cuda" if wishes.gpus else "cpu").precision)
+        return replace(choices, automatic=chosen_once(file, AUTO, choices.gpus))
+    return replace(choices, automatic=precision.choose(AUTO, "cuda" if choices.gpus else "cpu").precision)
 
 
 def option_of(recipe: Recipe) -> List[str]:

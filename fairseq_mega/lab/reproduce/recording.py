@@ -12,13 +12,13 @@ from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import EXTRA, GIVEN, SET, read_result, write_result
 
 from .behind import changing
+from .choices import Choices
 from .evaluating import results_of
 from .origins import is_generated
 from .runs import Run
-from .wishes import Wishes
 
 
-def record(run: Run, wishes: Wishes) -> List[Path]:
+def record(run: Run, choices: Choices) -> List[Path]:
     """Copy the results of a run to the folder of all results, with the conditions they were measured under.
 
     Returns the files, which appear whole or not at all.
@@ -26,27 +26,27 @@ def record(run: Run, wishes: Wishes) -> List[Path]:
     written = []
     for path in sorted(results_of(run).glob("*.json")):
         result = read_result(path)
-        result["settings"] = {**result["settings"], **about(run, wishes)}
-        weights = wishes.weights.get(run.recipe.name)
+        result["settings"] = {**result["settings"], **about(run, choices)}
+        weights = choices.weights.get(run.recipe.name)
         seed = run.seed if weights is None else weights.seed
         result["settings"].setdefault("seed", seed)
-        target = results_folder(wishes) / f"{run.recipe.report}.{path.name}"
+        target = results_folder(choices) / f"{run.recipe.report}.{path.name}"
         write_result(target, {**result, "seed": seed})
         written.append(target)
     return written
 
 
-def about(run: Run, wishes: Wishes) -> Dict[str, Any]:
+def about(run: Run, choices: Choices) -> Dict[str, Any]:
     """Return the settings for a result file: the origin of the number, and the conditions for comparing it."""
-    other, weights = wishes.settings_of(run.recipe), wishes.weights.get(run.recipe.name)
-    extra = changing(wishes.extra)
+    other, weights = choices.settings_of(run.recipe), choices.weights.get(run.recipe.name)
+    extra = changing(choices.extra)
     return {
         "recipe": run.recipe.name,
         "run": run.name,
-        "precision": wishes.used_precision,
-        "data": data_of(run, wishes),
+        "precision": choices.used_precision,
+        "data": data_of(run, choices),
         "lr": run.config["optimization"]["lr"][0],
-        CONDITIONS: digest(wishes.conditions(run.recipe)),
+        CONDITIONS: digest(choices.conditions(run.recipe)),
         **run.recipe.cell,
         **({SET: other} if other else {}),
         **({EXTRA: shlex.join(extra)} if extra else {}),
@@ -54,50 +54,50 @@ def about(run: Run, wishes: Wishes) -> Dict[str, Any]:
     }
 
 
-def data_of(run: Run, wishes: Wishes) -> str:
+def data_of(run: Run, choices: Choices) -> str:
     """Return the origin of a run's data for its result: generated, released, random, or made up for a smoke run."""
     if run.smoke:
         return "made up"
     if run.recipe.measured:
         return "random tokens"
-    if wishes.processed is not None:
+    if choices.processed is not None:
         return "released, processed by the authors"
     return "generated" if is_generated(run.data) else "released"
 
 
-def results_folder(wishes: Wishes) -> Path:
+def results_folder(choices: Choices) -> Path:
     """All result files of a folder of runs."""
-    return wishes.results or wishes.out / "results"
+    return choices.results or choices.out / "results"
 
 
-def cells_folder(wishes: Wishes) -> Path:
-    """The files of :mod:`fairseq_mega.lab.reproduce.cells`."""
-    return wishes.out / "cells"
+def cells_folder(choices: Choices) -> Path:
+    """The files of :mod:`fairseq_mega.lab.reproduce.aggregate`."""
+    return choices.out / "cells"
 
 
-def table_folder(runs: Sequence[Run], wishes: Wishes) -> Path:
+def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
     """A folder of the results for the report of some runs, made anew: theirs, and others that belong to them.
 
     Other results are of recipes of the same paper with the same kind of score, measured under the same conditions. If
     settings of the command change only some recipes of a cell of the table, the cell has the runs' own results alone.
     """
     recipe = runs[0].recipe
-    folder = wishes.out / "tables" / "-".join([recipe.report, digest([wishes.conditions(recipe), wishes.settings])])
+    folder = choices.out / "tables" / "-".join([recipe.report, digest([choices.conditions(recipe), choices.settings])])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     known = {**catalogue(), **{run.recipe.name: run.recipe for run in runs}}
-    of_cell = {cell_of(run.recipe.cell): digest(wishes.conditions(run.recipe)) for run in runs}
+    of_cell = {cell_of(run.recipe.cell): digest(choices.conditions(run.recipe)) for run in runs}
     seen = set()
     of_cells = recipe.rates and recipe.evaluate["kind"] == "classifier"
-    for path in sorted([*cells_folder(wishes).glob("*.json"), *results_folder(wishes).glob("*.json")]):
+    for path in sorted([*cells_folder(choices).glob("*.json"), *results_folder(choices).glob("*.json")]):
         settings = read_result(path)["settings"]
-        if (path.parent == cells_folder(wishes)) != bool(of_cells and GIVEN not in settings):
+        if (path.parent == cells_folder(choices)) != bool(of_cells and GIVEN not in settings):
             continue
         own = known.get(settings.get("recipe", ""))
         name = path.name.split(".", 1)[1]
         if own is None or name in seen or not belongs(own, recipe):
             continue
-        conditions = digest(wishes.conditions(own))
+        conditions = digest(choices.conditions(own))
         if settings.get(CONDITIONS) == conditions == of_cell.setdefault(cell_of(own.cell), conditions):
             seen.add(name)
             shutil.copyfile(path, folder / name)

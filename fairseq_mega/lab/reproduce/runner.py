@@ -18,20 +18,20 @@ from fairseq_mega.lab.runs.plotting import load_pyplot
 from fairseq_mega.lab.runs.stages import say, stage
 from fairseq_mega.models.tables import band_ends
 
+from .authors_data import find_processed
+from .choices import Choices
 from .datasets import DATASETS
 from .devices import Devices
 from .evaluating import evaluate
+from .lra_archive import released_name
 from .origins import check_origin
-from .processed import find_processed
 from .recording import record
-from .released import released_name
 from .revising import at_each_rate
 from .runs import Run, plan
 from .storage import check_disk_for_one_run
 from .tables import is_drawn
 from .training import train
 from .weights import convert
-from .wishes import Wishes
 
 
 class Outcome(NamedTuple):
@@ -41,24 +41,24 @@ class Outcome(NamedTuple):
     error: Optional[str]
 
 
-def data_folder(recipe: Recipe, wishes: Wishes, several: bool) -> Path:
+def data_folder(recipe: Recipe, choices: Choices, several: bool) -> Path:
     """Return the folder for the data of a recipe, whether or not they are there.
 
     Args:
         several: whether the command needs several data sets, so that --data names the folder above them.
     """
-    if wishes.processed is not None:
-        return find_processed(recipe, wishes.processed)
+    if choices.processed is not None:
+        return find_processed(recipe, choices.processed)
     usual = Path(recipe.config["task"]["data"])
     top = usual.parent if usual.name == "data-bin" else usual
-    if wishes.data is not None and not several:
-        return wishes.data
-    own = released_name(recipe.data, top.name, wishes)
+    if choices.data is not None and not several:
+        return choices.data
+    own = released_name(recipe.data, top.name, choices)
     shared = recipe.data if recipe.data.startswith("miniature") else own  # beside the data set that it is a part of
-    above = wishes.data_dir or wishes.data
+    above = choices.data_dir or choices.data
     if above is not None:
         return above / shared
-    return wishes.out / "data" / shared if wishes.smoke else wishes.root / top.parent / own
+    return choices.out / "data" / shared if choices.smoke else choices.root / top.parent / own
 
 
 def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
@@ -67,54 +67,54 @@ def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
     return folder / "data-bin" if below else folder
 
 
-def folders(recipes: Sequence[Recipe], wishes: Wishes) -> Dict[str, Path]:
+def folders(recipes: Sequence[Recipe], choices: Choices) -> Dict[str, Path]:
     """The folder of each data set that the recipes need."""
     reading = [recipe for recipe in recipes if not recipe.measured]
     several = len({recipe.data for recipe in reading}) > 1
-    return {recipe.data: data_folder(recipe, wishes, several) for recipe in reading}
+    return {recipe.data: data_folder(recipe, choices, several) for recipe in reading}
 
 
-def check_wishes(recipes: Sequence[Recipe], wishes: Wishes) -> None:
+def check_choices(recipes: Sequence[Recipe], choices: Choices) -> None:
     """Raise a RecipeError if a setting of the user does not suit one of the recipes."""
     for recipe in recipes:
-        plan(recipe, 1, Path(), "", wishes)
+        plan(recipe, 1, Path(), "", choices)
 
 
-def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
+def check(recipes: Sequence[Recipe], choices: Choices, visible_gpus: int) -> None:
     """Check that everything can be done, so that an error of the last of many trainings is raised before the first one.
 
     Raises:
         RecipeError: naming all that is missing.
         ValueError: if a requested plot cannot be drawn.
     """
-    if wishes.gpus > visible_gpus:
+    if choices.gpus > visible_gpus:
         raise RecipeError(
-            f"--gpus is {wishes.gpus}, but {visible_gpus} are visible: give fewer, or --gpus 0 for the CPU, or look at "
-            "CUDA_VISIBLE_DEVICES"
+            f"--gpus is {choices.gpus}, but {visible_gpus} are visible: give fewer, or --gpus 0 for the CPU, or look "
+            "at CUDA_VISIBLE_DEVICES"
         )
-    if wishes.gpus == 0 and wishes.precision in ("fp16", "tf32"):
-        raise RecipeError(f"--precision {wishes.precision} needs a GPU: give --gpus, or fp32 or bf16")
+    if choices.gpus == 0 and choices.precision in ("fp16", "tf32"):
+        raise RecipeError(f"--precision {choices.precision} needs a GPU: give --gpus, or fp32 or bf16")
     if any(map(is_drawn, recipes)):
         load_pyplot()
-    problems = [*evaluation_problems(recipes), *place_problems(wishes)]
-    for name, folder in folders(recipes, wishes).items():
+    problems = [*evaluation_problems(recipes), *place_problems(choices)]
+    for name, folder in folders(recipes, choices).items():
         try:
             DATASETS[name].check_readers()
-            if wishes.processed is None and DATASETS[name].is_there(folder):
-                check_origin(name, folder, wishes)
-            elif wishes.processed is None:
-                DATASETS[name].check(folder, wishes)
+            if choices.processed is None and DATASETS[name].is_there(folder):
+                check_origin(name, folder, choices)
+            elif choices.processed is None:
+                DATASETS[name].check(folder, choices)
         except RecipeError as error:
             problems.append(str(error))
     if problems:
         raise RecipeError("; ".join(problems))
-    absent = [recipe for recipe in recipes if not recipe.measured and not data_are_there(recipe, recipes, wishes)]
-    check_disk_for_one_run(absent, wishes)  # of data that are there, the runs are known, see check_disk
+    absent = [recipe for recipe in recipes if not recipe.measured and not data_are_there(recipe, recipes, choices)]
+    check_disk_for_one_run(absent, choices)  # of data that are there, the runs are known, see check_disk
 
 
-def data_are_there(recipe: Recipe, recipes: Sequence[Recipe], wishes: Wishes) -> bool:
+def data_are_there(recipe: Recipe, recipes: Sequence[Recipe], choices: Choices) -> bool:
     """Return whether the data of a recipe need not be made."""
-    return wishes.processed is not None or DATASETS[recipe.data].is_there(folders(recipes, wishes)[recipe.data])
+    return choices.processed is not None or DATASETS[recipe.data].is_there(folders(recipes, choices)[recipe.data])
 
 
 def evaluation_problems(recipes: Sequence[Recipe]) -> List[str]:
@@ -125,39 +125,39 @@ def evaluation_problems(recipes: Sequence[Recipe]) -> List[str]:
     return []
 
 
-def place_problems(wishes: Wishes) -> List[str]:
+def place_problems(choices: Choices) -> List[str]:
     """List the output folders that cannot be written to."""
     found = []
-    for option, folder in (("--out", wishes.out), ("--results-dir", wishes.results)):
+    for option, folder in (("--out", choices.out), ("--results-dir", choices.results)):
         above = None if folder is None else in_the_way_of(folder)
         if above is not None:
             found.append(f"{option} {folder} cannot be made: {above} is not a folder that may be written to")
     return found
 
 
-def digest_of(name: str, folder: Path, wishes: Wishes) -> str:
+def digest_of(name: str, folder: Path, choices: Choices) -> str:
     """Return the digest that identifies an existing data set among others of its kind."""
-    if wishes.processed is None:
+    if choices.processed is None:
         return DATASETS[name].examine(folder).digest
     # whose files may have other names
     return digest_of_data([path for path in folder.rglob("*") if path.is_file()], folder)
 
 
-def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = execute) -> str:
+def prepare(name: str, folder: Path, choices: Choices, run_command: Execute = execute) -> str:
     """Make a data set unless it is there; return its digest.
 
     Raises:
         StageError: if a command fails.
     """
     data = DATASETS[name]
-    if wishes.processed is not None:  # the folder may be read-only
-        return digest_of(name, folder, wishes)
+    if choices.processed is not None:  # the folder may be read-only
+        return digest_of(name, folder, choices)
     with made_by_one(folder):
         if not data.is_there(folder):
             say(f"{folder} holds no data: making those of {name}")
-            run_command(data.command(folder, wishes), folder.parent / f".{folder.name}" / "prepare.log", {})
+            run_command(data.command(folder, choices), folder.parent / f".{folder.name}" / "prepare.log", {})
         found = data.examine(folder)
-        for remark in () if wishes.smoke else found.remarks:
+        for remark in () if choices.smoke else found.remarks:
             say(remark)
         return found.digest
 
@@ -169,22 +169,22 @@ def made_by_one(folder: Path) -> ContextManager[None]:
     return locks.held(folder.parent / f".{folder.name}.lock", str(folder), "runner")
 
 
-def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, digests: Dict[str, str]) -> List[Run]:
+def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, digests: Dict[str, str]) -> List[Run]:
     """Return a run for each recipe, learning rate and seed, or one for given weights; their data exist."""
-    places = folders(recipes, wishes)
+    places = folders(recipes, choices)
 
     def planned(recipe: Recipe, seed: int) -> Run:
         if recipe.measured:  # on no data
-            return plan(recipe, seed, Path(), "", wishes)
+            return plan(recipe, seed, Path(), "", choices)
         folder = places[recipe.data]
         fitted = DATASETS[recipe.data].fit(recipe, folder)
-        return plan(fitted, seed, read_by_fairseq(recipe, folder), digests[recipe.data], wishes)
+        return plan(fitted, seed, read_by_fairseq(recipe, folder), digests[recipe.data], choices)
 
     return [
         planned(variant, seed)
         for recipe in recipes
-        for variant in ([recipe] if recipe.name in wishes.weights else at_each_rate(recipe))
-        for seed in ([0] if recipe.name in wishes.weights else seeds or recipe.seeds)
+        for variant in ([recipe] if recipe.name in choices.weights else at_each_rate(recipe))
+        for seed in ([0] if recipe.name in choices.weights else seeds or recipe.seeds)
     ]
 
 
@@ -208,19 +208,21 @@ def check_bands(runs: Sequence[Run]) -> None:
                 ) from error
 
 
-def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], command: str, only_train: bool) -> None:
+def perform(
+    run: Run, choices: Choices, run_command: Execute, devices: List[int], command: str, only_train: bool
+) -> None:
     """Train, or convert the weights that are given, evaluate and record a run, as far as that has not been done."""
-    wishes = wishes.suited_to(run.recipe)
+    choices = choices.suited_to(run.recipe)
     with locks.held(run.folder / "run.lock", str(run.folder), "runner"):
-        suffix = f".{run.updates}" if wishes.keep_schedule else ""
-        weights = wishes.weights.get(run.recipe.name)
+        suffix = f".{run.updates}" if choices.keep_schedule else ""
+        weights = choices.weights.get(run.recipe.name)
         if weights is not None:
             stage(run.folder, "convert", lambda: convert(run, weights), f"{run.name}.convert")
         elif not run.recipe.measured:
             stage(
                 run.folder,
                 f"train{suffix}",
-                lambda: train(run, wishes, run_command, devices),
+                lambda: train(run, choices, run_command, devices),
                 f"{run.name}.train{suffix}",
             )
         if only_train:
@@ -228,10 +230,10 @@ def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], 
         stage(
             run.folder,
             f"evaluate.{run.evaluation}{suffix}",
-            lambda: evaluate(run, wishes, run_command, devices, command),
+            lambda: evaluate(run, choices, run_command, devices, command),
             f"{run.name}.evaluate{suffix}",
         )
-        record(run, wishes)
+        record(run, choices)
         (run.folder / FAILED).unlink(missing_ok=True)
 
 
@@ -242,22 +244,22 @@ def note_failure(run: Run, error: str) -> None:
 
 
 def perform_all(
-    runs: Sequence[Run], wishes: Wishes, command: str, run_command: Execute = execute, only_train: bool = False
+    runs: Sequence[Run], choices: Choices, command: str, run_command: Execute = execute, only_train: bool = False
 ) -> List[Outcome]:
     """Do all runs, as many at a time as there are GPUs for; one that fails does not stop the others."""
-    devices = Devices(wishes.gpus)
+    devices = Devices(choices.gpus)
 
     def one(run: Run) -> Outcome:
         with devices.lent(run.gpus) as lent:
             try:
-                perform(run, wishes, run_command, lent, command, only_train)
+                perform(run, choices, run_command, lent, command, only_train)
             except (StageError, OSError, ValueError) as error:
                 say(f"{run.name}: failed: {error}")
                 note_failure(run, str(error))
                 return Outcome(run, str(error))
         return Outcome(run, None)
 
-    with ThreadPoolExecutor(max(1, wishes.gpus)) as pool:
+    with ThreadPoolExecutor(max(1, choices.gpus)) as pool:
         return list(pool.map(one, runs))
 
 

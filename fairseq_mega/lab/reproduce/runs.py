@@ -12,7 +12,7 @@ from fairseq_mega.lab.recipes.smoke import UPDATES, shrink, shrink_evaluation
 from fairseq_mega.lab.runs.fingerprints import digest
 
 from .batches import seen_by_norm, share_out
-from .wishes import Wishes
+from .choices import Choices
 
 OF_THE_MACHINE = {  # settings that change only the place and the speed of a training
     "common": ("user_dir", "log_format", "log_interval", "cpu", "seed"),
@@ -81,41 +81,43 @@ class Run:
         return [*arguments(self.config, self.recipe.preset), *self.extra]
 
 
-def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes, folder: Optional[Path] = None) -> Run:
+def plan(
+    recipe: Recipe, seed: int, data: Path, data_digest: str, choices: Choices, folder: Optional[Path] = None
+) -> Run:
     """Adapt a recipe to a seed, a data folder and a user's settings.
 
     Args:
-        folder: of everything that belongs to the run; by default one of its own among those in ``wishes.out``.
+        folder: of everything that belongs to the run; by default one of its own among those in ``choices.out``.
 
     Raises:
         RecipeError: if a setting of the user does not suit the recipe.
     """
     config, cell = copy.deepcopy(recipe.config), recipe.cell
-    evaluate, wishes = recipe.evaluate, wishes.suited_to(recipe)
+    evaluate, choices = recipe.evaluate, choices.suited_to(recipe)
     if recipe.measured:
-        wishes = on_one_device(recipe, wishes)
-    if wishes.smoke:
-        kept = wishes.settings_of(recipe)
+        choices = on_one_device(recipe, choices)
+    if choices.smoke:
+        kept = choices.settings_of(recipe)
         shrink(config, recipe.evaluate["kind"], kept)
         evaluate = shrink_evaluation(recipe.evaluate, kept)
-    other = wishes.conditions(recipe)["evaluation"]
-    set_schedule(recipe, config, wishes)
-    set_batch(config, wishes)
+    other = choices.conditions(recipe)["evaluation"]
+    set_schedule(recipe, config, choices)
+    set_batch(config, choices)
     config["common"]["seed"] = seed
     config["task"]["data"] = str(data)
     if evaluate.get("average"):
         config["checkpoint"]["keep_last_epochs"] = evaluate["average"]
-    settings = settings_of(config, wishes, seed, data_digest)
+    settings = settings_of(config, choices, seed, data_digest)
     words = [str(value) for value in cell.values()]
     if "chunk" in cell:
         words = [cell["task"], cell["model"], cell["attention"], f"n{cell['ema_dim']}"]
         words.append("full" if cell["chunk"] < 0 else f"c{cell['chunk']}")
         words += [f"lr{cell['lr']}"] if "lr" in cell else []
-    weights = wishes.weights.get(recipe.name)
+    weights = choices.weights.get(recipe.name)
     if weights is not None:
-        settings = {"weights": weights.sha256, "data": data_digest, "precision": wishes.used_precision}
+        settings = {"weights": weights.sha256, "data": data_digest, "precision": choices.used_precision}
     name = ".".join([*words, f"seed{seed}" if weights is None else "weights", digest(settings)])
-    folder = folder or wishes.out / "runs" / name
+    folder = folder or choices.out / "runs" / name
     config["checkpoint"]["save_dir"] = str(folder / "checkpoints")
     return Run(
         recipe=replace(recipe, evaluate=evaluate),
@@ -125,29 +127,29 @@ def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes
         name=name,
         evaluation=f"{recipe.report}-{digest(other)}" if other else recipe.report,
         folder=folder,
-        smoke=wishes.smoke,
-        extra=list(wishes.extra),
+        smoke=choices.smoke,
+        extra=list(choices.extra),
     )
 
 
-def on_one_device(recipe: Recipe, wishes: Wishes) -> Wishes:
+def on_one_device(recipe: Recipe, choices: Choices) -> Choices:
     """Return the user's settings for a measured speed, that of one device.
 
     Raises:
         RecipeError: for settings about a training, as nothing is trained.
     """
-    if wishes.extra:
+    if choices.extra:
         raise RecipeError(f"{recipe.name} measures a speed and trains nothing: leave out the options after --")
-    if wishes.used_precision == "fp16":
+    if choices.used_precision == "fp16":
         raise RecipeError(f"{recipe.name}: --precision fp16 leaves the range of MEGALODON's sums: give bf16 or fp32")
-    return replace(wishes, gpus_per_run=1)
+    return replace(choices, gpus_per_run=1)
 
 
-def set_schedule(recipe: Recipe, config: Config, wishes: Wishes) -> None:
+def set_schedule(recipe: Recipe, config: Config, choices: Choices) -> None:
     """Set the updates, and the schedule that belongs to them."""
     published = recipe.updates
-    smoke = UPDATES[recipe.evaluate["kind"]] if wishes.smoke else None
-    wanted = wishes.max_update or smoke or published
+    smoke = UPDATES[recipe.evaluate["kind"]] if choices.smoke else None
+    wanted = choices.max_update or smoke or published
     if wanted > published and recipe.source != "ours":
         raise RecipeError(f"--max-update is {wanted}, and the training of {recipe.name} has {published}: give fewer")
     config["optimization"]["max_update"] = wanted
@@ -155,23 +157,23 @@ def set_schedule(recipe: Recipe, config: Config, wishes: Wishes) -> None:
     if recipe.timed and wanted:  # a rate that follows the clock would not have fallen after so many updates
         warmup = min(schedule["warmup_updates"], (wanted + 3) // 4)
         config["lr_scheduler"] = {"_name": "linear_decay", "warmup_updates": warmup, "total_num_update": float(wanted)}
-    if wishes.keep_schedule or recipe.timed:
+    if choices.keep_schedule or recipe.timed:
         return
     if schedule.get("total_num_update") is not None:
         schedule["total_num_update"] = float(wanted)
     if schedule["_name"] == "epoch_cosine":
         schedule["period_epochs"] = -(-schedule["period_epochs"] * wanted // published)
         schedule["warmup_epochs"] = schedule["warmup_epochs"] * wanted // published
-    elif not wishes.smoke or recipe.evaluate["kind"] == "classifier":
+    elif not choices.smoke or recipe.evaluate["kind"] == "classifier":
         schedule["warmup_updates"] = recipe.config["lr_scheduler"]["warmup_updates"] * wanted // published
     if schedule.get("lr_period_updates") is not None:  # of a cosine that ends where the training does
         schedule["lr_period_updates"] = float(wanted - schedule["warmup_updates"])
 
 
-def set_batch(config: Config, wishes: Wishes) -> None:
+def set_batch(config: Config, choices: Choices) -> None:
     """Set device, precision and the parts of the published batch."""
-    most = wishes.gpus_per_run or int(config["distributed_training"]["distributed_world_size"])
-    batch = share_out(config, min(wishes.gpus, most), wishes.per_step)
+    most = choices.gpus_per_run or int(config["distributed_training"]["distributed_world_size"])
+    batch = share_out(config, min(choices.gpus, most), choices.per_step)
     if batch.step is not None:
         config["dataset"]["batch_size"] = batch.step
     config["optimization"]["update_freq"] = [batch.accumulated]
@@ -180,13 +182,13 @@ def set_batch(config: Config, wishes: Wishes) -> None:
         config["model"]["normalization_type"] = "syncbatchnorm"
     elif config["model"].get("normalization_type") == "syncbatchnorm" and batch.places == 1:
         config["model"]["normalization_type"] = "batchnorm"
-    if wishes.gpus == 0:
+    if choices.gpus == 0:
         config["common"]["cpu"] = True
         config["dataset"]["num_workers"] = 0
-    config["common"].update(dict.fromkeys(precision.SETS[wishes.used_precision], True))
+    config["common"].update(dict.fromkeys(precision.SETS[choices.used_precision], True))
 
 
-def settings_of(config: Config, wishes: Wishes, seed: int, data_digest: str) -> Dict[str, Any]:
+def settings_of(config: Config, choices: Choices, seed: int, data_digest: str) -> Dict[str, Any]:
     """Everything that the weights depend on."""
     found: Dict[str, Any] = {
         group: {key: value for key, value in options.items() if key not in OF_THE_MACHINE.get(group, ())}
@@ -196,6 +198,6 @@ def settings_of(config: Config, wishes: Wishes, seed: int, data_digest: str) -> 
         found["model"]["normalization_type"] = f"batchnorm over {seen_by_norm(config)}"
     places = config["distributed_training"]["distributed_world_size"] * config["optimization"]["update_freq"][0]
     step = 1 if "max_tokens" in config["dataset"] else config["dataset"]["batch_size"]
-    if wishes.keep_schedule:
+    if choices.keep_schedule:
         del found["optimization"]["max_update"]  # more updates continue in the same folder
-    return {**found, "batch": step * places, "seed": seed, "data": data_digest, "extra": list(wishes.extra)}
+    return {**found, "batch": step * places, "seed": seed, "data": data_digest, "extra": list(choices.extra)}

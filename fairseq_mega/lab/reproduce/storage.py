@@ -7,9 +7,9 @@ from typing import Any, Callable, Dict, Mapping, Sequence
 from fairseq_mega.lab.recipes.recipe import Config, Recipe, RecipeError
 from fairseq_mega.lab.runs.files import existing_parent
 
+from .choices import Choices
 from .runs import Run
 from .sizes import parameters
-from .wishes import Wishes
 
 WEIGHT = 4  # bytes: fairseq saves float32
 KEPT_BY_OPTIMIZER = {"adam": 8, "nag": 4}  # bytes of each parameter, beside the weight
@@ -74,10 +74,12 @@ def check_disk(runs: Sequence[Run], out: Path, free: Callable[[Path], int] = fre
         )
 
 
-def check_disk_for_one_run(recipes: Sequence[Recipe], wishes: Wishes, free: Callable[[Path], int] = free_bytes) -> None:
+def check_disk_for_one_run(
+    recipes: Sequence[Recipe], choices: Choices, free: Callable[[Path], int] = free_bytes
+) -> None:
     """Raise a RecipeError where not even one run of each recipe fits: before data are made that may take hours."""
-    need = 0 if wishes.smoke else sum(bytes_of_run(recipe, recipe.config) for recipe in recipes)
-    folder = existing_parent(wishes.out.resolve())
+    need = 0 if choices.smoke else sum(bytes_of_run(recipe, recipe.config) for recipe in recipes)
+    folder = existing_parent(choices.out.resolve())
     if need > free(folder):
         raise RecipeError(
             f"the checkpoints of one run of each recipe need {size_of(need)}, and {size_of(free(folder))} are free in "

@@ -15,10 +15,10 @@ from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.commands import PYTHON, execute
 from fairseq_mega.lab.runs.stages import stage
 
+from .choices import Choices
 from .evaluating import benchmark_of, score_contexts
 from .recording import table_folder
 from .runs import Run
-from .wishes import Wishes
 
 
 @lru_cache(maxsize=None)
@@ -35,31 +35,31 @@ def is_drawn(recipe: Recipe) -> bool:
     return "--output" in options_of(recipe.report)
 
 
-def print_tables(runs: Sequence[Run], options: argparse.Namespace, wishes: Wishes) -> int:
+def print_tables(runs: Sequence[Run], options: argparse.Namespace, choices: Choices) -> int:
     """Print the reports of all runs, one after the other; returns the worst exit status."""
     status = 0
     for name in dict.fromkeys(run.recipe.report for run in runs):
-        status = max(status, print_report([run for run in runs if run.recipe.report == name], options, wishes))
+        status = max(status, print_report([run for run in runs if run.recipe.report == name], options, choices))
     return status
 
 
-def print_report(runs: Sequence[Run], options: argparse.Namespace, wishes: Wishes) -> int:
+def print_report(runs: Sequence[Run], options: argparse.Namespace, choices: Choices) -> int:
     """Print the table or plot the figure that some runs belong to; returns the exit status."""
     recipe = runs[0].recipe
     known: Dict[str, Any] = {
         "--label": runs[0].name,
         "--benchmark": benchmark_of(runs[0]),
-        "--output": options.output or wishes.out / f"{recipe.report}.png",
+        "--output": options.output or choices.out / f"{recipe.report}.png",
         **panels(recipe.evaluate),
     }
-    chunks = [run.recipe.cell["chunk"] for run in runs if "model.encoder_chunk_size" in wishes.settings_of(run.recipe)]
+    chunks = [run.recipe.cell["chunk"] for run in runs if "model.encoder_chunk_size" in choices.settings_of(run.recipe)]
     if chunks:
         known["--chunk"] = chunks[0]
     columns = PAPER_TABLES[recipe.report].speed if recipe.report in PAPER_TABLES else None
     if columns is not None:
-        known.update(speed(columns, wishes, [run.recipe for run in runs], options.no_speed))
-    smoke = ["--smoke"] if wishes.smoke and "--smoke" in options_of(recipe.report) else []
-    return report([recipe.report, str(table_folder(runs, wishes)), *smoke, *taken(recipe.report, known)])
+        known.update(speed(columns, choices, [run.recipe for run in runs], options.no_speed))
+    smoke = ["--smoke"] if choices.smoke and "--smoke" in options_of(recipe.report) else []
+    return report([recipe.report, str(table_folder(runs, choices)), *smoke, *taken(recipe.report, known)])
 
 
 def taken(name: str, known: Dict[str, Any]) -> List[str]:
@@ -74,7 +74,7 @@ def panels(evaluate: Dict[str, Any]) -> Dict[str, Any]:
     return {option: values[0] for option, values in found.items() if values}
 
 
-def score_checkpoint(recipes: Sequence[Recipe], options: argparse.Namespace, wishes: Wishes) -> int:
+def score_checkpoint(recipes: Sequence[Recipe], options: argparse.Namespace, choices: Choices) -> int:
     """Draw the figure of one model's scores of a checkpoint that was trained elsewhere; returns the exit status.
 
     Raises:
@@ -86,13 +86,13 @@ def score_checkpoint(recipes: Sequence[Recipe], options: argparse.Namespace, wis
     (recipe,) = recipes
     if not options.path.is_file():
         raise RecipeError(f"--path: {options.path} does not exist; without --path the model is trained first")
-    if wishes.data is None:
+    if choices.data is None:
         raise RecipeError("--path needs --data, the folder of fairseq-preprocess that the checkpoint was trained on")
     evaluate = recipe.evaluate
-    if wishes.smoke:
-        evaluate = shrink_evaluation(evaluate, wishes.settings_of(recipe))
-    folder = wishes.results or wishes.out / recipe.report
-    words = [str(wishes.data), "--path", str(options.path), "--label", "mega", "--benchmark", recipe.report]
+    if choices.smoke:
+        evaluate = shrink_evaluation(evaluate, choices.settings_of(recipe))
+    folder = choices.results or choices.out / recipe.report
+    words = [str(choices.data), "--path", str(options.path), "--label", "mega", "--benchmark", recipe.report]
     score_contexts([*words, "--output", str(folder)], evaluate, execute, {}, folder / "test.log")
     output = options.output or folder / f"{recipe.report}.png"
     known = {"--label": "mega", "--benchmark": recipe.report, **panels(evaluate), "--output": output}
@@ -104,14 +104,14 @@ def draws_one_model(recipe: Recipe) -> bool:
     return is_drawn(recipe) and "--label" in options_of(recipe.report)
 
 
-def speed(columns: SpeedColumns, wishes: Wishes, recipes: Sequence[Recipe], left_out: bool) -> Dict[str, Path]:
+def speed(columns: SpeedColumns, choices: Choices, recipes: Sequence[Recipe], left_out: bool) -> Dict[str, Path]:
     """Measure training speed and memory for a table, if a recipe with these columns is among those of the run."""
-    result = wishes.out / "speed.json"
+    result = choices.out / "speed.json"
     own = any(columns.cell.items() <= recipe.cell.items() for recipe in recipes)
-    if own and not left_out and not wishes.smoke:
-        where = "cuda" if wishes.gpus else "cpu"
+    if own and not left_out and not choices.smoke:
+        where = "cuda" if choices.gpus else "cpu"
         words = [*PYTHON, "fairseq_mega.lab.benchmarks", *columns.benchmark, "--json", str(result)]
         nothing: Dict[str, str] = {}
-        log = wishes.out / "speed.log"
-        stage(wishes.out, f"speed.{where}", lambda: execute([*words, "--device", where], log, nothing))
+        log = choices.out / "speed.log"
+        stage(choices.out, f"speed.{where}", lambda: execute([*words, "--device", where], log, nothing))
     return {"--speed": result} if result.exists() else {}

@@ -8,20 +8,20 @@ from fairseq_mega.lab.runs.files import write_text
 from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.stages import say
 
+from .choices import Choices
 from .runs import Run
-from .wishes import Wishes
 
 MODULE = "fairseq_mega.lab.evaluate.lra_results"  # fairseq-mega-train, and how much memory it took
 
 
-def variables(wishes: Wishes, devices: List[int]) -> Dict[str, str]:
+def variables(choices: Choices, devices: List[int]) -> Dict[str, str]:
     """Return the environment's variables: the GPUs of a run, and whether their matrix products may round to TF32.
 
     Without numbers of devices the run uses the GPUs of its job; on the CPU there are no variables.
     """
-    if wishes.gpus == 0:
+    if choices.gpus == 0:
         return {}
-    tf32 = wishes.used_precision == "tf32"
+    tf32 = choices.used_precision == "tf32"
     chosen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))} if devices else {}
     return {**chosen, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE" if tf32 else "NVIDIA_TF32_OVERRIDE": "1" if tf32 else "0"}
 
@@ -35,7 +35,7 @@ def how_long(run: Run) -> str:
     return ", ".join(parts)
 
 
-def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> int:
+def train(run: Run, choices: Choices, execute: Execute, devices: List[int]) -> int:
     """Train, or continue from the last checkpoint; return the number of updates in the log.
 
     Raises:
@@ -49,7 +49,7 @@ def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> int
         say(f"going on from {checkpoints / 'checkpoint_last.pt'}")
     say(f"training {how_long(run)}; everything is logged in {log}")
     progress = Progress(run.updates or None, 60 * run.minutes or None)
-    execute([*PYTHON, MODULE, "train", *words], log, variables(wishes, devices), progress)
+    execute([*PYTHON, MODULE, "train", *words], log, variables(choices, devices), progress)
     if not (checkpoints / "checkpoint_best.pt").is_file():
         raise StageError(f"the training ended without a best checkpoint; see {log}")
     return progress.updates_done

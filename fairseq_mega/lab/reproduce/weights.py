@@ -37,10 +37,10 @@ from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.tasks.lra_text import CLS
 
-from .processed import is_named
-from .processed_archives import FETCH_AGAIN, PUBLISHED, is_address, unpack
+from .authors_archives import FETCH_AGAIN, PUBLISHED, is_address, unpack
+from .authors_data import is_named
+from .choices import Choices, Weights
 from .runs import Run
-from .wishes import Weights, Wishes
 
 HOST = "https://dl.fbaipublicfiles.com/mega"  # the READMEs of facebookresearch/mega, and XuezheMax/mega-image
 ARCHIVES = {  # by recipes
@@ -76,7 +76,7 @@ def archive_of(recipe: Recipe) -> Optional[str]:
     return next((name for names, name in ARCHIVES.items() if re.fullmatch(names, recipe.name)), None)
 
 
-def find_weights(recipes: Sequence[Recipe], asked: str, wishes: Wishes) -> Dict[str, Weights]:
+def find_weights(recipes: Sequence[Recipe], asked: str, choices: Choices) -> Dict[str, Weights]:
     """The weights of each recipe, by its name.
 
     Args:
@@ -99,7 +99,7 @@ def find_weights(recipes: Sequence[Recipe], asked: str, wishes: Wishes) -> Dict[
             )
         source = address_of(recipe) if asked == PUBLISHED else asked
         if source not in places:
-            places[source] = obtain(source, wishes)
+            places[source] = obtain(source, choices)
         place = places[source]
         chosen = choose(recipe, place)
         checkpoint, history = chosen.checkpoint, chosen.checkpoint.get("optimizer_history") or [{}]
@@ -125,16 +125,16 @@ def address_of(recipe: Recipe) -> str:
     return f"{HOST}/{archive}"
 
 
-def obtain(source: str, wishes: Wishes) -> Path:
+def obtain(source: str, choices: Choices) -> Path:
     """Return the file or folder at a path or an address, fetched, and unpacked where it is a zip file."""
     if is_address(source):
-        folder = (wishes.archives or wishes.root / "outputs" / "archives") / "weights"
-        path = obtain_recorded(source, folder, folder / RECORDS, wishes.download, check_archive)
+        folder = (choices.archives or choices.root / "outputs" / "archives") / "weights"
+        path = obtain_recorded(source, folder, folder / RECORDS, choices.download, check_archive)
     else:
         path = Path(source).resolve()
         if not path.exists():
             raise RecipeError(f"--checkpoint {source} does not exist: give a file, a folder, an address or 'published'")
-        folder = (wishes.archives or wishes.out) / "weights"
+        folder = (choices.archives or choices.out) / "weights"
     if path.suffix != ".zip":
         return path
     unpacked = folder / f"{path.stem}-{sha256_of(path)[:8]}"

@@ -12,7 +12,7 @@ from fairseq_mega.modules.gated_attention import AttentionOutput, AttentionStep
 from fairseq_mega.modules.layer import PLAIN, LayerContext, is_plain_step
 from fairseq_mega.modules.norm import EPS
 from fairseq_mega.modules.packed_linear import step_maps
-from fairseq_mega.modules.prepared import Prepared, is_patched
+from fairseq_mega.modules.parameter_cache import ParameterCache, is_patched
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
@@ -88,7 +88,7 @@ class NormalizedGatedAttention(nn.Module):
         padding_mask, documents = context.padding_mask, context.documents
         prepared = None
         if cache is not None or context.return_state:
-            prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
+            prepared = ParameterCache() if cache is None or x.size(1) != 1 else cache.prepared
             if is_plain_step(x, context, cache):
                 step = prepared.step_of(self, context.steps or step_functions(x), x.dtype)
                 if step is not None:
@@ -138,7 +138,7 @@ class NormalizedGatedAttention(nn.Module):
             return None
 
         def step(
-            x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: Prepared
+            x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: ParameterCache
         ) -> AttentionOutput:
             keys, values = kept_steps(cache, x, self.widths[:2])
             state, statistics = (None, None) if memory is None else (memory.ema, memory.norm)

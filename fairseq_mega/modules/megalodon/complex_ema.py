@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.padding import state_at_last_step
-from fairseq_mega.modules.prepared import Prepared
+from fairseq_mega.modules.parameter_cache import ParameterCache
 from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, compute_dtype, damped_ema
 
 
@@ -64,7 +64,7 @@ class ComplexEMA(nn.Module):
         reset_mask: Optional[Tensor] = None,
         state: Optional[Tensor] = None,
         return_state: bool = False,
-        prepared: Optional[Prepared] = None,
+        prepared: Optional[ParameterCache] = None,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Run the EMA over time.
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.packed_linear import step_maps
-from fairseq_mega.modules.prepared import Prepared, is_patched
+from fairseq_mega.modules.parameter_cache import ParameterCache, is_patched
 from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.decoding import FeedForwardWeights, StepFunctions, step_functions
 from fairseq_mega.ops.linear import after_silu, in_parts
@@ -48,7 +48,7 @@ class FeedForward(nn.Module):
         x: Tensor,
         residual: Tensor,
         steps: Optional[StepFunctions] = None,
-        prepared: Optional[Prepared] = None,
+        prepared: Optional[ParameterCache] = None,
     ) -> Tensor:
         """Transform x (B, L, D) and add ``residual`` (B, L, D).
 
@@ -57,7 +57,7 @@ class FeedForward(nn.Module):
             prepared: for the single steps of a stream.
         """
         if x.size(1) == 1 and not self.training:
-            step = (prepared or Prepared()).step_of(self, steps or step_functions(x), x.dtype)
+            step = (prepared or ParameterCache()).step_of(self, steps or step_functions(x), x.dtype)
             if step is not None:
                 return step(x[:, 0], residual[:, 0]).unsqueeze(1)
         inner, *gate = recomputing(in_parts, self.input_proj, self.norm(x), self.widths)

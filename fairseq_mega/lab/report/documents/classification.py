@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS
-from fairseq_mega.lab.recipes.published import paper_values
+from fairseq_mega.lab.recipes.paper_values import paper_values
 from fairseq_mega.lab.report import miniature
 from fairseq_mega.lab.report.classifiers import BENCHMARK, TITLES, model_of
 from fairseq_mega.lab.report.lra_tables import SPEED_NAMES, TABLE2

@@ -7,16 +7,16 @@ from typing import Any, Dict, List, Optional, Sequence
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
+from .choices import Choices
 from .evaluating import results_of
 from .recording import about, cells_folder
 from .runs import Run, plan
-from .wishes import Wishes
 
 CHOSEN_BY = "best_valid_accuracy"
 METRIC = "test_accuracy"
 
 
-def write_cells(runs: Sequence[Run], wishes: Wishes, command: str) -> List[Path]:
+def write_cells(runs: Sequence[Run], choices: Choices, command: str) -> List[Path]:
     """Write the file of each recipe of classifiers with results; return the files.
 
     Earlier seeds of the file are counted, too, if their runs are still there.
@@ -24,22 +24,22 @@ def write_cells(runs: Sequence[Run], wishes: Wishes, command: str) -> List[Path]
     written = []
     recipes = {run.recipe.name: run.recipe for run in runs if run.recipe.evaluate["kind"] == "classifier"}
     for name, recipe in recipes.items():
-        path = cells_folder(wishes) / f"{name.replace('/', '.')}.{digest(wishes.conditions(recipe))}.json"
+        path = cells_folder(choices) / f"{name.replace('/', '.')}.{digest(choices.conditions(recipe))}.json"
         own = [run for run in runs if run.recipe.name == name]
-        everything = sorted([*own, *earlier_runs(path, own, wishes)], key=lambda run: (rate_of(run), run.seed))
-        found = cell(everything, wishes, command)
+        everything = sorted([*own, *earlier_runs(path, own, choices)], key=lambda run: (rate_of(run), run.seed))
+        found = cell(everything, choices, command)
         if found is not None:
             written.append(path)
             write_result(path, found)
     return written
 
 
-def earlier_runs(path: Path, runs: Sequence[Run], wishes: Wishes) -> List[Run]:
+def earlier_runs(path: Path, runs: Sequence[Run], choices: Choices) -> List[Run]:
     """Return the finished runs of other seeds that are in the file of a cell."""
     seeds = {run["seed"] for run in read_result(path)["runs"]} if path.exists() else set()
     variants = {rate_of(run): run for run in runs}
     planned = [
-        plan(run.recipe, seed, run.data, run.settings["data"], wishes)
+        plan(run.recipe, seed, run.data, run.settings["data"], choices)
         for run in variants.values()
         for seed in sorted(seeds - {run.seed for run in runs})
     ]
@@ -51,7 +51,7 @@ def rate_of(run: Run) -> float:
     return float(run.config["optimization"]["lr"][0])
 
 
-def cell(runs: Sequence[Run], wishes: Wishes, command: str) -> Optional[Dict[str, Any]]:
+def cell(runs: Sequence[Run], choices: Choices, command: str) -> Optional[Dict[str, Any]]:
     """The result of all runs of a recipe, each with its seed, rate, scores and curve; None without any.
 
     A rate is not chosen if it lacks the result of a seed that another rate has.
@@ -72,7 +72,7 @@ def cell(runs: Sequence[Run], wishes: Wishes, command: str) -> Optional[Dict[str
         scores["deviation"] = statistics.stdev(values)
     settings = {
         **{key: chosen[0]["settings"][key] for key in ("parameters", "updates", "batch", "train_examples")},
-        **{key: value for key, value in about(runs[0], wishes).items() if key != "run"},
+        **{key: value for key, value in about(runs[0], choices).items() if key != "run"},
         "report": recipe.report,
         "number": recipe.number,
         "paper": recipe.paper,

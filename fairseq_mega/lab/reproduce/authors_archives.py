@@ -11,7 +11,7 @@ from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.unpacking import check_zip, naming_damage
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
-from .wishes import Wishes
+from .choices import Choices
 
 PUBLISHED = "published"  # in place of an address
 HOST = "https://dl.fbaipublicfiles.com/mega/data"  # the READMEs of facebookresearch/mega, examples/mega
@@ -47,20 +47,20 @@ def addresses(recipes: Sequence[Recipe], given: str) -> List[str]:
     return [f"{HOST}/{name}" for name in dict.fromkeys(map(archive_of, recipes))]
 
 
-def fetch_processed(recipes: Sequence[Recipe], wishes: Wishes) -> None:
+def fetch_processed(recipes: Sequence[Recipe], choices: Choices) -> None:
     """Fetch the archives that --processed names and unpack them below its folder, as far as that has not been done.
 
     Raises:
         RecipeError, DownloadError: if one cannot be obtained, is damaged, or does not fit on the disk.
         OSError: if it unpacks to far more than its size suggests.
     """
-    if wishes.processed is None or wishes.processed_from is None:
+    if choices.processed is None or choices.processed_from is None:
         return
-    for url in addresses(recipes, wishes.processed_from):
-        archive = wishes.processed.parent / url.rpartition("/")[2]
-        folder = wishes.processed / archive.stem
+    for url in addresses(recipes, choices.processed_from):
+        archive = choices.processed.parent / url.rpartition("/")[2]
+        folder = choices.processed / archive.stem
         if not folder.is_dir():
-            fetch_missing(url, archive, attempts=8, allowed=wishes.download)
+            fetch_missing(url, archive, attempts=8, allowed=choices.download)
             unpack(archive, folder)
 
 

@@ -30,7 +30,7 @@ class _Parts(NamedTuple):
     parametrized: bool
 
 
-class Prepared:
+class ParameterCache:
     """Values that one layer, or the trunk, keeps for the single steps of one stream; part of the stream's state.
 
     A value is kept while gradients are off, the module is in evaluation mode and its parameters are the same tensors at
@@ -96,7 +96,7 @@ class Prepared:
         return value
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return Prepared, ()  # neither copied nor pickled: another process has other parameters
+        return ParameterCache, ()  # neither copied nor pickled: another process has other parameters
 
 
 def _members(children: List[Dict[str, Any]]) -> List[nn.Module]:

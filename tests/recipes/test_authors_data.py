@@ -8,12 +8,12 @@ import pytest
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.reproduce.authors_data import find_processed
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.datasets import DATASETS
 from fairseq_mega.lab.reproduce.listing import listing
-from fairseq_mega.lab.reproduce.processed import find_processed
 from fairseq_mega.lab.reproduce.runner import folders, prepare, runs_of
-from fairseq_mega.lab.reproduce.wishes import Wishes
 
 LISTOPS, PATHFINDER, PATHX = (catalogue()[f"mega/table2/{task}/mega"] for task in ("listops", "pathfinder", "pathx"))
 
@@ -122,9 +122,9 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_list_knows_what_was_done_with_them(tmp_path: Path) -> None:
     """A file beside those that are read belongs to the data that the runner compares."""
     (write(tmp_path / "lra" / "listops", "listops") / "README").touch()
-    wishes = Wishes(tmp_path / "out", processed=tmp_path / "lra")
-    digests = {name: prepare(name, folder, wishes) for name, folder in folders([LISTOPS], wishes).items()}
-    (run,) = runs_of([LISTOPS], [1], wishes, digests)
+    choices = Choices(tmp_path / "out", processed=tmp_path / "lra")
+    digests = {name: prepare(name, folder, choices) for name, folder in folders([LISTOPS], choices).items()}
+    (run,) = runs_of([LISTOPS], [1], choices, digests)
     run.folder.mkdir(parents=True)
     (run.folder / "train.log").touch()
-    assert "0 of 1 seeds" in listing([LISTOPS], [1], wishes)[1]
+    assert "0 of 1 seeds" in listing([LISTOPS], [1], choices)[1]

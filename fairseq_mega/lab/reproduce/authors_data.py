@@ -13,8 +13,8 @@ from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS
 from fairseq_mega.lab.prepare.work_folder import SOURCE
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
+from .authors_archives import archive_of
 from .datasets import DATASETS
-from .processed_archives import archive_of
 
 NAMES: Dict[str, Sequence[str]] = {  # parts of a folder's path that distinguish data sets with the same files
     "listops": ("listop",),

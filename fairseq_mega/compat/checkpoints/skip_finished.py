@@ -11,7 +11,7 @@ from fairseq_mega.compat.checkpoints.validations import is_reset, restored_file
 from fairseq_mega.compat.patches.batches import SEED
 from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
 
-logger = logging.getLogger("fairseq_mega.compat.checkpoints.finished")
+logger = logging.getLogger("fairseq_mega.compat.checkpoints.skip_finished")
 
 
 def leave_finished_trainings() -> None:

@@ -11,10 +11,10 @@ import pytest
 from fairseq_mega.lab.prepare import lra_archive
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.recording import data_of
 from fairseq_mega.lab.reproduce.runs import plan
-from fairseq_mega.lab.reproduce.wishes import Wishes
 from tests.support.in_process import in_process  # noqa: F401
 from tests.support.prepare_runs import refusal
 
@@ -82,8 +82,8 @@ def test_from_the_archive_to_the_data(tmp_path: Path, capsys: pytest.CaptureFixt
         "retrieval",
     ]
     for name in ("listops-released", "retrieval"):
-        run = plan(catalogue()["mega/table2/listops/mega"], 1, tmp_path / "data" / name, "", Wishes(tmp_path))
-        assert data_of(run, Wishes(tmp_path)) == "released"
+        run = plan(catalogue()["mega/table2/listops/mega"], 1, tmp_path / "data" / name, "", Choices(tmp_path))
+        assert data_of(run, Choices(tmp_path)) == "released"
     source = json.loads((tmp_path / "data" / "retrieval" / "SOURCE.json").read_text())
     assert "new_aan_pairs.train.tsv" in json.dumps(source)
 

@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from fairseq_mega.modules.prepared import Prepared
+from fairseq_mega.modules.parameter_cache import ParameterCache
 from fairseq_mega.modules.relative_bias import RotaryRelativeBias
 
 
@@ -24,7 +24,7 @@ class Doubling(nn.Module):
 
 
 def test_prepared_values_are_kept_until_parameters_change():
-    module, prepared = Doubling().eval(), Prepared()
+    module, prepared = Doubling().eval(), ParameterCache()
     with torch.no_grad():
         assert module(prepared) is module(prepared) and module.computed == 1
         module.weight.add_(1)
@@ -43,7 +43,7 @@ def test_prepared_values_are_kept_until_parameters_change():
 
 
 def test_parameters_that_are_not_there_do_not_change():
-    module, prepared = Doubling().eval(), Prepared()
+    module, prepared = Doubling().eval(), ParameterCache()
     module.register_parameter("bias", None)
     with torch.no_grad():
         assert module(prepared) is module(prepared) and module.computed == 1
@@ -54,7 +54,7 @@ def test_parameters_that_are_not_there_do_not_change():
 
 def test_rotary_bias_of_a_step_is_part_of_one_table():
     torch.manual_seed(0)
-    bias, prepared = RotaryRelativeBias(6).eval(), Prepared()
+    bias, prepared = RotaryRelativeBias(6).eval(), ParameterCache()
     for queries, keys, offset in ((1, 1, 0), (1, 9, 8), (3, 40, 37), (5, 5, 0), (1, 4097, 4096), (4, 9, 0)):
         want = bias(queries, keys, offset, prepared)
         with torch.no_grad():
@@ -75,7 +75,7 @@ class Summing(nn.Module):
 
 def test_values_of_all_modules_are_kept_until_one_of_their_tensors_changes():
     """Parameters and buffers of modules within it are written to, exchanged, and modules are, too."""
-    module, prepared = Summing().eval(), Prepared()
+    module, prepared = Summing().eval(), ParameterCache()
 
     def changes():
         before = module.computed

@@ -38,7 +38,7 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Choices:
     """Settings of a command that hold for all of its recipes.
 
     Attributes:
@@ -96,7 +96,7 @@ class Wishes:
         """The precision of the trainings."""
         return self.precision or ("tf32" if self.gpus > 0 else "fp32")
 
-    def suited_to(self, recipe: Recipe) -> "Wishes":
+    def suited_to(self, recipe: Recipe) -> "Choices":
         """Return the settings for a recipe: one with an automatic precision has no other default."""
         if recipe.precision != AUTO or self.precision is not None:
             return self

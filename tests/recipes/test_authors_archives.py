@@ -7,10 +7,10 @@ import pytest
 
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError
-from fairseq_mega.lab.reproduce import processed_archives
+from fairseq_mega.lab.reproduce import authors_archives
+from fairseq_mega.lab.reproduce.authors_archives import addresses
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.processed_archives import addresses
-from tests.recipes.test_processed import write
+from tests.recipes.test_authors_data import write
 
 
 def pack(folder: Path, path: Path) -> None:
@@ -63,8 +63,8 @@ def test_archives_that_cannot_be_used(
     assert "lra.zip cannot be unpacked: " in capsys.readouterr().err
     write(tmp_path / "made" / "listops", "listops")
     pack(tmp_path / "made", archives / "lra.zip")
-    used = processed_archives.shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(processed_archives.shutil, "disk_usage", lambda folder: used._replace(free=10))
+    used = authors_archives.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(authors_archives.shutil, "disk_usage", lambda folder: used._replace(free=10))
     assert main([*words, "--processed", "published"]) == 1
     assert "and 0.0 GB are free in " in capsys.readouterr().err
     assert not (archives / "processed" / "lra").exists()
