@@ -7,19 +7,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fairseq_mega.ops.decoding import StepNorm
-from fairseq_mega.ops.norm import row_norm
+from fairseq_mega.ops.norm import on_gpu, row_norm
 
-from . import apex_norms
 from .errors import FieldError
 
 NORMS = ("layernorm", "scalenorm", "rmsnorm", "batchnorm", "syncbatchnorm")
 EPS = 1e-5
 HALF = (torch.float16, torch.bfloat16)
-
-
-def on_gpu(x: Tensor) -> bool:
-    """Return whether apex may have kernels for x; its rules matter for no other tensor."""
-    return x.is_cuda
 
 
 class LayerNorm(nn.LayerNorm):
@@ -30,8 +24,6 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
         """Normalise (..., D); into ``dtype``, None for that of x."""
-        if on_gpu(x) and apex_norms.takes_layer_norm(x, self.weight):
-            return apex_norms.layer_norm(x, self.weight, self.bias, EPS).to(dtype or x.dtype)
         return row_norm(x, self.weight, self.bias, centred=True, eps=EPS, dtype=dtype)
 
     def of_step(self) -> Optional[StepNorm]:
@@ -74,8 +66,6 @@ class ScaleNorm(nn.Module):
 
 def rms_norm(x: Tensor, weight: Optional[Tensor], dtype: Optional[torch.dtype] = None) -> Tensor:
     """RMS norm over the last axis, in float32 for half-precision input so that squares cannot overflow."""
-    if on_gpu(x) and apex_norms.takes_rms_norm(x, weight):
-        return apex_norms.rms_norm(x, weight, EPS).to(dtype or x.dtype)
     return row_norm(x, weight, centred=False, eps=EPS, dtype=dtype)
 
 

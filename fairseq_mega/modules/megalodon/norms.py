@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.documents import Documents
-from fairseq_mega.modules.norm import EPS, on_gpu, rms_norm
+from fairseq_mega.modules.norm import EPS, rms_norm
 from fairseq_mega.ops.decoding import StepNorm, step_functions
-from fairseq_mega.ops.norm import row_norm
+from fairseq_mega.ops.norm import on_gpu, row_norm
 from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
 
 

@@ -6,8 +6,8 @@ from typing import Any, Iterator, List, Optional
 import pytest
 import torch
 
-from fairseq_mega.modules import apex_norms
 from fairseq_mega.modules.norm import build_norm
+from fairseq_mega.ops.common import apex_norms
 from tests.support import helpers
 
 NORMS = ("layernorm", "rmsnorm", "scalenorm")
@@ -25,7 +25,8 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[str]]:
         return possible(Disguised(x), weight)  # type: ignore[arg-type]
 
     monkeypatch.setattr(apex_norms, "possible", on_a_gpu)
-    monkeypatch.setattr("fairseq_mega.modules.norm.on_gpu", lambda x: True)
+    for place in ("ops", "modules"):
+        monkeypatch.setattr(f"fairseq_mega.{place}.norm.on_gpu", lambda x: True)
     for cached in (apex_norms.kernels, apex_norms.mode):
         cached.cache_clear()
     assert apex_norms.kernels() is not None

@@ -92,6 +92,15 @@ def device_of(x: Tensor) -> ContextManager[Any]:
     return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
 
 
+def row_norm(
+    x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], centred: bool, eps: float
+) -> Optional[Tensor]:
+    """Compute :func:`fairseq_mega.ops.norm.row_norm` in the type of x; return None where apex does not."""
+    if centred:
+        return layer_norm(x, weight, bias, eps) if takes_layer_norm(x, weight) else None
+    return rms_norm(x, weight, eps) if takes_rms_norm(x, weight) else None
+
+
 def rms_norm(x: Tensor, weight: Optional[Tensor], eps: float) -> Tensor:
     """``weight x / sqrt(mean(x^2) + eps)`` over the last axis; ``x`` (..., D), ``weight`` (D,) or None."""
     shape = (x.size(-1),)
