@@ -297,5 +297,6 @@ def test_commands_from_any_folder(site: Path, tiny_model, tmp_path: Path) -> Non
     assert all(script.exists() for script in scripts)
     options = ["--cpu", "--beam", "1", "--max-len-b", "3", "--max-tokens", "1000"]
     output = run(scripts[1], tiny_model.data, "--path", tiny_model.checkpoint, *options, cwd=tmp_path, path=site)
-    assert f"'user_dir': '{site / 'fairseq_mega'}'" in output
+    where = run(sys.executable, "-c", "import fairseq_mega; print(fairseq_mega.__file__)", cwd=tmp_path, path=site)
+    assert where.strip() == str(site / "fairseq_mega" / "__init__.py")
     assert len(helpers.hypotheses(output)) == 461

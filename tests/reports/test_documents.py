@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -72,7 +71,12 @@ def checkout(tmp_path: Path) -> Path:
     """A checkout with one generated table."""
     folder = tmp_path / "examples" / "kernels" / "results"
     folder.mkdir(parents=True)
-    shutil.copy(REPOSITORY / "examples" / "kernels" / "results" / "decoding_packed_cpu.json", folder / "decoding.json")
+    result = json.loads((REPOSITORY / "examples" / "kernels" / "results" / "decoding_packed_cpu.json").read_text())
+    seconds = {"mega-int8": (0.00269, 0.00312, 0.00268), "transformer": (0.01106, 0.0140, 0.0489)}
+    for model, measured in seconds.items():
+        for position, value in zip((100, 1000, 10000), measured):
+            result["scores"][f"{model} position={position} seconds"] = value
+    (folder / "decoding.json").write_text(json.dumps(result))
     (tmp_path / "README.md").write_text("# Title\n")
     text = "Before.\n\n<!-- table: decoding results/decoding.json -->\n<!-- /table -->\n\nAfter.\n"
     (tmp_path / "examples" / "kernels" / "README.md").write_text(text)
