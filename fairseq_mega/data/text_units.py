@@ -210,13 +210,25 @@ def unit_name(folder: Path, dictionary: Dictionary, saved: Optional[str] = None)
 
 def holds_bytes(dictionary: Dictionary) -> bool:
     """Return whether all symbols are numbers of bytes, with the blank's and the letter e's among them."""
-    symbols = [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if not is_made_up(symbol)]
+    symbols = own_symbols(dictionary)
     return {"32", "101"} <= set(symbols) and all(map(is_byte, symbols))
 
 
 def is_made_up(symbol: str) -> bool:
     """Return whether fairseq-preprocess added a symbol to the dictionary to fill its size up; no text contains it."""
     return _MADE_UP.fullmatch(symbol) is not None
+
+
+def own_symbols(dictionary: Dictionary) -> List[str]:
+    """Return the symbols of a dictionary but for fairseq's own and those that fill it up."""
+    return [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if not is_made_up(symbol)]
+
+
+def symbols_of_file(path: Path) -> List[str]:
+    """Return the symbols of a dictionary's file, which may hold spaces, without those that fill it up."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = [line.rsplit(" ", 1)[0] for line in lines if line]
+    return [symbol for symbol in found if not is_made_up(symbol)]
 
 
 def never_written(dictionary: Dictionary) -> List[int]:

@@ -21,7 +21,7 @@ from fairseq_mega.compat.checkpoints.names import (
 from fairseq_mega.compat.patches.batches import is_for_training
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
-from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.data.text_units import MODEL_FILE, own_symbols
 
 from .classification import ClassificationConfig, ClassificationTask
 
@@ -79,9 +79,7 @@ class LRATextTask(ClassificationTask):
                 f"both documents of a pair are read with one dictionary, and {found}: binarise {SECOND} with "
                 f"fairseq-preprocess --srcdict {first}"
             )
-        symbols, labels = dictionaries
-        own = [symbol for symbol in labels.symbols[labels.nspecial :] if not symbol.startswith("madeupword")]
-        logger.info(f"{len(symbols)} symbols, {len(own)} labels")
+        logger.info(f"{len(dictionaries[0])} symbols, {len(own_symbols(dictionaries[1]))} labels")
         return cls(cfg, *dictionaries)
 
     def names_of_numbers(self) -> Dict[str, Names]:

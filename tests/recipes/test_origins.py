@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 
+from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.datasets import DATASETS
 from fairseq_mega.lab.reproduce.origins import check_origin
 from tests.support.in_process import in_process  # noqa: F401
 from tests.support.prepare_runs import prepare
@@ -84,3 +86,15 @@ def test_data_of_a_smoke_run_are_not_taken_for_the_papers(tmp_path: Path, capsys
     assert main([*words, "--data", str(tmp_path / "listops")]) == 1
     assert "listops holds data that --smoke made up" in capsys.readouterr().err
     assert not list(tmp_path.rglob("checkpoint*.pt"))
+
+
+@pytest.mark.parametrize("labels", [["bad", "good"], ["very bad", "very good", "so so"]])
+def test_classes_of_own_texts_are_counted(labels: List[str], tmp_path: Path) -> None:
+    """Labels may have several words; symbols that fill a dictionary up are none."""
+    folder = tmp_path / "label-bin"
+    folder.mkdir()
+    lines = [*(f"{label} 7\n" for label in labels), "madeupword0000 0\n"]
+    (folder / "dict.txt").write_text("".join(lines), encoding="utf-8")
+    recipe = next(recipe for recipe in catalogue().values() if recipe.data == "compare-text")
+    fitted = DATASETS[recipe.data].fit(recipe, tmp_path)
+    assert fitted.config["model"]["sentence_class_num"] == len(labels)

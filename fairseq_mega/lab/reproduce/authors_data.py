@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Dict, List, Sequence, Set, Tuple
 
-from fairseq_mega.data.text_units import is_made_up
+from fairseq_mega.data.text_units import symbols_of_file
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS
 from fairseq_mega.lab.prepare.work_folder import SOURCE
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
@@ -92,11 +92,11 @@ def check_contents(recipe: Recipe, folder: Path) -> None:
     if (folder / "src1-bin").is_dir() and not any("src1-bin" in name for name in DATASETS[recipe.data].files):
         problems.append("it has a second text for each, src1-bin")
     if (folder / "label-bin").is_dir():
-        labels = len(symbols(folder / "label-bin" / "dict.txt"))
+        labels = len(symbols_of_file(folder / "label-bin" / "dict.txt"))
         if labels != classes:
             problems.append(f"label-bin/dict.txt has {labels} labels, the task {classes}")
         least, most = SYMBOL_COUNTS[recipe.data]
-        found = len(symbols(folder / "src-bin" / "dict.txt"))
+        found = len(symbols_of_file(folder / "src-bin" / "dict.txt"))
         if not least <= found <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             problems.append(f"src-bin/dict.txt has {found} symbols, {wanted} are expected")
@@ -104,13 +104,6 @@ def check_contents(recipe: Recipe, folder: Path) -> None:
         problems += image_problems(folder, recipe.config["model"]["max_positions"], classes)
     if problems:
         raise RecipeError(f"--processed: {folder} is not the data of {recipe.data}: {'; '.join(problems)}")
-
-
-def symbols(path: Path) -> List[str]:
-    """Return the symbols of a dictionary, without those that pad it."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    found = [line.split(" ")[0] for line in lines if line]
-    return [symbol for symbol in found if not is_made_up(symbol)]
 
 
 def image_problems(folder: Path, pixels: int, classes: int) -> List[str]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Sequence
 
-from fairseq_mega.data.text_units import MODEL_FILE, is_made_up
+from fairseq_mega.data.text_units import MODEL_FILE, symbols_of_file
 from fairseq_mega.lab.inspect.symbols import SYMBOLS
 from fairseq_mega.lab.prepare.classification.preflight import FILES, check_can_be_made
 from fairseq_mega.lab.prepare.splits import SPLITS
@@ -139,8 +139,7 @@ class OwnExamples(Data):
     def fit(self, recipe: Recipe, folder: Path) -> Recipe:
         """Return a recipe with the number of classes of the data."""
         images, texts = folder / "label" / "train.label", folder / "label-bin" / "dict.txt"
-        lines = (images if images.exists() else texts).read_text(encoding="utf-8").splitlines()
-        classes = len({line.split(" ")[0] for line in lines if not is_made_up(line.split(" ")[0])})
+        classes = len(set(symbols_of_file(images if images.exists() else texts)))
         model = {**recipe.config["model"], "sentence_class_num": classes}
         return replace(recipe, config={**recipe.config, "model": model})
 
