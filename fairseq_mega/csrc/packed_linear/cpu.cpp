@@ -107,6 +107,11 @@ struct Task {
   static constexpr int kWidth = width_of(kLevel);
   static constexpr int kBlock = kWidth * kParts<T>;  // weights of a vector of words
 
+  // Sums for one output of one row: with one, each product would wait for the sum before it. Several rows have sums
+  // enough between them.
+  template <int kRows>
+  static constexpr int kSums = kRows == 1 && kParts<T> > 1 ? 2 : 1;
+
   const PackedLinear& m;
   int64_t width;         // of a row of x, inputs rounded up to whole blocks with zeros
   std::vector<float> x;  // (rows, width)
@@ -135,7 +140,7 @@ struct Task {
   // Adds the products of a vector of words from each of kOutputs rows of the matrix.
   template <int kRows, int kOutputs>
   FM_INLINE void multiply(const T* w, int64_t stride, const float* inputs,
-                          Vector<float, kWidth> (&sums)[kRows][kOutputs]) const {
+                          Vector<float, kWidth> (&sums)[kRows][kOutputs][kSums<kRows>]) const {
     for (int o = 0; kRows > 1 && o < kOutputs; ++o) {
       __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(w + o * stride) + kAhead), 0, 2);
     }
@@ -145,7 +150,7 @@ struct Task {
       for (int r = 0; r < kRows; ++r) numbers[r] = load<kWidth>(inputs + r * width + part * kWidth);
       for (int o = 0; o < kOutputs; ++o) {
         const Vector<float, kWidth> weights = widen<kLevel>(w + o * stride, part);
-        for (int r = 0; r < kRows; ++r) sums[r][o] += weights * numbers[r];
+        for (int r = 0; r < kRows; ++r) sums[r][o][part % kSums<kRows>] += weights * numbers[r];
       }
     }
   }
@@ -163,13 +168,17 @@ struct Task {
       std::fill(rest, rest + kOutputs * kBlock, T{});
       for (int o = 0; o < kOutputs; ++o) std::copy(w + o * stride + whole, w + o * stride + m.inputs, rest + o * kBlock);
     }
-    Vector<float, kWidth> sums[kRows][kOutputs] = {};
+    Vector<float, kWidth> sums[kRows][kOutputs][kSums<kRows>] = {};
     if (whole < m.inputs) multiply<kRows, kOutputs>(rest, kBlock, inputs + whole, sums);
     for (int64_t i = 0; i < whole; i += kBlock) multiply<kRows, kOutputs>(w + i, stride, inputs + i, sums);
     for (int o = 0; o < kOutputs; ++o) {
       const int64_t at = output + o * apart;
       const float scale = m.scale ? m.scale[at] : 1.f, bias = m.bias ? m.bias[at] : 0.f;
-      for (int r = 0; r < kRows; ++r) m.y[(row + r) * m.outputs + at] = scale * sum<kWidth>(sums[r][o]) + bias;
+      for (int r = 0; r < kRows; ++r) {
+        Vector<float, kWidth> total = sums[r][o][0];
+        for (int i = 1; i < kSums<kRows>; ++i) total += sums[r][o][i];
+        m.y[(row + r) * m.outputs + at] = scale * sum<kWidth>(total) + bias;
+      }
     }
   }
 
