@@ -1,7 +1,7 @@
-"""Convolution over time by FFT: the compiled kernels' where they run, PyTorch's elsewhere.
+"""Convolution over time by FFT, for the paths ``torch_fft`` and ``native_fft`` of the EMA.
 
 The compiled kernels work in shared memory, for CUDA tensors of up to 16384 steps. Unlike the work of the EMA's scan,
-theirs does not depend on the kernel: they suit long kernels in general, and EMAs of many components.
+their work does not depend on the number of components.
 """
 
 from typing import Any, Dict, FrozenSet, Optional, Tuple
@@ -47,17 +47,6 @@ def ring_obstacle(device: torch.device, length: int) -> Optional[str]:
     return None
 
 
-def _obstacle(x: Tensor) -> Optional[str]:
-    if x.dtype not in native.DTYPES:
-        return f"it computes float32, bfloat16 and float16, found {x.dtype}"
-    return ring_obstacle(x.device, x.size(1))
-
-
-def kernels_usable(x: Tensor) -> bool:
-    """Return whether the compiled kernels convolve x (B, L, D), by its device, dtype and length."""
-    return _obstacle(x) is None
-
-
 def ring_convolution(x: Tensor, ring: Tensor) -> Tensor:
     """Cyclic convolution by the compiled kernels: ``y[b, t, d] = sum_i x[b, i, d] ring[d, (t - i) mod 2S]``.
 
@@ -71,7 +60,9 @@ def ring_convolution(x: Tensor, ring: Tensor) -> Tensor:
     Raises:
         RuntimeError: where the compiled kernels cannot be used for x, or the ring does not fit it.
     """
-    obstacle = _obstacle(x)
+    obstacle = ring_obstacle(x.device, x.size(1))
+    if obstacle is None and x.dtype not in native.DTYPES:
+        obstacle = f"it computes float32, bfloat16 and float16, found {x.dtype}"
     if obstacle is not None:
         raise RuntimeError(f"the FFT convolution kernel cannot run: {obstacle}")
     return native.operators.ring_convolution(x, ring)
@@ -82,40 +73,12 @@ def ring_size(length: int) -> int:
     return 2 * max(SHORTEST_RING, 1 << max(0, length - 1).bit_length())
 
 
-def long_convolution(x: Tensor, kernel: Tensor, *, future: Optional[Tensor] = None) -> Tensor:
-    """Convolve every channel with its own long kernel: ``y[t] = sum_j kernel[j] x[t-j] + sum_j future[j] x[t+1+j]``.
-
-    The compiled FFT kernels compute it where they can run, otherwise torch's FFT.
-
-    Args:
-        x: (B, L, D), any floating dtype, L at least 1; computed in float32 (float64 for float64).
-        kernel: (D, K) at lags 0 to K-1, of that precision; what reaches beyond the sequence has no effect.
-        future: (D, F) at lags -1 to -F; None for a causal convolution.
-
-    Returns:
-        (B, L, D) in the dtype of x.
-
-    Raises:
-        ValueError: for kernels that do not have one row per channel.
-    """
-    length, width = x.size(1), x.size(2)
-    for name, part in (("kernel", kernel), ("future", future)):
-        if part is not None and (part.dim() != 2 or part.size(0) != width):
-            raise ValueError(f"{name} must be ({width}, lags), a row for each channel of x; found {tuple(part.shape)}")
-    kernel = kernel[:, :length]
-    future = None if future is None else future[:, : length - 1]
-    with torch.autocast(x.device.type, enabled=False):
-        if kernel.dtype == torch.float32 and kernels_usable(x):
-            return ring_convolution(x, ring_kernel(kernel, future, ring_size(length)))
-        return fft_convolution(x.to(torch.promote_types(x.dtype, torch.float32)), kernel, future).to(x.dtype)
-
-
 def ring_kernel(past: Tensor, future: Optional[Tensor], size: int) -> Tensor:
     """A kernel laid on a ring: the past at 0, 1, 2, ..., the future at -1, -2, ..., zeros between; (D, size)."""
     if future is None:
         return F.pad(past, (0, size - past.size(-1)))
     gap = size - past.size(-1) - future.size(-1)
-    return torch.cat([F.pad(past, (0, gap)), future.flip(-1)], dim=-1)
+    return torch.cat([F.pad(past, (0, gap)), future], dim=-1)
 
 
 def fft_convolution(x: Tensor, past: Tensor, future: Optional[Tensor]) -> Tensor:

@@ -150,8 +150,9 @@ def test_long_convolutions_ask_for_more_shared_memory(gpus, monkeypatch, found, 
     need = {32768: 139392}  # by the columns of the ring
     operators = SimpleNamespace(ring_shared_memory=lambda columns: need.get(columns, 70144))
     monkeypatch.setattr(native, "operators", operators)
-    assert fft_conv.kernels_usable(on(0, 1, longest, 1))
-    assert not fft_conv.kernels_usable(on(0, 1, longest + 1, 1))
+    device = on(0, 1).device
+    assert fft_conv.ring_obstacle(device, longest) is None
+    assert fft_conv.ring_obstacle(device, longest + 1) is not None
     if found is RTX_4090:
         with pytest.raises(RuntimeError, match="8193 steps need 136 KiB of shared memory for a block, RTX 4090 has 99"):
             fft_conv.ring_convolution(on(0, 1, 8193, 1), on(0, 1, 32768))
