@@ -5,6 +5,7 @@ import atexit
 import os
 import select
 import sys
+import warnings
 from typing import Callable
 
 
@@ -34,6 +35,13 @@ def reader_is_gone() -> bool:
 
 
 atexit.register(reader_is_gone)  # before Python flushes, and prints an error of that
+
+
+def hide_deprecations() -> None:
+    """Hide the deprecations inside fairseq, hydra and torch, half a screen at every start, unless Python has -W."""
+    if not sys.warnoptions:
+        warnings.filterwarnings("ignore", module=r"(fairseq|hydra|omegaconf|torch)\b")
+        warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
 
 
 def failure(program: str, error: Exception) -> int:

@@ -12,7 +12,6 @@ import os
 import sys
 import textwrap
 import typing
-import warnings
 
 from omegaconf import DictConfig
 
@@ -23,7 +22,7 @@ from fairseq_mega.compat.patches.arguments import architectures
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
 from .arguments import check_arguments, given_arch, option_value, with_task
-from .commands import reader_is_gone
+from .commands import hide_deprecations, reader_is_gone
 from .usage import UsageError, explained_errors, model_of, plugin_flags
 
 COMMANDS = {
@@ -129,9 +128,7 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
 def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     name, saved = f"fairseq-mega-{command}", sys.argv
-    if not sys.warnoptions:  # half a screen of deprecations inside fairseq, hydra and torch at every start
-        warnings.filterwarnings("ignore", module=r"(fairseq|hydra|omegaconf|torch)\b")
-        warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
+    hide_deprecations()
     try:
         origin = checkpoint_origin(command, given)
         check_arguments(command, given, origin)

@@ -14,7 +14,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "presets" / "model"
 
 def preset_names(model: str) -> List[str]:
     """Names of the presets of ``model``, such as ``mega_lm``, in alphabetical order."""
-    return [name for name, text in _texts().items() if _model(text) == model]
+    return [name for name, text in _texts().items() if _model(name, text) == model]
 
 
 def preset(name: str) -> Dict[str, Any]:
@@ -34,7 +34,7 @@ def preset(name: str) -> Dict[str, Any]:
 def register_presets() -> None:
     """Register every preset as an architecture of its model, which must be registered; `--arch` then accepts it."""
     for name, text in _texts().items():
-        register_model_architecture(_model(text), name)(partial(_fill, name))
+        register_model_architecture(_model(name, text), name)(partial(_fill, name))
 
 
 def _fill(name: str, args: Namespace) -> None:
@@ -47,7 +47,9 @@ def _texts() -> Dict[str, str]:
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.yaml"))}
 
 
-def _model(text: str) -> str:
+def _model(name: str, text: str) -> str:
     """Model of a preset, found without the parser: parsing all of them would cost every start up to 30 ms."""
-    (model,) = re.findall(r"^_name: (\w+)$", text, re.MULTILINE)
-    return model
+    found = re.findall(r"^_name: (\w+)$", text, re.MULTILINE)
+    if len(found) != 1:
+        raise ValueError(f"{FOLDER / name}.yaml has {len(found)} lines '_name: MODEL': write one")
+    return found[0]

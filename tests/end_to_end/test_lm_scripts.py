@@ -110,6 +110,7 @@ def test_compare(tmp_path):
         assert "SMOKE RUN" in done.stdout
     exact = run_by_bash("compare_language_models.sh", *options, "--unit", "bytes", "--exact")
     assert exact.count(".train: done before") == 2 and exact.count("evaluate: begins") == 1
+    assert "Warning" not in exact  # of hydra, about fairseq
     assert len(list((tmp_path / "out" / "results").glob("language-models.bytes.mega.*-test-x*.json"))) == 4
 
 

@@ -53,6 +53,14 @@ def test_an_unknown_preset():
         presets.preset("mega_huge")
 
 
+@pytest.mark.parametrize("text", ["dropout: 0.1\n", "_name: mega\n_name: mega_lm\n"])
+def test_a_preset_without_its_model(tmp_path, monkeypatch, text):
+    (tmp_path / "mega_mine.yaml").write_text(text)
+    monkeypatch.setattr(presets, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match=r"mega_mine\.yaml has [02] lines '_name: MODEL'"):
+        presets.register_presets()
+
+
 @pytest.mark.slow
 def test_hydra_trains_a_preset(tmp_path):
     data = make_parallel_corpus(tmp_path / "corpus", sentences=5)

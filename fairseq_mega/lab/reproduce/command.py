@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, NoReturn, Optional, Sequence
 
-from fairseq_mega.cli.commands import failure
+from fairseq_mega.cli.commands import failure, hide_deprecations
 from fairseq_mega.cli.usage import UNKNOWN, Parser
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, as_yaml
@@ -131,6 +131,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = OneLineParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
     options.add_options(parser)
     words, extra = options.split_extra(given)
+    hide_deprecations()
     try:
         options.check_removed(words)
         return run(parser.parse_intermixed_args(words), extra, given)
