@@ -1,13 +1,18 @@
 """Training sequences of equal length from a stream of documents, and their batches, which are listed nowhere."""
 
+import logging
 import math
-from typing import Any, Dict, List, Sequence, Union, overload
+from typing import Any, Dict, List, Sequence, Tuple, Union, overload
 
 from fairseq.data import Dictionary, FairseqDataset, iterators
 from fairseq.data.monolingual_dataset import collate
 
 from .binarised_text import inputs_of
 from .document_stream import DocumentStream
+
+DIVISION, BLOCKS = "division_of_epoch", "blocks_of_epoch"  # in the state of an iterator
+
+logger = logging.getLogger(__name__)
 
 
 class StreamBlockDataset(FairseqDataset):
@@ -49,20 +54,24 @@ class StreamBlockDataset(FairseqDataset):
         return collate(samples, self.dictionary.pad(), self.dictionary.eos())
 
 
+Ranges = Sequence[Tuple[int, int]]  # of blocks, from the first one to the one after the last
+
+
 class BlockBatches(Sequence[List[int]]):
     """Batches of one shard: consecutive blocks, so that a process reads a part of the stream from beginning to end.
 
     All shards have the same number of batches; the last ones of the last shards may be empty.
 
     Args:
-        blocks: in all.
+        ranges: the blocks of all shards.
         size: of a batch.
         shards, shard: processes, and which this is.
     """
 
-    def __init__(self, blocks: int, size: int, shards: int, shard: int) -> None:
-        self.blocks, self.size = blocks, size
-        each = math.ceil(math.ceil(blocks / size) / shards)
+    def __init__(self, ranges: Ranges, size: int, shards: int, shard: int) -> None:
+        self.ranges, self.size = ranges, size
+        self.places = sum(end - begin for begin, end in ranges)
+        each = math.ceil(math.ceil(self.places / size) / shards)
         self.numbers = range(shard * each, (shard + 1) * each)
 
     def __len__(self) -> int:
@@ -77,11 +86,27 @@ class BlockBatches(Sequence[List[int]]):
     def __getitem__(self, index: Union[int, slice]) -> Union[List[int], "BlockBatches"]:
         numbers = self.numbers[index]
         if isinstance(numbers, int):
-            first = min(numbers * self.size, self.blocks)
-            return list(range(first, min(first + self.size, self.blocks)))
-        rest = BlockBatches(self.blocks, self.size, 1, 0)
+            found = self._between(numbers * self.size, (numbers + 1) * self.size)
+            return [block for begin, end in found for block in range(begin, end)]
+        rest = BlockBatches(self.ranges, self.size, 1, 0)
         rest.numbers = numbers
         return rest
+
+    def after(self, place: int) -> Ranges:
+        """Return the blocks of all shards that none has read after ``place`` batches of each."""
+        each = len(self)
+        begins = range(place * self.size, self.places, each * self.size)
+        return [part for begin in begins for part in self._between(begin, begin + (each - place) * self.size)]
+
+    def _between(self, begin: int, end: int) -> Ranges:
+        """Return the blocks from one place in the ranges to another."""
+        found, first = [], 0
+        for start, stop in self.ranges:
+            low, high = max(begin - first, 0), min(end - first, stop - start)
+            if low < high:
+                found.append((start + low, start + high))
+            first += stop - start
+        return found
 
 
 class BlockIterator(iterators.EpochBatchIterator):
@@ -95,7 +120,11 @@ class BlockIterator(iterators.EpochBatchIterator):
 
     def __init__(self, dataset: StreamBlockDataset, size: int, **options: Any) -> None:
         super().__init__(dataset, dataset.collater, [], disable_shuffling=True, **options)
-        self.batches = BlockBatches(len(dataset), size, self.num_shards, self.shard_id)
+        self.size = size
+        self.batches = self._batches([(0, len(dataset))])
+
+    def _batches(self, ranges: Ranges) -> BlockBatches:
+        return BlockBatches(ranges, self.size, self.num_shards, self.shard_id)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -104,6 +133,28 @@ class BlockIterator(iterators.EpochBatchIterator):
     def first_batch(self) -> Any:
         """The first batch of the stream; fairseq makes an empty one of it for processes that have none."""
         return self.collate_fn([self.dataset[0]])
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Return fairseq's state, and within an epoch how its blocks are divided among the processes."""
+        division = {"ranges": self.batches.ranges, "size": self.size, "shards": self.num_shards}
+        within = {} if self.end_of_epoch() else {DIVISION: division, BLOCKS: len(self.dataset)}
+        return {**super().state_dict(), **within}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Continue an epoch; with other processes or batches, with the blocks that no process has read."""
+        if state_dict.get(BLOCKS) == len(self.dataset):  # the text is the same
+            division, place = state_dict[DIVISION], state_dict["iterations_in_epoch"]
+            before = BlockBatches(**division, shard=0)
+            if place == 0 or (self.size, self.num_shards) == (division["size"], division["shards"]):
+                self.batches = self._batches(before.ranges)
+            else:
+                self.batches = self._batches(before.after(place))
+                logger.info(
+                    f"epoch {state_dict['epoch']}: the {self.batches.places:,} of {len(self.dataset):,} sequences that "
+                    f"no process has read are divided among {self.num_shards} processes, {len(self):,} batches each"
+                )
+                state_dict = {**state_dict, "iterations_in_epoch": 0}
+        super().load_state_dict(state_dict)
 
     def next_epoch_itr(self, shuffle: bool = True, *options: Any, **more: Any) -> Any:
         """Return the iterator of the next epoch, as the base class does.

@@ -4,8 +4,9 @@ import gzip
 import json
 import tracemalloc
 from collections import Counter
+from itertools import islice
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ import torch
 from fairseq_mega.data import token_index
 from fairseq_mega.data.document_stream import DocumentStream, ReadDocuments
 from fairseq_mega.data.json_lines import Source, json_files
-from fairseq_mega.data.stream_blocks import BlockBatches, StreamBlockDataset
+from fairseq_mega.data.stream_blocks import BlockBatches, BlockIterator, StreamBlockDataset
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from tests.support import json_texts
@@ -88,7 +89,7 @@ def test_blocks_cover_the_stream(length: int, corpus: Path, vocabulary: SubwordV
 
 @pytest.mark.parametrize("blocks, size, shards", [(1, 1, 1), (17, 4, 1), (17, 4, 2), (17, 1, 3), (2, 1, 4)])
 def test_shards_cover_the_blocks(blocks: int, size: int, shards: int) -> None:
-    batches = [BlockBatches(blocks, size, shards, shard) for shard in range(shards)]
+    batches = [BlockBatches([(0, blocks)], size, shards, shard) for shard in range(shards)]
     assert len({*map(len, batches)}) == 1
     assert [block for shard in batches for batch in shard for block in batch] == list(range(blocks))
     for shard in batches:
@@ -96,6 +97,44 @@ def test_shards_cover_the_blocks(blocks: int, size: int, shards: int) -> None:
         assert list(shard[1:]) == list(shard)[1:] and len(shard[len(shard) :]) == 0
         with pytest.raises(IndexError):
             shard[len(shard)]
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [(2, 2, 3), (1, 2, None)],
+        [(1, 1, 4), (3, 1, None)],
+        [(3, 2, 1), (3, 2, 1), (3, 2, None)],
+        [(2, 1, 3), (3, 2, 1), (3, 2, 1), (2, 1, None)],  # changed twice, and resumed unchanged in between
+        [(4, 1, 2), (2, 3, 0), (4, 1, None)],  # stopped before the first batch
+        [(8, 3, 1), (3, 1, None)],  # with processes that have nothing to read
+    ],
+)
+def test_other_processes_read_the_rest_of_an_epoch(
+    runs: List[Tuple[int, int, Optional[int]]], corpus: Path, vocabulary: SubwordVocabulary
+) -> None:
+    """After a change of processes or batch size every block of an epoch is read once, and the next epoch is whole.
+
+    A run is (processes, blocks of a batch, batches before it stops; None: to the end of the epoch).
+    """
+    dataset = StreamBlockDataset(stream_of(json_files(corpus, "train"), vocabulary), vocabulary.dictionary, 57)
+    state: Optional[Dict[str, Any]] = None
+    read: List[int] = []
+    for processes, size, batches in runs:
+        found = [BlockIterator(dataset, size, num_shards=processes, shard_id=shard) for shard in range(processes)]
+        for iterator in found:
+            if state is not None:
+                iterator.load_state_dict(state)
+            epoch = iterator.next_epoch_itr()
+            for sample in islice(epoch, batches):
+                read += sample["id"].tolist() if sample else []
+        state = found[0].state_dict()
+        assert all(iterator.state_dict() == state for iterator in found)
+    assert sorted(read) == list(range(len(dataset)))
+    assert state is not None and state["epoch"] == 2
+    last = BlockIterator(dataset, 4)
+    last.load_state_dict(state)
+    assert [i for batch in last.next_epoch_itr() for i in batch["id"].tolist()] == list(range(len(dataset)))
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
@@ -106,7 +145,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, vocabulary: Subwor
         sizes.append(text.stat().st_size)
         stream = stream_of([text], vocabulary)
         dataset = StreamBlockDataset(stream, vocabulary.dictionary, 64)
-        batches = BlockBatches(len(dataset), 1, 1, 0)
+        batches = BlockBatches([(0, len(dataset))], 1, 1, 0)
         tracemalloc.start()
         read = sum(len(dataset[block]["target"]) for batch in batches for block in batch)
         peaks.append(tracemalloc.get_traced_memory()[1])
