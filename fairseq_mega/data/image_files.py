@@ -123,7 +123,7 @@ def _check_upper_halves(image: Any, rgb: Any) -> None:
 
 
 def _from_numbers(image: Any) -> Any:
-    """A grey image (mode L) of numbers of 16 bits."""
+    """An image in 8 bits of numbers of 16 bits."""
     from PIL import Image
 
     values = np.asarray(image)
@@ -145,7 +145,10 @@ def _from_numbers(image: Any) -> Any:
         raise _Unfit(_unused(f"from {values.min()} to {values.max()}"))
     if 0 < values.max() < _DARK:
         _tell_dark(image)
-    return Image.fromarray(grey.astype(np.uint8))
+    seen, clear = Image.fromarray(grey.astype(np.uint8)), image.info.get("transparency")
+    if clear is None:
+        return seen
+    return _over_white(Image.merge("LA", (seen, Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8)))))
 
 
 def _unused(values: str) -> str:

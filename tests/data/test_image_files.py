@@ -218,6 +218,16 @@ def test_what_is_transparent_lies_over_white(tmp_path: Path) -> None:
     assert found[2:4].max() == 0 and found[:2].min() == found[4:].min() == 255
 
 
+@pytest.mark.parametrize("wide", [np.uint8, np.uint16])
+@pytest.mark.parametrize("clear", [0, 200])
+def test_a_transparent_shade_lies_over_white(wide: Any, clear: int, tmp_path: Path) -> None:
+    shades = np.repeat(np.array([0, 60, 130, 200], wide), 2).reshape(-1, 1).repeat(8, axis=1)
+    scale = np.iinfo(wide).max // 255
+    (tmp_path / "x.png").write_bytes(saved(shades * scale, "PNG", transparency=clear * scale))
+    found = np.asarray(read_image(tmp_path / "x.png"))[..., 0]
+    assert np.array_equal(found, np.where(shades == clear, 255, shades))
+
+
 @pytest.mark.parametrize("most, told", [(16_383, True), (8_191, True), (65_535, False)])
 @pytest.mark.parametrize("bands", [1, 3])
 def test_numbers_of_14_bits_are_told(
