@@ -46,7 +46,11 @@ def hide_deprecations() -> None:
 
 def failure(program: str, error: Exception) -> int:
     """Return the exit status 1, after the message of an error, or without one where nobody reads the output."""
-    if not (isinstance(error, BrokenPipeError) and reader_is_gone()):
+    if isinstance(error, UnicodeEncodeError):
+        from fairseq_mega.compat.errors import describe  # a slow import
+
+        print(f"{program}: error: {describe(error)}", file=sys.stderr)
+    elif not (isinstance(error, BrokenPipeError) and reader_is_gone()):
         print(f"{program}: error: {error}", file=sys.stderr)
     return 1
 

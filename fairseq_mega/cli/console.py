@@ -16,7 +16,7 @@ import typing
 from omegaconf import DictConfig
 
 import fairseq_mega
-from fairseq_mega.compat.errors import OF_FILES, in_one_line
+from fairseq_mega.compat.errors import OF_FILES, check_names, in_one_line
 from fairseq_mega.compat.features.allocator import keep_freed_memory
 from fairseq_mega.compat.patches.arguments import architectures
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
@@ -130,6 +130,7 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
     name, saved = f"fairseq-mega-{command}", sys.argv
     hide_deprecations()
     try:
+        check_names(given)
         origin = checkpoint_origin(command, given)
         check_arguments(command, given, origin)
         sys.argv = [name, *with_user_dir(with_task(command, given, origin))]

@@ -22,6 +22,7 @@ OF_HYDRA = (  # words of its errors, and ours in their place
     (r"override (\w+)\.(\w+)=null", "--{1} is missing: this --{0} needs it"),
     (r"override (\w+)\.(\w+)='?([^\s']+)'?", "--{1} {2} is no value for this --{0}: give another one"),
 )
+RENAME = "rename the file or folder; where LC_ALL=C is set, PYTHONUTF8=1 reads the names in UTF-8"
 OUTSIDE = "index out of range in self"  # of a table of embeddings
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
 ONE_LIMIT = re.compile(r"max_positions=\d")
@@ -79,6 +80,8 @@ def remedy(error: BaseException, text: str) -> str:
         begins = bytes(error.object[:4])
         known = (remedy for head, remedy in NOT_UTF8 if begins.startswith(head))
         return f"the text is not UTF-8: {next(known, 'convert it, for instance with iconv -f cp1252 -t utf-8')}"
+    if isinstance(error, UnicodeEncodeError):
+        return RENAME
     if isinstance(error, IndexError):
         return (
             "the data hold numbers beyond the model's table of symbols: binarise all splits with one dictionary "
@@ -129,6 +132,25 @@ def _of_hydra(text: str) -> str:
     return text
 
 
+def check_names(words: typing.Iterable[str]) -> None:
+    """Refuse words of a command line that are not UTF-8, before a library ends over them or writes half a file.
+
+    Raises:
+        ValueError: with the first one.
+    """
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{_without_utf8(word, error.start)}: {RENAME}") from None
+
+
+def _without_utf8(text: str, place: int) -> str:
+    """Name what holds a byte that is not UTF-8, at a place of a text in which names may stand between quotes."""
+    before, after = re.split(r"""["'\s\0]""", text[:place])[-1], re.split(r"""["'\s\0]""", text[place:])[0]
+    return f"the name {before + after!a} is not UTF-8"
+
+
 def describe(error: BaseException) -> str:
     """Put the error, its first cause and the remedy in one line."""
     parts = [str(error).replace(", skip this example with --skip-invalid-size-inputs-valid-test", "")]
@@ -136,6 +158,8 @@ def describe(error: BaseException) -> str:
         parts = [f"{type(error).__name__}: {error}"]
     elif type(error) is KeyError:
         parts = [f"{error} is no name of a criterion, an optimizer, a schedule or the like: give one that --help lists"]
+    elif isinstance(error, UnicodeEncodeError):
+        parts = [_without_utf8(error.object, error.start)]
     elif isinstance(error, HydraException):
         parts = [_of_hydra(parts[0])]
     elif isinstance(error, OmegaConfBaseException):

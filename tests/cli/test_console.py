@@ -11,6 +11,8 @@ import pytest
 
 import fairseq_mega
 from fairseq_mega.cli import console
+from fairseq_mega.lab.prepare import command as preparing
+from fairseq_mega.lab.reproduce import command as reproducing
 from tests.support import helpers
 
 
@@ -63,6 +65,11 @@ class TestErrors:
             (UnicodeDecodeError("utf-8", b"caf\xe9", 3, 4, "invalid byte"), 2, "iconv -f cp1252 -t utf-8"),
             (UnicodeDecodeError("utf-8", b"\xff\xfea\0", 0, 1, "invalid byte"), 2, "iconv -f UTF-16 -t UTF-8"),
             (UnicodeDecodeError("utf-8", b"\x1f\x8b\x08\0", 1, 2, "invalid byte"), 2, "unpack it with gunzip"),
+            (
+                UnicodeEncodeError("utf-8", "a/b 'c\udce9/d' e", 6, 7, "surrogates"),
+                2,
+                r"the name 'c\udce9/d' is not UTF-8",
+            ),
         ],
     )
     def test_of_the_user_take_one_line(self, error, status, expected, monkeypatch, capsys) -> None:
@@ -71,6 +78,15 @@ class TestErrors:
         message = capsys.readouterr().err
         assert message.startswith("fairseq-mega-train: error: ") and message.count("\n") == 1
         assert expected.lower() in message.lower()
+
+    @pytest.mark.parametrize("main", [lambda words: console.run("train", words), preparing.main, reproducing.main])
+    def test_names_that_are_not_utf8(self, main, tmp_path, monkeypatch, capsys) -> None:
+        """Names of other encodings, and all that LC_ALL=C does not know, before anything is written."""
+        monkeypatch.chdir(tmp_path)
+        words = ["text-lm", "--out", os.fsdecode(b"\xe9tude")]
+        monkeypatch.setattr(sys, "argv", ["x", *words])
+        assert main(words) in (1, 2) and not list(tmp_path.iterdir())
+        assert r"the name '\udce9tude' is not UTF-8: rename the file or folder" in capsys.readouterr().err
 
     def test_the_cause_is_told(self, monkeypatch, capsys) -> None:
         error = Exception("Cannot load model parameters from checkpoint a.pt")

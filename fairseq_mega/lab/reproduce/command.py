@@ -17,6 +17,7 @@ from typing import Dict, List, NoReturn, Optional, Sequence
 
 from fairseq_mega.cli.commands import failure, hide_deprecations
 from fairseq_mega.cli.usage import UNKNOWN, Parser
+from fairseq_mega.compat.errors import check_names
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, as_yaml
 from fairseq_mega.lab.reproduce import aggregate, launchers, listing, options, precisions, runner
@@ -133,6 +134,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     words, extra = options.split_extra(given)
     hide_deprecations()
     try:
+        check_names(given)
         options.check_removed(words)
         return run(parser.parse_intermixed_args(words), extra, given)
     except (OSError, ValueError, StageError) as error:
