@@ -78,7 +78,7 @@ def ring_kernel(past: Tensor, future: Optional[Tensor], size: int) -> Tensor:
     if future is None:
         return F.pad(past, (0, size - past.size(-1)))
     gap = size - past.size(-1) - future.size(-1)
-    return torch.cat([F.pad(past, (0, gap)), future], dim=-1)
+    return torch.cat([F.pad(past, (0, gap)), future.flip(-1)], dim=-1)
 
 
 def fft_convolution(x: Tensor, past: Tensor, future: Optional[Tensor]) -> Tensor:

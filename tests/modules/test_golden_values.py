@@ -78,7 +78,7 @@ EMA_CASES: Dict[str, Any] = {
 @pytest.mark.parametrize("case", EMA_CASES)
 def test_ema(case, path, monkeypatch):
     options, padded, first, last, total = EMA_CASES[case]
-    monkeypatch.setenv("FAIRSEQ_MEGA_EMA_PATH", path)
+    monkeypatch.setenv("FAIRSEQ_MEGA_PATHS", f"ema={path}")
     ema = fill(MultiDimensionalDampedEMA(WIDTH, 3, **options))
     out, state = ema(wave(LENGTH), padding_mask=padding() if padded else None)
     assert state is None
@@ -124,7 +124,7 @@ ATTENTION_CASES: Dict[str, Any] = {
 @pytest.mark.parametrize("case", ATTENTION_CASES)
 def test_gated_attention(case, path, monkeypatch):
     options, padded, first, last, total = ATTENTION_CASES[case]
-    monkeypatch.setenv("FAIRSEQ_MEGA_ATTENTION_PATH", path)
+    monkeypatch.setenv("FAIRSEQ_MEGA_PATHS", f"attention={path}")
     layer = fill(GatedAttention(config(**options)))
     out = run(layer, wave(LENGTH), padding_mask=padding() if padded else None).hidden
     check(out, first, last, total)

@@ -184,7 +184,7 @@ def test_errors():
         native.operators.silu(x, None, x, torch.ones(4))
     with pytest.raises(RuntimeError, match="kappa must be float32, 2 for each column of x"):
         native.operators.query_key(x, torch.ones(5), torch.ones(2, 5))
-    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_GATE_PATH"):
+    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_PATHS"):
         silu(x, path="quick")
 
 

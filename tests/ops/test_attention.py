@@ -199,5 +199,5 @@ def test_errors():
     inputs = tensors(3, 3)
     with pytest.raises(ValueError, match="argument `function`.*softmax, relu2, laplace"):
         attention(**inputs, function="sigmoid")
-    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_ATTENTION_PATH"):
+    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_PATHS"):
         attention(**inputs, path="flash")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_mega.ops.common import native
-from fairseq_mega.ops.common.dispatch import FORMER_NAMES, VARIABLE, Operator, Path, check_devices, device_obstacle
+from fairseq_mega.ops.common.dispatch import VARIABLE, Operator, Path, check_devices, device_obstacle
 
 
 def too_long(x: torch.Tensor, *call: object) -> "str | None":
@@ -22,9 +22,8 @@ NORM = Operator("timestep_norm", Path("reference"), Path("native"))
 
 
 @pytest.fixture(autouse=True)
-def no_variables(monkeypatch):
-    for variable in (VARIABLE, "FAIRSEQ_MEGA_EMA_PATH", "FAIRSEQ_MEGA_TIMESTEP_NORM_PATH"):
-        monkeypatch.delenv(variable, raising=False)
+def no_variable(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
 
 
 @pytest.mark.parametrize(
@@ -50,13 +49,10 @@ def test_a_forced_path_that_cannot_run_is_an_error_with_the_obstacle():
     assert EMA.choose("native_fft", torch.zeros(2)) == "native_fft"  # preferences bind the automatic choice only
 
 
-def test_the_argument_precedes_the_variable_and_that_the_former_one(monkeypatch):
+def test_the_argument_precedes_the_variable(monkeypatch):
     x = torch.zeros(2)
-    monkeypatch.setenv("FAIRSEQ_MEGA_EMA_PATH", "reference")
-    assert EMA.choose(None, x) == "reference"
-    assert NORM.choose(None, x) == "native"
     monkeypatch.setenv(VARIABLE, "timestep_norm=reference")
-    assert EMA.choose(None, x) == "reference"
+    assert EMA.choose(None, x) == "native"
     assert NORM.choose(None, x) == "reference"
     monkeypatch.setenv(VARIABLE, "ema=torch_fft")
     assert EMA.choose(None, x) == "torch_fft"
@@ -70,25 +66,15 @@ def test_the_argument_precedes_the_variable_and_that_the_former_one(monkeypatch)
         ("reference", "reference", "reference"),
         ("native", "native", "native"),
         ("auto", "auto", "auto"),
-        ("", "torch_fft", "auto"),
+        ("", "auto", "auto"),
         ("reference,ema=native_fft", "native_fft", "reference"),
         (" ema = native , timestep_norm=auto ", "native", "auto"),
         ("ema=auto", "auto", "auto"),
     ],
 )
 def test_one_variable_serves_all_operators(monkeypatch, text, ema, norm):
-    monkeypatch.setenv("FAIRSEQ_MEGA_EMA_PATH", "torch_fft")
     monkeypatch.setenv(VARIABLE, text)
     assert (EMA.forced(), NORM.forced()) == (ema, norm)
-
-
-@pytest.mark.parametrize(("former", "name"), [pair for pair in FORMER_NAMES.items() if pair[1] in EMA.names])
-def test_former_names_are_accepted(monkeypatch, former, name):
-    assert EMA.forced(former) == name
-    monkeypatch.setenv("FAIRSEQ_MEGA_EMA_PATH", former)
-    assert EMA.forced() == name
-    monkeypatch.setenv(VARIABLE, f"ema={former}")
-    assert EMA.forced() == name
 
 
 @pytest.mark.parametrize(
@@ -108,12 +94,12 @@ def test_a_variable_that_cannot_be_read_is_an_error(monkeypatch, text, message):
 
 
 def test_unknown_names_are_errors_that_say_where_they_come_from(monkeypatch):
-    variables = "FAIRSEQ_MEGA_PATHS or FAIRSEQ_MEGA_EMA_PATH where it is None"
     choices = "choose from auto, reference, torch_fft, native, native_fft"
-    with pytest.raises(ValueError, match=rf"unknown ema path 'quick' \(argument `path`; {variables}\): {choices}$"):
+    source = f"argument `path`; {VARIABLE} where it is None"
+    with pytest.raises(ValueError, match=rf"unknown ema path 'quick' \({source}\): {choices}$"):
         EMA.choose("quick", torch.zeros(2))
-    monkeypatch.setenv("FAIRSEQ_MEGA_EMA_PATH", "quick")
-    with pytest.raises(ValueError, match=rf"unknown ema path 'quick' \(FAIRSEQ_MEGA_EMA_PATH=quick\): {choices}$"):
+    monkeypatch.setenv(VARIABLE, "ema=quick")
+    with pytest.raises(ValueError, match=rf"unknown ema path 'quick' \({VARIABLE}=ema=quick\): {choices}$"):
         EMA.choose(None, torch.zeros(2))
 
 

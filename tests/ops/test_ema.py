@@ -289,7 +289,7 @@ def test_errors():
         run(tensors, None, bidirectional=True)
     with pytest.raises(ValueError, match="truncation must be at least 1.*found 0"):
         run(tensors, None, truncation=0)
-    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_EMA_PATH"):
+    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_PATHS"):
         run(tensors, "fast")
     with pytest.raises(ValueError, match="cannot carry a state"):
         run({**parameters(2 * WIDTH), "x": signal(4)}, None, bidirectional=True, return_state=True)

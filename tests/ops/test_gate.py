@@ -97,7 +97,7 @@ def test_operator_keeps_torchs_rules(kernel_device):
 
 def test_errors(kernel_device):
     inputs = {name: tensor.float().to(kernel_device) for name, tensor in tensors(2, 5).items()}
-    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_GATE_PATH"):
+    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_PATHS"):
         gated_residual(**inputs, path="quick")
     with pytest.raises(RuntimeError, match="must have one shape and type"):
         gated_residual(**{**inputs, "update": inputs["update"][:1]}, path="native")

@@ -106,7 +106,7 @@ def test_errors():
         native.operators.row_norm_backward(x, x, None, True, EPS, True)
     with pytest.raises(RuntimeError, match="the gradient must have the shape of x"):
         native.operators.row_norm_backward(x[:1], x, None, True, EPS, False)
-    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_GATE_PATH"):
+    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_PATHS"):
         row_norm(x, centred=True, eps=EPS, path="quick")
 
 

@@ -21,7 +21,7 @@ from fairseq_mega.ops import (
     timestep_norm,
 )
 from fairseq_mega.ops.common import native
-from fairseq_mega.ops.common.dispatch import FORMER_NAMES, FORMERLY_GATE, OPERATORS, VARIABLE
+from fairseq_mega.ops.common.dispatch import OPERATORS, VARIABLE
 from tests.ops.ema_cases import coefficients_of, parameters
 
 MODULES = {
@@ -78,15 +78,11 @@ NATIVE = [*((operator, "native") for operator in CALLED), ("ema", "native_fft"),
 
 def test_one_vocabulary():
     assert set(MODULES) == set(OPERATORS)
-    names = set()
     for operator, module in MODULES.items():
         paths = module.PATHS
         assert paths.name == operator
         assert paths.names[0] == "reference" and "native" in paths.names
         assert all(name.split("_")[0] in ("reference", "torch", "native") for name in paths.names)
-        names.update(paths.names)
-    assert set(FORMER_NAMES.values()) <= names
-    assert not set(FORMER_NAMES) & names
 
 
 @pytest.mark.parametrize(("operator", "path"), NATIVE)
@@ -115,28 +111,13 @@ def test_the_fft_of_the_kernels_is_for_gpus(monkeypatch):
 
 
 @pytest.mark.parametrize("operator", CALLED)
-def test_former_names_and_variables(operator, monkeypatch):
-    paths = MODULES[operator].PATHS
-    former_names = {former: name for former, name in FORMER_NAMES.items() if name in paths.names}
-    for former, name in {**former_names, "reference": "reference"}.items():
-        if name == "native_fft" or (name == "native" and native.PROBLEM is not None):
+def test_the_variable(operator, monkeypatch):
+    for path in MODULES[operator].PATHS.names:
+        if path.startswith("native") and (path == "native_fft" or native.PROBLEM is not None):
             continue
-        want = call(operator, name)
-        assert torch.equal(call(operator, former), want)
-        monkeypatch.setenv(paths.variable, former)
+        want = call(operator, path)
+        monkeypatch.setenv(VARIABLE, f"{operator}={path}")
         assert torch.equal(call(operator, None), want)
-        monkeypatch.setenv(VARIABLE, f"{operator}={former}")
-        assert torch.equal(call(operator, None), want)
-        monkeypatch.delenv(VARIABLE)
-
-
-def test_the_former_variable_of_the_gate_is_that_of_all_that_had_its_name(monkeypatch):
-    assert all(MODULES[operator].PATHS.variable == gate.PATHS.variable for operator in FORMERLY_GATE)
-    monkeypatch.setenv("FAIRSEQ_MEGA_GATE_PATH", "fused")
-    assert {name for name, module in MODULES.items() if module.PATHS.forced() == "native"} == {"gate", *FORMERLY_GATE}
-    monkeypatch.setenv(VARIABLE, "gate=reference")  # this one alone
-    assert gate.PATHS.forced() == "reference"
-    assert all(MODULES[operator].PATHS.forced() == "native" for operator in FORMERLY_GATE)
 
 
 @pytest.mark.parametrize("path", ["reference", None])

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fairseq_mega.ops.common import native
-from fairseq_mega.ops.timestep_norm import PATHS, TimestepNormState, timestep_norm
+from fairseq_mega.ops.common.dispatch import VARIABLE
+from fairseq_mega.ops.timestep_norm import TimestepNormState, timestep_norm
 from tests.ops.timestep_norm_cases import COUNTS, call, draw, padding, run
 from tests.support.numerics import gradients, leaves
 
@@ -69,11 +70,11 @@ def test_errors(monkeypatch):
         run({**tensors}, None, counts=(0.5,) * len(COUNTS))
     with pytest.raises(ValueError, match="state mean has shape"):
         timestep_norm(x, weight, bias, 2, state=TimestepNormState(torch.zeros(6).long(), x[:, 0], x[:, 0]))
-    monkeypatch.setenv(PATHS.variable, "fastest")
-    with pytest.raises(ValueError, match=f"{PATHS.variable}.*choose from"):
+    monkeypatch.setenv(VARIABLE, "timestep_norm=fastest")
+    with pytest.raises(ValueError, match=f"{VARIABLE}.*choose from"):
         timestep_norm(x, weight, bias, 2)
     monkeypatch.setattr(native, "PROBLEM", "it is missing in this test")
-    monkeypatch.setenv(PATHS.variable, "native")
+    monkeypatch.setenv(VARIABLE, "timestep_norm=native")
     with pytest.raises(RuntimeError, match="needs the compiled kernels.*build it with"):
         timestep_norm(x, weight, bias, 2)
     monkeypatch.setattr(native, "PROBLEM", None)

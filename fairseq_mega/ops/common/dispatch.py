@@ -27,18 +27,6 @@ OPERATORS = (
     *("packed_linear", "query_key", "rotary", "timestep_norm"),
 )
 
-# Former names of paths, which are still accepted. The former variables, FAIRSEQ_MEGA_<OPERATOR>_PATH, hold where
-# FAIRSEQ_MEGA_PATHS does not mention the operator; the gate's variable also holds for operators that had its name.
-FORMER_NAMES = {
-    "fft": "torch_fft",
-    "scan": "native",
-    "fft_kernel": "native_fft",
-    "dense": "torch",
-    "blockwise": "torch_blockwise",
-    "fused": "native",
-}
-FORMERLY_GATE = ("activation", "dropout", "norm", "query_key")
-
 
 def no_obstacle(*call: Any) -> Optional[str]:
     """The obstacle of a path that runs on any tensors."""
@@ -70,7 +58,6 @@ class Operator:
 
     def __init__(self, name: str, *paths: Path) -> None:
         self.name = name
-        self.variable = f"FAIRSEQ_MEGA_{('gate' if name in FORMERLY_GATE else name).upper()}_PATH"
         self.paths = {path.name: path for path in paths}
         self.names = tuple(self.paths)
         self._fastest_first = paths[::-1]
@@ -81,11 +68,9 @@ class Operator:
         Raises:
             ValueError: for an unknown name, or a variable that cannot be read.
         """
-        source = f"argument `path`; {VARIABLE} or {self.variable} where it is None"
+        source = f"argument `path`; {VARIABLE} where it is None"
         if path is None:
-            path, source = _from_environment(self.name, self.variable)
-        if FORMER_NAMES.get(path) in self.paths:
-            path = FORMER_NAMES[path]
+            path, source = _from_environment(self.name)
         if path != "auto" and path not in self.paths:
             choices = ", ".join(("auto", *self.names))
             raise ValueError(f"unknown {self.name} path {path!r} ({source}): choose from {choices}")
@@ -127,15 +112,11 @@ def _computes(path: Path, tensor: Tensor) -> bool:
     return not path.dtypes or tensor.dtype in path.dtypes
 
 
-def _from_environment(operator: str, former_variable: str) -> Tuple[str, str]:
+def _from_environment(operator: str) -> Tuple[str, str]:
     """Return the environment's path, or "auto", and the variable that sets it."""
     text = os.environ.get(VARIABLE)
-    if text:
-        entries = _entries(text)
-        if operator in entries:
-            return entries[operator], f"{VARIABLE}={text}"
-    path = os.environ.get(former_variable)
-    return path or "auto", f"{former_variable}={path}"
+    path = _entries(text).get(operator, "auto") if text else "auto"
+    return path, f"{VARIABLE}={text}"
 
 
 # The compiler treats the environment as a constant, see gpus.py.

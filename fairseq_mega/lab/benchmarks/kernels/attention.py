@@ -39,14 +39,14 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
     linear = lambda shape: 8 * inputs_bytes(shape) + 2**28
     # Per weight z forward and 3 z backward, v forward and 2 v backward: a multiplication and an addition each.
     products = lambda shape: shape.chunks[0] * shape.chunks[1] ** 2 * (8 * shape.queries_width + 6 * values(shape))
-    paths = {
-        "blockwise": OpPath(ours("blockwise"), linear),
-        "fused": OpPath(ours("fused"), linear, compiled=True),
+    paths = {  # by their names in results
+        "blockwise": OpPath(ours("torch_blockwise"), linear),
+        "fused": OpPath(ours("native"), linear, compiled=True),
         "blocks": OpPath(ours("native_blocks"), linear, compiled=True, cpu_only=True),
         "explicit": OpPath(ours("reference"), lambda shape: 6 * weights(shape) + linear(shape)),
     }
     if biased:
-        paths["dense"] = OpPath(ours("dense"), lambda shape: 6 * weights(shape) + linear(shape))
+        paths["dense"] = OpPath(ours("torch"), lambda shape: 6 * weights(shape) + linear(shape))
     else:
         paths["SDPA"] = OpPath(sdpa, linear)
     return Op(
