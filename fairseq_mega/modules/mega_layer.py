@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.ops.decoding import StepFunctions, Tensors, gated_layer_tensors
+from fairseq_mega.ops.decoding import StepFunctions, Tensors, are_of_a_gated_layer, gated_layer_tensors
 
 from .config import MegaLayerConfig
 from .cross_attention import GatedCrossAttention
@@ -98,7 +98,7 @@ class MegaLayer(nn.Module):
         for layer in layers:
             weights = layer.attention.step_weights(dtype)
             more = None if layer.feed_forward is None else layer.feed_forward.step_weights()
-            if weights is None or weights.norm is None or weights.maps is None or more is None or more.norm is None:
+            if weights is None or more is None or not are_of_a_gated_layer(weights, more):
                 return None
             attentions.append(weights)
             inner.append(more)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fairseq_mega.ops import decoding
 from fairseq_mega.ops.decoding import StepNorm
 from fairseq_mega.ops.norm import on_gpu, row_norm
 
@@ -27,10 +28,8 @@ class LayerNorm(nn.LayerNorm):
         return row_norm(x, self.weight, self.bias, centred=True, eps=EPS, dtype=dtype)
 
     def of_step(self) -> Optional[StepNorm]:
-        """Return scale and shift in the form of the kernels for single steps; None where they are not of float32."""
-        if self.weight is not None and self.weight.dtype != torch.float32:
-            return None
-        return StepNorm(self.weight, self.bias)
+        """Return scale and shift in the form of the kernels for single steps; or None."""
+        return decoding.step_norm(self.weight, self.bias)
 
 
 class RMSNorm(nn.Module):

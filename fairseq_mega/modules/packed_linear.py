@@ -5,7 +5,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.ops.decoding import StepMap
+from fairseq_mega.ops.decoding import StepMap, step_map
 from fairseq_mega.ops.packed_linear import PackedMatrix, pack, packed_linear
 
 from .linear import Linear
@@ -63,19 +63,17 @@ def linear_map(module: nn.Module) -> Optional[LinearMap]:
 
 
 def step_maps(*modules: nn.Module) -> Optional[Tuple[StepMap, ...]]:
-    """Return linear maps in the form of the kernels for single steps x (B, D); None where one is something else.
-
-    The kernels for packed matrices also multiply those of float32, as they read them faster than PyTorch does.
-    """
+    """Return linear maps in the form of the kernels for single steps x (B, D); None where one is something else."""
     maps: List[StepMap] = []
     for module in modules:
         if type(module) is PackedLinear:
             maps.append(StepMap(module.data, module.scale, module.bias))
             continue
         plain = linear_map(module)
-        if plain is None or plain.matrix.dtype != torch.float32 or not plain.matrix.is_contiguous():
+        found = None if plain is None else step_map(*plain)
+        if found is None:
             return None
-        maps.append(StepMap(plain.matrix, None, plain.bias))
+        maps.append(found)
     return tuple(maps)
 
 

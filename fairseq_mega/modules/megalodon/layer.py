@@ -84,20 +84,19 @@ class MegalodonLayer(nn.Module):
     ) -> Optional[JoinedStep]:
         """Return all layers as a function of single steps, see :func:`fairseq_mega.modules.layer.steps_of`.
 
-        None where a kernel does not compute all of them: in other types than float32.
+        None where a kernel does not compute all of them.
         """
         run, tensors, rms = functions.normalized_layers, [], set()
         first, hops = layers[0].attention, {layer.residual_hops for layer in layers}
         settings = {(layer.attention.chunk_size, layer.attention.rope_base) for layer in layers}
-        if run is None or dtype != torch.float32 or len(settings) != 1 or len(hops) != 1:
+        if run is None or len(settings) != 1 or len(hops) != 1:
             return None
         for layer in layers:
-            weights, more = layer.attention.step_weights(), layer.feed_forward.step_weights()
-            if weights is None or weights.norm is None or weights.maps is None or more is None:
+            weights = layer.attention.step_weights()
+            own = None if weights is None else normalized_layer_tensors(weights, layer.feed_forward.step_weights())
+            if weights is None or own is None:
                 return None
-            if weights.scale.dtype != torch.float32:
-                return None
-            tensors += normalized_layer_tensors(weights, more)
+            tensors += own
             rms.add(weights.coefficients.rms)
             scale = weights.scale  # of one shape in all layers
         if len(rms) != 1:

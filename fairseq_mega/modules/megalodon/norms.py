@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.documents import Documents
 from fairseq_mega.modules.norm import EPS, rms_norm
-from fairseq_mega.ops.decoding import StepNorm, step_functions
+from fairseq_mega.ops.decoding import StepNorm, step_functions, step_norm
 from fairseq_mega.ops.norm import on_gpu, row_norm
 from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
 
@@ -40,10 +40,8 @@ class ScaledNorm(nn.Module):
         return None if self.weight is None else at_least_float32(self.weight) + 1
 
     def of_step(self) -> Optional[StepNorm]:
-        """Return scale and shift in the form of the kernels for single steps; None where they are not of float32."""
-        if self.weight is not None and self.weight.dtype != torch.float32:
-            return None
-        return StepNorm(self.scale, self.bias)
+        """Return scale and shift in the form of the kernels for single steps; or None."""
+        return step_norm(self.scale, self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.dim}, affine={self.weight is not None}"

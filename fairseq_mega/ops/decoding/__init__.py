@@ -25,10 +25,13 @@ from .weights import (
     StepMap,
     StepNorm,
     Tensors,
+    are_of_a_gated_layer,
     complex_step_coefficients,
     gated_layer_tensors,
     normalized_layer_tensors,
     step_coefficients,
+    step_map,
+    step_norm,
 )
 
 __all__ = [
@@ -42,11 +45,14 @@ __all__ = [
     "StepNorm",
     "Tensors",
     "TimeBuffer",
+    "are_of_a_gated_layer",
     "complex_step_coefficients",
     "gated_layer_tensors",
     "normalized_layer_tensors",
     "step_coefficients",
     "step_functions",
+    "step_map",
+    "step_norm",
 ]
 
 PATHS = Operator("decoding", Path("reference"), Path("native", kernels_obstacle, DTYPES))

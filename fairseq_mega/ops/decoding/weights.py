@@ -27,6 +27,21 @@ class StepNorm(NamedTuple):
     shift: Optional[Tensor]
 
 
+def step_map(matrix: Tensor, bias: Optional[Tensor]) -> Optional[StepMap]:
+    """Return a linear map that is not packed in the form of the kernels; None where they do not read its matrix.
+
+    The kernels for packed matrices also multiply those of float32, as they read them faster than PyTorch does.
+    """
+    return StepMap(matrix, None, bias) if matrix.dtype == torch.float32 and matrix.is_contiguous() else None
+
+
+def step_norm(scale: Optional[Tensor], shift: Optional[Tensor]) -> Optional[StepNorm]:
+    """Return a norm in the form of the kernels; None where scale or shift is not of float32."""
+    if any(column is not None and column.dtype != torch.float32 for column in (scale, shift)):
+        return None
+    return StepNorm(scale, shift)
+
+
 class StepCoefficients(NamedTuple):
     """Coefficients of a real EMA for single steps, (D, N) each, and of the skip around it.
 
@@ -110,15 +125,25 @@ class FeedForwardWeights(NamedTuple):
 Tensors = List[Optional[Tensor]]  # of a layer, in the order of a kernel for all layers
 
 
+def are_of_a_gated_layer(attention: GatedAttentionWeights, inner: FeedForwardWeights) -> bool:
+    """Return whether the kernel for all layers of MEGA computes layers with these parameters."""
+    return attention.norm is not None and attention.maps is not None and inner.norm is not None
+
+
 def gated_layer_tensors(attention: GatedAttentionWeights, table: Tensor, inner: FeedForwardWeights) -> Tensors:
-    """Return the tensors of a MEGA layer with norms for kernels, and of the table of its relative bias."""
+    """Return the tensors of a MEGA layer, and of the table of its relative bias."""
     assert attention.norm is not None and attention.maps is not None and inner.norm is not None
     own = (*attention.norm, *chain(*attention.maps), attention.kappa, attention.mu, *attention.coefficients, table)
     return [*own, *inner.norm, *chain(*inner.maps)]
 
 
-def normalized_layer_tensors(attention: NormalizedAttentionWeights, inner: FeedForwardWeights) -> Tensors:
-    """Return the tensors of a MEGALODON layer."""
-    assert attention.norm is not None and attention.maps is not None and inner.norm is not None
+def normalized_layer_tensors(
+    attention: NormalizedAttentionWeights, inner: Optional[FeedForwardWeights]
+) -> Optional[Tensors]:
+    """Return the tensors of a MEGALODON layer; None where the kernel for all layers does not compute it."""
+    if attention.norm is None or attention.maps is None or inner is None or inner.norm is None:
+        return None
+    if attention.scale.dtype != torch.float32:
+        return None
     own = (*attention.norm, *chain(*attention.maps), attention.scale, attention.offset, *attention.coefficients[:5])
     return [*own, *inner.norm, *chain(*inner.maps), inner.scale]
