@@ -113,7 +113,7 @@ def test_bands_are_drawn_in_the_colour_of_their_line(ends: Tuple[float, float], 
     pyplot.close = drawn.append
     try:
         line = Line([(0.0, 1.5), (1.0, 2.5)], "a", {"color": "#d95f02"}, [(0.0, *ends), (1.0, *ends)])
-        plotting.draw_panels([plotting.Panel([line, Line([(0.0, 1.0)])], {})], tmp_path / "x.png", (3, 3))
+        plotting.draw_panels([plotting.Panel([line, Line([(0.0, 1.0)])], {})], tmp_path / "x.png")
     finally:
         pyplot.close = close
     (axes,) = drawn[0].axes

@@ -1,12 +1,20 @@
-"""A plot of the operators' measurements: time per token over the sequence length, one panel per operator."""
+"""A plot of the operators' measurements: time per token of both passes over the length, one panel per operator."""
 
 import argparse
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, load_pyplot
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report
 from fairseq_mega.lab.runs.results import read_result
+
+BASELINES = ("DxNxL", "explicit", "torch")  # of the benchmark: written out, as published
+COMPILED = ("blocks", "native", "scan", "fused")  # compiled paths; a CPU's first choice first
+
+
+def by_kind(path: str) -> Tuple[bool, bool]:
+    """Return the key that sorts compiled paths first and baselines last."""
+    return path in BASELINES, path not in COMPILED
 
 
 def plot_rows(rows: List[Dict[str, Any]], output: Path, source: Optional[str] = None) -> None:
@@ -27,14 +35,11 @@ def plot_rows(rows: List[Dict[str, Any]], output: Path, source: Optional[str] = 
         for row in measured:
             if row["title"] == title:
                 batch, length = row["shape"]["batch"], row["shape"]["length"]
-                points.setdefault(row["path"], []).append((length, 1e9 * row["seconds"] / (batch * length)))
-        lines = [Line(sorted(found), path, {"marker": "o"}) for path, found in points.items()]
-        axes = {"title": title, "xlabel": "L", "ylabel": "ns per token, both passes", "yscale": "log"}
-        panels.append(Panel(lines, axes, base=2, legend={"fontsize": "x-small"}))
-    columns = min(len(panels), 3)
-    size = (3.6 * columns, 2.9 * -(-len(panels) // columns))
-    with load_pyplot().rc_context({"axes.titlesize": "medium"}):
-        draw_panels(panels, output, size, columns, source=source)
+                points.setdefault(row["path"], []).append((length, 1e6 * row["seconds"] / (batch * length)))
+        lines = [Line(sorted(points[path]), path) for path in sorted(points, key=by_kind)]
+        axes = {"title": title, "xlabel": "length L (tokens)", "ylabel": "time per token (µs)", "yscale": "log"}
+        panels.append(Panel(lines, axes, base=2))
+    draw_panels(panels, output, source=source)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -125,7 +125,8 @@ def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attend
             hook.remove()
     rows = [target[token] for token in written.tolist()]
     columns = [task.source_dictionary[token] for token in source[0].tolist()]
-    return Attended(found[0][0], rows, columns, f"what layer {number} reads (source) as it writes (target)")
+    title = f"layer {number}: source symbols read (columns) for each target symbol (rows)"
+    return Attended(found[0][0], rows, columns, title)
 
 
 def _number(layers: Any, layer: Optional[int]) -> int:

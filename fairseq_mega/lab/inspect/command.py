@@ -73,12 +73,13 @@ def draw(checkpoint: Dict[str, Any], name: str, folder: Path) -> List[Path]:
     from . import pictures
 
     found = averages.averages_of(checkpoint["model"], LENGTH)
+    title = f"Moving averages of {name}"
     files = [folder / "kernels.png", folder / "half_lives.png"]
-    pictures.draw_kernels(found, f"What the moving averages of {name} listen to", files[0])
-    pictures.draw_half_lives(found, chunk_of(checkpoint), f"How long an input lasts in {name}", files[1])
+    pictures.draw_kernels(found, f"{title}: weight of an input by its distance", files[0])
+    pictures.draw_half_lives(found, chunk_of(checkpoint), f"{title}: half-life of an input", files[1])
     if found[0].periods.numel():
         files.append(folder / "periods.png")
-        pictures.draw_periods(found, chunk_of(checkpoint), f"How fast the moving averages of {name} turn", files[2])
+        pictures.draw_periods(found, chunk_of(checkpoint), f"{title}: period", files[2])
     return files
 
 

@@ -12,12 +12,11 @@ from torch import Tensor
 
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.fonts import drawable
-from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.plotting import COLOURS, INK, load_pyplot, save
 
 from .averages import Average, reaches
 
 logger = logging.getLogger(__name__)
-INK, FAINT, PAST = "#22272e", "#c9ced6", "#2f6db5"
 COLUMNS = 3
 TINY = 1e-12
 FEWEST = 17  # distances of a picture
@@ -40,11 +39,12 @@ def draw_kernels(averages: Sequence[Average], title: str, output: Path) -> None:
         for panel, average in zip_longest(line, row):
             panel.set_visible(average is not None)
             image = image if average is None else _draw_kernel(panel, average, distances)
-        line[0].set_ylabel("features, by reach", color=INK)
-    figure.suptitle(title, color=INK, fontsize=13)
+        line[0].set_ylabel("features, by reach")
+    figure.suptitle(title)
     where = {"ax": axes, "location": "bottom", "shrink": 0.4, "aspect": 40, "pad": 0.03}
     bar = figure.colorbar(image, ticks=[-1, -0.5, 0, 0.5, 1], **where)
     bar.set_label("weight of an input, relative to the feature's largest")
+    bar.outline.set_visible(False)
     save(figure, output, digest([average.half_lives.tolist() for average in averages]))
 
 
@@ -71,10 +71,10 @@ def _draw_kernel(panel: Any, average: Average, distances: List[int]) -> Any:
         panel.axvline(now + 0.5, color=INK, linewidth=0.8)
         ticks = {(now + 0.5 if at == now else at): name for at, name in ticks.items()}
         ticks.update({now + 1 + at: str(distance) for distance, at in marks.items()})
-    panel.set_xticks(list(ticks), list(ticks.values()), fontsize=8)
+    panel.set_xticks(list(ticks), list(ticks.values()))
     panel.set_yticks([])
-    panel.set_title(average.layer, fontsize=10, color=INK)
-    panel.set_xlabel("steps back | steps ahead" if average.future.numel() else "steps back", fontsize=8)
+    panel.set_title(average.layer)
+    panel.set_xlabel("steps back | steps ahead" if average.future.numel() else "steps back")
     return image
 
 
@@ -109,23 +109,21 @@ def _draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], 
     smallest, largest = (float(pick(torch.cat(list(steps.values())))) for pick in (torch.min, torch.max))
     bins = np.geomspace(max(smallest, 1e-2) * 0.9, max(largest, chunk or 0, 2.0) * 1.1, 60)
     for panel, (layer, values) in zip(axes.flat, steps.items()):
-        panel.hist(values.clamp(min=1e-2).numpy(), bins=bins, color=PAST)
+        panel.hist(values.clamp(min=1e-2).numpy(), bins=bins, color=COLOURS[2])
         median = float(values.median())
         panel.axvline(median, color=INK, linewidth=1.2)
-        panel.text(1.0, 0.5, f"{median:.2g}", transform=panel.transAxes, ha="right", fontsize=9, color=INK)
+        panel.text(1.0, 0.5, f"{median:.2g}", transform=panel.transAxes, ha="right")
         if chunk:
-            panel.axvline(chunk, color="#c0392b", linewidth=1, linestyle="--")
+            panel.axvline(chunk, color=COLOURS[1], linestyle="--")
         panel.set_xscale("log")
         panel.set_yticks([])
-        panel.set_ylabel(layer, rotation=0, ha="right", va="center", fontsize=9, color=INK)
-        for side in ("top", "right", "left"):
-            panel.spines[side].set_visible(False)
-        panel.spines["bottom"].set_color(FAINT)
+        panel.set_ylabel(layer, rotation=0, ha="right", va="center")
+        panel.spines["left"].set_visible(False)
     dashed = f"; dashed: the chunk, {chunk}" if chunk else ""
-    axes[-1, 0].set_xlabel(f"{name} in steps (line and number: median{dashed})", fontsize=9)
+    axes[-1, 0].set_xlabel(f"{name} in steps (line and number: median{dashed})")
     axes[-1, 0].xaxis.set_major_formatter("{x:g}")
     axes[-1, 0].xaxis.set_minor_formatter("{x:g}" if bins[-1] < 20 * bins[0] else "")
-    figure.suptitle(title, color=INK, fontsize=13)
+    figure.suptitle(title)
     save(figure, output)
 
 
@@ -144,7 +142,7 @@ def draw_attention(weights: Tensor, rows: Sequence[str], columns: Sequence[str],
             f"numbers are drawn; install a font, such as fonts-noto-cjk, and remove {get_cachedir()}"
         )
     rows, columns = labels.texts[: len(rows)], labels.texts[len(rows) :]
-    font = {"fontsize": 9, "fontfamily": labels.families}
+    font = {"fontfamily": labels.families}
     size = (min(1.8 + 0.32 * len(columns), 16), min(1.6 + 0.3 * len(rows), 16))
     figure, panel = pyplot.subplots(figsize=size, layout="constrained")
     image = panel.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=max(float(weights.max()), 1e-6), aspect="auto")
@@ -158,6 +156,6 @@ def draw_attention(weights: Tensor, rows: Sequence[str], columns: Sequence[str],
     panel.tick_params(which="minor", length=0)
     for spine in panel.spines.values():
         spine.set_visible(False)
-    panel.set_xlabel(title, color=INK, fontsize=10)
+    panel.set_xlabel(title)
     figure.colorbar(image, ax=panel, shrink=0.7, aspect=30, label="weight")
     save(figure, output)

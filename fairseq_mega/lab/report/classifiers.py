@@ -1,13 +1,14 @@
 """The classifiers that scripts/compare_classifiers.sh trained: a table, and a plot of their validation accuracies."""
 
 import argparse
+import re
 import sys
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, Result
 from fairseq_mega.lab.runs.fingerprints import digest
-from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
+from fairseq_mega.lab.runs.plotting import COLOURS, DASHES, MARKERS, Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report, add_format, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError, read_results, with_changes
 from fairseq_mega.lab.runs.text_tables import table_of
@@ -19,7 +20,6 @@ TITLES = {
     "transformer": "Transformer, full attention",
     "megalodon": "MEGALODON (our interpretation)",
 }
-LEGEND = {"fontsize": "x-small", "loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "frameon": False}
 
 
 def model_of(result: Result) -> str:
@@ -44,6 +44,13 @@ def title(result: Result) -> str:
     return TITLES[model_of(result)] + chunk + with_changes(result, "model.encoder_chunk_size")
 
 
+def short_title(result: Result, with_chunk: bool) -> str:
+    """Return the name of a model for a legend, and the changes of its recipe."""
+    name = re.split(r",| \(", TITLES[model_of(result)])[0]
+    chunk = f", chunk {result['settings']['chunk']}" if with_chunk and model_of(result) != "transformer" else ""
+    return name + chunk + with_changes(result, "model.encoder_chunk_size")
+
+
 def row(result: Result) -> Dict[str, str]:
     """Cells of a line of the table, by the titles of their columns."""
     scores, settings = result["scores"], result["settings"]
@@ -63,10 +70,11 @@ def row(result: Result) -> Dict[str, str]:
     }
 
 
-def plot(results: Sequence[Result], output: Path) -> None:
-    """Validation accuracy over updates, a panel per task: a model has its colour, a schedule its dashes."""
+def plot(results: Sequence[Result], output: Path, source: Optional[str] = None) -> None:
+    """Draw validation accuracies, a panel per task: a model has its colour and marker, a schedule its dashes."""
     drawn = {result["settings"]["task"] for result in results if "curve" in result}
     tasks = [task for task in TASKS if task in drawn]
+    chunks = {result["settings"]["chunk"] for result in results if model_of(result) != "transformer"}
     panels = []
     for task in tasks:
         found = [result for result in results if result["settings"]["task"] == task and "curve" in result]
@@ -74,17 +82,15 @@ def plot(results: Sequence[Result], output: Path) -> None:
         lines: List[Line] = []
         for result in found:
             updates, rate = schedule(result)
-            name = f"{title(result)}, {updates:,} updates, lr {rate:g}"
-            style = {
-                "color": f"C{list(TITLES).index(model_of(result))}",
-                "linestyle": ("-", "--", ":", "-.")[schedules.index((updates, rate)) % 4],
-            }
+            name = f"{short_title(result, len(chunks) > 1)}, {updates:,} updates, rate {rate:g}"
+            model = list(TITLES).index(model_of(result))
+            dashes = DASHES[schedules.index((updates, rate)) % len(DASHES)]
+            style = {"color": COLOURS[model], "marker": MARKERS[model], "linestyle": dashes}
             points = [(point["updates"], point["accuracy"]) for point in result["curve"]]
-            lines.append(Line(points, None if any(line.name == name for line in lines) else name, style))
-        axes = {"title": TASKS[task].title, "xlabel": "updates", "ylabel": "validation accuracy, %"}
-        panels.append(Panel(lines, axes, legend=LEGEND))
-    source = digest(results) if output.suffix == ".png" else None
-    draw_panels(panels, output, (5 * len(tasks), 4.8), source=source)
+            lines.append(Line(points, name, style))
+        axes = {"title": TASKS[task].title, "xlabel": "updates", "ylabel": "validation accuracy (%)"}
+        panels.append(Panel(lines, axes))
+    draw_panels(panels, output, source=source)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +114,7 @@ def run(options: argparse.Namespace) -> None:
     if options.plot and not any("curve" in result for result in results):
         print(f"{options.plot} is not drawn: given weights have no curve of a training", file=sys.stderr)
     elif options.plot:
-        plot(results, options.plot)
+        plot(results, options.plot, digest(results) if options.plot.suffix == ".png" else None)
 
 
 REPORT = Report("Print the classifiers of scripts/compare_classifiers.sh as a table.", add_options, run)

@@ -9,8 +9,7 @@ from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report
 
 Points = Dict[int, float]  # by update; of updates repeated after an interruption the last counts
-PANELS = ("training loss, bits", "validation loss, bits", "validation score")
-FEW = 20  # points
+PANELS = ("training loss (bits)", "validation loss (bits)", "validation score")
 SCORES = ("valid_accuracy", "valid_bleu", "valid_ppl")
 
 
@@ -54,13 +53,10 @@ def draw(logs: Sequence[Path], output: Path) -> Tuple[List[str], List[str]]:
     for title in PANELS:
         lines_of_logs = []
         for name, curves in found:
-            points = sorted(curves[title].items())
-            marker = "." if len(points) < FEW else None  # a line of one point cannot be seen
-            lines_of_logs.append(Line(points, name, {"marker": marker}))
+            lines_of_logs.append(Line(sorted(curves[title].items()), name))
         if any(line.points for line in lines_of_logs):
-            legend = None if panels else {"fontsize": "x-small"}
-            panels.append(Panel(lines_of_logs, {"xlabel": "updates", "ylabel": title}, legend=legend))
-    draw_panels(panels, output, (5 * len(panels), 4))
+            panels.append(Panel(lines_of_logs, {"xlabel": "updates", "ylabel": title}))
+    draw_panels(panels, output)
     drawn = [f"{name}: {max(max(points, default=0) for points in curves.values()):,} updates" for name, curves in found]
     return drawn, empty
 

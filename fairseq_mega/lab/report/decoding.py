@@ -33,9 +33,14 @@ def plot_speeds(scores: Dict[str, float], output: Path) -> None:
         SystemExit: without matplotlib.
         ValueError: where no score is one of decoding.
     """
-    lines = [Line(points, name, {"marker": "o"}) for name, points in speeds(scores).items()]
-    axes = {"xlabel": "position in the text", "ylabel": "tokens per second", "xscale": "symlog", "ylim": (0, None)}
-    draw_panels([Panel(lines, axes, legend={})], output, (7, 4))
+    lines = [Line(points, name) for name, points in speeds(scores).items()]
+    axes = {
+        "xlabel": "position in the text (tokens)",
+        "ylabel": "tokens per second",
+        "xscale": "symlog",
+        "ylim": (0, None),
+    }
+    draw_panels([Panel(lines, axes)], output)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

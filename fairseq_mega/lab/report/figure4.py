@@ -62,11 +62,11 @@ def figure4(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
                 continue
             means = [statistics.mean(r["scores"]["test_accuracy"] for r in runs) for runs in points.values()]
             places = [ticks.index(value) for value in points]
-            lines_of_tasks.append(Line(list(zip(places, means)), TASKS[task].title, {"marker": "o"}))
-        axes = {"xlabel": title, "ylabel": "test accuracy, %"}
+            lines_of_tasks.append(Line(list(zip(places, means)), TASKS[task].title))
+        axes = {"xlabel": title, "ylabel": "test accuracy (%)"}
         if lines_of_tasks:
-            drawn.append(Panel(lines_of_tasks, axes, list(map(label_of, ticks)), legend={}))
-    draw_panels(drawn, output, (5.5 * len(drawn), 4))
+            drawn.append(Panel(lines_of_tasks, axes, list(map(label_of, ticks))))
+    draw_panels(drawn, output)
     return lines, used
 
 

@@ -7,7 +7,7 @@ import torch
 
 from fairseq_mega.lab.evaluate.lra_runs import Result, mega
 from fairseq_mega.lab.report.lra_figure import figure_report
-from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, look
 from fairseq_mega.ops.attention.reference import laplace
 
 
@@ -31,7 +31,7 @@ def figure5(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
     used = [run for runs in found.values() for run in runs]
     if not used:
         raise ValueError(f"no result of MEGA on Pathfinder with --chunk {chunk}")
-    left = [Line(points, name, {"color": f"C{number}"}) for number, (name, points) in enumerate(functions().items())]
+    left = [Line(points, name) for name, points in functions().items()]
     right = []
     lines = ["Pathfinder, validation accuracy: last, best, largest fall from one validation to the next"]
     for number, (function, runs) in enumerate(found.items()):
@@ -39,14 +39,13 @@ def figure5(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
             curve = [(point["updates"], point["accuracy"]) for point in run["curve"]]
             accuracies = [accuracy for _, accuracy in curve]
             name = f"{function}, seed {run['seed']}"
-            style = {"color": f"C{number}", "marker": "." if len(curve) < 20 else None, "alpha": 0.8}
-            right.append(Line(curve, name, style))
+            right.append(Line(curve, function, look(number)))
             fall = max((before - after for before, after in zip(accuracies, accuracies[1:])), default=0.0)
             lines.append(f"{name:<18} {accuracies[-1]:>7.2f} {max(accuracies):>7.2f} {max(fall, 0.0):>7.2f}")
-    of_functions = {"xlabel": "score", "ylabel": "weight", "ylim": (-0.1, 2.1), "title": "Attention functions"}
-    of_training = {"xlabel": "updates", "ylabel": "validation accuracy, %", "title": "Pathfinder"}
-    panels = [Panel(left, of_functions, legend={}), Panel(right, of_training, legend={})]
-    draw_panels(panels, output, (11, 4), widths=(4, 7))
+    of_functions = {"xlabel": "score", "ylabel": "weight", "ylim": (-0.1, 2.1), "title": "attention functions"}
+    of_training = {"xlabel": "updates", "ylabel": "validation accuracy (%)", "title": "Pathfinder"}
+    panels = [Panel(left, of_functions), Panel(right, of_training)]
+    draw_panels(panels, output)
     return lines, used
 
 

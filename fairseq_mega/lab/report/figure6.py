@@ -32,12 +32,12 @@ def plot(context: Points, chunks: Points, output: Path) -> None:
     wide = max(x for x, _ in context) > 20 * min(x for x, _ in context)
     panels = []
     for points, title, scale in (
-        (context, "context (mean tokens of a segment)", "log" if wide else "linear"),
-        (chunks, "chunk size", "linear"),
+        (context, "context (tokens of a segment, mean)", "log" if wide else "linear"),
+        (chunks, "chunk (tokens)", "linear"),
     ):
         axes = {"xlabel": title, "ylabel": "test perplexity", "xscale": scale}
-        panels.append(Panel([Line(points, style={"marker": "o"})], axes))
-    draw_panels(panels, output, (11, 4))
+        panels.append(Panel([Line(points)], axes))
+    draw_panels(panels, output)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

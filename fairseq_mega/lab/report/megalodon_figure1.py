@@ -3,20 +3,16 @@
 import argparse
 import statistics
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
-from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, look
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result, ResultError
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 BENCHMARK = "megalodon-figure1"
 MODELS = {"llama": "Llama-style", "megalodon": "MEGALODON", "megalodon_one_hop": "MEGALODON, one hop"}
-STYLES: Dict[str, Dict[str, Any]] = {  # that differ in grey, too
-    "llama": {"color": "#d95f02", "linestyle": "--", "marker": "s"},
-    "megalodon": {"color": "#08306b", "linestyle": "-", "marker": "o"},
-    "megalodon_one_hop": {"color": "#4a9c7d", "linestyle": ":", "marker": "^"},
-}
+LOOKS = {"megalodon": 0, "llama": 1, "megalodon_one_hop": 2}  # numbers of their curves
 BITS = "bits_per_token"
 MILLION = 1e6
 
@@ -107,11 +103,11 @@ def context_table(results: Sequence[Result]) -> Table:
     return table_of(rows)
 
 
-def banded(points: Dict[float, List[float]], model: str, **style: Any) -> Line:
+def banded(points: Dict[float, List[float]], model: str) -> Line:
     """The means of some values as a line, with a band from the least to the greatest of them."""
     means = [(x, statistics.fmean(values)) for x, values in points.items()]
     band = [(x, min(values), max(values)) for x, values in points.items()]
-    return Line(means, MODELS[model], {**STYLES[model], **style}, band)
+    return Line(means, MODELS[model], look(LOOKS[model]), band)
 
 
 def losses(results: Sequence[Result]) -> Dict[float, List[float]]:
@@ -134,21 +130,21 @@ def limits(lines: Sequence[Line]) -> Tuple[float, float]:
     return min(late) - margin, max(late) + 4 * margin
 
 
-def plot(results: Sequence[Result], output: Path) -> None:
-    """Draw the losses over the bytes, and over the context, to an image file."""
-    trained = [banded(losses(own), model, marker="") for model, own in by_model(trainings(results)).items()]
-    axes = {"xlabel": "million bytes", "ylabel": "training loss (bits per byte)", "ylim": limits(trained)}
-    panels = [Panel(trained, axes, legend={})]
+def plot(results: Sequence[Result], output: Path, source: Optional[str] = None) -> None:
+    """Draw the losses over the bytes, and over the context, to an image file, with ``source`` as in ``save``."""
+    trained = [banded(losses(own), model) for model, own in by_model(trainings(results)).items()]
+    axes = {"xlabel": "bytes read (millions)", "ylabel": "training loss (bits per byte)", "ylim": limits(trained)}
+    panels = [Panel(trained, axes)]
     scored = {model: by_context(own) for model, own in by_model(results).items()}
     contexts = sorted({context for scores in scored.values() for context in scores if context is not None})
     if contexts:
         read = [
-            banded({contexts.index(at): bits for at, bits in scores.items() if at is not None}, model, markersize=5)
+            banded({contexts.index(at): bits for at, bits in scores.items() if at is not None}, model)
             for model, scores in scored.items()
         ]
         axes = {"xlabel": "context (bytes)", "ylabel": "test loss (bits per byte)"}
         panels.append(Panel(read, axes, ticks=[f"{context:,}" for context in contexts]))
-    draw_panels(panels, output, (5 * len(panels), 4))
+    draw_panels(panels, output, source=source)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -3,9 +3,9 @@
 import argparse
 import re
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.plotting import COLOURS, SIZES, load_pyplot, save
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError
 from fairseq_mega.lab.runs.text_tables import Table, table_of
@@ -73,21 +73,26 @@ def table(results: Sequence[Result]) -> Table:
     return table_of(rows)
 
 
-def plot(results: Sequence[Result], output: Path) -> None:
-    """Draw the speeds as bars, a panel for each size, to an image file."""
+def plot(results: Sequence[Result], output: Path, source: Optional[str] = None) -> None:
+    """Draw the speeds as bars, a panel for each size, to an image file, with ``source`` as in ``save``."""
     sizes = by_size(results)
-    figure, panels = load_pyplot().subplots(1, len(sizes), figsize=(1 + 4 * len(sizes), 4), squeeze=False)
+    width, height = SIZES[min(len(sizes), max(SIZES))]
+    grid = {"figsize": (width * len(sizes), height), "squeeze": False, "layout": "constrained"}
+    figure, panels = load_pyplot().subplots(1, len(sizes), **grid)
     for panel, (size, models) in zip(panels[0], sizes.items()):
         lengths = sorted({length for points in models.values() for length in points})
         for number, (model, points) in enumerate(sorted(models.items())):
             places = [lengths.index(length) + 0.4 * number - 0.2 for length in points]
             heights = [point.tokens_per_second for point in points.values()]
-            panel.bar_label(panel.bar(places, heights, 0.38, label=TITLES[model]), fmt="{:,.0f}")
+            style = {"label": TITLES[model], "color": COLOURS[list(TITLES).index(model)]}
+            panel.bar_label(panel.bar(places, heights, 0.38, **style), fmt="{:,.0f}", fontsize=8)
         panel.set_xticks(range(len(lengths)), [f"{length:,}" for length in lengths])
-        panel.set(title=size.upper(), xlabel="context (tokens)", ylabel="tokens per second of a device")
+        panel.set(title=size.upper() if len(sizes) > 1 else "", xlabel="context (tokens)")
+        panel.set_ylabel("tokens per second of a device")
+        panel.yaxis.set_major_formatter("{x:,g}")
         panel.margins(y=0.25)
         panel.legend(loc="upper center", ncols=len(models))
-    save(figure, output)
+    save(figure, output, source)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -29,8 +29,8 @@ def run(options: argparse.Namespace) -> None:
         raise ResultError(f"{options.results} has no result over contexts: run the recipe megalodon/figure5")
     rows = [[f"{context:,}", f"{score:.3f}"] for context, score in points]
     show(options, [Table(["MEGALODON, Figure 5, context", "test perplexity"], rows)], results)
-    axes = {"xlabel": "context (tokens)", "ylabel": "test perplexity", "xscale": "log"}
-    draw_panels([Panel([Line(points, style={"marker": "o"})], axes)], options.output, (6, 4))
+    axes = {"xlabel": "context (tokens)", "ylabel": "test perplexity"}
+    draw_panels([Panel([Line(points)], axes, base=2)], options.output)
     warn_of_smoke(options.smoke)
 
 

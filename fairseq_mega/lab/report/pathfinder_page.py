@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from fairseq_mega.lab.prepare.generators.pathfinder import PATHFINDER32, PATHFINDER128, draw_pathfinder
 from fairseq_mega.lab.runs.plotting import load_pyplot, save
@@ -10,6 +10,7 @@ from fairseq_mega.lab.runs.report import Report
 
 RULES = {32: PATHFINDER32, 128: PATHFINDER128}
 ROWS = (1, 0)  # labels
+COLUMNS, SEED = 5, 1  # of the options
 
 
 def sample(size: int, columns: int, seed: int) -> Dict[int, List[Any]]:
@@ -23,16 +24,22 @@ def sample(size: int, columns: int, seed: int) -> Dict[int, List[Any]]:
     return {label: found[:columns] for label, found in images.items()}
 
 
-def draw(images: Dict[int, List[Any]], output: Path) -> None:
-    """Draw one row of images per label to an image file."""
+def draw(images: Dict[int, List[Any]], output: Path, source: Optional[str] = None) -> None:
+    """Draw one row of images per label to an image file, with ``source`` as in ``save``."""
     columns = len(images[ROWS[0]])
-    figure, panels = load_pyplot().subplots(len(ROWS), columns, figsize=(2.2 * columns, 4.8), squeeze=False)
+    grid = {"figsize": (2.1 * columns + 0.2, 4.3), "squeeze": False, "layout": "constrained"}
+    figure, panels = load_pyplot().subplots(len(ROWS), columns, **grid)
     for label, row in zip(ROWS, panels):
+        row[0].set_ylabel("label 1: one contour" if label else "label 0: two contours")
         for panel, image in zip(row, images[label]):
             panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-            panel.set_axis_off()
-            panel.set_title("label 1: one contour" if label else "label 0: two contours", fontsize=9)
-    save(figure, output)
+            panel.set(xticks=[], yticks=[])
+    save(figure, output, source)
+
+
+def draw_size(size: int, output: Path, source: Optional[str] = None) -> None:
+    """Draw the page of the default options in a size."""
+    draw(sample(size, COLUMNS, SEED), output, source)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +52,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=32,
         help="height and width in pixels (default: 32; Path-X: 128)",
     )
-    add("--columns", type=int, default=5, help="images of each label (default: 5)")
-    add("--seed", type=int, default=1, help="seed of the images (default: 1)")
+    add("--columns", type=int, default=COLUMNS, help="images of each label (default: %(default)s)")
+    add("--seed", type=int, default=SEED, help="seed of the images (default: %(default)s)")
     add("--out", type=Path, required=True, help="image to write")
 
 

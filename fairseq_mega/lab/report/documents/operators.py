@@ -4,13 +4,12 @@ import json
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence, Tuple
 
+from fairseq_mega.lab.benchmarks.kernels_report import BASELINES, COMPILED, by_kind
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 from .numbers import mebibytes, milliseconds, ratio
 
-BASELINES = ("DxNxL", "explicit", "torch")  # of the benchmark: written out, as published
-COMPILED = ("blocks", "native", "scan", "fused")  # compiled paths; a CPU's first choice first
 TITLES = {
     "fft": "torch FFT",
     "torch_fft": "torch FFT",
@@ -61,7 +60,7 @@ def by_shape(folder: Path, words: Sequence[str]) -> Table:
     """Time, speed beside the baseline and memory of each path, a row for each shape."""
     found = measured(folder, words, "title", "batch", "width", "n", "length")
     names = list(dict.fromkeys(name for paths in found.values() for name in paths))
-    names.sort(key=lambda name: (name in BASELINES, name not in COMPILED))
+    names.sort(key=by_kind)
     several = len({title for title, *_ in found}) > 1
     rows = []
     for (title, *shape), paths in found.items():
