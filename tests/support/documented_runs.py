@@ -87,6 +87,7 @@ ELSEWHERE: Dict[str, Union[RunBy, Read]] = {  # by the beginning of a command, o
     "python -m fairseq_mega.lab.report decoding": RunBy("reports/test_decoding_plot.py::test_the_plot_is_written"),
     "fairseq-mega-report --html": RunBy("reports/test_page.py::test_the_page_is_whole_and_needs_no_other_file"),
     "fairseq-mega-report --write": RunBy("reports/test_documents.py::test_write_and_check"),
+    "fairseq-mega-report curves": RunBy("reports/test_page.py::test_curves_of_a_log_that_was_interrupted"),
     "fairseq-mega-report classifiers": RunBy(
         "end_to_end/test_compare_classifiers.py::test_table_and_plot_of_several_folders"
     ),
