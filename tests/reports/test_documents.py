@@ -2,6 +2,7 @@
 
 import json
 import re
+import statistics
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -34,9 +35,34 @@ def test_the_tables_of_this_repository() -> None:
     filled = [filling.fill(document) for document in filling.documents(REPOSITORY)]
     assert [difference for document in filled for difference in filling.differences_in(document, REPOSITORY)] == []
     assert any(document.numbers for document in filled)
-    assert pictures.outdated(REPOSITORY) == [] and len(list(pictures.drawn(REPOSITORY))) == 1
     used = {place.call.name for document in filled for place in document.places}
     assert set(registry.TABLES) - used <= {f"paper-{name}" for name in PAPER_TABLES}
+
+
+def test_the_pictures_of_this_repository() -> None:
+    """Each is drawn from its results, by a marker of a document, or by a command that the document names."""
+    drawn = list(pictures.drawn(REPOSITORY))
+    assert [picture.file for picture in drawn if not picture.is_current()] == []
+    others = set(REPOSITORY.glob("examples/**/*.png")) - {picture.file for picture in drawn}
+    by_commands = {
+        "examples/translation/kernels.png": "fairseq-mega-inspect",
+        "examples/translation/results/multi30k_precision/curves.png": "fairseq-mega-report curves",
+    }
+    assert {other.relative_to(REPOSITORY).as_posix() for other in others} == set(by_commands)
+    texts = [document.read_text(encoding="utf-8") for document in filling.documents(REPOSITORY)]
+    for file, command_of in by_commands.items():
+        names = (f"({file})", f"({file[len('examples/translation/') :]})")
+        assert any(name in text and command_of in text for text in texts for name in names), file
+    assert set(pictures.PICTURES) == {picture.call.name for picture in drawn}
+
+
+def test_the_losses_of_every_update_are_those_of_the_table() -> None:
+    """The file was put together by hand."""
+    result = json.loads((REPOSITORY / "examples/long_range_arena/results/h100/packed_padded.json").read_text())
+    for key, mean in result["scores"].items():
+        training, updates = key.split(": ")
+        first, last = map(int, updates.split(" to "))
+        assert statistics.fmean(result["losses"][training][first - 1 : last]) == pytest.approx(mean, abs=6e-5), key
 
 
 def made_by_hand(text: str) -> List[str]:
@@ -219,16 +245,34 @@ def test_a_picture_is_drawn_anew_where_its_results_are_others(checkout: Path, ca
     run(capsys, "--write", "--root", checkout)
     image = checkout / "examples" / "kernels" / "results" / "operators.png"
     image.write_bytes(b"of nothing")
+    with (checkout / "examples" / "kernels" / "README.md").open("a") as document:
+        document.write("<!-- picture: kernels results/operators.json -->\n![times](results/operators.png)\n")
     for number, seconds in enumerate((1e-3, 2e-3)):
         row = {"title": "EMA", "path": "native", "shape": {"batch": 1, "length": 64}, "seconds": seconds}
         result = make_result("kernels", "cpu", {"a": 1.0}, 1, "command", rows=[row])
         write_result(image.with_suffix(".json"), result)
         status, output, _ = run(capsys, "--check", "--root", checkout)
         name = Path("examples") / "kernels" / "results" / "operators.png"
-        assert (status, output) == (1, f"{name}: was drawn from other results than operators.json\n"), number
+        assert (status, output) == (1, f"{name}: was not drawn from its present results\n"), number
         assert run(capsys, "--write", "--root", checkout)[1] == f"changed: {image}\n"
         assert run(capsys, "--check", "--root", checkout)[0] == 0
         assert image.read_bytes().startswith(b"\x89PNG") and image.stat().st_size < 20000
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ("other x.json -->\n![a](a.png)", r"README.md: picture 'other x.json' is unknown: give .*kernels"),
+        ("kernels x.json -->\n![a](a.png)", r"README.md: picture 'kernels x.json': .*x.json"),
+        ("kernels x.json -->\nText.", r"README.md: line 2: '<!-- picture: NAME ... -->' stands in the line before"),
+        ("kernels x.json -->", r"README.md: line 2: '<!-- picture: NAME"),
+    ],
+)
+def test_wrong_markers_of_pictures_are_named(marker: str, message: str, checkout: Path, capsys: Any) -> None:
+    run(capsys, "--write", "--root", checkout)
+    (checkout / "README.md").write_text(f"# Title\n<!-- picture: {marker}\n")
+    status, _, error = run(capsys, "--check", "--root", checkout)
+    assert status == 1 and re.search(message, error)
 
 
 def test_precisions_beside_each_other(tmp_path: Path) -> None:

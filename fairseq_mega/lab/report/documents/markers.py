@@ -1,4 +1,4 @@
-"""Generated tables in a Markdown file, each between two markers.
+"""Generated tables in a Markdown file, each between two markers, and the markers of pictures.
 
 <!-- table: NAME ARGUMENT ... -->
 | ... |
@@ -7,15 +7,17 @@
 
 import re
 import shlex
-from typing import Callable, List, NamedTuple
+from typing import Callable, List, NamedTuple, Tuple
 
 BEGIN, END = "<!-- table: ", "<!-- /table -->"
+PICTURE = "<!-- picture: "
 TITLE = re.compile(r"#+ (?P<heading>.+)|\*\*(?P<bold>[^*]+)\*\*")
+IMAGE = re.compile(r"!\[(?P<words>[^\]]*)\]\((?P<file>[^)]+)\)")
 BLOCK = re.compile(r"^<!-- table: (?P<call>[^\n]*?) -->\n(?P<body>.*?)^<!-- /table -->$", re.DOTALL | re.MULTILINE)
 
 
 class Call(NamedTuple):
-    """A request for a table: its name, and the result files or folders for it."""
+    """A request for a table or a picture: its name, and the result files or folders for it."""
 
     name: str
     words: List[str]
@@ -53,6 +55,24 @@ def replace(text: str, fill: Callable[[Call, str], str]) -> str:
         return f"{BEGIN}{match['call']} -->\n{fill(_call(match), match['body'].rstrip())}\n{END}"
 
     return BLOCK.sub(block, text)
+
+
+def pictures(text: str) -> List[Tuple[Call, str, str]]:
+    """Return the markers of pictures, and words and file of the picture below each.
+
+    Raises:
+        ValueError: naming the line, for a marker without a picture below.
+    """
+    found = []
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if line.startswith(PICTURE):
+            image = IMAGE.fullmatch(lines[number]) if number < len(lines) else None
+            if image is None or not line.endswith(" -->"):
+                raise ValueError(f"line {number}: '{PICTURE}NAME ... -->' stands in the line before '![words](file)'")
+            name, *words = shlex.split(line[len(PICTURE) : -len(" -->")])
+            found.append((Call(name, words), image["words"], image["file"]))
+    return found
 
 
 def titles(text: str) -> List[str]:

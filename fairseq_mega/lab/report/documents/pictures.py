@@ -1,46 +1,134 @@
-"""Pictures that are kept beside the results they are drawn from, under the same name: ``kernels_cpu.json``, ``.png``.
+"""Pictures of documents that are drawn from results, each below a marker.
 
-Each contains a digest of its results, since its bytes depend on the version of matplotlib.
+<!-- picture: NAME ARGUMENT ... -->
+![words](FILE.png)
+
+A picture contains a digest of what it is drawn from, since its bytes depend on the version of matplotlib.
 """
 
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
 
 from fairseq_mega.lab.benchmarks.kernels_report import plot_rows
+from fairseq_mega.lab.report import classifiers, megalodon_figure1, megalodon_figure4, pathfinder_page
 from fairseq_mega.lab.runs.fingerprints import digest
-from fairseq_mega.lab.runs.results import read_result
+from fairseq_mega.lab.runs.results import read_result, read_results
 
-BENCHMARK = "kernels"
-
-
-def drawn(root: Path) -> Iterator[Tuple[Path, List[Dict[str, Any]], str]]:
-    """Yield the pictures of a checkout, the rows of each, and their digest."""
-    for picture in sorted(root.glob("examples/**/results/*.png")):
-        results = picture.with_suffix(".json")
-        result = read_result(results) if results.exists() else {}
-        if result.get("benchmark") == BENCHMARK:
-            yield picture, result["rows"], digest(result["rows"])
+from . import losses
+from .filling import documents
+from .markers import Call, pictures
+from .papers import of_benchmark
 
 
-def is_of(picture: Path, source: str) -> bool:
-    """Return whether a picture was drawn from these results."""
-    return f"source\0{source}".encode() in picture.read_bytes()
+class Drawing(NamedTuple):
+    """What a picture is drawn from, a JSON value, and the function that draws it to a file with its digest."""
+
+    results: Any
+    draw: Callable[[Any, Path, str], None]
+
+
+class Picture(NamedTuple):
+    """A picture of a document, its marker, the words below it, its drawing, and the digest of the results."""
+
+    document: Path
+    call: Call
+    file: Path
+    words: str
+    drawing: Drawing
+    source: str
+
+    def is_current(self) -> bool:
+        """Return whether the file was drawn from these results."""
+        return self.file.exists() and f"source\0{self.source}".encode() in self.file.read_bytes()
+
+
+def kernels(folder: Path, words: Sequence[str]) -> Drawing:
+    """The operators' times of a result file."""
+    (name,) = words
+    return Drawing(read_result(folder / name)["rows"], plot_rows)
+
+
+def training_losses(folder: Path, words: Sequence[str]) -> Drawing:
+    """The training losses of a result file."""
+    (name,) = words
+    return Drawing(read_result(folder / name)["losses"], losses.plot)
+
+
+def figure1(folder: Path, words: Sequence[str]) -> Drawing:
+    """MEGALODON's Figure 1 with the results in some folders."""
+    return Drawing(of_benchmark(folder, words, megalodon_figure1.BENCHMARK), megalodon_figure1.plot)
+
+
+def figure4(folder: Path, words: Sequence[str]) -> Drawing:
+    """MEGALODON's Figure 4 with the results in some folders."""
+    return Drawing(of_benchmark(folder, words, megalodon_figure4.BENCHMARK), megalodon_figure4.plot)
+
+
+def accuracies(folder: Path, words: Sequence[str]) -> Drawing:
+    """The validation accuracies of the comparisons of classifiers in some folders, whose names may hold wildcards."""
+    places = [place for word in words for place in sorted(folder.glob(word))]
+    found = [result for place in places for result in read_results(place, classifiers.BENCHMARK)]
+    return Drawing(sorted(found, key=classifiers.order), classifiers.plot)
+
+
+def pathfinder(folder: Path, words: Sequence[str]) -> Drawing:
+    """Images of Pathfinder of a size."""
+    (size,) = words
+    return Drawing(int(size), pathfinder_page.draw_size)
+
+
+PICTURES: Dict[str, Callable[[Path, Sequence[str]], Drawing]] = {
+    "kernels": kernels,
+    "training-losses": training_losses,
+    "megalodon-figure1": figure1,
+    "megalodon-figure4": figure4,
+    "classifiers": accuracies,
+    "pathfinder": pathfinder,
+}
+
+
+def drawing_of(document: Path, call: Call) -> Drawing:
+    """Return the drawing that a marker of a document stands for.
+
+    Raises:
+        ValueError: naming document and picture, if it is unknown or its results are missing or damaged.
+    """
+    where = f"{document}: picture {str(call)!r}"
+    if call.name not in PICTURES:
+        raise ValueError(f"{where} is unknown: give {', '.join(sorted(PICTURES))}")
+    try:
+        drawing = PICTURES[call.name](document.parent, call.words)
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"{where}: {error!r}" if isinstance(error, KeyError) else f"{where}: {error}") from error
+    if not drawing.results:
+        raise ValueError(f"{where} has no results")
+    return drawing
+
+
+def drawn(root: Path) -> Iterator[Picture]:
+    """Yield the marked pictures of a checkout."""
+    for document in documents(root):
+        try:
+            found = pictures(document.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{document}: {error}") from error
+        for call, words, file in found:
+            drawing = drawing_of(document, call)
+            yield Picture(document, call, document.parent / file, words, drawing, digest(drawing.results))
 
 
 def outdated(root: Path) -> List[str]:
-    """A line for every picture that was drawn from other results."""
+    """A line for every picture that is missing or was drawn from other results."""
     return [
-        f"{picture.relative_to(root)}: was drawn from other results than {picture.stem}.json"
-        for picture, _, source in drawn(root)
-        if not is_of(picture, source)
+        f"{picture.file.relative_to(root)}: was not drawn from its present results"
+        for picture in drawn(root)
+        if not picture.is_current()
     ]
 
 
 def draw_outdated(root: Path) -> List[Path]:
     """Draw the outdated pictures again, and return them."""
-    changed = []
-    for picture, rows, source in drawn(root):
-        if not is_of(picture, source):
-            plot_rows(rows, picture, source)
-            changed.append(picture)
-    return changed
+    changed = [picture for picture in drawn(root) if not picture.is_current()]
+    for picture in changed:
+        picture.drawing.draw(picture.drawing.results, picture.file, picture.source)
+    return [picture.file for picture in changed]

@@ -8,6 +8,7 @@ from typing import List, Sequence
 
 from fairseq_mega.lab.report.documents.filling import documents, places_of
 from fairseq_mega.lab.report.documents.markers import titles
+from fairseq_mega.lab.report.documents.pictures import drawn
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.report.recipe_states import Result, State, benchmark_table, state_table, states
 from fairseq_mega.lab.runs.environment import git_revision
@@ -76,7 +77,7 @@ def paper_tables(results: Sequence[Result]) -> List[str]:
 
 def measured(root: Path) -> List[str]:
     """The tables and plots of all documents, each with the results that it is made of."""
-    parts = []
+    parts, pictures = [], list(drawn(root))
     for document, places in groupby(places_of(root), lambda place: place.document):
         names = titles(document.read_text(encoding="utf-8"))
         shown = [(title, place) for title, place in zip(names, places) if place.call.name != "benchmarks"]
@@ -88,5 +89,5 @@ def measured(root: Path) -> List[str]:
             sources = [read_result(file) for file in files if place.call.name != "planted-defects"]
             if sources:
                 parts.append(folded("measured with", table(provenance(sources))))
-        parts += [picture(path, path.stem) for path in sorted(document.parent.glob("results/*.png"))]
+        parts += [picture(one.file, one.words) for one in pictures if one.document == document]
     return parts
