@@ -139,7 +139,7 @@ def _number_ticks(axis: Any) -> None:
     """Write plain numbers at the ticks, and at a logarithmic axis of less than three decades more of them."""
     low, high = axis.get_view_interval()
     if high >= 1000 or axis.get_scale() != "linear":
-        axis.set_major_formatter("{x:,g}")
+        axis.set_major_formatter("{x:,.12g}")
     if axis.get_scale() == "log":
         if high < 1000 * low and axis.get_transform().base == 10:
             from matplotlib.ticker import LogLocator
