@@ -121,6 +121,7 @@ def _draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], 
         panel.spines["left"].set_visible(False)
     dashed = f"; dashed: the chunk, {chunk}" if chunk else ""
     axes[-1, 0].set_xlabel(f"{name} in steps (line and number: median{dashed})")
+    axes[-1, 0].tick_params(which="both", length=3, pad=3)
     axes[-1, 0].xaxis.set_major_formatter("{x:g}")
     axes[-1, 0].xaxis.set_minor_formatter("{x:g}" if bins[-1] < 20 * bins[0] else "")
     figure.suptitle(title)

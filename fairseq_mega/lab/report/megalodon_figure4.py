@@ -82,7 +82,7 @@ def plot(results: Sequence[Result], output: Path, source: Optional[str] = None) 
     for panel, (size, models) in zip(panels[0], sizes.items()):
         lengths = sorted({length for points in models.values() for length in points})
         for number, (model, points) in enumerate(sorted(models.items())):
-            places = [lengths.index(length) + 0.4 * number - 0.2 for length in points]
+            places = [lengths.index(length) + 0.4 * (number - (len(models) - 1) / 2) for length in points]
             heights = [point.tokens_per_second for point in points.values()]
             style = {"label": TITLES[model], "color": COLOURS[list(TITLES).index(model)]}
             panel.bar_label(panel.bar(places, heights, 0.38, **style), fmt="{:,.0f}", fontsize=8)
