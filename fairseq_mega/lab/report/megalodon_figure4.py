@@ -85,7 +85,8 @@ def plot(results: Sequence[Result], output: Path, source: Optional[str] = None) 
             places = [lengths.index(length) + 0.4 * (number - (len(models) - 1) / 2) for length in points]
             heights = [point.tokens_per_second for point in points.values()]
             style = {"label": TITLES[model], "color": COLOURS[list(TITLES).index(model)]}
-            panel.bar_label(panel.bar(places, heights, 0.38, **style), fmt="{:,.0f}", fontsize=8)
+            bars = panel.bar(places, heights, 0.38, **style)
+            panel.bar_label(bars, [f"{height:,.0f}" for height in heights], fontsize=8)
         panel.set_xticks(range(len(lengths)), [f"{length:,}" for length in lengths])
         panel.set(title=size.upper() if len(sizes) > 1 else "", xlabel="context (tokens)")
         panel.set_ylabel("tokens per second of a device")
