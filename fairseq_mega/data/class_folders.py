@@ -142,6 +142,8 @@ def files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
         for entry in entries:
             if is_hidden(entry.name):
                 continue
+            if entry.is_symlink():
+                refuse_broken_link(entry.path)
             if entry.name.lower().endswith(wanted.endings) and not entry.is_dir(follow_symlinks=False):
                 taken.append(entry.name)
             elif entry.is_dir():
@@ -153,6 +155,12 @@ def files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
             else:
                 others.endings[ending_of(entry.name)] += 1
     return sorted(taken)
+
+
+def refuse_broken_link(path: str) -> None:
+    """Raise a ValueError unless a path leads to a file or a folder."""
+    if not os.path.exists(path):
+        raise ValueError(f"{path} is a broken link: correct it, or remove it")
 
 
 def _is_wanted(path: Path, wanted: Wanted) -> bool:
@@ -173,6 +181,5 @@ def _beside_classes(folder: Path, classes: Set[str], wanted: Wanted, left_out: L
                 count = sum(name.lower().endswith(wanted.endings) for name in os.listdir(entry.path))
                 left_out.endings.update({f"in the hidden folder {entry.name}": count} if count else {})
             elif not is_hidden(entry.name):
-                if not os.path.exists(entry.path):
-                    raise ValueError(f"{entry.path} is a broken link: correct it, or remove it")
+                refuse_broken_link(entry.path)
                 left_out.endings[f"{ending_of(entry.name)} beside the folders"] += 1

@@ -75,3 +75,7 @@ def test_a_tenth_of_each_class_is_held_out(
 def test_folders_that_will_not_do(files: List[str], message: str, tmp_path: Path) -> None:
     write(tmp_path / "images", files)
     assert re.search(message, refusal("own-images", "--dir", tmp_path / "images", "--out", tmp_path / "out"))
+
+
+def test_a_result_among_the_labels(images: Path) -> None:
+    assert "lies in --dir" in refusal("own-images", "--dir", images, "--out", images / "out")

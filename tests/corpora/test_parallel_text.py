@@ -219,6 +219,14 @@ def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert told.startswith(f"note: each line of {tmp_path / 't.en'} holds a TAB")
 
 
+def test_lines_that_may_be_shifted_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "t.en").write_text("one\n\ntwo\nthree\n\n")
+    (tmp_path / "t.de").write_text("eins\nzwei\ndrei\n\n\n")
+    assert len(read_pairs(str(tmp_path / "t"), "en", "de")) == 5
+    (told,) = capsys.readouterr().err.splitlines()
+    assert f"line 2 of {tmp_path / 't.en'} is empty and line 4 of {tmp_path / 't.de'}, each of them alone" in told
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [

@@ -110,9 +110,11 @@ def test_what_lies_beside_the_classes_is_told(tmp_path, caplog):
     for told in (".gz beside", ".zip beside", "without an ending beside", "1 in the hidden folder .net", "(a/x.png)"):
         assert told in message
     assert ".cache" not in message and message.startswith(f"{tmp_path}: 2 images")
-    (tmp_path / "yes").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="/yes is a broken link"):
-        ImageFolder(tmp_path)
+    for link in ("yes", "b/2.png"):
+        (tmp_path / link).symlink_to(tmp_path / "nowhere")
+        with pytest.raises(ValueError, match=f"/{link} is a broken link"):
+            ImageFolder(tmp_path)
+        (tmp_path / link).unlink()
 
 
 @pytest.mark.parametrize(

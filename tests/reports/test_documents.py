@@ -46,7 +46,6 @@ def test_the_pictures_of_this_repository() -> None:
     others = set(REPOSITORY.glob("examples/**/*.png")) - {picture.file for picture in drawn}
     by_commands = {
         "examples/translation/kernels.png": "fairseq-mega-inspect",
-        "examples/translation/results/multi30k_precision/curves.png": "fairseq-mega-report curves",
     }
     assert {other.relative_to(REPOSITORY).as_posix() for other in others} == set(by_commands)
     texts = [document.read_text(encoding="utf-8") for document in filling.documents(REPOSITORY)]

@@ -40,6 +40,8 @@ def check(args: argparse.Namespace) -> None:
             f"--dir {args.dir} has train/ and {split_folder(args.dir, 'valid').name}/ already: give it to "
             f"fairseq-mega-train --task image-classification as it is"
         )
+    if args.dir.resolve() in (args.out.resolve(), *args.out.resolve().parents):
+        raise ValueError(f"--out {args.out} lies in --dir {args.dir}, whose folders are labels: give another one")
     labels = class_names(args.dir)
     if len(labels) < 2:
         raise ValueError(f"--dir {args.dir}: two folders of images LABEL/FILE at least are needed, found {labels}")

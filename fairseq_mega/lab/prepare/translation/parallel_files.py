@@ -68,7 +68,14 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
             say(note)
     if sides[0] == sides[1]:
         say(f"note: {paths[0]} and {paths[1]} are the same: a model of them learns to repeat its input")
-    return [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
+    pairs = [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
+    empty = [[number for number, pair in enumerate(pairs, 1) if not pair[side] and pair[1 - side]] for side in (0, 1)]
+    if empty[0] and empty[1]:
+        say(
+            f"note: line {empty[0][0]} of {paths[0]} is empty and line {empty[1][0]} of {paths[1]}, each of them "
+            f"alone: if the lines between them are shifted, they are no translations; remove or fill up what is missing"
+        )
+    return pairs
 
 
 def write_pairs(prefix: str, source_lang: str, target_lang: str, pairs: List[Pair]) -> None:
