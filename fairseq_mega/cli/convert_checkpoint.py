@@ -19,9 +19,16 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
+from fairseq_mega.compat.checkpoints.settings import other_settings
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import check_complete
+from fairseq_mega.convert.options import flat_options
 from fairseq_mega.convert.verifying import verify
+
+PADDED = (
+    "This translator was trained without --published-source-padding: in a batch of unequal lengths the published code "
+    "counts padding into the positions of its sources, and translates worse; translate one sentence at a time there."
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -50,6 +57,8 @@ def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
         if arguments.input.is_dir():
             raise ValueError(f"{where}: --to official turns a checkpoint of this package; this is a published one")
         converted = layouts.to_official(given, path)
+        if flat_options(converted).get("published_source_padding") is False:
+            print(PADDED, file=sys.stderr)
     elif layouts.is_this_packages(given):
         if arguments.verify:
             raise ValueError(f"{where}: --verify compares two layouts, and this is one of this package")
@@ -60,6 +69,9 @@ def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
         if advice:
             print(advice, file=sys.stderr)
     ours = layouts.to_ours(converted, path) if official else converted
+    lost = other_settings(given, ours) if official else []
+    if lost:
+        raise ValueError(f"{where}: --to official loses {', '.join(lost)}; nothing was written")
     check_complete(ours["args"], ours["model"], where, our_names=official)
     if arguments.verify:
         back = ours if official else layouts.to_official(converted, path)

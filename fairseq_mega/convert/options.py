@@ -22,7 +22,6 @@ WIDTHS = {  # option -> end of a layer's tensor, and the axis that has it
     EMA.name: ("attention.ema.eta", 1),
     FFN.name: ("feed_forward.fc1.weight", 0),
 }
-OURS_ALONE = ("published_source_padding",)
 # Architectures that the published code registers; the first of each kind has its defaults alone.
 TRANSLATORS = ("mega", "mega_wmt_en_de", "mega_wmt_en_de_big")
 LANGUAGE_MODELS = (
@@ -85,7 +84,7 @@ def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict
         values.setdefault("task", "lra-text" if text else "lra-image")
         values.setdefault("criterion", "lra_cross_entropy")
     elif kind == "translator":
-        values["published_source_padding"] = True
+        values.setdefault("published_source_padding", True)  # a model of ours may have been trained without
         values.setdefault("arch", "mega")
         values.setdefault("task", "translation")
     else:
@@ -120,7 +119,9 @@ def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str,
         ValueError: as :func:`refuse_resets`.
     """
     refuse_resets(ours)
-    kind, values = kind_of(model), {option: value for option, value in ours.items() if option not in OURS_ALONE}
+    kind, values = kind_of(model), dict(ours)
+    if kind == "translator":
+        values["published_source_padding"] = bool(ours.get("published_source_padding"))  # read here alone
     _fill(values, model, kind)
     known = {"translator": TRANSLATORS, "classifier": CLASSIFIERS}.get(kind, LANGUAGE_MODELS)
     if kind == "classifier":

@@ -12,7 +12,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.cli import convert_checkpoint as command
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
-from fairseq_mega.convert import convert_checkpoint, is_ours, publish_checkpoint
+from fairseq_mega.compat.checkpoints.settings import other_settings
+from fairseq_mega.convert import checkpoints, convert_checkpoint, is_ours, publish_checkpoint
 from fairseq_mega.convert.building import build_model, check_complete
 from tests.models.test_published_defaults import parse, stub_task
 from tests.support import tiny_mega
@@ -240,10 +241,28 @@ def test_a_trained_model_of_ours_is_published(tiny_model: Any, tmp_path: Path) -
     assert official["args"].arch == "mega" and official["args"].task == "translation"
     assert official["args"].decoder_z_dim == 8 and official["args"].share_all_embeddings is True
     again = convert_checkpoint(official, "official")
+    assert again["args"].published_source_padding is False and other_settings(trained, again) == []
+    again["args"].published_source_padding = True  # as the published code reads it
     assert largest_difference(official, again) < 1e-5
     assert_same(again["model"], trained["model"])
 
 
+def test_other_positions_of_padded_sources_are_told(
+    tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A translator reads padded batches there as it was not trained to, and as before when it comes back."""
+    words = ["--input", tiny_model.checkpoint, "--to", "official", "--output"]
+    assert run(*words, tmp_path / "there.pt") == 0
+    assert "--published-source-padding" in capsys.readouterr().err
+    known = checkpoints.convert_options
+    monkeypatch.setattr(checkpoints, "convert_options", lambda *given: {**known(*given), **OTHER})
+    with pytest.raises(SystemExit):
+        run(*words, tmp_path / "lost.pt")
+    assert "--to official loses --published-source-padding False, not True" in capsys.readouterr().err
+    assert not (tmp_path / "lost.pt").exists()
+
+
+OTHER = {"published_source_padding": True}
 SIZES = ["--encoder-embed-dim", "8", "--encoder-hidden-dim", "8", "--encoder-layers", "1"]
 OF_OURS = {  # architecture and options here -> what the published build reads without a default, and more
     ("mega_tiny", "translation"): {"arch": "mega", "activation_dropout": 0.0},
