@@ -32,24 +32,12 @@ reproduce() {
 reproduce_help() {
   cat <<'HELP'
 
-  --out DIR         folder of runs, results and tables
-  --data DIR        data folder, one DIR/NAME for each of several data sets; missing data are prepared
-  --seeds LIST      seeds of the training, separated by commas (default: the recipe's)
-  --gpus N          number of GPUs for all runs together, 0 for the CPU (default: all visible); the batch of an update
-                    is the published one in any case
-  --max-update N    fewer updates than the paper's, with a schedule of this length
-  --keep-schedule   with --max-update: the paper's schedule, stopped after N updates; a later run with a higher N continues
-  --precision P     fp32, tf32, bf16 or fp16 (default: tf32 on GPUs, as in the paper's trainings, else fp32)
-  --list | --print  list the recipes with their state, or print them as lines of fairseq-train
-  --set GROUP.OPTION=VALUE
-                    set an option of the recipes, for instance optimization.lr=0.002; NAME:GROUP.OPTION=VALUE sets it in
-                    the recipes of this name only
   --venv DIR        virtual environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
   --skip-setup      use the environment as it is, without scripts/setup.sh
-  --smoke           train toy models for a few updates on a little invented data, on the CPU
-  --help            this text; fairseq-mega-reproduce --help lists every option
+  --help            this text
 
-Options after -- are passed to fairseq-train; --set changes those that a recipe sets. The same command continues an
-interrupted run.
+All other options are those of fairseq-mega-reproduce, whose --help describes them: --smoke for a quick try with toy
+models, --list, --print, --out DIR, --data DIR, --seeds LIST, --gpus N, --max-update N, --precision P,
+--set GROUP.OPTION=VALUE. Options after -- are passed to fairseq-train. The same command continues an interrupted run.
 HELP
 }
