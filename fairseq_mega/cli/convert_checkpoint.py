@@ -30,6 +30,11 @@ PADDED = (
     "counts padding into the positions of its sources, and translates worse; translate one sentence at a time there."
 )
 
+WINDOW = (
+    "This model computes the norms' statistics over the whole text, the published code at test time over the last 6 to "
+    "8 chunks, as --statistics-window 6 does here."
+)
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
@@ -59,6 +64,8 @@ def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
         converted = layouts.to_official(given, path)
         if flat_options(converted).get("published_source_padding") is False:
             print(PADDED, file=sys.stderr)
+        if "consolidation" in converted and not flat_options(given).get("statistics_window"):
+            print(WINDOW, file=sys.stderr)
     elif layouts.is_this_packages(given):
         if arguments.verify:
             raise ValueError(f"{where}: --verify compares two layouts, and this is one of this package")

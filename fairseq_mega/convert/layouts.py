@@ -10,6 +10,7 @@ from .checkpoints import convert_checkpoint, is_ours, is_published, publish_chec
 from .images import convert_images, is_images, publish_images
 from .megalodon import (
     convert_megalodon,
+    has_fairseq_order,
     is_consolidated,
     is_megalodon,
     publish_megalodon,
@@ -70,7 +71,7 @@ def to_ours(given: Checkpoint, where: str) -> Checkpoint:
 
 def advice(given: Checkpoint) -> str:
     """Return the advice for users of a converted published checkpoint; "" where there is none."""
-    if "consolidation" not in given or "symbols" in given:
+    if "consolidation" not in given or has_fairseq_order(given):
         return ""
     return (
         "Symbols have the numbers of fairseq's dictionaries now, and padding, new among them, has no probability: the "

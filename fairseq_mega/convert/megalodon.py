@@ -18,7 +18,8 @@ from .sentencepiece_symbols import our_rows, published_rows
 
 CONFIGURATION, CONSOLIDATION = "config.json", "consolidate_config.json"
 RANKS = "model_parallel_size"  # in the second of them
-SYMBOLS = "symbols.json"  # beside them in what is written here from a model with a dictionary of fairseq
+SYMBOLS = "symbols.json"  # beside them where written here: the order of symbols, and an option that is ours alone
+OF_FAIRSEQ = "fairseq"  # the order of its dictionaries
 TABLES = ("decoder.embedding.tokens.weight", "decoder.output_projection.weight")
 OPTIONS = {  # published name -> ours
     "num_layers": "decoder_layers",
@@ -118,11 +119,17 @@ def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
     model = to_ours(published["model"])
     if values.get("share_decoder_input_output_embed"):
         model.pop("decoder.output_projection.weight", None)
-    if "symbols" not in published:
+    values["statistics_window"] = published.get("symbols", {}).get("statistics_window", 0)
+    if not has_fairseq_order(published):
         values["no_padding_logit"] = True
         model.update({name: our_rows(model[name]) for name in TABLES if name in model})
     options = argparse.Namespace(**values)
     return {"args": options, "model": model, "extra_state": {}, "optimizer_history": no_history()}
+
+
+def has_fairseq_order(published: Dict[str, Any]) -> bool:
+    """Return whether symbols have the numbers of fairseq's dictionaries in a published layout, which is then ours."""
+    return published.get("symbols", {}).get("order") == OF_FAIRSEQ
 
 
 def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
@@ -168,7 +175,10 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     config["norm_affine"] = not options.get("no_affine_norm", False)
     config["efficient_attn"] = "swift" if options.get("attention_drops", "keys") == "keys" else None
     found = {"config": {"model": config}, "consolidation": {}, "model": published}
-    return {**found, "symbols": {"order": "fairseq"}} if of_fairseq else found
+    ours_alone = {"order": OF_FAIRSEQ} if of_fairseq else {}
+    if options.get("statistics_window"):
+        ours_alone["statistics_window"] = options["statistics_window"]
+    return {**found, "symbols": ours_alone} if ours_alone else found
 
 
 def save_consolidated(published: Dict[str, Any], folder: Path) -> None:

@@ -21,6 +21,8 @@ from tests.support.plain import megalodon
 from tests.support.plain.comparing import largest_difference, our_numbers
 from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 
+OURS = {"order": "fairseq"}  # of symbols, in a published layout that was written here
+
 with_model = pytest.mark.skipif("megalodon_lm" not in MODEL_REGISTRY, reason="this version has no MEGALODON")
 
 
@@ -128,7 +130,9 @@ def test_every_published_symbol_can_be_read(tmp_path: Path) -> None:
 @with_model
 def test_a_model_with_a_dictionary_of_fairseq_keeps_its_numbers(tmp_path: Path) -> None:
     """Ours, written in the published layout and read again."""
-    ours = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": {}}, "official")
+    ours = convert_megalodon(
+        {"config": {"model": CONFIG}, "model": model(), "symbols": {"order": "fairseq"}}, "official"
+    )
     assert ours["model"]["decoder.embedding.tokens.weight"].size(0) == SYMBOLS
     assert "no_padding_logit" not in ours["args"]
     torch.save(ours, tmp_path / "ours.pt")
@@ -151,6 +155,25 @@ def test_the_row_of_padding_is_not_compared(tmp_path: Path, capsys: pytest.Captu
 
 
 @with_model
+@pytest.mark.parametrize("symbols", [{}, OURS])
+@pytest.mark.parametrize("window", [0, 6])
+def test_the_window_of_statistics_comes_back(
+    window: int, symbols: Dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """The published code always has a window at test time, and no option for it."""
+    ours = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": symbols}, "official")
+    ours["args"].statistics_window = window
+    torch.save(ours, tmp_path / "ours.pt")
+    words = ["--input", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "there"), "--to", "official"]
+    assert command.main([*words, "--verify"]) == 0
+    assert ("--statistics-window 6 does" in capsys.readouterr().err) is (window == 0)
+    assert command.main(["--input", str(tmp_path / "there"), "--output", str(tmp_path / "back.pt"), "--verify"]) == 0
+    back = load_checkpoint(str(tmp_path / "back.pt"))["args"]
+    assert back.statistics_window == window
+    assert bool(getattr(back, "no_padding_logit", False)) is (not symbols)
+
+
+@with_model
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
@@ -162,7 +185,9 @@ def test_the_row_of_padding_is_not_compared(tmp_path: Path, capsys: pytest.Captu
 def test_models_that_the_published_code_lacks_are_refused(
     option: str, value: object, message: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    ours = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": {}}, "official")
+    ours = convert_megalodon(
+        {"config": {"model": CONFIG}, "model": model(), "symbols": {"order": "fairseq"}}, "official"
+    )
     setattr(ours["args"], option, value)
     torch.save(ours, tmp_path / "ours.pt")
     with pytest.raises(SystemExit):
@@ -173,7 +198,9 @@ def test_models_that_the_published_code_lacks_are_refused(
 
 @with_model
 def test_adaptive_tables_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    ours = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": {}}, "official")
+    ours = convert_megalodon(
+        {"config": {"model": CONFIG}, "model": model(), "symbols": {"order": "fairseq"}}, "official"
+    )
     table = ours["model"].pop("decoder.embedding.tokens.weight")
     ours["model"]["decoder.embedding.tokens.embeddings.0.0.weight"] = table
     torch.save(ours, tmp_path / "ours.pt")
@@ -230,7 +257,9 @@ def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 @with_model
 def test_what_is_missing_in_a_file_of_ours_has_our_name(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    ours = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": {}}, "official")
+    ours = convert_megalodon(
+        {"config": {"model": CONFIG}, "model": model(), "symbols": {"order": "fairseq"}}, "official"
+    )
     del ours["model"]["decoder.layers.1.attention.mu"]
     torch.save(ours, tmp_path / "ours.pt")
     with pytest.raises(SystemExit):
@@ -241,7 +270,9 @@ def test_what_is_missing_in_a_file_of_ours_has_our_name(tmp_path: Path, capsys: 
 
 def test_every_published_name_is_found_for_ours() -> None:
     """Each tensor of a published model by its own name, or among those that are joined with it."""
-    converted = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": {}}, "official")["model"]
+    converted = convert_megalodon(
+        {"config": {"model": CONFIG}, "model": model(), "symbols": {"order": "fairseq"}}, "official"
+    )["model"]
     names = [name for ours in converted for name in published_name(ours).split(" + ")]
     assert set(names) == {name for name in model() if not name.endswith((*PRIORS, FREQUENCIES))}
     assert published_name("decoder.layers.0.spare") == "decoder.layers.0.spare"
