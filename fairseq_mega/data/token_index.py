@@ -4,6 +4,7 @@ Only the counts of a corpus are in memory, some 20 bytes for each MiB of text. T
 so that a training can begin anywhere in the corpus.
 """
 
+import errno
 import hashlib
 import json
 import logging
@@ -23,6 +24,7 @@ from .subword_vocabulary import SubwordVocabulary
 
 logger = logging.getLogger(__name__)
 SPAN = 1 << 20  # bytes; a longer line is a span of its own
+UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)  # of a folder, or of its file system
 SECONDS = 15.0  # between signs of life
 
 
@@ -102,7 +104,9 @@ def load_or_count(source: Source, vocabulary: SubwordVocabulary, folder: Optiona
                 logger.info(f"{source.path}: counting its tokens, once ({state.st_size / 1e6:,.0f} MB)")
                 found = count(source, vocabulary)
                 write(path, found, about)
-    except PermissionError as error:
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
         raise ValueError(
             f"the counted tokens cannot be kept in {path.parent} ({error}): give --index-dir, a folder to write to"
         ) from error

@@ -114,8 +114,9 @@ def load_context(path: Path, models: Sequence[Any], dictionary: Any) -> Context:
         OSError: if the file cannot be opened.
         ContextError: if it is damaged, holds no context, or that of other weights, options or another dictionary.
     """
-    if not Path(path).exists():
-        raise FileNotFoundError(f"{path} does not exist: give a file that --save-context wrote")
+    if not Path(path).is_file():
+        what = "is a folder" if Path(path).is_dir() else "does not exist"
+        raise FileNotFoundError(f"{path} {what}: give a file that --save-context wrote")
     try:
         texts = safetensors_files.read_texts(path)
         if texts.get("kind") != KIND:

@@ -161,6 +161,7 @@ def test_errors(reading: Reading, tmp_path: Path) -> None:
         (["--read", text, "--save-context", reading.context], "exists: give another name"),
         (["--read", text, "--save-context", tmp_path / "none" / "new.safetensors"], "its folder does not exist"),
         (["--context", tmp_path / "none.safetensors"], "does not exist: give a file that --save-context wrote"),
+        (["--context", tmp_path], "is a folder: give a file that --save-context wrote"),
         (["--context", reading.checkpoint], "is no file of safetensors"),
         (["--context", reading.context, "--test-chunk-size", 4], "and the model has --decoder-chunk-size 4"),
         (["--context", reading.context, "--score-reference"], "--score-reference is for translators"),

@@ -1,7 +1,9 @@
 """Corpora of JSON lines: every token once in an epoch, in an order of its own, from counts kept on disk."""
 
+import errno
 import gzip
 import json
+import os
 import tracemalloc
 from collections import Counter
 from itertools import islice
@@ -175,12 +177,14 @@ def test_tokens_are_counted_once(
         index.write_bytes(damaged)
         assert stream_of([file], vocabulary, index_folder=kept).documents == 31
 
-    def refuse(*_: object) -> None:
-        raise PermissionError("read-only")
+    for code in (errno.EACCES, errno.EROFS):
 
-    monkeypatch.setattr(token_index, "write", refuse)
-    with pytest.raises(ValueError, match="cannot be kept in .*--index-dir"):
-        stream_of([file], vocabulary)
+        def refuse(*_: object, code: int = code) -> None:
+            raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(token_index, "write", refuse)
+        with pytest.raises(ValueError, match="cannot be kept in .*--index-dir"):
+            stream_of([file], vocabulary)
 
 
 BAD = {

@@ -31,13 +31,11 @@ from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.shared_options import need_files
 from fairseq_mega.lab.prepare.splits import HELD_OUT, SPLITS
-from fairseq_mega.lab.prepare.text_files import open_text, read_lines
+from fairseq_mega.lab.prepare.text_files import is_marked_up, open_text, read_lines
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, written_whole
 
 TEXTS = (*ENDINGS, ".txt", ".text", ".md")  # files of a folder, also with .gz behind
-MARKED_UP = (".csv", ".htm", ".html", ".tsv", ".xml")  # plain, and more than text
-TAGS = re.compile(r"\s*<(!doctype |html\b|\?xml |mediawiki\b)", re.IGNORECASE)  # that such a file begins with
 LEARNT_FROM, TRIED = 20_000_000, 500_000  # characters, from the beginning of the text: by new pieces, and given ones
 
 DETAILS = f"""\
@@ -140,8 +138,7 @@ class DocumentFile:
         else:
             self.form = "plain text"
             _check_no_records(path, head.decode("utf-8", "replace"))
-        looks_so = path.suffix.lower() in MARKED_UP or TAGS.match(text) is not None
-        self.marked_up = self.form == "plain text" and looks_so
+        self.marked_up = self.form == "plain text" and is_marked_up(path, text)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the documents; raise ValueError for one without a text, and for data that are no text."""

@@ -24,7 +24,7 @@ from fairseq_mega.lab.prepare.language_modeling.subwords import cut_words
 from fairseq_mega.lab.prepare.language_modeling.words import check_not_empty, check_words, read_words
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.text_files import not_utf8
+from fairseq_mega.lab.prepare.text_files import beginning_of, is_marked_up, not_utf8
 from fairseq_mega.lab.runs.files import blocks_of, write_json, written_whole
 
 COUNTS = "counts.json"
@@ -127,6 +127,8 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
                 f"note: {path} begins as JSON does, and its braces and names are taken as text; for the texts in it "
                 f"use fairseq-mega-prepare own-documents, whose data both models read by --task megalodon_pretrain"
             )
+        elif is_marked_up(path, beginning_of(path)):
+            say(f"note: {path} is taken as plain text, its commas or tags included")
 
 
 def tell_marks(*paths: Path) -> None:
