@@ -1,4 +1,4 @@
-"""Arguments of fairseq's commands: those that are refused before fairseq sees them, and the task of a checkpoint."""
+"""Check the arguments of fairseq's commands before fairseq runs, and add the task of a checkpoint."""
 
 import typing
 
@@ -8,12 +8,12 @@ from fairseq_mega.tasks.families import LANGUAGE_MODEL, kind_of
 
 from .usage import UsageError, alternatives
 
-# Options that a command needs; fairseq finds some of them missing in a traceback.
+# Options that a command requires; without some of them fairseq ends with a traceback.
 REQUIRED = {command: {"--path": CHECKPOINT} for command in ("generate", "interactive", "eval-lm", "validate")}
 
 
 def option_value(arguments: typing.Sequence[str], option: str) -> typing.Optional[str]:
-    """The last value given to `option`, as `--option value` or `--option=value`, or None."""
+    """Return the last value of `option`, given as `--option value` or `--option=value`, or None."""
     value = None
     for i, argument in enumerate(arguments):
         if argument == option and i + 1 < len(arguments):
@@ -29,12 +29,12 @@ def given_arch(arguments: typing.Sequence[str]) -> typing.Optional[str]:
 
 
 def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origin) -> None:
-    """Refuse arguments that fairseq would end over in a traceback; raises UsageError.
+    """Raise UsageError for arguments on which fairseq would end with a traceback.
 
     Args:
         command: a key of console.COMMANDS.
-        arguments: of the command line.
-        origin: of the checkpoint that --path names.
+        arguments: words of the command line.
+        origin: origin of the checkpoint of --path.
     """
     if {"-h", "--help"} & set(arguments):
         return
@@ -57,27 +57,27 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
     if arch is not None and kind is not None:
         if command not in kind.commands:
             raise UsageError(
-                f"--path holds {kind.name} (--arch {arch}): give it to fairseq-mega-{alternatives(kind.commands)}"
+                f"--path holds {kind.name} (--arch {arch}): run fairseq-mega-{alternatives(kind.commands)}"
             )
         for option in ("--constraints", "--score-reference"):
             if command == "interactive" and kind is LANGUAGE_MODEL and option in arguments:
-                raise UsageError(f"{option} is for translators, and --path holds {kind.name}: leave it out")
+                raise UsageError(f"{option} requires a translator, and --path holds {kind.name}: leave {option} out")
         if task is not None:
             check_family(f"--path holds a model of --arch {arch}, which", arch, task)
 
 
 def with_task(command: str, arguments: typing.Sequence[str], origin: Origin) -> typing.List[str]:
-    """Add the --task that a checkpoint was trained on, where none is given: the default of fairseq is another task."""
+    """Add the --task of the checkpoint's training unless --task is given; fairseq's default may be another task."""
     if command == "train" or origin.task is None or option_value(arguments, "--task") is not None:
         return list(arguments)
     return [*arguments, "--task", origin.task]
 
 
 def check_family(subject: str, arch: str, task: typing.Optional[str]) -> None:
-    """Refuse an architecture of this package with a task that it is not for.
+    """Check that the task fits an architecture of this package.
 
     Raises:
-        UsageError: whose message begins with `subject`.
+        UsageError: if the task belongs to other models; the message begins with `subject`.
     """
     from fairseq.tasks import TASK_REGISTRY
 

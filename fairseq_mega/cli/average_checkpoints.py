@@ -14,7 +14,7 @@ from fairseq_mega.models.checkpoint_files import save
 
 
 def check_paths(inputs: Sequence[Path], output: Path) -> None:
-    """Raise :class:`AveragingError` when an input is given twice or would be overwritten by ``output``."""
+    """Raise :class:`AveragingError` if an input is given twice or ``output`` would overwrite an input."""
     seen: Dict[Path, Path] = {}
     for path in inputs:
         real = path.resolve()
@@ -22,28 +22,26 @@ def check_paths(inputs: Sequence[Path], output: Path) -> None:
             raise AveragingError(f"--inputs names {path} twice; give every checkpoint once")
         seen[real] = path
     if output.resolve() in seen:
-        raise AveragingError(
-            f"--output {output} is one of the inputs; choose another name, inputs are never overwritten"
-        )
+        raise AveragingError(f"--output {output} is one of the inputs, which are never overwritten: give another name")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="average_checkpoints", description=(__doc__ or "").split("\n\n")[0])
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--inputs", nargs="+", type=Path, metavar="FILE", help="the checkpoints to average")
+    which.add_argument("--inputs", nargs="+", type=Path, metavar="FILE", help="checkpoints to average")
     which.add_argument("--last-epochs", type=int, metavar="N", help="average the last N epoch checkpoints of --dir")
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="the training's --save-dir, for --last-epochs")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="--save-dir of the training, for --last-epochs")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="averaged checkpoint to write")
     return parser
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command line; returns the exit status (0, or 1 after an error message)."""
+    """Run the command line and return the exit status: 0, or 1 after an error message."""
     args = build_parser().parse_args(argv)
     try:
         if args.last_epochs is not None and args.dir is None:
-            raise AveragingError("--last-epochs needs --dir, the training's --save-dir")
+            raise AveragingError("--last-epochs requires --dir, the --save-dir of the training")
         if args.inputs is not None and args.dir is not None:
             raise AveragingError(
                 f"--dir {args.dir} requires --last-epochs: leave it out, or give --last-epochs instead of --inputs"

@@ -1,4 +1,4 @@
-"""Parts that the commands share: sub-commands, and errors in one line."""
+"""Helpers that the commands share: sub-commands, and errors in one line."""
 
 import argparse
 import atexit
@@ -15,14 +15,17 @@ def add_described(
     description: str,
     add_options: Callable[[argparse.ArgumentParser], None],
 ) -> None:
-    """Add a sub-command with its options, of whose description the first line is its help."""
+    """Add a sub-command with its options; the first line of its description is its help."""
     form = argparse.RawDescriptionHelpFormatter
     first = description.splitlines()[0]
     add_options(commands.add_parser(name, help=first, description=description, formatter_class=form))
 
 
 def reader_is_gone() -> bool:
-    """Return whether nobody reads standard output any more, as after ``| head``, and end complaints about it."""
+    """Return whether standard output has no reader any more, as after ``| head``.
+
+    Standard output is redirected to ``os.devnull`` then, so that Python prints no error about it.
+    """
     try:
         output, poll = sys.stdout.fileno(), select.poll()
     except (AttributeError, OSError, ValueError):  # closed, or no file
@@ -34,18 +37,18 @@ def reader_is_gone() -> bool:
     return gone
 
 
-atexit.register(reader_is_gone)  # before Python flushes, and prints an error of that
+atexit.register(reader_is_gone)  # before Python flushes standard output, which prints an error
 
 
 def hide_deprecations() -> None:
-    """Hide the deprecations inside fairseq, hydra and torch, half a screen at every start, unless Python has -W."""
+    """Hide the deprecation warnings of fairseq, hydra and torch, half a screen at every start, unless -W is given."""
     if not sys.warnoptions:
         warnings.filterwarnings("ignore", module=r"(fairseq|hydra|omegaconf|torch)\b")
         warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
 
 
 def failure(program: str, error: Exception) -> int:
-    """Return the exit status 1, after the message of an error, or without one where nobody reads the output."""
+    """Print the message of an error, unless nobody reads the output, and return the exit status 1."""
     if isinstance(error, UnicodeEncodeError):
         from fairseq_mega.compat.errors import describe  # a slow import
 
@@ -56,7 +59,7 @@ def failure(program: str, error: Exception) -> int:
 
 
 def exit_status(program: str, run: Callable[[], None]) -> int:
-    """Return 0, or 1 after the message of an OSError or a ValueError, which is for the user."""
+    """Call ``run`` and return 0; after an OSError or a ValueError print its message and return 1."""
     try:
         run()
     except (OSError, ValueError) as error:

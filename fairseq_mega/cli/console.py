@@ -1,7 +1,7 @@
 """The commands fairseq-mega-train, -generate, -interactive, -eval-lm and -validate.
 
-Each runs the fairseq command of the same name with the right --user-dir. An error of the user's becomes one line; the
-exit status is then 1 for files and 2 for values. FAIRSEQ_MEGA_TRACEBACK=1 keeps the traceback.
+Each command runs the fairseq command of the same name with --user-dir set. A user's error is printed in one line; the
+exit status is 1 for errors of files and 2 for errors of values. FAIRSEQ_MEGA_TRACEBACK=1 keeps the traceback.
 """
 
 import argparse
@@ -37,14 +37,15 @@ FILE_ERROR, VALUE_ERROR = 1, 2
 
 
 def package_folder() -> str:
-    """The folder of the installed package, as fairseq's --user-dir needs it."""
+    """Return the folder of the installed package, the value of fairseq's --user-dir."""
     return next(iter(fairseq_mega.__path__))
 
 
 def with_user_dir(arguments: typing.Sequence[str]) -> typing.List[str]:
-    """Add --user-dir unless it names another plugin.
+    """Add --user-dir unless the arguments name another plugin.
 
-    The package is imported already, so a folder of its name must be this very one; else raises UsageError.
+    Raises:
+        UsageError: if --user-dir is another copy of this package, which is imported already.
     """
     ours = package_folder()
     given = option_value(arguments, "--user-dir")
@@ -54,16 +55,16 @@ def with_user_dir(arguments: typing.Sequence[str]) -> typing.List[str]:
         return list(arguments)
     if os.path.exists(given) and not os.path.samefile(given, ours):
         raise UsageError(
-            f"--user-dir is {given}, another copy than the one of this command, {ours}: "
-            "leave --user-dir out, or install that copy (pip install -e)"
+            f"--user-dir {given} is not the copy of the package that this command uses ({ours}): "
+            "leave --user-dir out, or install the other copy (pip install -e)"
         )
     return [*arguments, "--user-dir", ours]  # the last one counts
 
 
 def checkpoint_origin(command: str, arguments: typing.Sequence[str]) -> Origin:
-    """Return the origin of the checkpoint of --path; a file that cannot be read raises before anything else does.
+    """Return the origin of the checkpoint of --path; raise at once if the file cannot be read.
 
-    The origin is empty for fairseq-train, for --help, and for checkpoints in several files, whose names fairseq makes.
+    The origin is empty for fairseq-train, for --help, and for checkpoints in several files, whose names fairseq builds.
     """
     several = any(option_value(arguments, option) for option in ("--checkpoint-suffix", "--checkpoint-shard-count"))
     if command == "train" or several or {"-h", "--help"} & set(arguments):
@@ -72,13 +73,13 @@ def checkpoint_origin(command: str, arguments: typing.Sequence[str]) -> Origin:
 
 
 def head_of_help() -> str:
-    """Return the lines above the page of options of fairseq-mega-train, which has options of every model."""
+    """Return the lines above the page of options of fairseq-mega-train, a page with the options of every model."""
     line = f"Architectures of this package: {', '.join(architectures())}; examples/MODELS.md describes them."
     return "\n".join(
         [
             "Train a model: fairseq-mega-train DATA --arch NAME [OPTION]...",
             "",
-            "  fairseq-mega-train --arch NAME --help   options of every training, then those of this one model",
+            "  fairseq-mega-train --arch NAME --help   options of every training, then the options of this model",
             "",
             *textwrap.wrap(line, 100, break_on_hyphens=False),
             "",
@@ -87,7 +88,7 @@ def head_of_help() -> str:
 
 
 def tail_of_help(command: str, arguments: typing.Sequence[str]) -> str:
-    """Return the flags of this package below fairseq's page of options, of the model that --arch names alone."""
+    """Return the flags of this package, printed below fairseq's page of options; of models only the one of --arch."""
     if command != "train":
         return plugin_flags(["--task"])
     arch = given_arch(arguments)
@@ -97,7 +98,7 @@ def tail_of_help(command: str, arguments: typing.Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def settings_unlogged() -> typing.Iterator[None]:
-    """Drop the table of all settings, thousands of characters, that commands other than fairseq-train log first."""
+    """Drop the dump of all settings, thousands of characters, that commands other than fairseq-train log first."""
 
     def other(record: logging.LogRecord) -> bool:
         return not isinstance(record.msg, (DictConfig, argparse.Namespace))
@@ -115,7 +116,7 @@ def settings_unlogged() -> typing.Iterator[None]:
 def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -> int:
     """Run the fairseq command `command` (a key of COMMANDS) and return the exit status.
 
-    `arguments` default to those of the process.
+    `arguments` defaults to the arguments of the process.
     """
     try:
         return _run(command, arguments)

@@ -1,17 +1,19 @@
-"""Convert checkpoints of the published code into checkpoints of this package, and back.
+"""Convert checkpoints of the published code to checkpoints of this package, and back.
 
-The input is recognised from its contents:
+The layout of the input is recognised from its contents:
 
   facebookresearch/mega    translation, language models, the Long Range Arena, speech
   XuezheMax/mega-image     image classifiers
   XuezheMax/megalodon      the folder of a consolidated model, of one or several tensor-parallel ranks
   transformers 4.30-4.46   the folder of an encoder with a masked-LM head, such as mnaylor/mega-base-wikitext
 
---to official converts a model of this package back. Without it, a model of this package is copied, to or from
-safetensors: an output with the suffix .safetensors has a JSON file of the configuration beside it.
+--to official converts a model of this package to the published layout. Without --to official, a model of this package
+is copied. The suffix of --output selects the file format: .pt, or .safetensors with a JSON file of the configuration
+beside it.
 
-The published positions of left-padded sources are kept (--published-source-padding), so that scores agree with the
-published code's. Language models become models of --task mega_language_modeling. Nothing in a file is executed.
+A converted translator keeps the published positions of left-padded sources (--published-source-padding), so that its
+scores agree with the published code. A converted language model has --task mega_language_modeling. No code in a file
+is executed.
 """
 
 import argparse
@@ -41,26 +43,26 @@ def build_parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--input", type=Path, required=True, help="checkpoint file, or folder, to convert")
-    parser.add_argument("--output", type=Path, required=True, help="file to write (.pt or .safetensors)")
+    parser.add_argument("--output", type=Path, required=True, help="file (.pt or .safetensors) or folder to write")
     parser.add_argument("--to", choices=["ours", "official"], help="layout to write (default: ours)")
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="convert the result back and require every tensor bit for bit; for transformers' models, compare the "
-        "outputs too where transformers is installed",
+        help="convert the result back and require that every tensor is equal bit for bit; for transformers' models, "
+        "also compare the outputs if transformers is installed",
     )
     return parser
 
 
 def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
-    """The checkpoint to write; raises OSError and ValueError."""
+    """Return the checkpoint to write; raises OSError and ValueError."""
     path = str(arguments.input)
     where = f"--input {path}"
     given = layouts.read(arguments.input)
     official = arguments.to == "official"
     if official:
         if arguments.input.is_dir():
-            raise ValueError(f"{where}: --to official turns a checkpoint of this package; this is a published one")
+            raise ValueError(f"{where}: --to official requires a checkpoint of this package; this is a published one")
         converted = layouts.to_official(given, path)
         if flat_options(converted).get("published_source_padding") is False:
             print(PADDED, file=sys.stderr)
@@ -68,7 +70,9 @@ def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
             print(WINDOW, file=sys.stderr)
     elif layouts.is_this_packages(given):
         if arguments.verify:
-            raise ValueError(f"{where}: --verify compares two layouts, and this is one of this package")
+            raise ValueError(
+                f"{where} has this package's layout, and without --to official it is only copied: leave --verify out"
+            )
         return given
     else:
         converted = layouts.to_ours(given, path)
@@ -88,7 +92,7 @@ def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
 
 
 def main(given: Optional[Sequence[str]] = None) -> int:
-    """Run the command line; errors end it with exit status 2."""
+    """Run the command line; an error ends the process with exit status 2."""
     parser = build_parser()
     arguments = parser.parse_args(given)
     missing = layouts.missing(arguments.input)

@@ -1,4 +1,4 @@
-"""fairseq-interactive, and texts that are read once: --read FILE --save-context CONTEXT, then --context CONTEXT."""
+"""Run fairseq-interactive, or read a text once: --read FILE --save-context CONTEXT, then --context CONTEXT."""
 
 import argparse
 import logging
@@ -22,12 +22,12 @@ from fairseq_mega.models.text_generator import TextGenerator
 from .usage import UsageError
 
 logger = logging.getLogger("fairseq_mega.cli.interactive")
-BLOCK = 1 << 16  # characters that are read at once
-PATIENCE = 10.0  # seconds from one line of the log to the next
+BLOCK = 1 << 16  # characters per read
+PATIENCE = 10.0  # seconds between two lines of the log
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return fairseq's parser of the command with the options of reading."""
+    """Return fairseq's parser of the command with --read and --save-context added."""
     parser = options.get_interactive_generation_parser()
     group = parser.add_argument_group("reading a text once, with a language model of this package")
     group.add_argument("--read", type=Path, metavar="FILE", help="text file to read, to the end of its last line")
@@ -35,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--save-context",
         type=Path,
         metavar="CONTEXT",
-        help="file (.safetensors) to write the state after --read to; later calls continue from it with --context",
+        help="file (.safetensors) to which the state after --read is written; --context continues from this file",
     )
     return parser
 
@@ -52,20 +52,23 @@ def cli_main() -> None:
 
 
 def check_files(given: argparse.Namespace) -> None:
-    """Raise before anything is read.
+    """Check --read and --save-context before anything is read.
 
     Raises:
         OSError: if a file or folder is missing.
-        ValueError: if one of the options is missing, or names a file that will not do.
+        ValueError: if one of the options is missing or names an unsuitable file.
     """
     if given.read is None:
-        raise UsageError(f"--save-context {given.save_context} saves the state after --read: give --read FILE")
+        raise UsageError(f"--save-context {given.save_context} requires --read: give --read FILE")
     if given.save_context is None:
-        raise UsageError(f"--read {given.read}: add --save-context CONTEXT, then continue with --context CONTEXT")
+        raise UsageError(
+            f"--read {given.read} requires --save-context: give --save-context CONTEXT, "
+            "then continue with --context CONTEXT"
+        )
     if not given.read.is_file():
-        raise FileNotFoundError(f"--read {given.read} is not a file: give a text")
+        raise FileNotFoundError(f"--read {given.read} is not a file: give a text file")
     if not given.read.stat().st_size:
-        raise UsageError(f"--read {given.read} is empty: give a text")
+        raise UsageError(f"--read {given.read} is empty: give a text file")
     check_plain(given.read)
     try:
         check_name(given.save_context)
@@ -74,7 +77,9 @@ def check_files(given: argparse.Namespace) -> None:
     if given.save_context.exists():
         raise UsageError(f"--save-context {given.save_context} exists: give another name, or remove it first")
     if not given.save_context.parent.is_dir():
-        raise FileNotFoundError(f"--save-context {given.save_context}: its folder does not exist: make it first")
+        raise FileNotFoundError(
+            f"--save-context {given.save_context}: the folder does not exist: make the folder first"
+        )
 
 
 def read(cfg: Any, file: Path, output: Path) -> None:
@@ -82,12 +87,12 @@ def read(cfg: Any, file: Path, output: Path) -> None:
 
     Args:
         cfg: configuration of fairseq-interactive.
-        file: of UTF-8, which follows the text of ``--context`` where one is given.
-        output: of :func:`fairseq_mega.models.context.save_context`.
+        file: text in UTF-8, which follows the text of ``--context`` if ``--context`` is given.
+        output: file that :func:`fairseq_mega.models.context.save_context` writes.
 
     Raises:
         OSError: if a file cannot be read or written.
-        ValueError: for a file that is no text, or a model that is no language model of this package.
+        ValueError: if the file is not text, or the model is not a language model of this package.
     """
     generator = load(cfg)
     before: Optional[str] = getattr(cfg.task, "context", None)
@@ -107,7 +112,7 @@ def read(cfg: Any, file: Path, output: Path) -> None:
 
 
 def parts(file: Path) -> Iterator[str]:
-    """Yield the text of a file in parts, with an end of its last line; raises ValueError unless it is UTF-8."""
+    """Yield the text of a file in parts, the last one ended by a newline; raises ValueError unless it is UTF-8."""
     last = ""
     with file.open(encoding="utf-8", newline="\n") as stream:
         try:
@@ -121,16 +126,16 @@ def parts(file: Path) -> Iterator[str]:
 
 
 def tokens_of(context: Context) -> int:
-    """Number of tokens that were read."""
+    """Return the number of tokens that were read."""
     state = context.states[0]
-    return 0 if state is None else state.step  # with the </s> before the text in place of its last token
+    return 0 if state is None else state.step  # counts the </s> before the text, not the last token of the text
 
 
 def load(cfg: Any) -> TextGenerator:
     """Load the models of a configuration as fairseq-interactive does.
 
     Raises:
-        OSError, ValueError: as fairseq does, and for other models than language models of this package.
+        OSError, ValueError: as fairseq does; ValueError also unless all are language models of this package.
     """
     utils.import_user_module(cfg.common)
     task = tasks.setup_task(cfg.task)
@@ -144,7 +149,8 @@ def load(cfg: Any) -> TextGenerator:
     )
     if not all(isinstance(model, MegaLanguageModel) for model in models):
         raise UsageError(
-            f"--read: {cfg.common_eval.path} is not a language model of this package; leave the option out"
+            f"--read requires a language model of this package, and --path {cfg.common_eval.path} is another model: "
+            "leave --read and --save-context out"
         )
     device = torch.device("cuda" if torch.cuda.is_available() and not cfg.common.cpu else "cpu")
     for model in models:

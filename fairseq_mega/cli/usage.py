@@ -1,4 +1,4 @@
-"""Errors of parsers in one line with the remedy, where fairseq prints a page of options."""
+"""Print errors of parsers in one line with the remedy, where fairseq prints a page of options."""
 
 import argparse
 import contextlib
@@ -15,7 +15,7 @@ CHOICE = re.compile(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.
 VALUE = re.compile(r"argument (\S+): invalid (\S+) value: (.*)", re.DOTALL)
 UNKNOWN = "unrecognized arguments: "
 KINDS = {"int": "a whole number", "float": "a number", "<lambda>": "a number, or several separated by commas"}
-MANY = 12  # names: more are not listed
+MANY = 12  # names that a message lists at most
 
 
 class UsageError(ValueError):
@@ -25,7 +25,7 @@ class UsageError(ValueError):
 def plugin_parsers(
     kinds: typing.Container[str] = ("--arch", "--task", "--lr-scheduler"),
 ) -> typing.Iterator[typing.Tuple[str, argparse.ArgumentParser]]:
-    """Yield "--arch mega" and the like, and a parser of the flags that come with it, for all that this package adds."""
+    """Yield a title such as "--arch mega" and a parser of its flags, for every choice that this package adds."""
     from fairseq.dataclass.utils import gen_parser_from_dataclass
     from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
     from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY, LR_SCHEDULER_REGISTRY
@@ -53,8 +53,8 @@ def plugin_flags(
     """Describe the flags of the package's models, tasks and schedules, which fairseq's own --help never shows.
 
     Args:
-        kinds: of what is described.
-        chosen: names that are described alone, by their kinds; None stands for all names.
+        kinds: options whose choices are described.
+        chosen: the one choice to describe, by option; None stands for all choices.
     """
     texts = []
     for title, parser in plugin_parsers(kinds):
@@ -65,7 +65,7 @@ def plugin_flags(
 
 
 def model_of(arch: str) -> str:
-    """Return the model that an architecture is a size of."""
+    """Return the name of an architecture's model."""
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
     return str(ARCH_MODEL_NAME_REGISTRY.get(arch, arch))
@@ -82,7 +82,7 @@ def options_of(parser: argparse.ArgumentParser) -> typing.List[str]:
 
 
 def alternatives(names: typing.Sequence[str]) -> str:
-    """Names as "a, b or c"."""
+    """Return names as "a, b or c"."""
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
@@ -93,7 +93,7 @@ def explain(parser: argparse.ArgumentParser, message: str) -> str:
         option, given = choice[1], choice[2]
         names = [name.strip(" '\"") for name in choice[3].split(",")]
         near = difflib.get_close_matches(given, names, 3)
-        known = near or (names if len(names) <= MANY else ["a name of those that --help lists"])
+        known = near or (names if len(names) <= MANY else ["one of the names in --help"])
         return f"{option} {given} is unknown: give {alternatives(known)}"
     if value is not None:
         return f"{value[1]} {value[3]}: give {KINDS.get(value[2], 'a value of type ' + value[2])}"
@@ -101,22 +101,22 @@ def explain(parser: argparse.ArgumentParser, message: str) -> str:
         words = message[len(UNKNOWN) :].split()
         unknown = next((word.split("=")[0] for word in words if word.startswith("-")), None)
         if unknown is None:
-            return f"{message}: only the folder of the data stands without an option; quote names with spaces"
+            return f"{message}: only the data folder is given without an option; quote names with spaces"
         near = difflib.get_close_matches(unknown, sorted(set(options_of(parser))), 3, 0.7)
         try:
             owners = [name for name, flags in plugin_parsers() if unknown in flags._option_string_actions]
         except ImportError:  # before there is an environment with fairseq
             owners = []
-        hints = [f"it goes with {alternatives(owners)}"] if owners else []
+        hints = [f"it requires {alternatives(owners)}"] if owners else []
         hints += [f"do you mean {alternatives(near)}?"] if near and not owners else []
-        return f"the option {unknown} is unknown here: {'; '.join(hints) or 'leave it out'} (--help lists them)"
+        return f"the option {unknown} is unknown here: {'; '.join(hints) or 'leave it out'} (--help lists all options)"
     if message == "the following arguments are required: data":
-        return "the folder of the data is missing: give it as the first argument"
-    return message if ": give " in message else f"{message} (--help says more)"
+        return "the data folder is missing: give the folder as the first argument"
+    return message if ": give " in message else f"{message} (see --help)"
 
 
 def joining(files: typing.Sequence[pathlib.Path]) -> str:
-    """Return the shell's command that joins files, or the files of one folder."""
+    """Return the shell command that joins files, or the files of one folder."""
     names = [shlex.quote(str(file)) for file in files]
     if len(files) == 1 and files[0].is_dir():
         texts = "*.txt" if any(files[0].glob("*.txt")) else "*"
@@ -127,31 +127,31 @@ def joining(files: typing.Sequence[pathlib.Path]) -> str:
 
 
 def too_many(given: typing.Sequence[str], word: str) -> str:
-    """Return the remedy for a word that stands behind the value of an option.
+    """Return the remedy for a word that follows the value of an option.
 
     Args:
         given: words of the command line.
-        word: one of them, which belongs to no option.
+        word: the word of ``given`` that belongs to no option.
     """
     option = next((place for place in range(given.index(word), -1, -1) if given[place].startswith("-")), None)
     if option is None:
-        return f"{word} belongs to no option: give it behind the option that it is for (--help lists them)"
+        return f"{word} belongs to no option: give {word} after its option (--help lists all options)"
     end = next((place for place in range(option + 1, len(given)) if given[place].startswith("-")), len(given))
     name, values = given[option].partition("=")[0], list(given[option + 1 : end])
     whole = " ".join(values)
     if pathlib.Path(whole).exists():
-        return f"{name} has a name with spaces, which needs quotes: give {name} {shlex.quote(whole)}"
+        return f"{name}: a name with spaces requires quotes: give {name} {shlex.quote(whole)}"
     files = [pathlib.Path(value) for value in values]
     if all(file.is_file() for file in files):
-        return f"{name} reads one file, and {len(files)} follow it: give {name} all.txt, after `{joining(files)}`"
-    return f"{name} has one value, and {len(values)} words follow it: give one (a name with spaces needs quotes)"
+        return f"{name} reads one file, found {len(files)}: run `{joining(files)}`, then give {name} all.txt"
+    return f"{name} has one value, found {len(values)} words: give one (a name with spaces requires quotes)"
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors take one line."""
+    """A parser that prints an error in one line."""
 
     def parse_args(self, args: typing.Any = None, namespace: typing.Any = None) -> typing.Any:
-        """Parse a command line as argparse does; words behind a value are an error that names the option and remedy."""
+        """Parse a command line as argparse does; the error for surplus words names the option and the remedy."""
         given = list(sys.argv[1:] if args is None else args)
         found, unknown = self.parse_known_args(given, namespace)
         if unknown and not any(word.startswith("-") for word in unknown):
@@ -161,7 +161,7 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def error(self, message: str) -> typing.NoReturn:
-        """Print the error in one line and end with exit status 2."""
+        """Print the error in one line and exit with status 2."""
         self.exit(2, f"{self.prog}: error: {explain(self, message)}\n")
 
 

@@ -133,7 +133,7 @@ def test_inputs_are_never_overwritten_nor_counted_twice(tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--last-epochs", "2"], "--last-epochs needs --dir"),
+        (["--last-epochs", "2"], "--last-epochs requires --dir"),
         (["--inputs", "{tmp}/checkpoint1.pt", "--dir", "{tmp}"], "requires --last-epochs"),
         (["--last-epochs", "2", "--dir", "{tmp}"], "has 1 epoch checkpoints, --last-epochs needs 2"),
         (["--last-epochs", "0", "--dir", "{tmp}"], "at least 1 is needed"),

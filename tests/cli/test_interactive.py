@@ -150,7 +150,7 @@ def test_errors(reading: Reading, tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(TEXT.encode()))
     empty.write_bytes(b"")
     for options, words in (
-        (["--read", text], "add --save-context CONTEXT"),
+        (["--read", text], "give --save-context CONTEXT"),
         (["--save-context", new], "give --read FILE"),
         (["--read", tmp_path / "none", "--save-context", new], "is not a file: give a text"),
         (["--read", wide, "--save-context", new], f"{wide}: it is text in UTF-16"),
@@ -159,12 +159,15 @@ def test_errors(reading: Reading, tmp_path: Path) -> None:
         (["--read", empty, "--save-context", new], f"--read {empty} is empty"),
         (["--read", text, "--save-context", tmp_path / "new.pt"], "a name that ends with .safetensors"),
         (["--read", text, "--save-context", reading.context], "exists: give another name"),
-        (["--read", text, "--save-context", tmp_path / "none" / "new.safetensors"], "its folder does not exist"),
+        (
+            ["--read", text, "--save-context", tmp_path / "none" / "new.safetensors"],
+            "the folder does not exist: make the folder first",
+        ),
         (["--context", tmp_path / "none.safetensors"], "does not exist: give a file that --save-context wrote"),
         (["--context", tmp_path], "is a folder: give a file that --save-context wrote"),
         (["--context", reading.checkpoint], "is no file of safetensors"),
         (["--context", reading.context, "--test-chunk-size", 4], "and the model has --decoder-chunk-size 4"),
-        (["--context", reading.context, "--score-reference"], "--score-reference is for translators"),
+        (["--context", reading.context, "--score-reference"], "--score-reference requires a translator"),
     ):
         assert words in errors("interactive", reading.arguments(*options)), options
         assert not new.exists()
@@ -177,4 +180,4 @@ def test_reading_is_for_language_models(tiny_model, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT)
     options = ["--read", tmp_path / "text.txt", "--save-context", tmp_path / "new.safetensors"]
     given = [tiny_model.data, "--path", tiny_model.checkpoint, *options]
-    assert "is not a language model of this package" in errors("interactive", given)
+    assert "--read requires a language model of this package" in errors("interactive", given)

@@ -50,14 +50,14 @@ def test_a_missing_architecture_of_fairseqs_own_command(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--arch", "mega_tiny"], "the folder of the data is missing: give it as the first argument"),
+        (["--arch", "mega_tiny"], "the data folder is missing: give the folder as the first argument"),
         (["data", "--arch", "mega_tinny"], "--arch/-a mega_tinny is unknown: give mega_tiny, mega_lm_tiny or m"),
-        (["data", "--arch", "xyz"], "--arch/-a xyz is unknown: give a name of those that --help lists"),
+        (["data", "--arch", "xyz"], "--arch/-a xyz is unknown: give one of the names in --help"),
         (["data", "--arch", "mega_tiny", "--max-token", "4"], "unknown here: do you mean --max-"),
         (["data", "--arch", "mega_tiny", "--enc-layers=3"], "unknown here: do you mean --encoder-layers"),
-        (["data", "--arch", "mega_tiny", "--chunk-size", "8"], "unknown here: it goes with --arch mega_lra"),
+        (["data", "--arch", "mega_tiny", "--chunk-size", "8"], "unknown here: it requires --arch mega_lra"),
         (["data", "--arch", "mega_tiny", "--qqqqqq"], "--qqqqqq is unknown here: leave it out"),
-        (["data", "--arch", "mega_tiny", "more"], "only the folder of the data stands without an option"),
+        (["data", "--arch", "mega_tiny", "more"], "only the data folder is given without an option"),
         (["data", "--arch", "mega_tiny", "--max-tokens", "many"], "--max-tokens 'many': give a whole number"),
         (["data", "--arch", "mega_tiny", "--lr", "fast"], "--lr 'fast': give a number, or several"),
         (["data", "--arch", "mega_tiny", "--optimizer", "adamw"], "--optimizer adamw is unknown: give adam, "),
@@ -157,7 +157,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named_before_the_data(tmp_path, cap
         (
             "eval-lm",
             [],
-            "--path holds a translator (--arch mega_tiny): give it to fairseq-mega-generate, interactive or",
+            "--path holds a translator (--arch mega_tiny): run fairseq-mega-generate, interactive or",
         ),
     ],
 )
@@ -219,7 +219,7 @@ def test_several_checkpoints_where_one_is_read(command, capsys, monkeypatch, tmp
 def test_what_a_language_model_cannot_do(option, capsys, monkeypatch, tmp_path):
     torch.save({"cfg": {"model": {"_name": "mega_lm"}, "task": {"_name": "mega_language_modeling"}}}, tmp_path / "x.pt")
     message = error_of(capsys, monkeypatch, tmp_path, "interactive", "data", "--path", "x.pt", option)
-    assert message.startswith(f"{option} is for translators, and --path holds a language model: leave it out")
+    assert message.startswith(f"{option} requires a translator, and --path holds a language model: leave {option} out")
 
 
 def test_validation_without_a_task(capsys, monkeypatch, tmp_path):
@@ -245,10 +245,10 @@ def test_preparation(arguments, expected, capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("names", "words", "expected"),
     [
-        (["a.txt", "b c.txt"], ["--train", "{0}", "{1}", "--unit", "bytes"], "after `cat {0} '{1}' >all.txt`"),
-        ([f"my books/{n}.txt" for n in range(13)], ["--train", "{*}"], "after `cat '{d}/my books'/*.txt >all.txt`"),
+        (["a.txt", "b c.txt"], ["--train", "{0}", "{1}", "--unit", "bytes"], "run `cat {0} '{1}' >all.txt`, then"),
+        ([f"my books/{n}.txt" for n in range(13)], ["--train", "{*}"], "run `cat '{d}/my books'/*.txt >all.txt`, then"),
         (["my text.txt"], ["--valid", "{d}/my", "text.txt"], "give --valid '{0}'"),
-        ([], ["--train", "x", "y"], "--train has one value, and 2 words follow it"),
+        ([], ["--train", "x", "y"], "--train has one value, found 2 words"),
         ([], ["x", "--train", "y"], "x belongs to no option"),
     ],
 )
