@@ -1,7 +1,7 @@
-"""Checkpoints of the published codes, renamed and laid out as this package's, and back.
+"""Convert checkpoints of the published codes to this package's layout, and back.
 
-The tensors are renamed to the paper's symbols (facebookresearch/mega's "alpha" and "delta" are each other's),
-trailing axes of length one are dropped, and copies of shared tables are left out.
+Tensors get the names of the paper's symbols: facebookresearch/mega's "alpha" is the paper's delta, its "delta" the
+paper's alpha. Trailing axes of length one and copies of shared tables are removed.
 """
 
 from .checkpoints import convert_checkpoint, is_ours, is_published, publish_checkpoint

@@ -1,4 +1,4 @@
-"""The model that a converted checkpoint is for, and whether its tensors are all there, of the right shapes."""
+"""Build the model of a converted checkpoint, and check that it has all tensors, with the right shapes."""
 
 from argparse import Namespace
 from types import SimpleNamespace
@@ -24,14 +24,14 @@ MEGALODON = "megalodon_lm"
 
 
 def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
-    """The model of our options, for dictionaries as long as the tables of its tensors; weights as drawn.
+    """Build the model of our options with random weights, for dictionaries as long as the tables of its tensors.
 
     Raises:
         ValueError: if an option is out of range or missing.
     """
     kind = kind_of(model)
     if getattr(options, "arch", None) == MEGALODON and MEGALODON not in MODEL_REGISTRY:
-        raise ValueError("this version of the package has no MEGALODON: use a later one")
+        raise ValueError("this version of the package has no MEGALODON: use a later version")
     if kind == "translator":
         source, target = (stand_in(table_length(model, side)) for side in ("encoder", "decoder"))
         return MegaModel.build_model(options, SimpleNamespace(source_dictionary=source, target_dictionary=target))
@@ -58,12 +58,12 @@ def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
 
 
 def table_length(model: Dict[str, Tensor], side: str) -> int:
-    """Rows of the table of embeddings, of all bands of an adaptive one; raises ValueError where there is none."""
+    """Return the rows of the embedding table, of an adaptive table in all bands; raises ValueError if it is missing."""
     prefix = f"{side}.embedding.tokens."
     bands = [name for name in model if name.startswith(f"{prefix}embeddings.") and name.endswith(".0.weight")]
     names = [f"{prefix}weight"] if f"{prefix}weight" in model else bands
     if not names:
-        raise ValueError(f"the {side} has no table of embeddings")
+        raise ValueError(f"the {side} has no embedding table: give the whole checkpoint")
     return sum(model[name].size(0) for name in names)
 
 
@@ -84,7 +84,7 @@ def differences(options: Namespace, model: Dict[str, Tensor], our_names: bool = 
             found.append(f"left over: {shown} {tuple(model[name].shape)}")
         elif model[name].shape != needed[name].shape:
             found.append(
-                f"wrong shape: {shown} is {tuple(model[name].shape)}, the options need {tuple(needed[name].shape)}"
+                f"wrong shape: {shown} is {tuple(model[name].shape)}, the options require {tuple(needed[name].shape)}"
             )
     return found
 
@@ -94,4 +94,4 @@ def check_complete(options: Namespace, model: Dict[str, Tensor], where: str, our
     found: List[str] = differences(options, model, our_names)
     if found:
         listed: Any = "\n  ".join(found)
-        raise ValueError(f"{where}: {len(found)} tensors do not fit the model of its options\n  {listed}")
+        raise ValueError(f"{where}: {len(found)} tensors do not fit the options in the checkpoint\n  {listed}")

@@ -1,4 +1,4 @@
-"""Whole checkpoints of the published code (facebookresearch/mega) turned into this package's, and back."""
+"""Convert whole checkpoints of the published code (facebookresearch/mega) to this package's layout, and back."""
 
 import argparse
 from typing import Any, Dict, List
@@ -29,10 +29,10 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
 
     Args:
         checkpoint: contents of the file.
-        where: its path, for messages.
+        where: path of the file, for messages.
 
     Raises:
-        ValueError: if it is no checkpoint of a MEGA of the published code.
+        ValueError: if the contents are not a checkpoint of a MEGA of the published code.
     """
     if not is_published(checkpoint):
         raise ValueError(f"--input {where}: this is not a checkpoint of the published code (facebookresearch/mega)")
@@ -40,9 +40,9 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
     classifier = any(name.startswith("encoder.encoder.layers.") for name in checkpoint["model"])
     if not classifier and not any(name.startswith("decoder.layers.") for name in checkpoint["model"]):
         raise ValueError(
-            f"--input {where}: this is a checkpoint of --arch {published.get('arch', '?')}; only encoder-decoders "
-            f"(--arch mega...), language models (--arch mega_lm...) and classifiers (--arch mega_lra..., "
-            f"mega_sc_raw...) can be converted"
+            f"--input {where}: checkpoints of --arch {published.get('arch', '?')} cannot be converted: give an "
+            f"encoder-decoder (--arch mega...), a language model (--arch mega_lm...) or a classifier "
+            f"(--arch mega_lra..., mega_sc_raw...)"
         )
     model = convert_state_dict(checkpoint["model"], shares_output(published) and not classifier)
     args = argparse.Namespace(**convert_options(published, model))
@@ -52,17 +52,17 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
 
 
 def publish_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
-    """Turn a checkpoint of this package into a published one, the inverse of :func:`convert_checkpoint`.
+    """Convert a checkpoint of this package to the published layout: the inverse of :func:`convert_checkpoint`.
 
-    The optimiser's state is left out: the published fairseq starts a new one (``--reset-optimizer``).
+    The optimiser's state is left out: the published fairseq starts with a new state (``--reset-optimizer``).
 
     Raises:
-        ValueError: if it is no checkpoint of a MEGA that the published code has.
+        ValueError: if the checkpoint is not of a model that the published code has.
     """
     kind = kind_of(checkpoint["model"]) if is_ours(checkpoint) else ""
     if not kind:
         raise ValueError(
-            f"--input {where}: --to official needs a checkpoint of this package's MEGA: an encoder-decoder, a "
+            f"--input {where}: --to official requires a checkpoint of this package's MEGA: give an encoder-decoder, a "
             f"language model or a classifier"
         )
     ours = flat_options(checkpoint)
@@ -78,7 +78,7 @@ def publish_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
 
 
 def shares_output(options: Dict[str, Any]) -> bool:
-    """Return whether the decoder's output layer is its table of embeddings."""
+    """Return whether the decoder's output layer shares its embedding table."""
     adaptive = options.get("adaptive_softmax_cutoff") is not None
     names = ("share_all_embeddings", "share_decoder_input_output_embed")
     return not adaptive and any(bool(options.get(name)) for name in names)

@@ -1,7 +1,7 @@
-"""Image classifiers of XuezheMax/mega-image, and ours.
+"""Convert image classifiers of XuezheMax/mega-image to this package's layout, and back.
 
-The tensors have all shapes; of the options of a training only the dropouts are needed. All of them are kept beside the
-model, under TRAINING, for the way back; the optimiser's state is left out.
+The model's options follow from the shapes of the tensors, except for the dropouts, which are read from the training's
+options. All options of the training are kept under TRAINING for the way back; the optimiser's state is left out.
 """
 
 import argparse
@@ -34,11 +34,11 @@ def convert_images(published: Dict[str, Any], where: str) -> Dict[str, Any]:
     """Our checkpoint from a published one.
 
     Args:
-        published: contents of the file: ``model``, and ``args`` of its training if it has some.
-        where: its path, for messages.
+        published: contents of the file: ``model``, and optionally ``args`` of the training.
+        where: path of the file, for messages.
 
     Raises:
-        ValueError: if there is no such model here.
+        ValueError: if this package has no model for the checkpoint.
     """
     model = convert_state_dict(published["model"], shared_output=False)
     given = published.get("args")
@@ -54,7 +54,7 @@ def image_options(model: Dict[str, Tensor], where: str) -> Dict[str, Any]:
     """Return the options that follow from the shapes of our tensors; options of missing tensors keep their defaults.
 
     Raises:
-        ValueError: if the patches are no square ones of a convolution, or their places no square.
+        ValueError: if the patches are not square and cut by a convolution, or do not form a square.
     """
     found: Dict[str, Any] = dict(widths(model, "encoder"))
     found["normalization_type"] = norm_of(model, "encoder.layers.0.attention.norm.")
@@ -64,15 +64,13 @@ def image_options(model: Dict[str, Tensor], where: str) -> Dict[str, Any]:
     if patches is not None:
         if patches.dim() != 4 or patches.size(2) != patches.size(3):
             raise ValueError(
-                f"--input {where}: {PATCHES} is {tuple(patches.shape)}; patches are needed that are cut by a "
-                f"convolution (--patch-impl conv of the published code), as high as wide"
+                f"--input {where}: {PATCHES} is {tuple(patches.shape)}: give a model with square patches, cut by a "
+                f"convolution (--patch-impl conv of the published code)"
             )
         found["patch_size"] = patches.size(2)
     if places is not None:
         if math.isqrt(places) ** 2 != places:
-            raise ValueError(
-                f"--input {where}: {places} patches do not form a square; images are needed as high as wide"
-            )
+            raise ValueError(f"--input {where}: {places} patches do not form a square: give a model for square images")
         found["image_size"] = math.isqrt(places) * found.get("patch_size", 16)
     return found
 
@@ -86,10 +84,12 @@ def _places(model: Dict[str, Tensor]) -> Optional[int]:
 
 
 def publish_images(checkpoint: Dict[str, Any], where: str) -> Dict[str, Any]:
-    """The inverse of :func:`convert_images`; a training of the published code resumes from it with a new optimiser.
+    """Convert back: the inverse of :func:`convert_images`.
+
+    The published code resumes training from the result with a new optimiser.
 
     Raises:
-        ValueError: if the published code has no such layers.
+        ValueError: if the published code does not have the model's layers.
     """
     options = {**image_options(checkpoint["model"], where), **flat_options(checkpoint)}
     if options.get("encoder_ffn_embed_dim") == 0 or options["normalization_type"] not in NORMS:

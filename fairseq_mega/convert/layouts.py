@@ -1,4 +1,4 @@
-"""Every layout of a checkpoint that the converter reads: recognised from what a file or a folder holds."""
+"""Layouts of checkpoints that the converter reads, each recognised from the contents of a file or folder."""
 
 from pathlib import Path
 from typing import Any, Callable, Dict, Tuple
@@ -31,14 +31,14 @@ FOLDERS = "holds neither consolidate_config.json (XuezheMax/megalodon) nor pytor
 
 
 def missing(path: Path) -> str:
-    """Why a path can hold no checkpoint, or nothing."""
+    """Return why a path cannot hold a checkpoint, or ""."""
     if path.is_dir():
         return "" if is_consolidated(path) or is_transformers(path) else f"{FOLDERS} (transformers)"
     return "" if path.is_file() else "does not exist"
 
 
 def read(path: Path) -> Checkpoint:
-    """Read a checkpoint from a file, or from a folder of one of the layouts; raises OSError and ValueError."""
+    """Read a checkpoint from a file or a folder; raises OSError and ValueError."""
     if path.is_dir():
         return read_consolidated(path) if is_consolidated(path) else read_transformers(path)
     return load_checkpoint(path)
@@ -55,10 +55,10 @@ def is_published_file(given: Checkpoint) -> bool:
 
 
 def to_ours(given: Checkpoint, where: str) -> Checkpoint:
-    """Our checkpoint from a published one.
+    """Convert a published checkpoint to this package's layout.
 
     Raises:
-        ValueError: if there is no such model here.
+        ValueError: if this package has no model for the checkpoint.
     """
     if is_images(given["model"]):
         return convert_images(given, where)
@@ -70,20 +70,20 @@ def to_ours(given: Checkpoint, where: str) -> Checkpoint:
 
 
 def advice(given: Checkpoint) -> str:
-    """Return the advice for users of a converted published checkpoint; "" where there is none."""
+    """Return a note for the user of a converted published checkpoint, or ""."""
     if "consolidation" not in given or has_fairseq_order(given):
         return ""
     return (
-        "Symbols have the numbers of fairseq's dictionaries now, and padding, new among them, has no probability: the "
-        "model's dict.txt lists the symbols of its tokeniser from number 3 on, one a line followed by a count."
+        "Symbols are now numbered as in fairseq's dictionaries. Padding is a new symbol and has no probability. "
+        "The model's dict.txt must list the symbols of its tokeniser from number 3 on: one a line, followed by a count."
     )
 
 
 def to_official(given: Checkpoint, where: str) -> Checkpoint:
-    """The published checkpoint of one of this package, the inverse of :func:`to_ours`.
+    """Convert a checkpoint of this package to its published layout: the inverse of :func:`to_ours`.
 
     Raises:
-        ValueError: if it is of another layout, or the published code has no such model.
+        ValueError: if the checkpoint has another layout, or the published code does not have the model.
     """
     if is_megalodon(given):
         return publish_megalodon(given)

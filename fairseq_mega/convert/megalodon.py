@@ -1,4 +1,4 @@
-"""Consolidated checkpoints of XuezheMax/megalodon, of one or several tensor-parallel ranks, and ours."""
+"""Convert consolidated checkpoints of XuezheMax/megalodon, of one or several tensor-parallel ranks, and back."""
 
 import argparse
 import json
@@ -17,8 +17,8 @@ from .options import flat_options, refuse_resets
 from .sentencepiece_symbols import our_rows, published_rows
 
 CONFIGURATION, CONSOLIDATION = "config.json", "consolidate_config.json"
-RANKS = "model_parallel_size"  # in the second of them
-SYMBOLS = "symbols.json"  # beside them where written here: the order of symbols, and an option that is ours alone
+RANKS = "model_parallel_size"  # key of CONSOLIDATION
+SYMBOLS = "symbols.json"  # third file, written here: the order of the symbols, and an option that only we have
 OF_FAIRSEQ = "fairseq"  # the order of its dictionaries
 TABLES = ("decoder.embedding.tokens.weight", "decoder.output_projection.weight")
 OPTIONS = {  # published name -> ours
@@ -41,7 +41,7 @@ OPTIONS = {  # published name -> ours
     "scale_emb": "scale_embedding",
     "share_emb": "share_decoder_input_output_embed",
 }
-KINDS: Dict[str, Tuple[str, Tuple[type, ...]]] = {  # of their values, beside whole numbers
+KINDS: Dict[str, Tuple[str, Tuple[type, ...]]] = {  # types of the options that are not whole numbers
     **dict.fromkeys(("rope_base", "dropout", "hidden_dropout", "attention_dropout"), ("a number", (int, float))),
     **dict.fromkeys(
         ("swiglu", "rescale_nffn", "scale_emb", "share_emb", "norm_affine"), ("true or false", (bool, int))
@@ -49,8 +49,8 @@ KINDS: Dict[str, Tuple[str, Tuple[type, ...]]] = {  # of their values, beside wh
     "init_mode": ("a word", (str,)),
     "norm_eps": ("a number", (int, float)),
 }
-PUBLISHED_WINDOW = 6  # chunks, at least, whose statistics norms have at test time
-ROPE_BASE = 10000.0  # where the configuration holds none
+PUBLISHED_WINDOW = 6  # minimum number of chunks in the statistics of norms at test time
+ROPE_BASE = 10000.0  # default
 EPS = 1e-5  # of every norm
 
 
@@ -66,11 +66,11 @@ def is_megalodon(checkpoint: Any) -> bool:
 
 
 def read_consolidated(folder: Path) -> Dict[str, Any]:
-    """A consolidated checkpoint as one: its configuration (``config``) and the tensors of the whole model (``model``).
+    """Read a consolidated checkpoint: its configuration (``config``) and the tensors of the whole model (``model``).
 
     Raises:
         OSError: if a file is missing.
-        ValueError: if a file is damaged, or the ranks do not fit each other.
+        ValueError: if a file is damaged, or the ranks do not fit together.
     """
     config, consolidation = (read_json(folder / name) for name in (CONFIGURATION, CONSOLIDATION))
     count = consolidation.get(RANKS)
@@ -84,32 +84,32 @@ def read_consolidated(folder: Path) -> Dict[str, Any]:
 
 
 def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
-    """Our checkpoint from the result of :func:`read_consolidated`.
+    """Convert the result of :func:`read_consolidated` to this package's layout.
 
-    Its symbols get the numbers of fairseq's dictionaries, see :mod:`.sentencepiece_symbols`, and padding, which the
-    published model lacks, has no probability; but for a model that had such a dictionary before.
+    Symbols get the numbers of fairseq's dictionaries, see :mod:`.sentencepiece_symbols`. Padding, which the published
+    model lacks, has no probability. A checkpoint with SYMBOLS has fairseq's numbers already and keeps them.
 
     Raises:
-        ValueError: if the configuration is damaged or needs what no model here has, or there is no table of symbols.
+        ValueError: if the configuration is damaged or not supported, or the table of symbols is missing.
     """
     given = published["config"].get("model")
     if not isinstance(given, dict):
-        raise ValueError(f"--input {where}: {CONFIGURATION} has no part named model")
+        raise ValueError(f"--input {where}: {CONFIGURATION} has no part named model: give the whole checkpoint")
     for name in (*OPTIONS, "norm_eps", "norm_affine"):
         words, kinds = KINDS.get(name, ("a whole number", (int,)))
         value = given.get(name)
         if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
             raise ValueError(f"--input {where}: {CONFIGURATION} has {name} {value!r}: give {words}")
     if abs((EPS if given.get("norm_eps") is None else given["norm_eps"]) - EPS) > 1e-12:
-        raise ValueError(f"--input {where}: norm_eps {given['norm_eps']}: the norms of this package have {EPS}")
+        raise ValueError(f"--input {where}: norm_eps {given['norm_eps']} is not supported: give a model with {EPS}")
     table = published["model"].get("embed.weight")
     if table is None or table.dim() != 2:
-        raise ValueError(f"--input {where}: no table embed.weight of all symbols is there: give the whole checkpoint")
+        raise ValueError(f"--input {where}: the table of symbols embed.weight is missing: give the whole checkpoint")
     outputs, symbols = given.get("output_size", -1), table.size(0)
     if outputs not in (-1, None, symbols):
         raise ValueError(
-            f"--input {where}: output_size {outputs} with {symbols} symbols: models of this package predict as many "
-            f"symbols as they read"
+            f"--input {where}: output_size {outputs} differs from the {symbols} symbols of the input: models of this "
+            f"package predict the symbols that they read"
         )
     values = {ours: given[theirs] for theirs, ours in OPTIONS.items() if given.get(theirs) is not None}
     values["init_mode"] = "he" if values.get("init_mode") == "none" else values.get("init_mode", "he")
@@ -133,7 +133,7 @@ def has_fairseq_order(published: Dict[str, Any]) -> bool:
 
 
 def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """The inverse of :func:`convert_megalodon`, for one rank.
+    """Convert back, for one rank: the inverse of :func:`convert_megalodon`.
 
     Raises:
         ValueError: for a model that the published code cannot run.
@@ -141,16 +141,16 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     options, model = flat_options(checkpoint), dict(checkpoint["model"])
     if "decoder_z_dim" not in options:
         arch = options.get("arch")
-        raise ValueError(f"--arch {arch}: the published code has language models alone; nothing was written")
+        raise ValueError(f"--arch {arch}: the published code has language models only; nothing was written")
     if options.get("residual_hops", 2) != 2:
-        raise ValueError("--residual-hops 1: the published code has no such layers; nothing was written")
+        raise ValueError("--residual-hops 1: the published code supports only 2; nothing was written")
     if TABLES[0] not in model:
-        raise ValueError("--adaptive-input: the published code has one table of all symbols; nothing was written")
+        raise ValueError("--adaptive-input: the published code has one table for all symbols; nothing was written")
     refuse_resets(options)
     if options.get("statistics_window", 0) not in (0, PUBLISHED_WINDOW):
         raise ValueError(
-            f"--statistics-window {options['statistics_window']}: the published code takes norms' statistics from the "
-            f"last {PUBLISHED_WINDOW} to {PUBLISHED_WINDOW + 2} chunks, without an option; nothing was written"
+            f"--statistics-window {options['statistics_window']}: the published code always computes the statistics of "
+            f"norms over the last {PUBLISHED_WINDOW} to {PUBLISHED_WINDOW + 2} chunks; nothing was written"
         )
     of_fairseq = not options.get("no_padding_logit")
     if not of_fairseq:
@@ -195,19 +195,19 @@ def save_consolidated(published: Dict[str, Any], folder: Path) -> None:
 
 
 def load_tensors(path: Path) -> Dict[str, Tensor]:
-    """The tensors by name that a file of torch holds; raises OSError, and UnreadableFile for another file."""
+    """Read a dictionary of tensors from a file of torch.save; raises OSError, and UnreadableFile for other contents."""
     found = load(path, "cpu")
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise UnreadableFile(f"{path} holds no tensors by name")
+        raise UnreadableFile(f"{path} does not hold a dictionary of tensors")
     return found
 
 
 def read_json(path: Path) -> Dict[str, Any]:
-    """The options by name that a file holds; raises OSError, and UnreadableFile for another file."""
+    """Read a JSON object; raises OSError, and UnreadableFile for other contents."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UnreadableFile(f"{path} is not JSON ({error})") from error
     if not isinstance(found, dict):
-        raise UnreadableFile(f"{path} holds no options by name")
+        raise UnreadableFile(f"{path} does not hold a JSON object")
     return found

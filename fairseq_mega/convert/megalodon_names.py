@@ -1,4 +1,4 @@
-"""Tensors of XuezheMax/megalodon and ours: names, what is joined to one matrix, and how its ranks split each tensor."""
+"""Names of XuezheMax/megalodon's tensors and ours, matrices that are joined here, and how ranks split each tensor."""
 
 import re
 from typing import Dict, List, Optional, Tuple
@@ -6,7 +6,7 @@ from typing import Dict, List, Optional, Tuple
 import torch
 from torch import Tensor
 
-# Published name within a layer -> ours, and the axis that tensor-parallel ranks split; None: each holds the whole.
+# Published name within a layer -> ours, and the axis that tensor-parallel ranks split; None: each rank has the whole.
 LAYER: Tuple[Tuple[str, str, Optional[int]], ...] = (
     ("mega.timenorm.weight", "attention.norm.weight", 0),
     ("mega.timenorm.bias", "attention.norm.bias", 0),
@@ -26,7 +26,7 @@ LAYER: Tuple[Tuple[str, str, Optional[int]], ...] = (
     ("nffn.fc2.weight", "feed_forward.output_proj.weight", 1),
     ("nffn.alpha", "feed_forward.scale", 0),
 )
-# Several published matrices, one below the other, are one of ours; all are split by rows.
+# Several published matrices, stacked by rows, are one matrix of ours; ranks split all of them by rows.
 JOINED: Tuple[Tuple[Tuple[str, ...], str], ...] = (
     (("mega.wz.weight", "mega.wr.weight", "mega.wh1.weight"), "attention.gate_proj.weight"),
     (("mega.wz.bias", "mega.wr.bias", "mega.wh1.bias"), "attention.gate_proj.bias"),
@@ -38,13 +38,13 @@ MODEL: Tuple[Tuple[str, str, Optional[int]], ...] = (
     ("output.final_norm.bias", "decoder.final_norm.bias", 0),
     ("output.output.weight", "decoder.output_projection.weight", 1),
 )
-TRAILING = ("cema.alpha", "cema.delta", "cema.theta", "cema.omega")  # with a last axis of length one there
-PRIORS = ("prior_count", "prior_mean", "prior_logv")  # buffers of each timestep norm, of no effect at a count of 0
+TRAILING = ("cema.alpha", "cema.delta", "cema.theta", "cema.omega")  # published with a last axis of length one
+PRIORS = ("prior_count", "prior_mean", "prior_logv")  # buffers of each timestep norm, without effect if the count is 0
 FREQUENCIES = "rope.freqs"
 
 
 def split_axis(name: str) -> Optional[int]:
-    """The axis along which ranks split a published tensor, or None."""
+    """Return the axis along which ranks split a published tensor, or None."""
     part = name.split(".", 2)[2] if name.startswith("layers.") else name
     if part.endswith(("prior_mean", "prior_logv")):
         return 0
@@ -54,11 +54,11 @@ def split_axis(name: str) -> Optional[int]:
 
 
 def merge_ranks(ranks: List[Dict[str, Tensor]]) -> Dict[str, Tensor]:
-    """The tensors of the whole model from those of its tensor-parallel ranks, in order.
+    """Merge the tensors of tensor-parallel ranks, given in order, into the tensors of the whole model.
 
     Raises:
-        ValueError: if the ranks hold different names, parts that do not fit each other, or different values where each
-            holds the whole.
+        ValueError: if the ranks have different names, parts that do not fit together, or different values of a tensor
+            that is not split.
     """
     first = ranks[0]
     if len(ranks) == 1:
@@ -66,13 +66,13 @@ def merge_ranks(ranks: List[Dict[str, Tensor]]) -> Dict[str, Tensor]:
     for number, rank in enumerate(ranks):
         if rank.keys() != first.keys():
             odd = sorted(rank.keys() ^ first.keys())
-            raise ValueError(f"ranks 0 and {number} do not hold the same tensors: {', '.join(odd)}")
+            raise ValueError(f"ranks 0 and {number} have different tensors: {', '.join(odd)}: get a new copy")
     merged = {}
     for name in first:
         axis = split_axis(name)
         parts = [rank[name] for rank in ranks]
         if axis is None and not all(torch.equal(parts[0], part) for part in parts):
-            raise ValueError(f"{name} differs between the ranks, each of which holds the whole")
+            raise ValueError(f"{name} must be equal in all ranks, and differs: get a new copy")
         merged[name] = parts[0] if axis is None else _joined(name, parts, axis)
     return merged
 
@@ -85,16 +85,16 @@ def _joined(name: str, parts: List[Tensor], axis: int = 0) -> Tensor:
 
 
 def to_ours(published: Dict[str, Tensor]) -> Dict[str, Tensor]:
-    """Our names to tensors from a whole published model; what has no name here keeps its own.
+    """Rename the tensors of a whole published model; an unknown tensor keeps its name.
 
     Raises:
-        ValueError: if a norm has a prior, which nothing here has, or parts of a matrix do not fit each other.
+        ValueError: if a norm has a prior, which is not supported, or parts of a matrix do not fit together.
     """
     left, ours = dict(published), {}
     for name in published:
         if name.endswith(PRIORS):
             if name.endswith("prior_count") and left[name].any():
-                raise ValueError(f"{name} is {left[name].tolist()}: norms with a prior cannot be converted")
+                raise ValueError(f"{name} is {left[name].tolist()}: norms with a prior are not supported")
             del left[name]
     left.pop(FREQUENCIES, None)
     for layer in _layers(published, "layers.", 1):
@@ -114,12 +114,12 @@ def to_ours(published: Dict[str, Tensor]) -> Dict[str, Tensor]:
 
 
 def to_published(ours: Dict[str, Tensor], widths: Dict[str, List[int]], shared: bool) -> Dict[str, Tensor]:
-    """The inverse of :func:`to_ours`, without buffers.
+    """Rename our tensors to published names: the inverse of :func:`to_ours`, without buffers.
 
     Args:
         ours: our names to tensors.
         widths: rows of the parts of each joined matrix, by our name within a layer.
-        shared: the output matrix is the table of embeddings.
+        shared: the output matrix is the embedding table.
     """
     published = {}
     for layer in _layers(ours, "decoder.layers.", 2):
@@ -138,7 +138,7 @@ def to_published(ours: Dict[str, Tensor], widths: Dict[str, List[int]], shared: 
 
 
 def published_name(ours: str) -> str:
-    """The published name of a tensor of ours, for messages; the names of those that are joined in it."""
+    """Return the published name of a tensor of ours, for messages; of a joined matrix, the names of its parts."""
     found = re.match(r"decoder\.(layers\.\d+\.)(.*)", ours)
     layer, part = found.groups() if found else ("", ours)
     names: Dict[str, Tuple[str, ...]] = {old: (name,) for name, old, _ in (LAYER if found else MODEL)}

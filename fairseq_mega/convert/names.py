@@ -1,7 +1,7 @@
-"""Names of tensors in the published codes, and ours: one table, read both ways.
+"""Names of tensors in the published codes, and ours: one table for both directions.
 
-facebookresearch/mega's stand in full; those of transformers' former MegaModel and of XuezheMax/mega-image are led back
-to them. Ours follow the paper's symbols; facebookresearch/mega's "alpha" and "delta" of the EMA are each other's.
+The table has the names of facebookresearch/mega. Names of transformers' former MegaModel and of XuezheMax/mega-image
+are renamed to these first. Our names follow the paper's symbols; facebookresearch/mega exchanges "alpha" and "delta".
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Iterable, List, Tuple
 
 Pairs = Tuple[Tuple[str, str], ...]
 
-# Published name -> ours, for the parts of a layer. The only place where the published names stand.
+# Published name -> ours, for the parts of a layer.
 LAYER: Pairs = (
     ("mega_layer.norm.norm.", "attention.norm."),
     ("mega_layer.move.delta", "attention.ema.alpha"),
@@ -35,7 +35,7 @@ LAYER: Pairs = (
     ("nffn.norm.norm.", "feed_forward.norm."),
     ("nffn.fc", "feed_forward.fc"),
 )
-# Around the layers; of two that begin alike the longer comes first.
+# Published name -> ours, outside the layers; of two names with the same beginning the longer comes first.
 MODEL: Pairs = (
     ("embed_tokens.", "embedding.tokens."),
     ("embed_types.", "embedding.types."),  # of transformers alone
@@ -84,12 +84,12 @@ IMAGES: Tuple[Pairs, ...] = (
 
 
 def tables(classifier: bool, text: bool) -> List[Pairs]:
-    """The tables for the tensors of a classifier (of ``text``, or of numbers), or of another model."""
+    """Return the tables for a classifier (of ``text`` or of numbers), or for another model."""
     return [*([CLASSIFIER] if classifier else []), LAYER, (*(CHARACTERS if text else ()), *MODEL)]
 
 
 def tables_of_published(names: Iterable[str]) -> List[Pairs]:
-    """The tables for published names."""
+    """Return the tables for published names."""
     names = list(names)
     if any(name.startswith("mega.") for name in names):
         return tables_of_transformers()
@@ -100,31 +100,31 @@ def tables_of_published(names: Iterable[str]) -> List[Pairs]:
 
 
 def tables_of_transformers() -> List[Pairs]:
-    """The tables for the tensors of transformers' MegaForMaskedLM."""
+    """Return the tables for transformers' MegaForMaskedLM."""
     return [*TRANSFORMERS, *tables(classifier=False, text=False)]
 
 
 def tables_of_images() -> List[Pairs]:
-    """The tables for the tensors of an image classifier."""
+    """Return the tables for an image classifier."""
     return [*IMAGES, LAYER]
 
 
 def to_ours(name: str, tables: Iterable[Pairs]) -> str:
-    """Our name of a published tensor."""
+    """Return our name of a published tensor."""
     for pairs in tables:
         name = _renamed(name, pairs)
     return name
 
 
 def to_published(name: str, tables: Iterable[Pairs]) -> str:
-    """The published name of a tensor of ours."""
+    """Return the published name of a tensor of ours."""
     for pairs in reversed(list(tables)):
         name = _renamed(name, tuple((ours, published) for published, ours in pairs))
     return name
 
 
 def _renamed(name: str, pairs: Pairs) -> str:
-    """Replace what the first pair finds at the beginning of a part of the dotted name."""
+    """Apply the first pair whose old name begins a part of the dotted name."""
     for pattern, replacement in _compiled(pairs):
         changed, times = pattern.subn(replacement, name, count=1)
         if times:

@@ -1,4 +1,4 @@
-"""Options of a model in the published code (facebookresearch/mega) and ours; missing ones follow from the tensors."""
+"""Convert options between the published code (facebookresearch/mega) and ours; tensors supply missing options."""
 
 from argparse import Namespace
 from dataclasses import fields
@@ -9,20 +9,20 @@ from torch import Tensor
 from fairseq_mega.models.mega_classifier import MegaClassifierConfig
 from fairseq_mega.models.options.table import DEPTH, EMA, FFN, SHARED, VALUES, WIDTH
 
-# Options of published classifiers that have another name here: the second flags of ours.
+# Options of published classifiers that have another name here: the aliases of our flags.
 CLASSIFIER_OPTIONS = {
     option.metadata["argparse_alias"].lstrip("-").replace("-", "_"): option.name
     for option in fields(MegaClassifierConfig)  # type: ignore[arg-type]  # which its decorator makes a dataclass
     if "argparse_alias" in option.metadata
 }
-WIDTHS = {  # option -> end of a layer's tensor, and the axis that has it
+WIDTHS = {  # option -> end of the name of a layer's tensor, and the axis of that length
     WIDTH.name: ("attention.value_proj.weight", 1),
     VALUES.name: ("attention.value_proj.weight", 0),
     SHARED.name: ("attention.kappa", 1),
     EMA.name: ("attention.ema.eta", 1),
     FFN.name: ("feed_forward.fc1.weight", 0),
 }
-# Architectures that the published code registers; the first of each kind has its defaults alone.
+# Architectures that the published code registers; the first of each kind has only the kind's defaults.
 TRANSLATORS = ("mega", "mega_wmt_en_de", "mega_wmt_en_de_big")
 LANGUAGE_MODELS = (
     *("mega_lm", "mega_lm_big", "mega_lm_wiki103", "mega_lm_adaptive_base", "mega_lm_adaptive_big"),
@@ -35,7 +35,7 @@ CLASSIFIERS = (
 )
 MASKED = "masked language model"
 IMAGES = "image classifier"
-# Ours that image classifiers alone have.
+# Our tensors that only image classifiers have.
 OF_IMAGES = {
     "encoder.embedding.patches.weight",
     "encoder.embedding.patches.bias",
@@ -43,11 +43,11 @@ OF_IMAGES = {
     "head.hidden.bias",
     "head.output.bias",
 }
-LANGUAGE_MODELING = ("language_modeling", "mega_language_modeling")  # the task there and here
+LANGUAGE_MODELING = ("language_modeling", "mega_language_modeling")  # the task in the published code and here
 
 
 def kind_of(model: Dict[str, Tensor]) -> str:
-    """ "classifier", MASKED, IMAGES, "translator", "language model" or "" from the names of our tensors."""
+    """Return "classifier", MASKED, IMAGES, "translator", "language model" or "" by the names of our tensors."""
     encoder, decoder = (any(name.startswith(f"{side}.layers.") for name in model) for side in ("encoder", "decoder"))
     if not OF_IMAGES.isdisjoint(model):
         return IMAGES
@@ -59,7 +59,7 @@ def kind_of(model: Dict[str, Tensor]) -> str:
 
 
 def flat_options(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Options of task and model of a checkpoint of any fairseq by name, those of the model last."""
+    """Return the options of task and model of any fairseq's checkpoint; the model's override the task's."""
     cfg = checkpoint.get("cfg")
     if not cfg:
         return dict(vars(checkpoint.get("args") or Namespace()))
@@ -72,7 +72,7 @@ def flat_options(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str, Any]:
-    """Our options of a published model, given the published ones and its tensors under our names."""
+    """Convert a published model's options to ours; ``model`` has its tensors under our names."""
     values, kind = dict(published), kind_of(model)
     if kind == "classifier":
         for theirs, ours in CLASSIFIER_OPTIONS.items():
@@ -90,30 +90,26 @@ def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict
     else:
         values["task"] = LANGUAGE_MODELING[1]
         values.setdefault("arch", "mega_lm")
-    values["truncation_length"] = values.get("truncation_length") or 0  # None there: no truncation
+    values["truncation_length"] = values.get("truncation_length") or 0  # published None: no truncation
     values.setdefault("criterion", "adaptive_loss" if values.get("adaptive_softmax_cutoff") else "cross_entropy")
     _fill(values, model, kind)
     return values
 
 
 def refuse_resets(options: Dict[str, Any]) -> None:
-    """Refuse to publish a model that forgets what it read where a document ends.
-
-    Raises:
-        ValueError: with that option.
-    """
+    """Raise a ValueError for ``--reset-at-document-ends``, which the published code lacks."""
     if options.get("reset_at_document_ends"):
         raise ValueError(
-            "--reset-at-document-ends: the published code reads on across the ends of documents, and this model would "
-            "predict something else there; nothing was written"
+            "--reset-at-document-ends: the published code does not reset at the ends of documents, so this model's "
+            "predictions would differ; nothing was written"
         )
 
 
 def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str, Any]:
-    """The published options for ours: the inverse of :func:`convert_options`.
+    """Convert our options to published ones: the inverse of :func:`convert_options`.
 
-    The published code builds a checkpoint's model of these options and of the defaults of each kind; the defaults of an
-    architecture come from its command line alone.
+    The published code builds a checkpoint's model from these options and the defaults of its kind. The defaults of an
+    architecture apply to its command line only.
 
     Raises:
         ValueError: as :func:`refuse_resets`.
@@ -128,7 +124,7 @@ def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str,
         for theirs, option in CLASSIFIER_OPTIONS.items():
             if option in values:
                 values[theirs] = values.pop(option)
-        if values.get("act_dropout") is None:  # there one option for both
+        if values.get("act_dropout") is None:  # one option for both dropouts in the published code
             values["act_dropout"] = values.get("hidden_dropout", 0.0)
         if values.get("input_type") is None:
             text = model["encoder.embedding.tokens.weight"].dim() == 2
@@ -145,7 +141,7 @@ def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str,
     if values.get("arch") not in known:  # a name of this package
         values["arch"] = known[0]
     if (values.get("truncation_length") or 0) < 1:
-        values["truncation_length"] = None  # where 0 is a moving average of no step
+        values["truncation_length"] = None  # 0 would be a moving average over no steps
     if values.get("task") == LANGUAGE_MODELING[1]:
         values["task"] = LANGUAGE_MODELING[0]
     return values
@@ -154,16 +150,16 @@ def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str,
 def _fill(values: Dict[str, Any], model: Dict[str, Tensor], kind: str) -> None:
     """Add missing options that follow from the tensors."""
     if kind == "translator" and values.get("decoder_chunk_size") is None and values.get("encoder_chunk_size"):
-        values["decoder_chunk_size"] = values["encoder_chunk_size"]  # the default here and there
+        values["decoder_chunk_size"] = values["encoder_chunk_size"]  # the default in both codes
     chunked = any((values.get(f"{side}_chunk_size") or -1) > 0 for side in ("encoder", "decoder"))
     for option, value in shape_options(model, kind).items():
-        of_positions = option.startswith("max_")  # a chunk's bias does not depend on them
+        of_positions = option.startswith("max_")  # the bias of a chunk does not depend on these options
         if values.get(option) is None and not (chunked and of_positions):
             values[option] = value
 
 
 def widths(model: Dict[str, Tensor], side: str) -> Dict[str, int]:
-    """Return depth and widths of a side from our tensors; a width is that of the first layer with its tensor."""
+    """Return depth and widths of a side from our tensors; the first layer with the tensor decides a width."""
     layers = sorted(name for name in model if name.startswith(f"{side}.layers."))
     found = {DEPTH.name.format(side=side): len({name.split(".")[2] for name in layers})}
     for option, (suffix, axis) in WIDTHS.items():
@@ -198,7 +194,7 @@ def shape_options(model: Dict[str, Tensor], kind: str) -> Dict[str, Any]:
 
 
 def norm_of(model: Dict[str, Tensor], prefix: str) -> str:
-    """Type of a norm from its parameters' names."""
+    """Return the type of a norm by the names of its parameters."""
     names = {name[len(prefix) :] for name in model if name.startswith(prefix)}
     if "running_mean" in names:
         return "batchnorm"

@@ -1,4 +1,4 @@
-"""Tensors of a model in the published layout (facebookresearch/mega) and in ours, both ways and bit for bit."""
+"""Convert a model's tensors between the published layout (facebookresearch/mega) and ours, bit for bit."""
 
 import re
 from typing import Dict, List
@@ -9,11 +9,11 @@ from torch import Tensor
 from .names import Pairs, tables, tables_of_images, tables_of_published, tables_of_transformers, to_ours, to_published
 from .options import IMAGES, MASKED, kind_of
 
-# Buffers of the published code that hold no parameter, and what it fills them with.
+# Buffers of the published code that hold no parameter, and their value.
 VERSION = re.compile(r"(encoder|decoder)\.version$")
 PUBLISHED_VERSION = 3.0
 ROTARY_BUFFER = re.compile(r"(?<=rel_pos_bias)\._float_tensor$")
-# Ours that the published models lack: they identify dictionaries and data of a training.
+# Our buffers that identify dictionaries and data of a training; published models lack them.
 OUR_BUFFERS = re.compile(r"(^|\.)(dictionary_fingerprints?|sample_scale)$")
 EXPANDED = re.compile(r"\.ema\.(alpha|delta|beta)$")  # ours (K, N), published (K, N, 1)
 PLACES = "encoder.embedding.positions"  # of images: ours (L, d), published (1, L, d)
@@ -21,12 +21,12 @@ OUTPUT, TABLE = "decoder.output_projection.weight", "decoder.embed_tokens.weight
 
 
 def is_ignored(name: str) -> bool:
-    """Return whether a published tensor contains nothing that a model needs."""
+    """Return whether a published tensor is a buffer without information."""
     return VERSION.match(name) is not None or ROTARY_BUFFER.search(name) is not None
 
 
 def convert_name(name: str) -> str:
-    """Our name of a published tensor."""
+    """Return our name of a published tensor."""
     return to_ours(name, tables_of_published([name]))
 
 
@@ -35,10 +35,10 @@ def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
 
     Args:
         state_dict: published names to tensors; not changed.
-        shared_output: the output layer shares the decoder's embeddings, so that its copy is left out.
+        shared_output: the output layer shares the decoder's embeddings; its copy is left out.
 
     Returns:
-        Our names to tensors; EMA parameters (K, N, 1) become (K, N), an image's vectors of places (1, L, d) (L, d).
+        Our names to tensors; EMA parameters (K, N, 1) become (K, N), positions of images (1, L, d) become (L, d).
 
     Raises:
         ValueError: if the copy of the shared output layer differs from the embeddings.
@@ -46,7 +46,7 @@ def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
     named, converted = tables_of_published(state_dict), {}
     both = shared_output and OUTPUT in state_dict and TABLE in state_dict
     if both and not torch.equal(state_dict[OUTPUT], state_dict[TABLE]):
-        raise ValueError(f"{OUTPUT} differs from {TABLE}, although the model's options share them")
+        raise ValueError(f"{OUTPUT} differs from {TABLE}, although the options share them: the file is damaged")
     for name, tensor in state_dict.items():
         if is_ignored(name) or (shared_output and name == OUTPUT):
             continue
@@ -58,7 +58,7 @@ def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
 
 
 def tables_of_ours(state_dict: Dict[str, Tensor]) -> List[Pairs]:
-    """The tables for the names of a model of ours."""
+    """Return the tables for the names of a model of ours."""
     kind = kind_of(state_dict)
     if kind == MASKED:
         return tables_of_transformers()
@@ -70,7 +70,7 @@ def tables_of_ours(state_dict: Dict[str, Tensor]) -> List[Pairs]:
 
 
 def publish_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Dict[str, Tensor]:
-    """The inverse of :func:`convert_state_dict`: our names to tensors become published ones, buffers included."""
+    """Rename our tensors to published names, buffers included: the inverse of :func:`convert_state_dict`."""
     named, published = tables_of_ours(state_dict), {}
     for name, tensor in state_dict.items():
         if OUR_BUFFERS.search(name) or VERSION.match(name):

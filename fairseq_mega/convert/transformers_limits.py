@@ -1,4 +1,4 @@
-"""Defaults of transformers' MegaConfig, and the settings that its models and ours do not have in common."""
+"""Defaults of transformers' MegaConfig, and settings that only one of the two packages supports."""
 
 from typing import Any, Dict
 
@@ -43,24 +43,24 @@ DEFAULTS: Dict[str, Any] = {
 
 
 def check_config(config: Dict[str, Any], where: str) -> None:
-    """Raise a ValueError that lists what a configuration, completed with DEFAULTS, requires and no model here has."""
+    """Raise a ValueError that lists the unsupported settings of a configuration completed with DEFAULTS."""
     chunk, positions = config["chunk_size"], config["max_positions"]
     refused = {
-        "is_decoder, add_cross_attention or bidirectional false: an encoder with a masked-LM head is needed": (
+        "is_decoder true, add_cross_attention true or bidirectional false: only encoders are supported": (
             config["is_decoder"] or config["add_cross_attention"] or not config["bidirectional"]
         ),
-        "normalization_type rmsnorm: that of transformers multiplies by its weight and divides by nothing, so that "
-        "it is no norm": config["normalization_type"] == "rmsnorm",
-        "norm_affine false: the norms here have parameters": not config["norm_affine"],
-        "normalize_before_ffn differs from normalize_before_mega: all norms of a layer stand on one side here": (
+        "normalization_type rmsnorm: transformers' rmsnorm multiplies by its weight and divides by nothing, so it "
+        "does not normalize": config["normalization_type"] == "rmsnorm",
+        "norm_affine false: norms of this package have parameters": not config["norm_affine"],
+        "normalize_before_ffn differs from normalize_before_mega: this package has one option for both": (
             config["use_normalized_ffn"] and config["normalize_before_ffn"] != config["normalize_before_mega"]
         ),
         f"pad_token_id {config['pad_token_id']}: fairseq's dictionaries pad with symbol 1": config["pad_token_id"] != 1,
-        f"use_chunking with chunk_size {chunk}: a chunk has 1 step at least": config["use_chunking"] and chunk < 1,
-        f"chunk_size {chunk} is longer than the max_positions {positions} that the simple bias covers": (
+        f"use_chunking with chunk_size {chunk}: must be at least 1": config["use_chunking"] and chunk < 1,
+        f"chunk_size {chunk} exceeds max_positions {positions}, which the simple bias covers": (
             config["relative_positional_bias"] == "simple" and chunk > positions
         ),
-        f"activation {config['activation']}: known are {', '.join(ACTIVATIONS)}": (
+        f"activation {config['activation']}: supported are {', '.join(ACTIVATIONS)}": (
             config["activation"] not in ACTIVATIONS
         ),
     }
@@ -68,16 +68,18 @@ def check_config(config: Dict[str, Any], where: str) -> None:
 
 
 def check_options(options: Dict[str, Any], where: str) -> None:
-    """Raise a ValueError that lists what a masked language model of ours has and transformers' MegaModel has not."""
+    """Raise a ValueError that lists the options of our masked language model that transformers' MegaModel lacks."""
     before = bool(options.get("normalize_before"))
     refused = {
         "a norm after the last layer: train with --no-final-norm": before and not options.get("no_final_norm"),
         "embeddings scaled by sqrt(d): train with --no-scale-embedding": not options.get("no_scale_embedding"),
         "a norm on the embeddings: train without --normalize-embedding": bool(options.get("normalize_embedding")),
-        "--normalization-type rmsnorm: that of transformers is no norm": options.get("normalization_type") == "rmsnorm",
-        "--encoder-n-dim 0: its layers always have a moving average": options.get("encoder_n_dim") == 0,
+        "--normalization-type rmsnorm: transformers' rmsnorm does not normalize": (
+            options.get("normalization_type") == "rmsnorm"
+        ),
+        "--encoder-n-dim 0: transformers' layers always have a moving average": options.get("encoder_n_dim") == 0,
     }
-    _refuse(refused, f"{where}: --to official writes the layout of transformers' MegaModel, which has no such model")
+    _refuse(refused, f"{where}: --to official writes the layout of transformers' MegaModel, which does not support")
 
 
 def _refuse(refused: Dict[str, Any], where: str) -> None:

@@ -1,7 +1,8 @@
-"""Checkpoints of transformers' former MegaForMaskedLM (4.30 to 4.46, as mnaylor/mega-base-wikitext), and ours.
+"""Convert checkpoints of transformers' former MegaForMaskedLM (4.30 to 4.46) to this package's layout, and back.
 
-They are folders: config.json with model.safetensors or pytorch_model.bin. Of a simple bias a model with chunks reads
-the first 2 C - 1 entries alone; the others are kept beside the model, under UNREAD, for the way back.
+An example is mnaylor/mega-base-wikitext. A checkpoint is a folder: config.json, and model.safetensors or
+pytorch_model.bin. A model with chunks reads only the first 2 C - 1 entries of a simple bias; the other entries are kept
+under UNREAD for the way back.
 """
 
 import argparse
@@ -54,11 +55,11 @@ def is_transformers(folder: Path) -> bool:
 
 
 def read_transformers(folder: Path) -> Dict[str, Any]:
-    """The configuration of a checkpoint of transformers (``transformers``) and its tensors (``model``).
+    """Read the configuration (``transformers``) and the tensors (``model``) of a checkpoint of transformers.
 
     Raises:
         OSError: if a file is missing.
-        ValueError: if a file is damaged, or of another model.
+        ValueError: if a file is damaged or belongs to another model.
     """
     config = read_json(folder / CONFIGURATION)
     if config.get("model_type") != "mega":
@@ -67,15 +68,15 @@ def read_transformers(folder: Path) -> Dict[str, Any]:
     model = read_tensors(safe) if safe.is_file() else load_tensors(folder / PICKLED)
     config = {**DEFAULTS, **config}
     if config["tie_word_embeddings"] and THEIR_TABLE in model:
-        model.setdefault(THEIR_OUTPUT, model[THEIR_TABLE])  # safetensors hold one of the two
+        model.setdefault(THEIR_OUTPUT, model[THEIR_TABLE])  # a safetensors file has one of two tied tensors
     return {"transformers": config, "model": model}
 
 
 def convert_transformers(published: Dict[str, Any], where: str) -> Dict[str, Any]:
-    """Our checkpoint from the result of :func:`read_transformers`.
+    """Convert the result of :func:`read_transformers` to this package's layout.
 
     Raises:
-        ValueError: if the configuration needs what no model here has.
+        ValueError: if the configuration is not supported.
     """
     config = published["transformers"]
     check_config(config, f"--input {where}")
@@ -96,23 +97,25 @@ def convert_transformers(published: Dict[str, Any], where: str) -> Dict[str, Any
     model = convert_state_dict(read, shared_output=False)
     if config["tie_word_embeddings"] and {TABLE, OUTPUT} <= set(model):
         if not model[OUTPUT].equal(model[TABLE]):
-            raise ValueError(f"--input {where}: mlm_head.weight is tied to word_embeddings.weight, but differs from it")
+            raise ValueError(
+                f"--input {where}: mlm_head.weight differs from word_embeddings.weight, to which it is tied"
+            )
         model[OUTPUT] = model[TABLE]
     options, extra = argparse.Namespace(**values), {UNREAD: unread} if unread else {}
     return {"args": options, "model": model, "extra_state": extra, "optimizer_history": no_history()}
 
 
 def covered_positions(config: Dict[str, Any]) -> int:
-    """P, the position at which a simple bias is centred: the chunk, wherever the configuration names one."""
+    """Return P, the position at which a simple bias is centred: the chunk size if given, else max_positions."""
     chunk = int(config.get("chunk_size", -1))
     return chunk if chunk >= 0 else int(config["max_positions"])
 
 
 def publish_transformers(checkpoint: Dict[str, Any], where: str) -> Dict[str, Any]:
-    """The inverse of :func:`convert_transformers`.
+    """Convert back: the inverse of :func:`convert_transformers`.
 
     Raises:
-        ValueError: if the model has what transformers' has not.
+        ValueError: if transformers' model does not support the options.
     """
     options = flat_options(checkpoint)
     check_options(options, f"--input {where}")
@@ -147,7 +150,7 @@ def save_transformers(published: Dict[str, Any], folder: Path) -> None:
 
 
 def _without_unread(model: Dict[str, Tensor], read: int) -> Tuple[Dict[str, Tensor], Dict[str, Tensor]]:
-    """The tensors with the first ``read`` entries of simple biases, and the other entries."""
+    """Return the tensors with the first ``read`` entries of simple biases, and the other entries."""
     biases = {name: tensor for name, tensor in model.items() if name.endswith(".rel_pos_bias.rel_pos_bias")}
     longer = {name: tensor for name, tensor in biases.items() if tensor.numel() > read}
     kept = {name: tensor[:read].clone() for name, tensor in longer.items()}

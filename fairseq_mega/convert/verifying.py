@@ -1,8 +1,9 @@
-"""Comparison of both layouts of a checkpoint: every tensor there and back, and outputs where the original can be run.
+"""Verify a conversion: convert every tensor back, and compare outputs where the original model can run.
 
-A conversion changes names, axes of length one and the order of rows, never a number: the way back has to give every
-tensor bit for bit. The package's tests compare the formulas behind the names. The only original that is run here is
-transformers' former MegaForMaskedLM, on a small input; facebookresearch/mega is a fairseq itself.
+A conversion changes names, axes of length one and the order of rows, but no value: converting back must restore every
+tensor bit for bit. The package's tests compare the formulas of both codes. The only original that is run here is
+transformers' former MegaForMaskedLM, on a small input. facebookresearch/mega is itself a package
+named fairseq.
 """
 
 import importlib
@@ -22,9 +23,9 @@ from .tensors import OUR_BUFFERS, is_ignored
 
 SEED = 1
 PAD = 1  # in every dictionary of fairseq
-LENGTH = 64  # of the input at most, but for longer chunks
-LIMIT = 1e-4  # of the difference of a correct conversion; transformers' moving average is in float32
-TRANSFORMERS = "pip install transformers==4.46.3, the last one that has this model"
+LENGTH = 64  # maximum length of an input without chunks
+LIMIT = 1e-4  # maximum difference after a correct conversion; transformers computes the moving average in float32
+TRANSFORMERS = "pip install transformers==4.46.3, the last version with this model"
 
 
 def verify(
@@ -33,28 +34,26 @@ def verify(
     """Compare both layouts of a checkpoint.
 
     Args:
-        given: the checkpoint that was converted.
-        back: its conversion, in the layout of ``given`` again.
-        published: the one of ``given`` and its conversion that has a published layout.
+        given: the checkpoint before the conversion.
+        back: the converted checkpoint, converted back to the layout of ``given``.
+        published: the model in the published layout: ``given`` or its conversion.
         ours: the same model in this package's layout.
         where: option and path of ``given``, for messages.
 
     Returns:
-        A line for each thing that was compared, or was not.
+        Lines for the user: each comparison with its result.
 
     Raises:
-        ValueError: if a weight is no finite number, a tensor comes back otherwise, or outputs differ.
+        ValueError: if a weight is not finite, a tensor is not restored, or outputs differ.
     """
     damaged = [name for name, tensor in given["model"].items() if not bool(tensor.isfinite().all())]
     if damaged:
-        raise ValueError(f"{where}: --verify: not all numbers are finite in {_listed(damaged)}: the file is damaged")
+        raise ValueError(f"{where}: --verify: {_listed(damaged)} has values that are not finite: the file is damaged")
     changed = changed_tensors(given, back)
     if changed:
-        raise ValueError(
-            f"{where}: --verify: converted and back, {_listed(changed)} would be another tensor; nothing was written"
-        )
+        raise ValueError(f"{where}: --verify: converting back would change {_listed(changed)}; nothing was written")
     lines = [
-        f"names and shapes: {len(ours['model'])} tensors, as the model of these options has them",
+        f"names and shapes: {len(ours['model'])} tensors fit the options",
         f"way back: {len(_parameters(given))} tensors equal, bit for bit",
     ]
     reason = why_not_run(published)
@@ -63,16 +62,16 @@ def verify(
     difference = largest_difference(published, ours)
     if not difference <= LIMIT:
         raise ValueError(
-            f"{where}: --verify: the outputs differ by {difference:.2g}, those of a correct conversion by {LIMIT:g} at "
-            f"most; nothing was written. Do the options in the file belong to its tensors?"
+            f"{where}: --verify: the outputs differ by {difference:.2g}, at most {LIMIT:g} is expected; nothing was "
+            f"written. Check that the options in the file belong to its tensors"
         )
     return [*lines, f"outputs: largest difference {difference:.2g} from transformers' on a small input"]
 
 
 def changed_tensors(given: Dict[str, Any], back: Dict[str, Any]) -> List[str]:
-    """Return the names of tensors that the way back changed, lost or made.
+    """Return the names of tensors that converting back changed, lost or added.
 
-    Buffers that hold nothing may be missing on either side, and so may the copies of shared tables.
+    Buffers without information and copies of shared tables may be missing on either side.
     """
     before, after = _parameters(given), _parameters(back)
     lost = [name for name in before if name not in after]
@@ -82,7 +81,7 @@ def changed_tensors(given: Dict[str, Any], back: Dict[str, Any]) -> List[str]:
 
 
 def _parameters(checkpoint: Dict[str, Any]) -> Dict[str, Tensor]:
-    """The tensors that hold something; of a model without a probability of padding, without its row."""
+    """Return the tensors without buffers, and without the rows of padding if padding has no probability."""
     model = {
         name: tensor
         for name, tensor in checkpoint["model"].items()
@@ -106,9 +105,9 @@ def _listed(names: List[str]) -> str:
 
 
 def why_not_run(published: Dict[str, Any]) -> str:
-    """Return why the original of a published checkpoint is not run, or nothing."""
+    """Return why the original of a published checkpoint is not run, or ""."""
     if "transformers" not in published:
-        return "of the originals only transformers' models are run here"
+        return "only transformers' models can be run here"
     try:
         with suppress(ImportError):
             import_torchvision()  # as transformers does where it is installed
@@ -135,7 +134,7 @@ def largest_difference(published: Dict[str, Any], ours: Dict[str, Any]) -> float
 
 
 def random_tokens(config: Dict[str, Any]) -> Tensor:
-    """Return two texts (2, L), the second half as long and padded; two chunks where there are some."""
+    """Return two random texts (2, L), the second half as long and padded; L is two chunks if the model has chunks."""
     length = 2 * config["chunk_size"] if config["use_chunking"] else min(LENGTH, config["max_positions"])
     tokens = torch.randint(4, config["vocab_size"], (2, length), generator=torch.Generator().manual_seed(SEED))
     tokens[1, length // 2 :] = PAD

@@ -176,13 +176,15 @@ def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit):
         run("--input", tmp_path / "theirs.pth", "--output", tmp_path / "ours.pt")
     lines = capsys.readouterr().err.splitlines()
-    start = next(index for index, line in enumerate(lines) if "5 tensors do not fit the model of its options" in line)
+    start = next(
+        index for index, line in enumerate(lines) if "5 tensors do not fit the options in the checkpoint" in line
+    )
     assert sorted(line.strip() for line in lines[start + 1 :]) == [
         "left over: pre_logits.fc.bias (8,)",
         "missing: blocks.0.mega_layer.move.alpha (16, 3)",
         "missing: head.bias (3,)",
         "missing: pos_embed (9, 8)",
-        "wrong shape: blocks.1.nffn.fc2.weight is (3, 10), the options need (8, 10)",
+        "wrong shape: blocks.1.nffn.fc2.weight is (3, 10), the options require (8, 10)",
     ]
     assert not (tmp_path / "ours.pt").exists()
 
@@ -199,8 +201,12 @@ def test_a_missing_tensor_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
-        ("patch_embed.pemb.proj.weight", (8, 48), r"is \(8, 48\); patches are needed that are cut by a convolution"),
-        ("patch_embed.pemb.proj.weight", (8, 3, 4, 2), "as high as wide"),
+        (
+            "patch_embed.pemb.proj.weight",
+            (8, 48),
+            r"is \(8, 48\): give a model with square patches, cut by a convolution",
+        ),
+        ("patch_embed.pemb.proj.weight", (8, 3, 4, 2), "give a model with square patches"),
         ("pos_embed", (1, 10, 8), "10 patches do not form a square"),
     ],
 )

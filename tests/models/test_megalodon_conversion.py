@@ -51,7 +51,7 @@ def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) ->
         arguments = ["--input", str(tmp_path / given[0]), "--output", str(tmp_path / given[1]), *given[2:], "--verify"]
         assert command.main(arguments) == 0
     assert_same(read_consolidated(tmp_path / "back")["model"], model())
-    assert capsys.readouterr().err.count("padding, new among them, has no probability") == 1
+    assert capsys.readouterr().err.count("Padding is a new symbol and has no probability") == 1
     assert load_checkpoint(tmp_path / "ours.pt")["args"].arch == "megalodon_lm"
 
 
@@ -177,9 +177,9 @@ def test_the_window_of_statistics_comes_back(
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("residual_hops", 1, "--residual-hops 1: the published code has no such layers"),
-        ("reset_at_document_ends", True, "--reset-at-document-ends: the published code reads on across the ends"),
-        ("statistics_window", 1, "--statistics-window 1: the published code takes norms' statistics from"),
+        ("residual_hops", 1, "--residual-hops 1: the published code supports only 2"),
+        ("reset_at_document_ends", True, "--reset-at-document-ends: the published code does not reset"),
+        ("statistics_window", 1, "--statistics-window 1: the published code always computes the statistics"),
     ],
 )
 def test_models_that_the_published_code_lacks_are_refused(
@@ -217,7 +217,7 @@ def test_classifiers_are_no_published_models(arch: str, tmp_path: Path, capsys: 
     torch.save({"args": options, "model": model.state_dict(), "extra_state": {}}, tmp_path / "ours.pt")
     with pytest.raises(SystemExit):
         command.main(["--input", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "there"), "--to", "official"])
-    assert f"--arch {arch}: the published code has language models alone" in capsys.readouterr().err
+    assert f"--arch {arch}: the published code has language models only" in capsys.readouterr().err
     assert not (tmp_path / "there").exists()
 
 
@@ -252,7 +252,7 @@ def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "3 tensors do not fit" in printed and "left over: layers.0.spare (2,)" in printed
     assert "missing: layers.1.mega.wv.bias (12,)" in printed
     joined = " + ".join(f"layers.0.mega.{name}.bias" for name in ("wz", "wr", "wh1"))
-    assert f"wrong shape: {joined} is (16,), the options need (28,)" in printed
+    assert f"wrong shape: {joined} is (16,), the options require (28,)" in printed
 
 
 @with_model
@@ -283,11 +283,11 @@ def test_ranks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "official" / "consolidated.01.pth"
     rank = torch.load(file)
     torch.save({**rank, "layers.0.mega.rmsnorm.weight": rank["layers.0.mega.rmsnorm.weight"] + 1}, file)
-    with pytest.raises(ValueError, match="layers.0.mega.rmsnorm.weight differs between the ranks"):
+    with pytest.raises(ValueError, match="layers.0.mega.rmsnorm.weight must be equal in all ranks"):
         read_consolidated(tmp_path / "official")
     del rank["layers.1.mega.cema.omega"]
     torch.save(rank, file)
-    with pytest.raises(ValueError, match="do not hold the same tensors: layers.1.mega.cema.omega"):
+    with pytest.raises(ValueError, match="have different tensors: layers.1.mega.cema.omega"):
         read_consolidated(tmp_path / "official")
     file.unlink()
     with pytest.raises(FileNotFoundError, match=r"consolidated.01.pth does not exist"):
@@ -342,11 +342,11 @@ def test_what_no_model_here_has_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "official", whole, 1)
     with pytest.raises(ValueError, match="output.final_norm.prior_count is 3"):
         convert_megalodon(read_consolidated(tmp_path / "official"), "official")
-    with pytest.raises(ValueError, match="output_size 30 with 24 symbols: models of this package predict as many"):
+    with pytest.raises(ValueError, match="output_size 30 differs from the 24 symbols of the input"):
         convert_megalodon({"config": {"model": {**CONFIG, "output_size": 30}}, "model": model()}, "official")
     for size in (-1, SYMBOLS):
         convert_megalodon({"config": {"model": {**CONFIG, "output_size": size}}, "model": model()}, "official")
-    with pytest.raises(ValueError, match="norm_eps 0.001: the norms of this package have 1e-05"):
+    with pytest.raises(ValueError, match="norm_eps 0.001 is not supported: give a model with 1e-05"):
         convert_megalodon({"config": {"model": {"norm_eps": 1e-3}}, "model": {}}, "official")
 
 

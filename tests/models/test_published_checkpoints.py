@@ -106,7 +106,7 @@ def test_other_files_are_refused(model):
         convert_checkpoint({"model": model.state_dict(), "args": SimpleNamespace()}, "x.pt")
     with pytest.raises(
         ValueError,
-        match=r"checkpoint of --arch mega_encoder; only encoder-decoders .* and classifiers",
+        match=r"checkpoints of --arch mega_encoder cannot be converted: give an encoder-decoder .* or a classifier",
     ):
         encoder = {"encoder.layers.0.mega_layer.gamma": torch.zeros(2, 4)}
         convert_checkpoint({"model": encoder, "args": SimpleNamespace(arch="mega_encoder")}, "x.pt")

@@ -222,21 +222,21 @@ def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixtu
         run("--input", tmp_path / "theirs", "--output", tmp_path / "ours.pt")
     lines = [line.strip() for line in capsys.readouterr().err.splitlines()]
     assert "missing: mega.layers.0.mega_layer.ema_gate.decay_factor (16, 3)" in lines
-    assert "wrong shape: mega.layers.1.nffn.fc1.weight is (3, 8), the options need (10, 8)" in lines
+    assert "wrong shape: mega.layers.1.nffn.fc1.weight is (3, 8), the options require (10, 8)" in lines
     assert "left over: mega.pooler.dense.bias (8,)" in lines and not (tmp_path / "ours.pt").exists()
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"is_decoder": True}, "an encoder with a masked-LM head is needed"),
-        ({"normalization_type": "rmsnorm"}, "normalization_type rmsnorm: that of transformers .* no norm"),
+        ({"is_decoder": True}, "only encoders are supported"),
+        ({"normalization_type": "rmsnorm"}, "normalization_type rmsnorm: transformers' rmsnorm .* not normalize"),
         ({"norm_affine": False}, "norm_affine false"),
         ({"normalize_before_ffn": False}, "normalize_before_ffn differs"),
         ({"pad_token_id": 0}, "pad_token_id 0: fairseq's dictionaries pad with symbol 1"),
         ({"use_chunking": True}, "use_chunking with chunk_size -1"),
-        ({"relative_positional_bias": "simple", "chunk_size": 25}, "chunk_size 25 is longer than the max_positions 24"),
-        ({"activation": "quick_gelu"}, "activation quick_gelu: known are silu"),
+        ({"relative_positional_bias": "simple", "chunk_size": 25}, "chunk_size 25 exceeds max_positions 24"),
+        ({"activation": "quick_gelu"}, "activation quick_gelu: supported are silu"),
     ],
 )
 def test_what_no_model_here_has_is_refused(changed, message) -> None:
@@ -251,7 +251,7 @@ def test_what_transformers_have_not_is_refused() -> None:
         publish_transformers(converted, "x")
     given = published("rotary")
     given["model"]["mlm_head.weight"] = given["model"]["mlm_head.weight"] + 1
-    with pytest.raises(ValueError, match="mlm_head.weight is tied to word_embeddings.weight, but differs from it"):
+    with pytest.raises(ValueError, match="mlm_head.weight differs from word_embeddings.weight, to which it is tied"):
         convert_transformers(given, "x")
 
 
