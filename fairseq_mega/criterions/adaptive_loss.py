@@ -1,8 +1,8 @@
-"""fairseq's ``adaptive_loss`` with every word in it.
+"""fairseq's ``adaptive_loss``, corrected to include every word.
 
-An adaptive softmax numbers the words of each rarer band from 0. The published criterion leaves the number of the
-padding symbol, 1, out of the loss in all bands, so that it never learns the second word of each rarer one. Padding is
-in the first band only. Importing this module corrects the criterion for all models.
+An adaptive softmax numbers the words of each rarer band from 0. fairseq's criterion excludes the number of the padding
+symbol, 1, from the loss of all bands, so the second word of each rarer band is never trained. Padding is in the first
+band only. Importing this module corrects the criterion for all models.
 """
 
 from typing import Any, Dict, Tuple
@@ -17,11 +17,11 @@ from fairseq_mega.ops.cross_entropy import PATHS, cross_entropy
 
 
 def adaptive_nll(softmax: Any, features: Tensor, target: Tensor, pad: int) -> Tensor:
-    """Sum of -log p(target), natural logarithm, in float32.
+    """Return the sum of -log p(target), natural logarithm, in float32.
 
     Args:
         softmax: fairseq's AdaptiveSoftmax.
-        features: (n, d), its input.
+        features: (n, d), input of ``softmax``.
         target: (n,) long; ``pad`` is not scored.
         pad: index of the padding symbol, which lies in the first band.
     """
@@ -37,15 +37,15 @@ def adaptive_nll(softmax: Any, features: Tensor, target: Tensor, pad: int) -> Te
 
 
 def forward(self: AdaptiveLoss, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Any]:
-    """Loss of a batch, as AdaptiveLoss.forward: the loss, the number it is divided by, and what is logged.
+    """Return the loss of a batch as AdaptiveLoss.forward does: loss, sample size and the log.
 
     Without ``reduce`` the loss is one number for each target (B * L,), 0 for padding.
     """
     softmax = model.decoder.adaptive_softmax
     if softmax is None:
         raise ValueError(
-            "--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff: add it, or give --criterion "
-            "cross_entropy"
+            "--criterion adaptive_loss requires --adaptive-softmax-cutoff: give --adaptive-softmax-cutoff, or "
+            "--criterion cross_entropy"
         )
     output = model(**sample["net_input"])
     target = model.get_targets(sample, output)

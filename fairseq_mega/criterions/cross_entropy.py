@@ -1,7 +1,7 @@
 """fairseq's ``cross_entropy`` and ``label_smoothed_cross_entropy`` by a kernel that reads logits once.
 
-fairseq writes the log probability of every symbol of every row and goes through them about ten times. Importing this
-module changes both criterions where a CPU computes them; losses and gradients are the same up to rounding.
+fairseq writes the log probability of every symbol of every row and reads or writes them about ten times. Importing this
+module replaces the computation on CPUs; losses and gradients are the same up to rounding.
 """
 
 from typing import Any, Callable, Dict, Optional, Tuple
@@ -23,7 +23,7 @@ def _is_plain(owner: Any, base: type) -> bool:
 
 
 def _logits(model: Any, output: Any) -> Optional[Tensor]:
-    """The logits (n, V) of an output whose loss the kernel computes, else None."""
+    """Return the logits (n, V) of an output if the kernel can compute its loss, else None."""
     decoder = getattr(model, "decoder", None)
     if decoder is None or getattr(decoder, "adaptive_softmax", None) is not None:
         return None
@@ -39,7 +39,7 @@ def _logits(model: Any, output: Any) -> Optional[Tensor]:
 def _losses(
     criterion: Any, model: Any, output: Any, sample: Dict[str, Any], reduce: bool
 ) -> Optional[Tuple[Tensor, Tensor]]:
-    """Return the kernel's losses, of the targets and of all symbols, by row or summed; None without the kernel."""
+    """Return the kernel's losses of the targets and of all symbols, by row or summed; None without the kernel."""
     logits = _logits(model, output)
     if logits is None:
         return None

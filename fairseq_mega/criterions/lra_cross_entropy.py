@@ -1,4 +1,4 @@
-"""Cross entropy of classes, with the accuracy and of how many examples it is."""
+"""Cross entropy of classes, with the accuracy and the number of examples."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class LRACrossEntropyConfig(FairseqDataclass):
 class LRACrossEntropyCriterion(FairseqCriterion):
     """Negative log likelihood of the classes; the gradient is divided by the number of examples.
 
-    Where examples belong to several classes by weights, as after Mixup, it is the cross entropy with the weights, and
+    Targets may be weights of several classes, as after Mixup. The loss is then the cross entropy with the weights, and
     an example counts as correct if the prediction is the class of greatest weight.
 
     Logs ``loss`` (base 2, per example), ``accuracy`` in per cent and ``correct``, a text such as "1802 of 2000". To
@@ -31,24 +31,24 @@ class LRACrossEntropyCriterion(FairseqCriterion):
     """
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Loss of a batch.
+        """Compute the loss of a batch.
 
         Args:
-            model: from ``net_input`` to logits (B, classes).
+            model: maps ``net_input`` to logits (B, classes).
             sample: with ``target`` (B,) long, or weights (B, classes) that sum to one.
             reduce: add the losses of the examples.
 
         Returns:
-            The summed loss, or those of the examples (B,); the number of examples; and what is logged.
+            The summed loss, or the losses of the examples (B,); the number of examples; and the log.
 
         Raises:
-            ValueError: if the model is no classifier.
+            ValueError: if the model is not a classifier.
         """
         logits = model(**sample["net_input"])
         if not torch.is_tensor(logits):
             raise ValueError(
-                f"--criterion lra_cross_entropy scores classes, and this model ({type(model).__name__}) predicts "
-                f"tokens: give --criterion cross_entropy or label_smoothed_cross_entropy"
+                f"--criterion lra_cross_entropy requires a classifier, and {type(model).__name__} predicts tokens: "
+                f"give --criterion cross_entropy or label_smoothed_cross_entropy"
             )
         logits = logits.float()
         target = sample["target"]
@@ -67,7 +67,7 @@ class LRACrossEntropyCriterion(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Log the numbers of all batches and processes; counts are added, so that no batch weighs too much."""
+        """Log the metrics of all batches and processes; sums of counts give every example the same weight."""
 
         def total(key: str) -> float:
             return float(sum(float(output.get(key, 0)) for output in logging_outputs))
@@ -83,15 +83,15 @@ class LRACrossEntropyCriterion(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Yes, all of them are counts or sums."""
+        """Return True: all outputs are counts or sums."""
         return True
 
 
 def accuracy(meters: Any) -> float:
-    """Per cent of the examples counted so far, two digits; 0 where the meters were just reset."""
+    """Return the accuracy in per cent with two digits; 0 if no example was counted."""
     return round(100.0 * meters["_correct"].sum / max(meters["_examples"].sum, 1.0), 2)
 
 
 def correct(meters: Any) -> str:
-    """Return the numbers of correct and of all examples in words, for instance "1802 of 2000"."""
+    """Return the numbers of correct and of all examples as a text, for example "1802 of 2000"."""
     return f"{meters['_correct'].sum:.0f} of {meters['_examples'].sum:.0f}"

@@ -1,4 +1,4 @@
-"""The learning-rate schedule of the MEGA recipes."""
+"""Learning-rate schedule of the MEGA recipes."""
 
 from dataclasses import dataclass, field
 from typing import List, Optional
@@ -19,7 +19,7 @@ class LinearDecayConfig(FairseqDataclass):
     end_learning_rate: float = field(default=0.0, metadata={"help": "rate after the last update"})
     total_num_update: Optional[float] = field(
         default=None,
-        metadata={"help": "update T at which the rate reaches its end (default: --max-update)"},
+        metadata={"help": "update T at which the rate reaches --end-learning-rate (default: --max-update)"},
     )
     max_update: int = II("optimization.max_update")
     lr: List[float] = II("optimization.lr")
@@ -40,7 +40,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
     def __init__(self, cfg: LinearDecayConfig, optimizer: FairseqOptimizer) -> None:
         super().__init__(cfg, optimizer)
         if len(cfg.lr) != 1:
-            raise ValueError(f"--lr {cfg.lr}: --lr-scheduler linear_decay uses one learning rate; give one")
+            raise ValueError(f"--lr {cfg.lr}: --lr-scheduler linear_decay accepts one learning rate; give one")
         if cfg.warmup_updates < 0 or cfg.warmup_power <= 0:
             raise ValueError(
                 f"--warmup-updates {cfg.warmup_updates} --warmup-power {cfg.warmup_power}: "
@@ -49,14 +49,14 @@ class LinearDecaySchedule(FairseqLRScheduler):
         self.total = cfg.max_update if cfg.total_num_update is None else cfg.total_num_update
         if self.total <= cfg.warmup_updates:
             raise ValueError(
-                f"--total-num-update {self.total:g} must be above --warmup-updates {cfg.warmup_updates}; "
-                f"where it is not given it is --max-update"
+                f"--total-num-update {self.total:g} (default: --max-update) must be above --warmup-updates "
+                f"{cfg.warmup_updates}: raise --max-update or --total-num-update, or lower --warmup-updates"
             )
         self.first, self.peak = max(0.0, cfg.warmup_init_lr), cfg.lr[0]
         self.optimizer.set_lr(self.rate(0))
 
     def rate(self, num_updates: int) -> float:
-        """Learning rate of the update that follows ``num_updates`` updates."""
+        """Return the learning rate of the update that follows ``num_updates`` updates."""
         cfg = self.cfg
         if num_updates <= cfg.warmup_updates:
             done = (num_updates / cfg.warmup_updates) ** cfg.warmup_power if cfg.warmup_updates > 0 else 1.0

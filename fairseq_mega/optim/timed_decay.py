@@ -1,4 +1,4 @@
-"""A learning-rate schedule that follows the clock: a training of a given time ends at its end, on any machine."""
+"""Learning-rate schedule by time: the rate reaches 0 at the end of a given time, on any machine."""
 
 import time
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class TimedDecayConfig(FairseqDataclass):
 
     warmup_updates: int = field(default=0, metadata={"help": "updates W over which the rate rises"})
     warmup_share: float = field(
-        default=0.1, metadata={"help": "share S of the time at whose end the rate has its peak, even before update W"}
+        default=0.1, metadata={"help": "share S of the time after which the rate is at its peak, even before update W"}
     )
     stop_time_hours: float = II("optimization.stop_time_hours")
     lr: List[float] = II("optimization.lr")
@@ -25,10 +25,10 @@ class TimedDecayConfig(FairseqDataclass):
 
 @register_lr_scheduler("timed_decay", dataclass=TimedDecayConfig)
 class TimedDecaySchedule(FairseqLRScheduler):
-    """Fall in a straight line to 0 over the time that ``--stop-time-hours`` gives, after a short rise.
+    """Fall in a straight line to 0 over ``--stop-time-hours``, after a short rise.
 
-    With n updates done and the share p of the time used: ``peak (1 - p) min(1, max(n / W, p / S))``. The time used is
-    kept in checkpoints, so that a training goes on where it was killed; of several processes the first one's counts.
+    With n updates done and the share p of the time used: ``peak (1 - p) min(1, max(n / W, p / S))``. Checkpoints store
+    the used time, so a resumed training continues the schedule. All processes use the time of the first process.
 
     Raises:
         ValueError: for options out of range.
@@ -37,11 +37,11 @@ class TimedDecaySchedule(FairseqLRScheduler):
     def __init__(self, cfg: TimedDecayConfig, optimizer: FairseqOptimizer) -> None:
         super().__init__(cfg, optimizer)
         if len(cfg.lr) != 1:
-            raise ValueError(f"--lr {cfg.lr}: --lr-scheduler timed_decay uses one learning rate; give one")
+            raise ValueError(f"--lr {cfg.lr}: --lr-scheduler timed_decay accepts one learning rate; give one")
         if cfg.stop_time_hours <= 0:
             raise ValueError(
-                f"--stop-time-hours {cfg.stop_time_hours:g}: --lr-scheduler timed_decay needs the time of the training "
-                f"(0.25 is a quarter of an hour)"
+                f"--stop-time-hours {cfg.stop_time_hours:g}: --lr-scheduler timed_decay requires the hours of the "
+                f"training: give a number above 0 (0.25 is a quarter of an hour)"
             )
         if cfg.warmup_updates < 0 or not 0 <= cfg.warmup_share < 1:
             raise ValueError(
@@ -52,21 +52,21 @@ class TimedDecaySchedule(FairseqLRScheduler):
         self.step_update(0)
 
     def rate(self, num_updates: int, share: float) -> float:
-        """Learning rate of the update that follows ``num_updates`` updates and the share ``share`` of the time."""
+        """Return the learning rate after ``num_updates`` updates and the share ``share`` of the time."""
         by_updates = num_updates / self.cfg.warmup_updates if self.cfg.warmup_updates else 1.0
         by_time = share / self.cfg.warmup_share if self.cfg.warmup_share else 0.0
         return self.cfg.lr[0] * max(0.0, 1 - share) * min(1.0, max(by_updates, by_time))
 
     def seconds(self) -> float:
-        """The time trained so far, runs before this one included."""
+        """Return the seconds of training so far, including earlier runs."""
         return self._seconds_before + time.time() - self._started
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return the state that a checkpoint keeps: the base class's and the seconds of training."""
+        """Return the state for a checkpoint: the base class's state and the seconds of training."""
         return {**super().state_dict(), "seconds": self.seconds()}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Go on from a checkpoint; one of another schedule has used no time."""
+        """Load the state of a checkpoint; a checkpoint of another schedule counts 0 seconds."""
         super().load_state_dict(state_dict)
         self._seconds_before, self._started = state_dict.get("seconds", 0.0), time.time()
 
@@ -82,7 +82,7 @@ class TimedDecaySchedule(FairseqLRScheduler):
         return self.optimizer.get_lr()
 
     def _same_in_all_processes(self, seconds: float) -> float:
-        """The first process's time: with rates of their own the processes' weights would part."""
+        """Return the first process's time: with different rates the processes' weights would diverge."""
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
             return seconds
         shared = torch.tensor(seconds, dtype=torch.float64, device=next(iter(self.optimizer.params)).device)

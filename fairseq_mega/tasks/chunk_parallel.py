@@ -1,8 +1,8 @@
-"""Chunk parallelism: processes that share every sequence, each with its piece of whole chunks.
+"""Chunk parallelism: the processes of a group share every sequence, each with a piece of whole chunks.
 
-To fairseq all processes are data parallel. Those of a group read the same batch; each scores the targets of its own
-piece and counts these alone. So fairseq's own sums over all processes, of gradients, losses, tokens and sample sizes,
-hold every token once, and so do the norm that is clipped and what is logged.
+fairseq treats all processes as data parallel. The processes of a group read the same batch. Each process scores and
+counts only the targets of its own piece. fairseq sums gradients, losses, tokens and sample sizes over all processes, so
+every token counts once in them, in the clipped norm and in the log.
 """
 
 from dataclasses import dataclass, field
@@ -37,11 +37,11 @@ class ChunkParallelOptions(FairseqDataclass):
 
 
 class ChunkParallel:
-    """The part of this process in the training on shared sequences.
+    """This process's part of a training on shared sequences.
 
     Args:
-        wire: to the processes of its group.
-        chunk_size: of the attention; pieces begin where a chunk does.
+        wire: connection to the other processes of the group.
+        chunk_size: chunk of the attention; pieces begin at the beginning of a chunk.
         padding_idx: target that is not scored.
     """
 
@@ -49,24 +49,24 @@ class ChunkParallel:
         self.wire, self.chunk_size, self.padding_idx = wire, chunk_size, padding_idx
 
     def shard(self, options: Dict[str, Any]) -> Dict[str, Any]:
-        """Arguments of a batch iterator with one shard for each group in place of one for each process."""
+        """Return the arguments of a batch iterator with one shard for each group instead of one for each process."""
         shards, shard = options.get("num_shards", 1), options.get("shard_id", 0)
         return {**options, "num_shards": shards // self.wire.size, "shard_id": shard // self.wire.size}
 
     def begin(self, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """This process's piece of a batch, with the relay for one pass over it.
+        """Return this process's piece of a batch, with the relay for one pass.
 
         Raises:
-            LostNeighbour: if a process of the group is gone.
+            LostNeighbour: if a process of the group has ended.
         """
         self.wire.meet()
-        # fairseq seeds all processes alike: the pieces of a sequence would drop at the same places.
+        # fairseq seeds all processes alike: all pieces of a sequence would have the same dropout masks.
         torch.manual_seed(int(torch.randint(2**62, ())) + self.wire.piece)
         piece = self.piece_of(sample)
         return {**piece, "net_input": {**piece["net_input"], "relay": Relay(self.wire)}}
 
     def piece_of(self, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """A batch with this process's steps alone: one of padding where the sequences have fewer chunks than pieces."""
+        """Return a batch with this process's steps only, or with one step of padding if its piece is empty."""
         tokens, target = sample["net_input"]["src_tokens"], sample["target"]
         begin, end = bounds(target.size(1), self.chunk_size, self.wire.size)[self.wire.piece]
         absent = int(begin == end)
@@ -79,7 +79,7 @@ class ChunkParallel:
     def count_sentences_once(
         self, criterion: Any, sample_size: Any, logged: Dict[str, Any]
     ) -> Tuple[Any, Dict[str, Any]]:
-        """Return a criterion's sample size and log, with the sentences counted by the first piece alone."""
+        """Return a criterion's sample size and log; only the first piece counts the sentences."""
         if self.wire.first:
             return sample_size, logged
         logged = {**logged, "nsentences": 0}
@@ -89,20 +89,20 @@ class ChunkParallel:
 
 
 def bounds(length: int, chunk_size: int, pieces: int) -> List[Tuple[int, int]]:
-    """First step and end of each piece of a sequence: whole chunks, as equal as they can be; empty ones come last."""
+    """Return first step and end of each piece of a sequence: whole chunks, evenly distributed, empty pieces last."""
     each, rest = divmod(-(-length // chunk_size), pieces)
     cuts = [min(length, chunk_size * (piece * each + min(piece, rest))) for piece in range(pieces + 1)]
     return list(zip(cuts, cuts[1:]))
 
 
 def join(options: Any, model: Any, longest_chunks: int, padding_idx: int) -> ChunkParallel:
-    """Make the groups of processes; all processes have to call it at the same time.
+    """Create the groups of processes; all processes must call this function together.
 
     Args:
-        options: with ChunkParallelOptions.
-        model: to train.
-        longest_chunks: of a training sequence.
-        padding_idx: of the dictionary.
+        options: options of the task, with ChunkParallelOptions.
+        model: model to train.
+        longest_chunks: maximum chunks of a training sequence.
+        padding_idx: padding symbol of the dictionary.
 
     Raises:
         ValueError: if the processes or the model cannot share sequences.
@@ -114,18 +114,18 @@ def join(options: Any, model: Any, longest_chunks: int, padding_idx: int) -> Chu
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
     if world % size != 0:
         raise ValueError(
-            f"{asked} does not divide the number of processes, {world}: start a multiple of {size} "
-            f"(--distributed-world-size), or give a divisor of {world}"
+            f"{asked} does not divide the number of processes {world}: give a divisor of {world}, or start a multiple "
+            f"of {size} processes (--distributed-world-size)"
         )
     if model.decoder.chunk_size < 1:
         raise ValueError(
-            f"{asked} cuts sequences between the chunks of the attention, and --decoder-chunk-size "
-            f"{model.decoder.chunk_size} has none: give a chunk length, or leave {asked} out"
+            f"{asked} cuts sequences between chunks of the attention, and --decoder-chunk-size "
+            f"{model.decoder.chunk_size} means no chunks: give a chunk length, or leave {asked} out"
         )
     if longest_chunks < size:
         raise ValueError(
             f"{asked}: training blocks have at most {longest_chunks} chunks (--variant-block-multiple-max), so some "
-            f"processes would have nothing to read; raise it to {size} at least, or give a smaller size"
+            f"processes would have nothing to read: give --variant-block-multiple-max {size} or more, or a smaller size"
         )
     for part in model.modules():
         check_part(part, asked, longest_chunks * model.decoder.chunk_size)
@@ -133,15 +133,19 @@ def join(options: Any, model: Any, longest_chunks: int, padding_idx: int) -> Chu
 
 
 def check_part(part: Any, asked: str, longest: int) -> None:
-    """Raise a ValueError for a part of a model that works on sequences of ``longest`` steps as a whole."""
+    """Raise a ValueError for a part of a model that requires whole sequences of up to ``longest`` steps."""
     if isinstance(part, MultiDimensionalDampedEMA) and (part.truncation or longest) < longest:
         raise ValueError(
-            f"--truncation-length {part.truncation}: the memory that {asked} passes on holds all steps, and blocks "
-            f"have up to {longest}; leave it out, or give at least {longest}"
+            f"--truncation-length {part.truncation} is shorter than training blocks of up to {longest} tokens, which "
+            f"{asked} does not support: leave --truncation-length out, or give at least {longest}"
         )
     if isinstance(part, Dropout) and part.feature and part.p > 0:
-        raise ValueError(f"--feature-dropout drops features of a whole sequence, which {asked} cuts: leave it out")
+        raise ValueError(
+            f"--feature-dropout drops features of a whole sequence, and {asked} cuts sequences: leave "
+            f"--feature-dropout out"
+        )
     if isinstance(part, BatchNorm):
         raise ValueError(
-            f"--normalization-type batchnorm needs the statistics of whole sequences, which {asked} cuts: give another"
+            f"--normalization-type batchnorm requires the statistics of whole sequences, and {asked} cuts sequences: "
+            f"give another norm"
         )

@@ -1,4 +1,4 @@
-"""The common part of the classification tasks: they use the model's form of input and leave no example out."""
+"""Base of the classification tasks, which use the model's form of input and score every example."""
 
 import json
 from dataclasses import dataclass, field
@@ -28,30 +28,30 @@ class ClassificationConfig(FairseqDataclass):
 
 
 class ClassificationTask(FairseqTask):
-    """A class per sequence.
+    """Task of predicting one class for each sequence.
 
-    Subclasses set ``input_type`` ("text" or "image"), for text the dictionaries, and define :meth:`load_dataset`.
+    Subclasses set ``input_type`` ("text" or "image") and, for text, the dictionaries; they define :meth:`load_dataset`.
     """
 
     input_type = ""
-    training_options: Tuple[str, ...] = ("no_shuffle",)  # which no other command reads
-    criterions = ("lra_cross_entropy",)  # all others divide by tokens, and count no labels
+    training_options: Tuple[str, ...] = ("no_shuffle",)  # options that only fairseq-train reads
+    criterions = ("lra_cross_entropy",)  # other criterions divide by tokens and do not count labels
     documents = 1  # 2 in retrieval
     dictionary: Any = None
     label_dictionary: Any = None
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
-        self.longest: Optional[int] = None  # this and the next two are the model's
+        self.longest: Optional[int] = None  # longest, classes and pooling are set from the model
         self.classes: Optional[int] = None
         self.pooling = "mp"
-        self.expected: Optional[int] = None  # examples of the data that are scored next
+        self.expected: Optional[int] = None  # number of examples that must be scored next
         self.in_training = False
-        self.trained_names: Dict[str, str] = {}  # those of the checkpoint, see compat.names
+        self.trained_names: Dict[str, str] = {}  # names in the checkpoint, see compat.checkpoints.names
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "ClassificationTask":
-        """The task; nothing else in ``kwargs`` (such as ``from_checkpoint``) matters."""
+        """Build the task; ``kwargs`` (such as ``from_checkpoint``) are ignored."""
         return cls(cfg)
 
     @property
@@ -63,15 +63,15 @@ class ClassificationTask(FairseqTask):
         return None
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """Names of the numbers; none where classes are numbers in the data, too."""
+        """Return the names of the numbers; empty if classes are numbers in the data, too."""
         return {}
 
     def max_positions(self) -> Optional[int]:
-        """None: what is too long is cut or refused when the data are loaded, never skipped."""
+        """Return None: :meth:`load_dataset` cuts or refuses long examples, so fairseq must not skip any."""
         return None
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model and learn what it reads, see :meth:`learn_from`."""
+        """Build the model and record its form of input, see :meth:`learn_from`."""
         model = super().build_model(cfg, from_checkpoint)
         self.learn_from(model)
         return model
@@ -80,32 +80,32 @@ class ClassificationTask(FairseqTask):
         """Record the form of input of the model.
 
         Raises:
-            ValueError: if it is no classifier of sequences.
+            ValueError: if the model is not a classifier of sequences.
         """
         if not isinstance(model, SequenceClassifier):
             raise ValueError(
-                f"--task {self.cfg.get('_name')} needs a classifier, {type(model).__name__} is none: give --arch "
-                f"mega_lra, transformer_lra, s4d_lra or one of their presets"
+                f"--task {self.cfg.get('_name')} requires a classifier, found {type(model).__name__}: give --arch "
+                f"mega_lra, megalodon_lra, transformer_lra, s4d_lra or one of their presets"
             )
         self.longest, self.classes, self.pooling = model.longest, model.classes, model.pooling
 
     def training_order(self, count: int) -> Optional[np.ndarray]:
-        """Order from which batches are cut; None: as the data are."""
+        """Return the order from which batches are cut; None for the order of the data."""
         return None if self.cfg.no_shuffle else shuffled(count, self.cfg.seed)
 
     def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, **kwargs: Any) -> Any:
-        """Return fairseq's iterator, with every example in exactly one batch whatever the options are.
+        """Return fairseq's iterator, with every example in exactly one batch.
 
         Raises:
-            ValueError: if --max-tokens is less than an example has.
+            ValueError: if an example has more than --max-tokens tokens.
             RuntimeError: if the batches do not hold each example once.
         """
         assert not args, "this task takes keyword arguments only"
         longest = int(dataset.sizes.max())
         if kwargs.get("max_tokens") is not None and kwargs["max_tokens"] < longest:
             raise ValueError(
-                f"--max-tokens {kwargs['max_tokens']}: an example has {longest} tokens; give at least that, or "
-                f"--batch-size alone"
+                f"--max-tokens {kwargs['max_tokens']}: an example has {longest} tokens: give --max-tokens {longest} or "
+                f"more, or only --batch-size"
             )
         kwargs.update(max_positions=None, required_batch_size_multiple=1)
         iterator = super().get_batch_iterator(dataset, **kwargs)
@@ -124,42 +124,42 @@ class ClassificationTask(FairseqTask):
         self.in_training = True
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """Reduce metrics as fairseq does; fairseq-validate, which passes all batches at once, must score all examples.
+        """Reduce metrics as fairseq does.
 
         Raises:
-            RuntimeError: if examples were not scored.
+            RuntimeError: if fairseq-validate, which passes all batches at once, did not score every example.
         """
         super().reduce_metrics(logging_outputs, criterion)
         if not self.in_training:
             self.check_scored(sum(int(output.get("nsentences", 0)) for output in logging_outputs))
 
     def post_validate(self, model: Any, stats: Any, agg: Any) -> None:
-        """Called by fairseq-train after each validation: every example must have been scored.
+        """Check a validation of fairseq-train, which calls this method afterwards.
 
         Raises:
-            RuntimeError: if it has not.
+            RuntimeError: if an example was not scored.
         """
         if self.cfg.max_valid_steps is None and "_examples" in agg:
             self.check_scored(int(agg["_examples"].sum))
 
     def check_scored(self, examples: int) -> None:
-        """Raise a RuntimeError unless as many examples were scored as the data have."""
+        """Raise a RuntimeError unless every example of the data was scored."""
         if self.expected is not None and examples != self.expected:
             raise RuntimeError(
-                f"{examples} of {self.expected} examples were scored: the accuracy is not that of the whole data"
+                f"{examples} of {self.expected} examples were scored, so the accuracy is not of the whole data"
             )
 
 
 def names_of_labels(labels: Sequence[str], where: Path, remedy: str = "") -> Dict[str, Names]:
-    """Names of the classes 0, 1, ... as checkpoints remember them."""
+    """Return the names of the classes 0, 1, ... as checkpoints store them."""
     return {LABELS: Names("\n".join(labels), str(where), f"give the data folder it was trained on{remedy}")}
 
 
 def setting_of(folder: Path, name: str) -> Any:
-    """Value of an option that fairseq-mega-prepare made a data folder with; None where that is not known.
+    """Return the value of an option of fairseq-mega-prepare for a data folder; None if it is unknown.
 
     Raises:
-        ValueError: if its SOURCE.json is broken.
+        ValueError: if SOURCE.json is broken.
     """
     path = folder / SOURCE
     if not path.is_file():
@@ -167,4 +167,6 @@ def setting_of(folder: Path, name: str) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))["settings"].get(name)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} was not written by fairseq-mega-prepare: make the data anew, or remove it") from error
+        raise ValueError(
+            f"{path} was not written by fairseq-mega-prepare: prepare the data again, or remove the file"
+        ) from error

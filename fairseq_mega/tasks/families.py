@@ -1,4 +1,4 @@
-"""Kinds of models, with the tasks and the commands that are for them."""
+"""Kinds of models, and the tasks and commands of each kind."""
 
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Sequence
@@ -19,7 +19,7 @@ from .image_classification import ImageClassificationTask
 
 
 class Kind(NamedTuple):
-    """A kind of model: its name, its task, whether a class of tasks is for it, and the commands that accept it."""
+    """A kind of model: its name, its task, a function that accepts a class of tasks, and its commands."""
 
     name: str
     task: str
@@ -63,22 +63,22 @@ KINDS = {
 
 
 def kind_of(arch: str) -> Optional[Kind]:
-    """The kind of an architecture of this package, None for others."""
+    """Return the kind of an architecture of this package, None for other architectures."""
     model = ARCH_MODEL_REGISTRY.get(arch, object)
     return next((kind for family, kind in KINDS.items() if issubclass(model, family)), None)
 
 
 def check_model_and_data(path: Path, data: Path, *kinds: Kind) -> None:
-    """Refuse a checkpoint of another kind, and data that are no folder, before anything is loaded.
+    """Check a checkpoint and a data folder before anything is loaded.
 
     Raises:
-        ValueError: for a model of this package that is of another kind.
-        OSError: if one does not exist, or the checkpoint cannot be read.
+        ValueError: if the checkpoint is a model of this package of another kind.
+        OSError: if the folder does not exist, or the checkpoint cannot be read.
     """
     arch = origin_of(str(path)).arch
     kind = None if arch is None else kind_of(arch)
     if kind is not None and kind not in kinds:
         wanted = " or ".join(one.name for one in kinds)
-        raise ValueError(f"--path {path} holds {kind.name} (--arch {arch}), and {wanted} is needed")
+        raise ValueError(f"--path {path} holds {kind.name} (--arch {arch}): give {wanted}")
     if not data.is_dir():
-        raise FileNotFoundError(f"{data} is not a folder: give that of the data which the model was trained on")
+        raise FileNotFoundError(f"{data} is not a folder: give the data folder that the model was trained on")

@@ -27,22 +27,23 @@ from .classification import ClassificationConfig, ClassificationTask, names_of_l
 
 logger = logging.getLogger(__name__)
 
-WHOLE = 1.0  # in place of KEPT, of pictures in arrays
+WHOLE = 1.0  # replaces KEPT for images in arrays
 AugmentationChoice = ChoiceEnum(["none", "randaugment"])
 
 
 @dataclass
 class ImageClassificationConfig(ClassificationConfig):
-    """Options of ``--task image-classification``; the last five are about training images alone."""
+    """Options of ``--task image-classification``; the five own options affect only training images."""
 
     augmentation: AugmentationChoice = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "help": "augmentation in training; randaugment: the recipe's crop, flip, RandAugment and erasing, by timm"
+            "help": "augmentation of training images; randaugment: the recipe's crop, flip, RandAugment and erasing "
+            "(requires timm)"
         },
     )
     repeated_augmentation: int = field(
-        default=1, metadata={"help": "N: an epoch has 1/N of the images, each N times (recipe: 3)"}
+        default=1, metadata={"help": "N: an epoch contains 1/N of the images, each N times (recipe: 3)"}
     )
     mixup: float = field(default=0.0, metadata={"help": "alpha of Mixup, 0 for none (recipe: 0.8)"})
     cutmix: float = field(default=0.0, metadata={"help": "alpha of CutMix, 0 for none (recipe: 1.0)"})
@@ -55,15 +56,15 @@ class ImageClassificationConfig(ClassificationConfig):
 
 @register_task("image-classification", dataclass=ImageClassificationConfig)
 class ImageClassificationTask(ClassificationTask):
-    """Classify colour images, which models see with ImageNet's mean and deviation.
+    """Classify colour images, normalized with ImageNet's mean and deviation.
 
-    The data folder holds ``input/{split}.npy``, uint8 (n, S, S, 3) as they leave a resize and crop, and
-    ``label/{split}.label``, one class per line; or image files ``{split}/CLASS/FILE``, whose classes are numbered as
-    their sorted names. These are resized and cropped here; for the split ``valid`` the folder may be called ``val``.
-    A model sees the whole of a picture in a folder where it was trained on arrays, and its centre otherwise.
+    The data folder has one of two forms. Arrays: ``input/{split}.npy``, uint8 (n, S, S, 3), resized and cropped, and
+    ``label/{split}.label``, one class per line. Image files: ``{split}/CLASS/FILE``, with classes numbered in the order
+    of their names; the folder of the split ``valid`` may be called ``val``. Image files are resized and cropped here: a
+    model trained on arrays sees the whole image, another model sees the centre.
 
-    Training images are augmented on request. They are drawn anew in each epoch then, also across batches, and what is
-    drawn depends on ``--seed``, the epoch and the image, so that workers and a resumed training repeat it.
+    Training images are augmented on request. The random numbers depend on ``--seed``, the epoch and the image, so
+    workers and a resumed training repeat them.
     """
 
     input_type = "image"
@@ -75,18 +76,18 @@ class ImageClassificationTask(ClassificationTask):
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
         check_options(cfg)
-        self.image_size: Optional[int] = None  # the model's
+        self.image_size: Optional[int] = None  # set from the model
 
     def learn_from(self, model: Any) -> None:
-        """Record the size and classes of the model.
+        """Record the image size and the classes of the model.
 
         Raises:
-            ValueError: if it reads no images.
+            ValueError: if the model is not a classifier of images.
         """
         if not isinstance(model, ImageClassifier):
             raise ValueError(
-                f"--task {self.cfg.get('_name')} needs a classifier of images, {type(model).__name__} is none: give "
-                f"--arch mega_image, vit_image or one of their presets"
+                f"--task {self.cfg.get('_name')} requires a classifier of images, found {type(model).__name__}: give "
+                f"--arch mega_image, megalodon_image, vit_image or one of their presets"
             )
         self.image_size, self.classes = model.image_size, model.classes
 
@@ -94,21 +95,21 @@ class ImageClassificationTask(ClassificationTask):
         """Load a split; its images stay in their files until they are used.
 
         Raises:
-            FileNotFoundError: if it is not there.
-            ValueError: if a file is broken, if they do not fit each other or the model, or if no splits were made.
+            FileNotFoundError: if the split does not exist.
+            ValueError: if a file is broken, files do not fit together or the model, or the folder has no splits.
         """
         data = Path(self.cfg.data)
         array, folder = data / "input" / f"{split}.npy", split_folder(data, split)
         images: Union[ImageArray, ImageFolder]
         if folder.is_dir() and array.exists():
-            logger.warning(f"{array} is read; left out: {folder}")
+            logger.warning(f"{array} is read, {folder} is ignored")
         if not (folder.is_dir() or (data / "input").is_dir()):
             raise missing_split(data, split)
         if folder.is_dir() and not array.exists():
             images, labels = self.read_folder(split, folder)
         else:
             images, labels = self.read_array(split, array)
-        in_training = "task_cfg" not in kwargs  # which only fairseq's command for scoring passes
+        in_training = "task_cfg" not in kwargs  # only fairseq-validate passes task_cfg
         if in_training and augments(self.cfg) and split == self.cfg.train_subset:
             self.datasets[split] = self.augmented(images, labels)
         elif isinstance(images, ImageArray):
@@ -120,9 +121,9 @@ class ImageClassificationTask(ClassificationTask):
         return self.datasets[split]
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """The classes, where they are folders: the same in all splits, so that any of them has all; and the framing."""
+        """Return the framing, and the names of the classes if they are folders; all splits have the same classes."""
         first, folder = next(self.sources(), None), self.class_folder()
-        remedy = ", or call the folders as in its training: classes are numbered in the order of their names"
+        remedy = ", or name the folders as in its training: classes are numbered in the order of their names"
         classes = {} if folder is None else names_of_labels(class_names(folder), folder, remedy)
         if first is None:
             return classes
@@ -130,41 +131,41 @@ class ImageClassificationTask(ClassificationTask):
         return {**classes, FRAMING: Names(f"{kept:g}", str(first), "give the data folder it was trained on")}
 
     def kept(self) -> float:
-        """Part of a picture's shorter side that is seen: as in the model's training, or else as in that on the data."""
+        """Return the visible part of an image's shorter side: of the checkpoint if it stores one, else of the data."""
         own = {kind: names.text for kind, names in self.names_of_numbers().items()}
         return float({**own, **self.trained_names}.get(FRAMING, KEPT))
 
     def labels(self) -> List[str]:
-        """Names of the classes in the data, else in the checkpoint; nothing where neither has them."""
+        """Return the names of the classes in the data, else in the checkpoint; empty if neither has names."""
         text = {**self.trained_names, **{kind: names.text for kind, names in self.names_of_numbers().items()}}
         return text[LABELS].split("\n") if LABELS in text else []
 
     def class_folder(self) -> Optional[Path]:
-        """The folder of the first split whose classes are folders: that of training, or another one if it is absent."""
+        """Return the folder of the first split whose classes are folders, preferably of the training split."""
         return next(filter(Path.is_dir, self.sources()), None)
 
     def sources(self) -> Iterator[Path]:
-        """The array of each split, or else the folder of its classes; that of training first, if it is there."""
+        """Yield the array or the class folder of each split, the training split first."""
         data = Path(self.cfg.data)
         others = {*(path.name for path in data.glob("*")), *(path.stem for path in data.glob("input/*.npy"))}
         for split in dict.fromkeys(("train", "valid", "test", *sorted(others))):
             array = data / "input" / f"{split}.npy"
-            with contextlib.suppress(OSError, ValueError):  # not there, or no folders in it
+            with contextlib.suppress(OSError, ValueError):  # missing, or without folders
                 if array.exists():
                     yield array
                 elif class_names(split_folder(data, split)):
                     yield split_folder(data, split)
 
     def size_of_model(self) -> int:
-        """Height and width of the model's images."""
+        """Return height and width of the model's images."""
         assert self.image_size is not None, "the model is built first"
         return self.image_size
 
     def read_folder(self, split: str, folder: Path) -> Tuple[ImageFolder, np.ndarray]:
-        """Images in a folder per class, the same classes as in training.
+        """Read images from a folder per class.
 
         Raises:
-            ValueError: if they are not, or not as many as the model has.
+            ValueError: if the classes differ from the training split's, or in number from the model's.
         """
         first = self.class_folder()
         if first is not None and folder != first:
@@ -179,11 +180,11 @@ class ImageClassificationTask(ClassificationTask):
         return images, images.labels
 
     def read_array(self, split: str, source: Path) -> Tuple[ImageArray, np.ndarray]:
-        """Images of one size from a file of numpy.
+        """Read images of one size from a file of numpy.
 
         Raises:
-            FileNotFoundError: if there is no such file.
-            ValueError: if a file is broken, or they do not fit each other or the model.
+            FileNotFoundError: if the file does not exist.
+            ValueError: if a file is broken, or files do not fit together or the model.
         """
         label_path = Path(self.cfg.data) / "label" / f"{split}.label"
         images, labels = ImageArray(source), read_labels(label_path)
@@ -196,13 +197,13 @@ class ImageClassificationTask(ClassificationTask):
         if self.image_size is not None and (height, width) != (self.image_size, self.image_size):
             raise ValueError(
                 f"{source}: images of {height} x {width} pixels, the model reads --image-size {self.image_size}: "
-                f"resize or crop them"
+                f"resize or crop the images"
             )
         logger.info(f"{split}: {len(labels):,} images of {height} x {width} pixels")
         return images, labels
 
     def augmented(self, images: Union[ImageArray, ImageFolder], labels: np.ndarray) -> AugmentedImageDataset:
-        """Training images as the options have them."""
+        """Return the training images, augmented as the options require."""
         cfg, size, mixing = self.cfg, self.size_of_model(), None
         if str(cfg.augmentation) == "randaugment":
             transform = training_transform(size)
@@ -218,13 +219,13 @@ class ImageClassificationTask(ClassificationTask):
         return dataset
 
     def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
-        """Return the iterator of every classification; augmented images come in the order that they were dealt in.
+        """Return the base class's iterator; augmented images keep the order of their dataset.
 
-        Augmented images are not loaded in a thread (--data-buffer-size): its draws would mix with the training's.
+        A thread (--data-buffer-size) does not load augmented images: its random numbers would mix with the training's.
         """
         if not isinstance(dataset, AugmentedImageDataset):
             return super().get_batch_iterator(dataset, *args, epoch=epoch, **kwargs)
-        accumulated = list(self.cfg.get("update_freq") or [1])  # not known where a checkpoint is scored
+        accumulated = list(self.cfg.get("update_freq") or [1])  # missing when a checkpoint is scored
         dataset.lanes = kwargs.get("num_shards", 1) * accumulated[min(epoch, len(accumulated)) - 1]
         kwargs["data_buffer_size"] = 0
         iterator = super().get_batch_iterator(dataset, *args, epoch=epoch, **kwargs)
@@ -233,14 +234,14 @@ class ImageClassificationTask(ClassificationTask):
 
 
 def missing_split(data: Path, split: str) -> Exception:
-    """Return the error of a data folder without the images of a split: what it holds, and the remedy."""
+    """Return the error for a data folder without the images of a split, with the folder's contents and the remedy."""
     names: List[str] = []
     with contextlib.suppress(OSError, ValueError):
         names = class_names(data)
         class_files(data, names, PICTURES)
         return ValueError(
-            f"{data} has no {split}/, but images in the folders {listed(names)}: if these are the classes, divide the "
-            f"images with `fairseq-mega-prepare own-images --dir {shlex.quote(str(data))} --out NEW`, and give NEW"
+            f"{data} has no {split}/, but images in the folders {listed(names)}: if the folders are classes, run "
+            f"`fairseq-mega-prepare own-images --dir {shlex.quote(str(data))} --out NEW`, and give NEW"
         )
     found = f"it holds the folders {listed(names)}" if names else "it holds no folders"
     found = found if data.is_dir() else "it does not exist"
@@ -251,13 +252,13 @@ def missing_split(data: Path, split: str) -> Exception:
 
 
 def augments(cfg: Any) -> bool:
-    """Return whether options change the training images, or their labels, from those in the data."""
+    """Return whether options change the training images or their labels."""
     asked = cfg.mixup or cfg.cutmix or cfg.label_smoothing or cfg.repeated_augmentation > 1
     return bool(asked) or str(cfg.augmentation) != "none"
 
 
 def check_options(cfg: Any) -> None:
-    """Raise a ValueError that names an option which is out of range, or does not go with another."""
+    """Raise a ValueError for an option that is out of range or cannot be combined with another option."""
     if cfg.repeated_augmentation < 1:
         raise ValueError(f"--repeated-augmentation {cfg.repeated_augmentation}: give 1 (no repetitions) or more")
     for name in ("mixup", "cutmix"):
@@ -267,6 +268,6 @@ def check_options(cfg: Any) -> None:
         raise ValueError(f"--label-smoothing {cfg.label_smoothing}: give 0 or more, less than 1")
     if cfg.no_shuffle and cfg.repeated_augmentation > 1:
         raise ValueError(
-            f"--no-shuffle and --repeated-augmentation {cfg.repeated_augmentation}: an epoch would show the same part "
-            f"of the images each time, leave one of them out"
+            f"--no-shuffle and --repeated-augmentation {cfg.repeated_augmentation}: every epoch would have the same "
+            f"part of the images: leave one of the two options out"
         )

@@ -40,10 +40,10 @@ class LRAImageTask(ClassificationTask):
     """Classify images, read as a sequence of pixels.
 
     The data folder holds ``input/{split}.src``, one image per line as integers 0..255, and ``label/{split}.label``, one
-    class per line. Pixels x become ``(x / 255 - mean) / std``. The first reading leaves the images as bytes in a cache
+    class per line. Pixels x become ``(x / 255 - mean) / std``. The first reading writes the images as bytes to a cache
     file, see :class:`fairseq_mega.data.pixel_files.PixelFile`.
 
-    Source: the published code's task of this name; its order of training examples.
+    Source: the published code's task of this name, with its order of training examples.
     """
 
     input_type = "image"
@@ -54,15 +54,15 @@ class LRAImageTask(ClassificationTask):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Options; the published --pixel-normalization has two values, which fairseq's data classes cannot express."""
+        """Add the options; fairseq's dataclasses cannot express the two values of --pixel-normalization."""
         help_text = LRAImageConfig.__dataclass_fields__["pixel_normalization"].metadata["help"]
         parser.add_argument(NORMALIZATION, nargs=2, type=float, metavar=("MEAN", "STD"), help=help_text)
-        super().add_args(parser)  # which leaves options alone that exist
+        super().add_args(parser)  # skips existing options
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """The normalization of pixels, and how many an image has, where there are images; training's if they are."""
+        """Return the normalization of pixels and the pixels of an image, from the training split if it exists."""
         given = " ".join(f"{value:g}" for value in self.normalization)
-        found = {names.NORMALIZATION: Names(given, f"{NORMALIZATION} {given}", "give that of its training")}
+        found = {names.NORMALIZATION: Names(given, f"{NORMALIZATION} {given}", "give the values of its training")}
         folder = Path(self.cfg.data) / "input"
         for source in (folder / "train.src", *sorted(folder.glob("*.src"))):
             if source.is_file():
@@ -74,8 +74,8 @@ class LRAImageTask(ClassificationTask):
         """Load a split.
 
         Raises:
-            FileNotFoundError: if it is not there.
-            ValueError: if a line is broken (file and line are named), or the files do not fit each other or the model.
+            FileNotFoundError: if the split does not exist.
+            ValueError: if a line is broken, or the files do not fit together or the model.
         """
         folder = Path(self.cfg.data)
         source, label_path = folder / "input" / f"{split}.src", folder / "label" / f"{split}.label"
@@ -89,8 +89,8 @@ class LRAImageTask(ClassificationTask):
         first = self.names_of_numbers()[names.PIXELS]
         if first.text != str(pixels.shape[1]):
             raise ValueError(
-                f"{source}: images of {pixels.shape[1]} pixels, and those of {first.where} have {first.text}: all "
-                f"images must be of one size"
+                f"{source}: images of {pixels.shape[1]} pixels, and {first.where} has images of {first.text}: all "
+                f"images must have one size"
             )
         if self.longest is not None and pixels.shape[1] > self.longest:
             raise ValueError(

@@ -38,13 +38,13 @@ class LRATextConfig(ClassificationConfig):
 
 @register_task("lra-text", dataclass=LRATextConfig)
 class LRATextTask(ClassificationTask):
-    """Classify texts, or pairs of texts where the data hold second documents.
+    """Classify texts, or pairs of texts if the data hold second documents.
 
     The data folder holds ``src-bin``, ``label-bin`` and in retrieval ``src1-bin``, each with ``dict.txt`` and the
     splits as ``fairseq-preprocess --only-source`` writes them. A class is the rank of its label in
     ``label-bin/dict.txt``, so the most frequent label is class 0. Texts are cut to ``--max-positions`` tokens.
 
-    Source: the published code's task of this name; its order of training examples.
+    Source: the published code's task of this name, with its order of training examples.
     """
 
     input_type = "text"
@@ -52,7 +52,7 @@ class LRATextTask(ClassificationTask):
     def __init__(self, cfg: Any, dictionary: Dictionary, label_dictionary: Dictionary) -> None:
         super().__init__(cfg)
         self.dictionary, self.label_dictionary = dictionary, label_dictionary
-        self.cls_index = dictionary.add_symbol(CLS)  # in every case, so that checkpoints have this row
+        self.cls_index = dictionary.add_symbol(CLS)  # always: checkpoints have this row
         self.documents = 2 if os.path.isdir(os.path.join(cfg.data, SECOND)) else 1
 
     @classmethod
@@ -60,8 +60,8 @@ class LRATextTask(ClassificationTask):
         """Load the dictionaries.
 
         Raises:
-            FileNotFoundError: if one of them is not there.
-            ValueError: if the second documents have a dictionary of their own.
+            FileNotFoundError: if a dictionary does not exist.
+            ValueError: if the dictionary of the second documents differs.
         """
         dictionaries = []
         for folder in (FIRST, LABEL_FOLDER):
@@ -76,14 +76,14 @@ class LRATextTask(ClassificationTask):
         found = difference_of_files(first, second)
         if found:
             raise ValueError(
-                f"both documents of a pair are read with one dictionary, and {found}: binarise {SECOND} with "
+                f"both documents of a pair must have one dictionary, and {found}: binarise {SECOND} with "
                 f"fairseq-preprocess --srcdict {first}"
             )
         logger.info(f"{len(dictionaries[0])} symbols, {len(own_symbols(dictionaries[1]))} labels")
         return cls(cfg, *dictionaries)
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """Names of tokens and classes: the symbols of both dictionaries, and the model of subwords if there is one."""
+        """Return the names of tokens and classes: the symbols of both dictionaries, and the subword model if any."""
         parts = ((SOURCE, self.dictionary, FIRST), (LABELS, self.label_dictionary, LABEL_FOLDER))
         dictionaries = {
             kind: names_of_dictionary(dictionary, os.path.join(self.cfg.data, folder, "dict.txt"))
@@ -95,8 +95,8 @@ class LRATextTask(ClassificationTask):
         """Load a split.
 
         Raises:
-            FileNotFoundError: if it is not there.
-            ValueError: if its parts do not fit each other or the model.
+            FileNotFoundError: if the split does not exist.
+            ValueError: if its files do not fit together or the model.
         """
         folders = [FIRST, SECOND][: self.documents]
         documents = [self._lines(folder, split, self.dictionary) for folder in folders]
@@ -124,7 +124,7 @@ class LRATextTask(ClassificationTask):
         return dataset
 
     def _order(self, dataset: ClassifiedTextDataset, training: bool) -> np.ndarray:
-        """Training: see ClassificationTask. Else by length, for the least padding; the scores do not depend on it."""
+        """Return the order of examples: of :meth:`training_order` in training, else by length for the least padding."""
         order: Optional[np.ndarray] = None
         if training:
             order = self.training_order(len(dataset))
@@ -133,10 +133,10 @@ class LRATextTask(ClassificationTask):
         return np.arange(len(dataset)) if order is None else order
 
     def _lines(self, folder: str, split: str, dictionary: Dictionary) -> Any:
-        """Indexed dataset of a binarised file."""
+        """Load the indexed dataset of a binarised file."""
         path = os.path.join(self.cfg.data, folder, split)
         if os.path.exists(f"{path}.bin") and os.path.getsize(f"{path}.bin") == 0:
-            raise ValueError(f"{path}.bin is empty: binarise a file that is not")
+            raise ValueError(f"{path}.bin is empty: binarise a file that is not empty")
         lines = data_utils.load_indexed_dataset(path, dictionary)
         if lines is None:
             raise FileNotFoundError(f"Dataset not found: {split} ({path})")

@@ -1,4 +1,4 @@
-"""Language modelling over long texts: training on blocks of drawn lengths, evaluation on streams with a memory."""
+"""Language modelling on long texts: training on blocks of random lengths, evaluation on streams with memory."""
 
 import functools
 import logging
@@ -37,28 +37,28 @@ class MegaLanguageModelingConfig(ChunkParallelOptions, LanguageModelingConfig):
     """Options of ``--task mega_language_modeling``, beside those of fairseq's language_modeling."""
 
     tokens_per_sample: int = field(
-        default=1024, metadata={"help": "tokens of a chunk where the model has no --decoder-chunk-size"}
+        default=1024, metadata={"help": "tokens of a chunk if the model has no --decoder-chunk-size"}
     )
     variant_block_multiple_min: int = field(
-        default=2, metadata={"help": "chunks of the shortest training block; lengths are drawn anew every epoch"}
+        default=2, metadata={"help": "chunks of the shortest training block; every epoch has new random lengths"}
     )
     variant_block_multiple_max: int = field(default=6, metadata={"help": "chunks of the longest training block"})
     valid_block: str = field(
         default="splits:10",
         metadata={
-            "help": "segments of validation and test text: splits:K, K segments, each with the memory carried "
-            "along; size:N, segments of up to N tokens; lines, each line alone (prompts for fairseq-generate)"
+            "help": "segments of validation and test text, each read with memory: splits:K, K segments; size:N, "
+            "segments of up to N tokens; lines, each line without memory (prompts for fairseq-generate)"
         },
     )
-    chunk_nums: int = field(default=2, metadata={"help": "chunks that one call of an evaluation reads"})
+    chunk_nums: int = field(default=2, metadata={"help": "chunks that an evaluation reads in one call"})
     test_chunk_size: int = field(
-        default=0, metadata={"help": "attention chunk of a checkpoint in evaluation (default: as trained)"}
+        default=0, metadata={"help": "attention chunk of a checkpoint in evaluation (default: as in training)"}
     )
     context: Optional[str] = field(
         default=None,
         metadata={
-            "help": "state after a text, which every prompt continues; written by fairseq-mega-interactive --read FILE "
-            "--save-context CONTEXT"
+            "help": "file of the state after a text, which every prompt continues; fairseq-mega-interactive --read "
+            "FILE --save-context CONTEXT writes the file"
         },
     )
     max_tokens: Optional[int] = II("dataset.max_tokens")
@@ -72,16 +72,16 @@ class MegaLanguageModelingTask(LanguageModelingTask):
     """
 
     default_tokens_per_sample = MegaLanguageModelingConfig.tokens_per_sample
-    training_dataset: type = TrainingBlockDataset  # that load_dataset makes to train on
+    training_dataset: type = TrainingBlockDataset  # class of the training dataset
     training_options = ("max_target_positions", "variant_block_multiple_min", "variant_block_multiple_max")
-    lines = "lines"  # what </s> ends
-    prompts = "give --valid-block lines, and each of its lines is continued"  # where there are some to continue
+    lines = "lines"  # name of the units that </s> ends
+    prompts = "give --valid-block lines to continue each line"  # remedy for a stream given as prompt
 
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
         super().__init__(args, dictionary, output_dictionary, targets)
         self.carry = Carry()
         self.context: Optional[Context] = None
-        self.chunk_parallel: Optional[ChunkParallel] = None  # none where each sequence is of one process
+        self.chunk_parallel: Optional[ChunkParallel] = None  # None unless processes share sequences
         self.chunk_size, self.chunk_option = args.tokens_per_sample, "--tokens-per-sample"
         self.segments = segments_of(args.valid_block)
         self.segment_size = segment_size_of(args.valid_block)
@@ -93,20 +93,22 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             raise ValueError(f"--chunk-parallel-size {args.chunk_parallel_size}: must be at least 1")
         if args.test_chunk_size < 0:
             raise ValueError(f"--test-chunk-size {args.test_chunk_size}: give a chunk length, or leave it out")
-        self.break_mode = args.sample_break_mode  # before "eos" replaces it for lines
+        self.break_mode = args.sample_break_mode  # before "eos" replaces the value for lines
         if args.add_bos_token:
-            raise ValueError("--add-bos-token: texts begin with </s> here, as in the recipes; leave it out")
+            raise ValueError("--add-bos-token: texts always begin with </s>, as in the recipes; leave it out")
         for option in ("pad_to_fixed_length", "pad_to_fixed_bsz"):
             if getattr(args, option, False):
                 name = f"--{option.replace('_', '-')}"
-                raise ValueError(f"{name}: the blocks of a batch are padded to the longest of them here; leave it out")
+                raise ValueError(f"{name}: blocks are always padded to the longest block of the batch; leave it out")
         if self.targets != ["future"]:
-            raise ValueError("--self-target and --past-target: a MEGA language model predicts the next token only")
+            raise ValueError(
+                "--self-target and --past-target: a MEGA language model predicts only the next token; leave both out"
+            )
         self.folder = Path((utils.split_paths(args.data or "") or ["."])[0])
-        self.state.merge_state_dict({"unit": unit_name(self.folder, dictionary)})  # goes into checkpoints
+        self.state.merge_state_dict({"unit": unit_name(self.folder, dictionary)})  # checkpoints store the unit
 
     def build_model(self, args: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model and learn its chunk.
+        """Build the model and record its chunk size.
 
         Raises:
             ValueError: if the model cannot carry a memory, or its sequences cannot be shared.
@@ -115,7 +117,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         if from_checkpoint and self.args.test_chunk_size > 0:
             changes["decoder_chunk_size"] = self.args.test_chunk_size
         if from_checkpoint and getattr(args, "decoder_embed_path", None):
-            changes["decoder_embed_path"] = None  # the checkpoint holds the vectors, whatever became of the file
+            changes["decoder_embed_path"] = None  # the checkpoint holds the vectors; the file may be gone
         if OmegaConf.is_config(args):
             args = OmegaConf.merge(args, changes)
         else:
@@ -123,8 +125,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         model = super().build_model(args, from_checkpoint)
         if not isinstance(model, MegaLanguageModel):
             raise ValueError(
-                f"--task mega_language_modeling carries a memory along the text, which {type(model).__name__} does "
-                f"not have: give --arch mega_lm or one of its presets, or --task language_modeling"
+                f"--task mega_language_modeling requires a model with memory, and {type(model).__name__} has none: "
+                f"give --arch mega_lm, megalodon_lm, llama_lm or one of their presets, or --task language_modeling"
             )
         if model.decoder.chunk_size > 0:
             self.chunk_size, self.chunk_option = model.decoder.chunk_size, "--decoder-chunk-size"
@@ -134,17 +136,18 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return model
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> FairseqDataset:
-        """Load a split: to train on as blocks, otherwise as streams (or lines, see ``--valid-block``).
+        """Load a split as blocks for training, else as streams (or lines, see ``--valid-block``).
 
         Raises:
-            FileNotFoundError: if it is not there.
-            ValueError: if it is empty, does not fit the options, or is to be both trained on and validated.
+            FileNotFoundError: if the split does not exist.
+            ValueError: if the split is empty, does not fit the options, or is both trained on and validated.
         """
         training = is_for_training(kwargs)
         if training and split in self.datasets and not isinstance(self.datasets[split], self.training_dataset):
             raise ValueError(
-                f"--train-subset {split} is in --valid-subset too: a text is read in other blocks in training than in "
-                f"validation; leave it out there, and score it with fairseq-mega-eval-lm --gen-subset {split}"
+                f"--train-subset {split} is also in --valid-subset, but training and validation read a text in "
+                f"different blocks: remove {split} from --valid-subset, and score it with fairseq-mega-eval-lm "
+                f"--gen-subset {split}"
             )
         lines = not training and self.segments == 0
         self._refuse_other_blocks(lines)
@@ -155,21 +158,21 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return self.datasets[split]
 
     def _refuse_other_blocks(self, lines: bool) -> None:
-        """Refuse options about fairseq's blocks of text, which would change nothing."""
+        """Raise a ValueError for options of fairseq's blocks of text that would have no effect."""
         mode = self.break_mode
         if mode not in ("none", "complete", None) and not (lines and mode == "eos"):
             raise ValueError(
-                f"--sample-break-mode {mode}: blocks and segments end at line ends here, which is "
-                f"--sample-break-mode complete, the default (lines for themselves: --valid-block lines)"
+                f"--sample-break-mode {mode}: blocks and segments always end at line ends: leave --sample-break-mode "
+                f"out (for single lines give --valid-block lines)"
             )
         tokens, default = self.args.tokens_per_sample, type(self).default_tokens_per_sample
         used = lines or self.chunk_option == "--tokens-per-sample" or self.args.shorten_method not in ("none", None)
         shortened = is_given("--context-window", sys.argv)  # by fairseq-eval-lm
         if not (used or shortened) and tokens not in (default, self.chunk_size):
             raise ValueError(
-                f"--tokens-per-sample {tokens}: the model's chunk, --decoder-chunk-size {self.chunk_size}, decides how "
-                f"long blocks are, with --variant-block-multiple-min and -max, and --chunk-nums in evaluation: "
-                f"leave it out"
+                f"--tokens-per-sample {tokens}: the length of blocks depends on --decoder-chunk-size {self.chunk_size},"
+                f" on --variant-block-multiple-min and -max in training, and on --chunk-nums in evaluation: leave "
+                f"--tokens-per-sample out"
             )
 
     def _lines(self, split: str, **kwargs: Any) -> FairseqDataset:
@@ -190,21 +193,22 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         others = [folder for folder in paths[1:] if os.path.exists(os.path.join(folder, f"{split}.idx"))]
         if others and not training:
             logger.warning(
-                f"{split}: only the text of {paths[0]} is read; {', '.join(others)} has one as well: give that folder "
-                f"alone to score it"
+                f"{split}: only the text of {paths[0]} is read, not the text of {', '.join(others)}: give one folder "
+                f"at a time to score each text"
             )
         shortening = (self.args.shorten_data_split_list, self.args.shorten_method, self.args.tokens_per_sample)
         text = BinarisedText(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
         largest = 0 if training else text.largest()
         if largest >= len(self.dictionary):
             raise ValueError(
-                f"{path} was binarised with another dictionary: it holds the number {largest}, and the data folder's "
-                f"has {len(self.dictionary)} symbols. Binarise it with --srcdict {paths[0]}/dict.txt"
+                f"{path} was binarised with another dictionary: it contains the number {largest}, and the dictionary "
+                f"of the data folder has {len(self.dictionary)} symbols: binarise the text with --srcdict "
+                f"{paths[0]}/dict.txt"
             )
         return text
 
     def limits(self) -> Dict[str, int]:
-        """Return the maximum tokens of a training sequence by the options that limit it."""
+        """Return the options that limit the tokens of a training sequence, with their values."""
         given = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
         return {option: most for option, most in given.items() if most}
 
@@ -238,7 +242,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return dataset
 
     def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> iterators.EpochBatchIterator:
-        """Return fairseq's iterator; streams keep the order of their groups and are never filtered by length."""
+        """Return fairseq's iterator; streams keep the order of their groups, and none is filtered by length."""
         if self.chunk_parallel is not None and isinstance(dataset, TrainingBlockDataset):
             kwargs = self.chunk_parallel.shard(kwargs)
         if not isinstance(dataset, StreamedSegmentDataset):
@@ -269,21 +273,21 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return super().valid_step(self._with_carry(sample), model, criterion)
 
     def eval_lm_dataloader(self, dataset: FairseqDataset, **kwargs: Any) -> Any:
-        """Batches for fairseq-eval-lm, in the order of the text; the end checks that every token was scored once.
+        """Return batches for fairseq-eval-lm in the order of the text; see :class:`ScoredOnce`.
 
         Raises:
-            ValueError: for options that a carried memory excludes.
+            ValueError: for options that cannot be combined with a carried memory.
         """
         if not isinstance(dataset, StreamedSegmentDataset):
             return super().eval_lm_dataloader(dataset, **kwargs)
         shards = kwargs.pop("num_shards", 1)
         if shards > 1:
             raise ValueError(
-                f"--num-shards {shards}: a text with carried memory is read by one process; leave it out (on a machine "
-                f"with several GPUs give --distributed-world-size 1)"
+                f"--num-shards {shards}: one process must read a text with carried memory; leave --num-shards out (on "
+                f"a machine with several GPUs give --distributed-world-size 1)"
             )
         if kwargs.pop("context_window", 0) > 0:
-            raise ValueError("--context-window: streams carry their whole context along; leave it out")
+            raise ValueError("--context-window: streams always carry their whole context; leave --context-window out")
         batches = self.get_batch_iterator(
             dataset=dataset,
             max_tokens=kwargs.get("max_tokens"),
@@ -294,21 +298,21 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return ScoredOnce(batches.next_epoch_itr(shuffle=False), dataset, self)
 
     def _with_carry(self, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """The batch with the task's carried memory, if it is of streams."""
+        """Return the batch, with the task's carried memory if it is a batch of streams."""
         if "streams" not in sample.get("net_input", {}):
             return sample
         return {**sample, "net_input": {**sample["net_input"], "carry": self.carry}}
 
     def unit(self) -> TextUnit:
-        """Return the unit of the data or of the checkpoint, the encoder of text where ``--bpe`` names none.
+        """Return the unit of the data or of the checkpoint, which encodes text unless ``--bpe`` is given.
 
         Raises:
-            ValueError: if the model of subwords is missing or broken.
+            ValueError: if the subword model is missing or broken.
         """
         return text_unit(self.folder, self.dictionary, self.state.unit)
 
     def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Callable[[str], str]) -> Any:
-        """Return fairseq's tokens and lengths; with ``--context`` the lines continue its text."""
+        """Return fairseq's tokens and lengths; with ``--context`` the lines continue the context's text."""
         if self.context is None:
             return super().get_interactive_tokens_and_lengths(lines, encode_fn)
         if self.context.last != self.dictionary.eos():
@@ -317,38 +321,40 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return super().get_interactive_tokens_and_lengths([unread + line for line in lines], encode_fn)
 
     def build_generator(self, models: Any, args: Any, seq_gen_cls: Any = None, *further: Any, **kwargs: Any) -> Any:
-        """Build fairseq's generator, with limits of length for each prompt by itself, see ContinuationGenerator.
+        """Build fairseq's generator, with limits of length for each prompt, see ContinuationGenerator.
 
         Raises:
             OSError: if the file of ``--context`` cannot be opened.
-            ValueError: if the prompts would be streams, there is a ``--context`` that does not belong to the models, or
-                a penalty of symbols that are never written.
+            ValueError: if the prompts are streams, ``--context`` does not belong to the models, or ``--unkpen`` is
+                given.
         """
         streams = [name for name, dataset in self.datasets.items() if isinstance(dataset, StreamedSegmentDataset)]
         if streams:
             raise ValueError(
-                f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which is not a "
-                f"prompt; {self.prompts}"
+                f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which cannot be "
+                f"a prompt; {self.prompts}"
             )
         penalty = getattr(args, "unkpen", 0)
         if penalty:
-            raise ValueError(f"--unkpen {penalty:g}: a language model never writes <unk> here; leave it out")
+            raise ValueError(f"--unkpen {penalty:g}: language models never generate <unk>; leave --unkpen out")
         generator = super().build_generator(models, args, seq_gen_cls or ContinuationGenerator, *further, **kwargs)
         if self.args.context is not None:
             if not isinstance(generator, ContinuationGenerator):
-                raise ValueError(f"--context {self.args.context}: --score-reference begins with nothing; leave out one")
+                raise ValueError(
+                    f"--context {self.args.context} cannot be combined with --score-reference: leave one of them out"
+                )
             self.context = load_context(Path(self.args.context), models, self.dictionary)
             generator.go_on_from(self.context)
         return generator
 
 
 class ScoredOnce:
-    """The batches of an evaluation, with the memory to carry; counts that they hold each token once.
+    """Batches of an evaluation with the carried memory; iterating checks that every token is scored once.
 
     Args:
-        batches: of ``dataset``, in order.
-        dataset: of streams.
-        task: whose memory goes along.
+        batches: batches of ``dataset``, in order.
+        dataset: dataset of streams.
+        task: task with the carried memory.
     """
 
     def __init__(self, batches: Any, dataset: StreamedSegmentDataset, task: MegaLanguageModelingTask) -> None:
@@ -359,7 +365,7 @@ class ScoredOnce:
 
     @property
     def n(self) -> int:
-        """Number of batches given out."""
+        """Number of batches so far."""
         return self.batches.n
 
     def __iter__(self) -> Iterator[Dict[str, Any]]:
@@ -381,9 +387,9 @@ class ScoredOnce:
         )
         if unknown > MANY_UNKNOWN * words:
             logger.warning(
-                f"{100 * unknown / words:.0f} % of the words of {self.dataset.text.name!r} are <unk>, one symbol for "
-                f"all of them, which makes the perplexity lower than that of the words themselves; data of subwords or "
-                f"bytes keep them (fairseq-mega-prepare text-lm --unit)"
+                f"{100 * unknown / words:.0f} % of the words of {self.dataset.text.name!r} are <unk>: the perplexity "
+                f"is lower than the perplexity of the words themselves. Subwords or bytes keep all words "
+                f"(fairseq-mega-prepare text-lm --unit)"
             )
 
 
@@ -393,23 +399,23 @@ def counted(segments: Any) -> str:
 
 
 def segments_of(valid_block: str) -> Optional[int]:
-    """K of ``--valid-block splits:K``; 0 for lines; None for segments of a size.
+    """Return K of ``--valid-block splits:K``, 0 for lines, None for segments of a size.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: for another value.
     """
     match = re.fullmatch(r"(splits|size):0*([1-9]\d*)", valid_block)
     if valid_block == "lines":
         return 0
     if match is None:
         raise ValueError(
-            f"--valid-block {valid_block}: give splits:K with a number of segments K >= 1, size:N with the tokens of a "
-            f"segment N >= 1, or lines"
+            f"--valid-block {valid_block}: give splits:K with K >= 1 segments, size:N with N >= 1 tokens in a segment, "
+            f"or lines"
         )
     return int(match[2]) if match[1] == "splits" else None
 
 
 def segment_size_of(valid_block: str) -> Optional[int]:
-    """N of ``--valid-block size:N``, else None."""
+    """Return N of ``--valid-block size:N``, else None."""
     kind, _, number = valid_block.partition(":")
     return int(number) if kind == "size" else None

@@ -1,4 +1,4 @@
-"""Pre-training on JSON lines with a sentencepiece model: texts become tokens as they are read from disk."""
+"""Pre-training on JSON lines with a sentencepiece model: texts are encoded while they are read from disk."""
 
 import logging
 import sys
@@ -22,7 +22,7 @@ from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, unspelled
 from .mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
 
 logger = logging.getLogger(__name__)
-PROMPTS = "prompts are lines of plain text; give them to fairseq-mega-interactive"
+PROMPTS = "give prompts to fairseq-mega-interactive, as lines of plain text"
 SAME_LENGTH = "chunks of every training sequence; min and max must be equal"
 
 
@@ -33,8 +33,8 @@ class MegalodonPretrainConfig(MegaLanguageModelingConfig):
     data: Optional[str] = field(
         default=None,
         metadata={
-            "help": "folder with SPLIT.jsonl, or folders SPLIT/ with .jsonl files, and the sentencepiece model; of "
-            "several folders, separated by colons, each epoch reads the next"
+            "help": "folder with the sentencepiece model and SPLIT.jsonl, or folders SPLIT/ with .jsonl files; several "
+            "folders are separated by colons, and each epoch reads the next folder"
         },
     )
     variant_block_multiple_min: int = field(default=8, metadata={"help": SAME_LENGTH})
@@ -42,8 +42,8 @@ class MegalodonPretrainConfig(MegaLanguageModelingConfig):
     valid_block: str = field(
         default="splits:1",
         metadata={
-            "help": "segments of validation and test text: splits:K, K segments of whole documents, each with the "
-            "memory carried along; size:N, segments of up to N tokens; size:1, one segment for each document"
+            "help": "segments of validation and test text, each read with memory: splits:K, K segments of whole "
+            "documents; size:N, segments of up to N tokens; size:1, one segment for each document"
         },
     )
     subword_model: Optional[str] = field(
@@ -55,16 +55,16 @@ class MegalodonPretrainConfig(MegaLanguageModelingConfig):
     )
     index_dir: Optional[str] = field(
         default=None,
-        metadata={"help": "folder to cache the token counts of the training text in (default: beside its files)"},
+        metadata={"help": "folder to cache the token counts of the training text in (default: the folder of the text)"},
     )
 
 
 @register_task("megalodon_pretrain", dataclass=MegalodonPretrainConfig)
 class MegalodonPretrainTask(MegaLanguageModelingTask):
-    """Train on consecutive sequences of a stream of documents, whose order is drawn anew every epoch.
+    """Train on consecutive sequences of a stream of documents, shuffled anew in every epoch.
 
-    A document becomes its pieces and ``</s>``, which is the beginning of the next one as well. Training never holds
-    more of a text than some spans of 1 MiB; validation holds its tokens.
+    A document becomes its pieces and ``</s>``, which is also the beginning of the next document. Training holds only
+    some spans of 1 MiB of the text in memory; validation holds all tokens of its text.
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), section 4.1, and the published code's input.
     """
@@ -78,20 +78,20 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
         low, high = args.variant_block_multiple_min, args.variant_block_multiple_max
         if low != high or low < 1:
             raise ValueError(
-                f"--variant-block-multiple-min {low} and --variant-block-multiple-max {high}: the sequences of --task "
-                f"megalodon_pretrain all have the same length; give the same number of chunks twice"
+                f"--variant-block-multiple-min {low} and --variant-block-multiple-max {high}: all sequences of --task "
+                f"megalodon_pretrain have the same length; give both options the same number of chunks"
             )
         if args.shorten_method != "none":
-            raise ValueError(f"--shorten-method {args.shorten_method}: no text is cropped here; leave it out")
+            raise ValueError(f"--shorten-method {args.shorten_method} is not supported; leave it out")
         if args.sample_break_mode != "none":
             raise ValueError(
-                f"--sample-break-mode {args.sample_break_mode}: sequences begin and end anywhere in the stream of "
-                f"documents: leave it out"
+                f"--sample-break-mode {args.sample_break_mode} is not supported, as sequences may begin and end "
+                f"anywhere in the stream of documents: leave it out"
             )
         if args.output_dictionary_size >= 0:
-            raise ValueError("--output-dictionary-size: the vocabulary is the sentencepiece model's; leave it out")
+            raise ValueError("--output-dictionary-size: the sentencepiece model sets the vocabulary; leave it out")
         if args.dataset_impl is not None:
-            raise ValueError(f"--dataset-impl {args.dataset_impl}: JSON lines are read here; leave it out")
+            raise ValueError(f"--dataset-impl {args.dataset_impl}: this task reads JSON lines; leave it out")
         if self.segments == 0:
             raise ValueError(f"--valid-block lines: {PROMPTS}")
         self.vocabulary = SubwordVocabulary(model_file(args))
@@ -99,7 +99,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
 
     @classmethod
     def setup_dictionary(cls, args: Any, **kwargs: Any) -> Tuple[Dictionary, Dictionary]:
-        """The pieces of the sentencepiece model, after fairseq's special symbols."""
+        """Return fairseq's special symbols followed by the pieces of the sentencepiece model."""
         dictionary = SubwordVocabulary(model_file(args)).dictionary
         logger.info(f"dictionary: {len(dictionary)} types")
         return dictionary, dictionary
@@ -123,7 +123,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
                 raise ValueError(
                     f"sequences of --variant-block-multiple-max {self.args.variant_block_multiple_max} chunks of "
                     f"{self.chunk_size} tokens ({self.chunk_option}) exceed {option} {most}: give fewer or shorter "
-                    f"chunks, or raise the option"
+                    f"chunks, or raise {option}"
                 )
         dataset = StreamBlockDataset(text, self.dictionary, length)
         logger.info(
@@ -133,7 +133,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
         return dataset
 
     def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> iterators.EpochBatchIterator:
-        """Return the base class's iterator; training batches are made as they are needed, and none is filtered."""
+        """Return the base class's iterator; training batches are built while they are read, and none is filtered."""
         if not isinstance(dataset, StreamBlockDataset):
             return super().get_batch_iterator(dataset, *args, **kwargs)
         assert not args, "sequences of a stream take keyword arguments only"
@@ -155,31 +155,31 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
         )
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """Names of tokens: the pieces of the sentencepiece model, and how it cuts text into them."""
+        """Return the names of tokens: the pieces of the sentencepiece model, and the model's way to cut text."""
         path = model_file(self.args)
         pieces = Names(unspelled("\n".join(self.dictionary.symbols)), str(path), "give the model it was trained with")
         return {SOURCE: pieces, **names_of_subwords(path)}
 
     def unit(self) -> DocumentUnit:
-        """The pieces of the sentencepiece model, of which documents are made."""
+        """Return the unit of documents: the pieces of the sentencepiece model."""
         return DocumentUnit(model_file(self.args))
 
 
 def model_file(args: Any) -> Path:
-    """The sentencepiece model that options name.
+    """Return the path of the sentencepiece model.
 
     Raises:
-        ValueError: if they name no data.
+        ValueError: if the options name neither a model nor data.
     """
     if args.subword_model:
         return Path(args.subword_model)
     if not args.data:
-        raise ValueError("the data folder is missing: give it, or the sentencepiece model with --subword-model FILE")
+        raise ValueError("the data folder is missing: give the folder, or --subword-model FILE")
     return Path(utils.split_paths(args.data)[0]) / MODEL_FILE
 
 
 def told(documents: Any, split: str) -> Any:
-    """The documents; the log counts the lines that were left out, if any."""
+    """Return the documents, and log the number of skipped lines if there are any."""
     if documents.skipped:
-        logger.warning(f"{split}: {documents.skipped:,} bad lines were left out (--bad-lines skip)")
+        logger.warning(f"{split}: {documents.skipped:,} bad lines were skipped (--bad-lines skip)")
     return documents

@@ -31,11 +31,11 @@ class SpeechCommandsConfig(ClassificationConfig):
     """Options of ``--task speech_commands``."""
 
     sc_dropped_rate: float = field(
-        default=0.0, metadata={"help": "share of samples to drop; only 0, the published value, is implemented"}
+        default=0.0, metadata={"help": "share of samples to drop; only 0, the published value, is supported"}
     )
     sc_scaling: Optional[ScalingChoice] = field(  # type: ignore[valid-type]
         default=None,
-        metadata={"help": "refuse data that fairseq-mega-prepare made with another --scaling (default: accept both)"},
+        metadata={"help": "reject data that fairseq-mega-prepare made with another --scaling (default: accept both)"},
     )
 
 
@@ -44,8 +44,8 @@ class SpeechCommandsTask(ClassificationTask):
     """Classify clips of raw speech.
 
     The data folder holds ``processed_data/raw/{train,val,test}_X.pt``, floats (n, L, 1) or (n, L), and ``_y.pt``,
-    integers (n,); the split "valid" is "val" there. Batches are cut in the order of the clips. Models remember the
-    ``scaling`` of the samples that they were trained on, where a SOURCE.json has it.
+    integers (n,); the split "valid" is called "val" there. Batches are cut in the order of the clips. Models store the
+    ``scaling`` of the samples of their training if SOURCE.json records it.
 
     Source: the published code's task of this name.
     """
@@ -59,21 +59,21 @@ class SpeechCommandsTask(ClassificationTask):
         self.scaling = scaling_of(Path(cfg.data))
         wanted = None if cfg.sc_scaling is None else str(cfg.sc_scaling)
         if wanted is not None and self.scaling is None:
-            logger.warning(f"--sc-scaling {wanted}: {cfg.data} has no record of the scaling of its samples")
+            logger.warning(f"--sc-scaling {wanted} cannot be checked: {cfg.data} has no record of its scaling")
         if None not in (wanted, self.scaling) and wanted != self.scaling:
             raise ValueError(
-                f"--sc-scaling {wanted}: by {Path(cfg.data) / SOURCE} the samples were divided by 32768 "
-                f"{self.scaling}; give that, or make the data anew in another folder with fairseq-mega-prepare "
-                f"speech-commands --scaling {wanted}"
+                f"--sc-scaling {wanted}: the samples were divided by 32768 {self.scaling}, as {Path(cfg.data) / SOURCE}"
+                f" records: give --sc-scaling {self.scaling}, or prepare the data again in another folder with "
+                f"fairseq-mega-prepare speech-commands --scaling {wanted}"
             )
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """The labels, and length and scale of the clips, where the data hold them."""
+        """Return the labels, and the length and scale of the clips, if the data record them."""
         folder = Path(self.cfg.data) / FOLDER
         if not (folder / FILE_NAME).is_file():
             return {}
         clips, where = ClipScale.load(folder), folder / FILE_NAME
-        remedy = f"give the data folder it was trained on, or prepare these recordings alike ({LIKE})"
+        remedy = f"give the data folder it was trained on, or prepare these recordings in the same way ({LIKE})"
         inputs = {SAMPLES: str(clips.length), SCALE: clips.described()}
         return {
             **names_of_labels(clips.labels, where),
@@ -84,8 +84,8 @@ class SpeechCommandsTask(ClassificationTask):
         """Load a split; its samples stay in the file until they are used.
 
         Raises:
-            FileNotFoundError: if it is not there.
-            ValueError: if a file is broken, or they do not fit each other or the model.
+            FileNotFoundError: if the split does not exist.
+            ValueError: if a file is broken, or files do not fit together or the model.
         """
         name = "val" if split == "valid" else split
         paths = [Path(self.cfg.data) / FOLDER / f"{name}_{part}.pt" for part in "Xy"]
@@ -93,9 +93,9 @@ class SpeechCommandsTask(ClassificationTask):
         if samples.dim() == 3 and samples.size(2) == 1:
             samples = samples.squeeze(2)
         if samples.dim() != 2 or not samples.is_floating_point():
-            raise ValueError(f"{paths[0]} holds {describe(samples)}: float (n, L, 1) is needed")
+            raise ValueError(f"{paths[0]} holds {describe(samples)}: float (n, L, 1) is required")
         if labels.dim() != 1 or labels.is_floating_point():
-            raise ValueError(f"{paths[1]} holds {describe(labels)}: integers (n,) are needed")
+            raise ValueError(f"{paths[1]} holds {describe(labels)}: integers (n,) are required")
         if len(samples) != len(labels):
             raise ValueError(
                 f"{paths[0]} has {len(samples)} clips, {paths[1]} has {len(labels)} labels: they must belong together"
@@ -113,21 +113,21 @@ class SpeechCommandsTask(ClassificationTask):
 
 
 def scaling_of(folder: Path) -> Optional[str]:
-    """Return the scaling of a data folder's samples, a key of SCALINGS; None where it is not known.
+    """Return the scaling of a data folder's samples, a key of SCALINGS; None if it is unknown.
 
     Raises:
-        ValueError: if its SOURCE.json is broken.
+        ValueError: if SOURCE.json is broken.
     """
     scaling = setting_of(folder, "scaling")
     return scaling if scaling in SCALINGS else None
 
 
 def load_tensor(path: Path) -> Tensor:
-    """A tensor of a file, mapped into memory where the file allows it.
+    """Load a tensor from a file, mapped into memory if the file allows it.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it holds no tensor, or more than tensors and plain values.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if the file does not hold a tensor, or holds more than tensors and plain values.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: give the folder that holds {FOLDER}")
@@ -136,10 +136,10 @@ def load_tensor(path: Path) -> Tensor:
     except UnreadableFile as error:
         raise ValueError(f"{path} is not a file of torch.save, or is truncated: make or fetch it again") from error
     if not isinstance(tensor, Tensor):
-        raise ValueError(f"{path} holds a {type(tensor).__name__}: a tensor is needed")
+        raise ValueError(f"{path} holds a {type(tensor).__name__}: a tensor is required")
     return tensor
 
 
 def describe(tensor: Tensor) -> str:
-    """Type and shape of a tensor for a message."""
+    """Return type and shape of a tensor for a message."""
     return f"{str(tensor.dtype).split('.')[-1]} {tuple(tensor.shape)}"

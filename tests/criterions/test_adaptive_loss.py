@@ -57,5 +57,5 @@ def test_gradients_reach_the_second_word_of_a_band(model, word):
 
 
 def test_a_model_without_adaptive_softmax_is_refused():
-    with pytest.raises(ValueError, match="adaptive_loss needs a model with --adaptive-softmax-cutoff"):
+    with pytest.raises(ValueError, match="adaptive_loss requires --adaptive-softmax-cutoff"):
         criterion()(build(), sample([[5, 6]]))

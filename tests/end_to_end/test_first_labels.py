@@ -257,7 +257,7 @@ def test_other_models_are_refused(clips, tiny_model, capsys) -> None:
 
 def test_what_is_missing_is_named(clips, capsys, tmp_path) -> None:
     assert classify.main([str(word) for word in (tmp_path / "gone", "--path", clips[1], "--cpu")]) == 1
-    assert f"{tmp_path / 'gone'} is not a folder: give that of the data" in capsys.readouterr().err
+    assert f"{tmp_path / 'gone'} is not a folder: give the data folder" in capsys.readouterr().err
     assert classify.main([str(word) for word in (clips[0], "--path", tmp_path / "gone.pt", "--cpu")]) == 1
     assert "gone.pt does not exist" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()

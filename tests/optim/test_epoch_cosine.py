@@ -51,7 +51,7 @@ def test_without_a_rise(monkeypatch):
         ({"warmup_epochs": -1}, "--warmup-epochs -1 "),
         ({"warmup_init_lr": -1.0}, "--warmup-init-lr -1 "),
         ({"min_lr": -1e-3}, "--min-lr -0.001: "),
-        ({"period_epochs": 0}, "--period-epochs 0 must be at least 1"),
+        ({"period_epochs": 0}, "--period-epochs 0: must be at least 1"),
         ({"max_epoch": 0}, "--max-epoch 0 must be above --warmup-epochs 20: .*--period-epochs"),
         ({"max_epoch": 20}, "--max-epoch 20 must be above"),
     ],

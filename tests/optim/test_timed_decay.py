@@ -72,7 +72,7 @@ def test_a_checkpoint_of_another_schedule_begins_anew(monkeypatch, clock):
     ("options", "message"),
     [
         ({"lr": [1e-3, 1e-4]}, "--lr .*one learning rate"),
-        ({"stop_time_hours": 0.0}, "--stop-time-hours 0: .*needs the time"),
+        ({"stop_time_hours": 0.0}, "--stop-time-hours 0: .*requires the hours"),
         ({"warmup_updates": -1}, "--warmup-updates -1"),
         ({"warmup_share": 1.0}, "--warmup-share 1"),
     ],

@@ -232,6 +232,6 @@ def test_nothing_that_is_read_is_overwritten(output, option, files, capsys, monk
 
 def test_models_and_data_that_do_not_fit(tiny_model, trained, files, capsys):
     assert ask((tiny_model.data, tiny_model.checkpoint), "narrative_qa", files) == 1
-    assert "holds a translator (--arch mega_tiny), and a language model is needed" in capsys.readouterr().err
+    assert "holds a translator (--arch mega_tiny): give a language model" in capsys.readouterr().err
     assert ask((files / "gone", trained[1]), "narrative_qa", files) == 1
-    assert f"{files / 'gone'} is not a folder: give that of the data" in capsys.readouterr().err
+    assert f"{files / 'gone'} is not a folder: give the data folder" in capsys.readouterr().err

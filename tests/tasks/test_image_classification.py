@@ -119,7 +119,7 @@ def test_classes_that_do_not_exist(folder):
 
 def test_other_models_are_refused(folder, monkeypatch):
     monkeypatch.setattr(models, "build_model", lambda *unused: tiny_classifier.build(kind="image"))
-    with pytest.raises(ValueError, match="needs a classifier of images, MegaClassifier is none: give --arch"):
+    with pytest.raises(ValueError, match="requires a classifier of images, found MegaClassifier: give --arch"):
         task_of(folder).build_model(None)
 
 

@@ -171,7 +171,7 @@ def test_batches_of_an_update_do_not_depend_on_processes(tmp_path):
         ({"mixup": -1.0}, "--mixup -1.0: give 0"),
         ({"cutmix": -0.5}, "--cutmix -0.5: give 0"),
         ({"label_smoothing": 1.0}, "--label-smoothing 1.0: give 0 or more, less than 1"),
-        ({"repeated_augmentation": 3, "no_shuffle": True}, "--no-shuffle and --repeated-augmentation 3: an epoch"),
+        ({"repeated_augmentation": 3, "no_shuffle": True}, "--no-shuffle and --repeated-augmentation 3: every epoch"),
     ],
 )
 def test_options_out_of_range(options, message, folder):
