@@ -1,4 +1,4 @@
-"""Datasets of images that pass through a transform: the same each time, or drawn anew in each epoch."""
+"""Datasets of transformed images: the same in each epoch, or with new random numbers in each epoch."""
 
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -17,7 +17,7 @@ class TransformedImageDataset(ClassifiedDataset):
     Args:
         images: n images of PIL, or arrays (H, W, 3) of uint8.
         labels: (n,) integers.
-        transform: from an image of PIL to (3, size, size) float32.
+        transform: maps an image of PIL to (3, size, size) float32.
         size: height and width.
         order: see :class:`fairseq_mega.data.classified.ClassifiedDataset`.
     """
@@ -29,43 +29,43 @@ class TransformedImageDataset(ClassifiedDataset):
         self.images, self.transform = images, transform
 
     def source(self, index: int) -> torch.Tensor:
-        """An image (3, size, size)."""
+        """Return an image (3, size, size)."""
         from PIL import Image
 
         image = self.images[index]
         return self.transform(Image.fromarray(image) if isinstance(image, np.ndarray) else image)
 
     def collate_sources(self, sources: List[torch.Tensor]) -> Dict[str, torch.Tensor]:
-        """``images`` (B, 3, size, size)."""
+        """Return ``images`` (B, 3, size, size)."""
         return {"images": torch.stack(sources)}
 
 
 def images_per_epoch(count: int, repetitions: int) -> int:
-    """Return the number of images of an epoch; an image that is repeated counts each time.
+    """Return the number of images of an epoch, counting every repetition.
 
-    With repetitions the number is the largest multiple of 256 up to ``count``, as published, or ``count`` below 256. An
-    epoch is therefore as long as one without repetitions.
+    With repetitions the number is the largest multiple of 256 up to ``count``, as published, or ``count`` if ``count``
+    is below 256. An epoch is about as long as without repetitions.
     """
     return count if repetitions == 1 or count < ROUND else count // ROUND * ROUND
 
 
 class AugmentedImageDataset(TransformedImageDataset):
-    """Training images, drawn and augmented anew in each epoch.
+    """Training images with a new order and new augmentations in each epoch.
 
-    In an epoch come the first images of a permutation, each ``repetitions`` times in a row. What is drawn for an image
-    depends on seed, epoch, the image and which repetition it is; what is drawn for a batch, on seed, epoch and the
-    batch's members. Items are places in the order of the epoch.
+    An epoch contains the first images of a permutation, each ``repetitions`` times in a row. Items are positions in
+    this order. Random numbers of an image depend on seed, epoch, image and repetition; random numbers of a batch depend
+    on seed, epoch and the items of the batch.
 
-    The order is cut into updates, and the images of an update are dealt to its batches one by one: with at least as
-    many batches as repetitions none holds an image twice. The batches of an update, and what is drawn for each, are the
-    same on one GPU, one after the other, as on several at once. fairseq must not shuffle these batches.
+    The order is cut into updates, and the images of an update are distributed over its batches one by one: with at
+    least as many batches as repetitions no batch holds an image twice. One GPU, one batch after the other, and several
+    GPUs have the same batches and random numbers. fairseq must not shuffle these batches.
 
     Args:
-        images, labels, transform, size: see :class:`TransformedImageDataset`; the transform may draw.
-        seed: of all that is drawn.
-        repetitions: how often an image occurs in an epoch in which it occurs.
-        mixing: what is done to each batch, if anything.
-        shuffle: False: the images as they come, without repetitions.
+        images, labels, transform, size: see :class:`TransformedImageDataset`; the transform may be random.
+        seed: seed of all random numbers.
+        repetitions: number of times that each image of an epoch occurs in the epoch.
+        mixing: mixing of each batch, None for none.
+        shuffle: False: images in their order, without repetitions.
 
     Source: Hoffer et al., CVPR 2020 (repeated augmentation); as in the published code (XuezheMax/mega-image).
     """
@@ -90,7 +90,7 @@ class AugmentedImageDataset(TransformedImageDataset):
         self.set_epoch(1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw the images of an epoch."""
+        """Draw the order of the images of an epoch."""
         self.epoch = epoch
         count = len(self.labels)
         drawn = np.random.default_rng((self.seed, epoch)).permutation(count) if self.shuffle else np.arange(count)
@@ -100,7 +100,7 @@ class AugmentedImageDataset(TransformedImageDataset):
         return len(self.sizes)
 
     def image_at(self, place: int) -> Tuple[int, int]:
-        """Image at a place of the epoch, and which repetition of it this is."""
+        """Return the image at a position of the epoch, and the number of its repetition."""
         return int(self.drawn[place // self.repetitions]), place % self.repetitions
 
     def __getitem__(self, place: int) -> Dict[str, Any]:
@@ -110,7 +110,7 @@ class AugmentedImageDataset(TransformedImageDataset):
         return {"id": int(place), "source": source, "target": int(self.labels[image])}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Batch of examples, mixed; ``target`` is then (B, classes) float32. Nothing for none."""
+        """Return a batch of examples, empty for none; with mixing ``target`` is (B, classes) float32."""
         batch = super().collater(samples)
         if batch and self.mixing is not None:
             with seeded(self.seed, self.epoch, 1, *batch["id"].tolist()):
@@ -125,7 +125,7 @@ class AugmentedImageDataset(TransformedImageDataset):
         max_sentences: Optional[int] = None,
         required_batch_size_multiple: int = 1,
     ) -> List[np.ndarray]:
-        """Batches of all places, in the order in which they are dealt to ``lanes``."""
+        """Return batches of all positions, in the order of their distribution over ``lanes``."""
         limits = [len(indices)] + ([max_sentences] if max_sentences else [])
         size = min(limits + ([max_tokens // int(self.sizes[0])] if max_tokens else []))
         update = size * self.lanes

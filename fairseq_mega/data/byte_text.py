@@ -1,11 +1,11 @@
-"""Text as bytes: every byte is a token, its decimal number, and the line feed ends a line.
+"""Text as bytes: every byte is a token, written as its decimal number, and the line feed ends a line.
 
-This is the form in which enwik8 is binarised: fairseq appends `</s>` to every line, which stands for the line feed, so
-that a text of n bytes becomes n tokens. Only where the text does not end in a line feed, `</s>` is one token more.
+enwik8 is binarised in this form. fairseq appends `</s>` to every line in place of the line feed, so a text of n bytes
+becomes n tokens, or n + 1 if the text does not end with a line feed.
 """
 
 NEWLINE = 10
-# fairseq ignores the blank after the last number of a line, and every byte can be encoded by itself.
+# fairseq ignores the blank after the last number of a line, so every byte can be encoded separately.
 _TOKENS = [b"\n" if byte == NEWLINE else b"%d " % byte for byte in range(256)]
 
 
@@ -15,17 +15,17 @@ def encode(block: bytes) -> bytes:
 
 
 def decode(text: str) -> bytes:
-    """Return the bytes that lines of decimal numbers stand for; the inverse of :func:`encode`.
+    """Return the bytes of lines of decimal numbers: the inverse of :func:`encode`.
 
     Raises:
-        ValueError: a token that is no number from 0 to 255 (names it and its line).
+        ValueError: if a token is not a number from 0 to 255.
     """
     lines = []
     for number, line in enumerate(text.split("\n"), start=1):
         values = []
         for token in line.split():
             if not (token.isascii() and token.isdigit() and int(token) < 256):
-                raise ValueError(f"line {number}: {token!r} is not a byte; decimal numbers from 0 to 255 are needed")
+                raise ValueError(f"line {number}: {token!r} is not a byte; give decimal numbers from 0 to 255")
             values.append(int(token))
         lines.append(bytes(values))
     return b"\n".join(lines)

@@ -1,4 +1,4 @@
-"""Examples as files in a folder for each class: what is taken, and what is left out, which nobody should overlook."""
+"""Examples as files in a folder for each class: list the files of each class, and count the ignored files."""
 
 import os
 import re
@@ -9,22 +9,22 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tu
 
 from .file_kinds import FileKind, kind_of_file
 
-SYSTEM_FILES = (  # and folders that nobody put there; hidden ones are not looked at either
+SYSTEM_FILES = (  # files and folders of operating systems, ignored like hidden ones
     *("desktop.ini", "ehthumbs.db", "thumbs.db", "__macosx", "@eadir", "lost+found", "$recycle.bin"),
     "system volume information",
 )
 _NUMBER = re.compile(r"[+-]?\d{1,15}([.,]0*)?", re.ASCII)
-_SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10))  # of the form in which a picture character is shown
-_DOTLESS = {0x131: "i", 0x307: None}  # of Turkish, whose small and large letters other rules pair otherwise
+_SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors of pictograms
+_DOTLESS = {0x131: "i", 0x307: None}  # Turkish letters, which casefold pairs differently
 
 
 class Wanted(NamedTuple):
-    """Files that a class may have.
+    """Description of the files of a class.
 
     Attributes:
-        things: their name in messages, in the plural.
-        endings: of names that are taken without a look into the file, in small letters.
-        is_wanted: whether a file of another name is taken for what is in it.
+        things: name of the files in messages, in the plural.
+        endings: endings of names, in lower case, that are accepted without opening the file.
+        is_wanted: returns whether a file with another name is accepted by its kind.
     """
 
     things: str
@@ -33,18 +33,18 @@ class Wanted(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """Files of some classes that are not taken.
+    """Ignored files of some classes.
 
     Attributes:
-        endings: how many there are of each ending.
-        deeper: files in folders below that of a class, by the folder's name.
+        endings: number of files with each ending.
+        deeper: number of files in each folder below the folder of a class.
     """
 
     endings: "Counter[str]"
     deeper: Dict[str, int]
 
     def described(self, most: int = 5) -> str:
-        """Describe the files; empty where there are none."""
+        """Describe the files; "" for none."""
         parts = [f"{count:,} {ending}" for ending, count in self.endings.most_common()]
         if self.deeper:
             places = listed(list(self.deeper), most)
@@ -53,28 +53,28 @@ class LeftOut(NamedTuple):
 
 
 def class_names(folder: Path, things: str = "images") -> List[str]:
-    """Sorted names of the folders in a folder; hidden ones are left out. ``things`` are their examples.
+    """Return the sorted names of the folders in a folder, without hidden ones; ``things`` are their examples.
 
     Raises:
-        FileNotFoundError: if there is no such folder.
-        ValueError: if it holds none.
+        FileNotFoundError: if the folder does not exist.
+        ValueError: if the folder holds no folders.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} does not exist: a folder of {things} holds a folder per class")
+        raise FileNotFoundError(f"{folder} does not exist: give a folder with one folder of {things} per class")
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if not is_hidden(entry.name) and entry.is_dir())
     if not names:
-        raise ValueError(f"{folder} holds no folders: one per class is needed, with its {things} inside")
+        raise ValueError(f"{folder} holds no folders: give a folder with one folder of {things} per class")
     return names
 
 
 def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[Dict[str, List[str]], LeftOut]:
-    """Sorted names of the files of each class, and what else there is.
+    """Return the sorted names of the files of each class, and the ignored files.
 
     Each folder is listed once; only files with unknown endings are opened.
 
     Raises:
-        ValueError: if a class would have no files, naming what is there instead, or is a link to nothing.
+        ValueError: if a class has no files, or a link is broken.
     """
     found: Dict[str, List[str]] = {}
     left_out = LeftOut(Counter(), {})
@@ -87,7 +87,7 @@ def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[D
             instead = f", but {there}" if there else ""
             raise ValueError(
                 f"{folder / name} holds no {wanted.things} ({', '.join(wanted.endings)}){instead}: the files of a "
-                f"class lie directly in its folder; convert or move what is there, or move the folder away"
+                f"class must lie directly in its folder; convert or move the files, or move the folder away"
             )
         left_out.endings.update(others.endings)
         left_out.deeper.update({f"{name}/{below}": count for below, count in others.deeper.items()})
@@ -95,7 +95,7 @@ def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[D
 
 
 def alike(names: Sequence[str]) -> List[List[str]]:
-    """Groups of names that differ only in capitals, composition, invisible characters, or the way to write a number."""
+    """Return groups of names that differ only in case, composition, invisible characters, or the form of a number."""
     groups: Dict[str, List[str]] = defaultdict(list)
     for name in names:
         seen = "".join(filter(is_visible, name)).translate(_SELECTORS)
@@ -105,38 +105,38 @@ def alike(names: Sequence[str]) -> List[List[str]]:
 
 
 def is_visible(character: str) -> bool:
-    """Return whether a character is shown: byte-order marks and others only steer how their neighbours are."""
+    """Return whether a character is visible, unlike byte-order marks and other format characters."""
     return unicodedata.category(character) != "Cf"
 
 
 def holds_text(text: str) -> bool:
-    """Return whether there is anything to read in a text."""
+    """Return whether a text has visible characters other than spaces."""
     return any(is_visible(character) and not character.isspace() for character in text)
 
 
 def told_alike(names: Sequence[str]) -> Optional[str]:
-    """The warning about classes of nearly the same name; None where there are none."""
+    """Return the warning about classes with similar names, or None."""
     groups = [" and ".join(map(repr, group)) for group in alike(names)]
-    return f"classes of nearly the same name are kept apart: {listed(groups)}" if groups else None
+    return f"classes with similar names are separate classes: {listed(groups)}" if groups else None
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names as a text, and the number of further names."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def ending_of(name: str) -> str:
-    """The ending of a file's name in small letters, or words for none."""
+    """Return the ending of a file's name in lower case, or "without an ending"."""
     return os.path.splitext(name)[1].lower() or "without an ending"
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether nobody put a file or folder of this name among the examples."""
+    """Return whether a file or folder is hidden or belongs to the operating system."""
     return name.startswith(".") or name.lower() in SYSTEM_FILES
 
 
 def files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
-    """Sorted names of the files of a class; what else there is goes to ``others``."""
+    """Return the sorted names of the files of a class, and add the ignored files to ``others``."""
     taken = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -172,7 +172,7 @@ def _is_wanted(path: Path, wanted: Wanted) -> bool:
 
 
 def _beside_classes(folder: Path, classes: Set[str], wanted: Wanted, left_out: LeftOut) -> None:
-    """Count files that lie beside the classes, and those of hidden folders that look as if they were of a class."""
+    """Count files beside the folders of classes, and files in hidden folders whose endings a class accepts."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name in classes:

@@ -1,4 +1,4 @@
-"""Base of the datasets of classification tasks: a class per example, batches that leave no example out."""
+"""Base of the datasets of classification tasks: one class per example, and every example in a batch."""
 
 from typing import Any, Dict, List, Optional
 
@@ -12,12 +12,12 @@ from .sized import SizedDataset
 class ClassifiedDataset(SizedDataset):
     """Examples with a class each.
 
-    Subclasses define :meth:`source` and :meth:`collate_sources`, and set ``sizes`` (n,), the lengths.
+    Subclasses define :meth:`source` and :meth:`collate_sources`.
 
     Args:
         labels: (n,) integers.
         sizes: (n,) lengths of the examples.
-        order: (n,) the order in which they are put into batches; None: as they come.
+        order: (n,) order of the examples in batches; None: the order of the data.
     """
 
     def __init__(self, labels: np.ndarray, sizes: np.ndarray, order: Optional[np.ndarray] = None) -> None:
@@ -26,11 +26,11 @@ class ClassifiedDataset(SizedDataset):
         self.order = np.arange(len(self.labels)) if order is None else order
 
     def source(self, index: int) -> Any:
-        """Input of one example."""
+        """Return the input of one example."""
         raise NotImplementedError
 
     def collate_sources(self, sources: List[Any]) -> Dict[str, torch.Tensor]:
-        """``net_input`` of a batch."""
+        """Return ``net_input`` of a batch."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class ClassifiedDataset(SizedDataset):
         return {"id": int(index), "source": self.source(int(index)), "target": int(self.labels[index])}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Batch of examples; nothing for none."""
+        """Return a batch of examples, empty for none."""
         if not samples:
             return {}
         return {
@@ -52,7 +52,7 @@ class ClassifiedDataset(SizedDataset):
         }
 
     def ordered_indices(self) -> np.ndarray:
-        """The order of the examples; the same in every epoch, fairseq shuffles the batches."""
+        """Return the order of the examples, the same in every epoch; fairseq shuffles the batches."""
         return self.order
 
     def batch_by_size(
@@ -62,12 +62,12 @@ class ClassifiedDataset(SizedDataset):
         max_sentences: Optional[int] = None,
         required_batch_size_multiple: int = 1,
     ) -> Any:
-        """Consecutive batches of all examples: a required multiple would leave the last ones out."""
+        """Return consecutive batches of all examples; a required multiple would exclude the last examples."""
         return super().batch_by_size(indices, max_tokens, max_sentences, 1)
 
 
 def shuffled(count: int, seed: int) -> np.ndarray:
-    """The seeded permutation of the examples from which consecutive batches are cut, as in the published code."""
+    """Return a seeded permutation of the examples, from which consecutive batches are cut as in the published code."""
     with data_utils.numpy_seed(seed):
         return np.random.permutation(count)
 
@@ -75,13 +75,13 @@ def shuffled(count: int, seed: int) -> np.ndarray:
 def check_labels(
     labels: np.ndarray, classes: Optional[int], where: str, first: int = 1, option: str = "--sentence-class-num"
 ) -> None:
-    """Raise a ValueError that names file and line if a label is none of ``classes`` (None: any).
+    """Raise a ValueError that names file and line if a label is out of range.
 
     Args:
         labels: (n,) integers.
-        classes: number of classes.
+        classes: number of classes; None: no limit.
         where: name of the file.
-        first: number of its first line; 0 for files of arrays, whose items are counted from there.
+        first: number of the first line; 0 for files of arrays, whose items are counted from 0.
         option: name of the option with the number of classes.
     """
     wrong = np.flatnonzero((labels < 0) | (labels >= (np.iinfo(np.int64).max if classes is None else classes)))

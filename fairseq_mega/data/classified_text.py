@@ -1,4 +1,4 @@
-"""Binarised texts, or pairs of them, with a class each."""
+"""Binarised texts, or pairs of texts, with a class each."""
 
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -16,9 +16,9 @@ class ClassifiedTextDataset(ClassifiedDataset):
     Args:
         documents: one or two indexed datasets of token lines, each line with its ``</s>``.
         labels: (n,) integers.
-        padding: token that pads.
-        longest: tokens that are kept of a text, from its beginning; None: all.
-        first: token to put in front of each text (``<CLS>``), which counts; None: nothing.
+        padding: padding token.
+        longest: maximum tokens of a text; a longer text is cut at its end; None: no limit.
+        first: token before each text (``<CLS>``), included in the length; None: no token.
         order: see :class:`fairseq_mega.data.classified.ClassifiedDataset`.
 
     Source: the published code's task lra-text.
@@ -42,7 +42,7 @@ class ClassifiedTextDataset(ClassifiedDataset):
         self.documents, self.padding, self.longest, self.first = list(documents), padding, longest, first
 
     def source(self, index: int) -> List[Tensor]:
-        """Tokens of each document of an example."""
+        """Return the tokens of each document of an example."""
         found = []
         for texts in self.documents:
             tokens = texts[index].long()
@@ -52,7 +52,7 @@ class ClassifiedTextDataset(ClassifiedDataset):
         return found
 
     def collate_sources(self, sources: List[List[Tensor]]) -> Dict[str, Tensor]:
-        """``src_tokens`` (B, L) and ``src_lengths`` (B,); of second documents ``src1_tokens`` and ``src1_lengths``."""
+        """Return ``src_tokens`` (B, L) and ``src_lengths`` (B,), and ``src1_...`` for second documents."""
         batch = {}
         for name, texts in zip(("src", "src1"), zip(*sources)):
             batch[f"{name}_tokens"] = data_utils.collate_tokens(list(texts), self.padding)
@@ -61,22 +61,25 @@ class ClassifiedTextDataset(ClassifiedDataset):
 
 
 def read_classes(lines: Any, dictionary: Dictionary, where: str) -> np.ndarray:
-    """Classes (n,) of binarised label lines: the rank of a label in its dictionary, the most frequent one 0.
+    """Return the classes (n,) of binarised label lines: ranks in the dictionary, 0 for the most frequent label.
 
     Args:
-        lines: indexed dataset, a label and ``</s>`` each.
-        dictionary: of the labels.
+        lines: indexed dataset; each line has a label and ``</s>``.
+        dictionary: dictionary of the labels.
         where: name of the file, for messages.
 
     Raises:
-        ValueError: naming file and line, if a line holds no or several labels, or one that the dictionary lacks.
+        ValueError: if a line has no label, several labels, or a label that is not in the dictionary.
     """
     classes = np.empty(len(lines), dtype=np.int64)
     for number in range(len(lines)):
         tokens = [token for token in lines[number].tolist() if token != dictionary.eos()]
         if len(tokens) != 1:
-            raise ValueError(f"{where} line {number + 1} holds {len(tokens)} labels: one per line is needed")
+            raise ValueError(f"{where} line {number + 1} holds {len(tokens)} labels: give one label per line")
         if tokens[0] < dictionary.nspecial:
-            raise ValueError(f"{where} line {number + 1}: this label is not in the label dictionary (dict.txt)")
+            raise ValueError(
+                f"{where} line {number + 1}: the label is not in the label dictionary (dict.txt): binarise the labels "
+                f"with this dictionary"
+            )
         classes[number] = tokens[0] - dictionary.nspecial
     return classes

@@ -1,4 +1,4 @@
-"""Labels, length and scale of the recordings that a classifier learnt from: it needs them to read a new one."""
+"""Labels, length and scale of the recordings of a training, which a classifier requires to read new recordings."""
 
 import hashlib
 from pathlib import Path
@@ -13,11 +13,11 @@ FILE_NAME = "clips.pt"
 
 
 class ClipScale:
-    """Labels of the classes, and the scale that samples of 16 bits are brought to.
+    """Labels of the classes, and the scale of samples.
 
     Args:
         labels: names of the classes 0, 1, ...
-        offset, deviation: (L,) float64 in units of such samples, for every position of a clip.
+        offset, deviation: (L,) float64 in units of 16-bit samples, for every position of a clip.
     """
 
     def __init__(self, labels: Sequence[str], offset: np.ndarray, deviation: np.ndarray) -> None:
@@ -26,11 +26,11 @@ class ClipScale:
 
     @property
     def length(self) -> int:
-        """Samples L of a clip."""
+        """Number L of samples of a clip."""
         return len(self.offset)
 
     def described(self, digits: int = 6) -> str:
-        """Return one line that identifies the scale, the same on all machines: with rounded numbers."""
+        """Return one line that identifies the scale; numbers are rounded to be the same on all machines."""
         parts = []
         for name, values in (("offset", self.offset), ("deviation", self.deviation)):
             texts = [f"{value:.{digits}g}" for value in values.tolist()]
@@ -39,26 +39,26 @@ class ClipScale:
         return ", ".join(parts)
 
     def apply(self, samples: np.ndarray) -> np.ndarray:
-        """Scaled samples (L,) float32 of a clip (L,) in units of 16 bits."""
+        """Return the scaled samples (L,) float32 of a clip (L,) in units of 16-bit samples."""
         return ((samples - self.offset) / self.deviation).astype(np.float32)
 
     def save(self, folder: Path) -> None:
-        """Write it to a folder."""
+        """Write labels and scale to a folder."""
         content = {"labels": self.labels, "offset": torch.from_numpy(self.offset)}
         torch.save({**content, "deviation": torch.from_numpy(self.deviation)}, folder / FILE_NAME)
 
     @classmethod
     def load(cls, folder: Path) -> "ClipScale":
-        """Read it from a folder.
+        """Read labels and scale from a folder.
 
         Raises:
-            FileNotFoundError: if it is not there.
+            FileNotFoundError: if the file does not exist.
             ValueError: if the file is broken.
         """
         path = folder / FILE_NAME
         if not path.is_file():
             raise FileNotFoundError(
-                f"{path} does not exist: it holds the scale of the recordings; give a data folder of "
+                f"{path} does not exist: the file holds the scale of the recordings; give a data folder of "
                 f"fairseq-mega-prepare"
             )
         try:

@@ -1,4 +1,4 @@
-"""A corpus of JSON lines as one stream of tokens, in another order in every epoch, read from disk span by span."""
+"""Corpus of JSON lines as one stream of tokens, shuffled in every epoch and read from disk span by span."""
 
 import contextlib
 from pathlib import Path
@@ -14,20 +14,20 @@ from .token_index import load_or_count
 
 
 class DocumentStream:
-    """Documents of some files, each its tokens and ``</s>``.
+    """Stream of the documents of some files; a document is its tokens and ``</s>``.
 
-    In an epoch the spans of all files come in an order of their own, drawn from seed and epoch, and so do the documents
-    of a span. Only the spans at hand are in memory.
+    Seed and epoch determine the random order of the spans of all files and of the documents of each span. Only the
+    current spans are in memory.
 
     Args:
         sources: the files.
-        vocabulary: of the tokens.
-        name: of the split, for messages.
-        seed: of the orders.
+        vocabulary: vocabulary of the tokens.
+        name: name of the split, for messages.
+        seed: seed of the orders.
         index_folder: see :func:`load_or_count`.
 
     Raises:
-        ValueError: if there is no token at all, for a bad line, or if the counts cannot be kept.
+        ValueError: if the files have no token or a bad line, or the index cannot be written.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class DocumentStream:
         self.documents = sum(index.documents for index in found)
         self.skipped = sum(index.skipped for index in found)
         self.files = np.concatenate([np.full(len(index.tokens), i, np.int32) for i, index in enumerate(found)])
-        self.begins = np.concatenate([index.begins[:-1] for index in found])  # (spans,), as the following
+        self.begins = np.concatenate([index.begins[:-1] for index in found])  # (spans,), like stops and counts
         self.stops = np.concatenate([index.begins[1:] for index in found])
         self.counts = np.concatenate([index.tokens for index in found])
         self.tokens = int(self.counts.sum())  # of all documents
@@ -60,7 +60,7 @@ class DocumentStream:
         self._read = []
 
     def span(self, begin: int, end: int) -> Tensor:
-        """Tokens begin <= i < end of the epoch's stream, (end - begin,) long.
+        """Return the tokens begin <= i < end of the epoch's stream, (end - begin,) long.
 
         Raises:
             ValueError: if a file has changed since its tokens were counted.
@@ -71,28 +71,28 @@ class DocumentStream:
         return torch.from_numpy(tokens[offset : offset + end - begin].astype(np.int64))
 
     def _tokens_of(self, number: int) -> np.ndarray:
-        """Tokens of a span, by its number in the order of the epoch."""
+        """Return the tokens of a span by its number in the order of the epoch."""
         for known, tokens in self._read:
             if known == number:
                 return tokens
         span = int(self.order[number])
         source, texts = self.sources[self.files[span]], []
-        with contextlib.suppress(ValueError):  # no line was bad when they were counted
+        with contextlib.suppress(ValueError):  # counting found no bad line
             found = read_texts(source, int(self.begins[span]), int(self.stops[span]))
             texts = [text for text in found if text is not None]
         shuffled = np.random.default_rng((self.seed, self.epoch, span)).permutation(len(texts))
         tokens = np.concatenate([np.zeros(0, np.int32), *self.vocabulary.encode([texts[i] for i in shuffled])])
         if len(tokens) != self.counts[span]:
             raise ValueError(
-                f"{source.path}: it changed after its tokens were counted ({len(tokens)} in place of "
-                f"{self.counts[span]} in the bytes from {self.begins[span]}): begin the training again"
+                f"{source.path} changed after its tokens were counted ({len(tokens)} instead of {self.counts[span]} in "
+                f"the bytes from {self.begins[span]}): start the training again"
             )
         self._read = [*self._read[-1:], (number, tokens)]
         return tokens
 
 
 class ReadDocuments:
-    """Documents in the order of their files, held in memory as tokens: a text to validate.
+    """Documents of a validation text in the order of their files, in memory as tokens.
 
     Args:
         sources, vocabulary: see :class:`DocumentStream`.

@@ -1,4 +1,4 @@
-"""Kinds of files, recognised by their first bytes, not by their names, and the command that converts each."""
+"""Kinds of files, recognised by their first bytes, and the command that converts each kind."""
 
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
 HEAD = 4096  # bytes that identify a kind
-SOURCE = "SOURCE.json"  # what fairseq-mega-prepare leaves beside the data
-_OFTEN = 0.1  # share of NUL bytes from which on they are halves of characters, not stray ones
-_NO_LETTERS = rb"(?=.*[\0-\x08\x0e-\x1a])"  # ahead of bytes that are letters in encodings of one byte a character
+SOURCE = "SOURCE.json"  # file that fairseq-mega-prepare writes beside the data
+_OFTEN = 0.1  # share of NUL bytes above which they are halves of characters, not stray bytes
+_NO_LETTERS = rb"(?=.*[\0-\x08\x0e-\x1a])"  # excludes text in single-byte encodings
 
 
 class FileKind(NamedTuple):
@@ -16,9 +16,9 @@ class FileKind(NamedTuple):
 
     Attributes:
         name: continuation of "it is ...".
-        remedy: a sentence in the imperative; ``FILE`` stands for the file, where it names it.
+        remedy: a sentence in the imperative; ``FILE`` stands for the file.
         group: "text", "packed", "picture", "sound" or "other".
-        encoding: of a text, as Python and iconv call it.
+        encoding: encoding of a text, a name that Python and iconv accept.
         marked: whether a text begins with a byte-order mark.
     """
 
@@ -29,7 +29,7 @@ class FileKind(NamedTuple):
     marked: bool = False
 
     def told(self, path: object) -> str:
-        """The message about a file of this kind that cannot be read."""
+        """Return the error message for a file of this kind."""
         return f"{path}: it is {self.name}; {self.remedy.replace('FILE', str(path))}"
 
 
@@ -51,15 +51,15 @@ def _sound(name: str) -> FileKind:
 
 _TO_JPEG = "convert it: `heif-convert FILE OUT.jpg`, or `magick FILE OUT.jpg`"
 _OFFICE = _other("a document of an office program", "save it as plain text")
-_ZIP = _packed("zip (or a document of an office program, which is packed so)", "`unzip FILE`, or save it as plain text")
-NO_TEXT = _other("no text: it holds NUL bytes")
-ZEROS = _other("nothing but zeros at its beginning, as what was not copied to its end", "get a new copy")
+_ZIP = _packed("zip (or a document of an office program)", "`unzip FILE`, or save the document as plain text")
+NO_TEXT = _other("not a text: it contains NUL bytes")
+ZEROS = _other("an incomplete copy: it begins with zeros only", "get a new copy")
 HEIC = _picture("a picture in HEIC", _TO_JPEG)
-PDF = _other("a PDF", "take its text out: `pdftotext FILE OUT.txt`")
+PDF = _other("a PDF", "extract its text: `pdftotext FILE OUT.txt`")
 WAV, FLAC, OGG, MP3 = _sound("sound in WAV"), _sound("sound in FLAC"), _sound("sound in Ogg"), _sound("sound in MP3")
 AIFF, SPHERE = _sound("sound in AIFF"), _sound("sound in NIST SPHERE")
 
-# Patterns of the first bytes; the first that fits counts. None fits a plain text: each needs more than a word.
+# Patterns of the first bytes; the first match counts. No pattern matches plain text: each requires more than a word.
 _SIGNATURES: Tuple[Tuple[bytes, FileKind], ...] = (
     (rb"\x1f\x8b", _packed("gzip", "`gunzip FILE`")),
     (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", _packed("bzip2", "`bunzip2 FILE`")),
@@ -74,11 +74,11 @@ _SIGNATURES: Tuple[Tuple[bytes, FileKind], ...] = (
     (rb"%PDF-", PDF),
     (rb"\{\\rtf", _other("a document in RTF", "save it as plain text")),
     (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", _OFFICE),
-    (rb"%!PS", _other("PostScript", "take its text out: `ps2ascii FILE OUT.txt`")),
+    (rb"%!PS", _other("PostScript", "extract its text: `ps2ascii FILE OUT.txt`")),
     (rb"version https://git-lfs", _other("a pointer of Git LFS, not the file itself", "fetch it: `git lfs pull`")),
-    (rb"PAR1[\0-\x1f]", _other("a table in Parquet", "write it as JSON lines, for example with pandas")),
-    (rb"ARROW1\0|\xff{4}..\0\0\x10", _other("a table of Arrow", "write it as JSON lines, for example with pandas")),
-    (rb"SQLite format 3\0", _other("a database of SQLite", "write its text out: `sqlite3 FILE .dump`")),
+    (rb"PAR1[\0-\x1f]", _other("a table in Parquet", "convert it to JSON lines, for example with pandas")),
+    (rb"ARROW1\0|\xff{4}..\0\0\x10", _other("a table of Arrow", "convert it to JSON lines, for example with pandas")),
+    (rb"SQLite format 3\0", _other("a database of SQLite", "extract its text: `sqlite3 FILE .dump`")),
     (rb"\x93NUMPY", _other("an array of numpy")),
     (rb"\x89HDF", _other("a file of HDF5")),
     (rb"\x7fELF|MZ\x90", _other("a program")),
@@ -115,7 +115,7 @@ _SIGNATURES: Tuple[Tuple[bytes, FileKind], ...] = (
     (rb"\x1a\x45\xdf\xa3", _sound("sound or film in Matroska (MKV, WebM)")),
     (rb"Creative Voice File\x1a", _sound("sound in VOC")),
 )
-_MARKS = (  # the longer ones first: that of UTF-16 begins one of UTF-32
+_MARKS = (  # longer marks first: a mark of UTF-16 is the beginning of a mark of UTF-32
     (BOM_UTF32_LE, "UTF-32LE"),
     (BOM_UTF32_BE, "UTF-32BE"),
     (BOM_UTF8, "UTF-8"),
@@ -125,10 +125,10 @@ _MARKS = (  # the longer ones first: that of UTF-16 begins one of UTF-32
 
 
 def kind_of(head: bytes) -> Optional[FileKind]:
-    """Return the kind of a file by its first bytes (HEAD of them, or all); None where it may be a plain text.
+    """Return the kind of a file by its first HEAD bytes; None if the file may be plain text.
 
-    A text in UTF-16 or UTF-32 is found with a byte-order mark and, by its NUL bytes, without one. UTF-8 and the
-    encodings of one byte a character are plain, also where they begin with the letters that a mark consists of.
+    UTF-16 and UTF-32 are recognised by a byte-order mark or by their NUL bytes. UTF-8 and single-byte encodings are
+    plain text, even if they begin with the letters of a byte-order mark.
     """
     for mark, encoding in _MARKS:
         if head.startswith(mark) and ("16" not in encoding or _share_of_text(head[2:], encoding) > 0.8):
@@ -140,13 +140,13 @@ def kind_of(head: bytes) -> Optional[FileKind]:
 
 
 def kind_of_file(path: Path) -> Optional[FileKind]:
-    """Return the kind of a file, see :func:`kind_of`; raises OSError where it cannot be read."""
+    """Return the kind of a file, see :func:`kind_of`; raises OSError if it cannot be read."""
     with path.open("rb") as file:
         return kind_of(file.read(HEAD))
 
 
 def check_plain(path: Path) -> None:
-    """Raise ValueError that names a file, its kind and the remedy unless it may be plain text; OSError without it."""
+    """Raise a ValueError with kind and remedy unless a file may be plain text; OSError if it cannot be read."""
     kind = kind_of_file(path)
     if kind is not None:
         raise ValueError(kind.told(path))
@@ -154,7 +154,7 @@ def check_plain(path: Path) -> None:
 
 def _encoded(encoding: str, marked: bool) -> FileKind:
     mark = "" if marked else " without a byte-order mark"
-    wide = encoding[:-2] if marked else encoding  # with a mark iconv finds the order by itself, and removes the mark
+    wide = encoding[:-2] if marked else encoding  # iconv reads the byte order from the mark, and removes the mark
     return FileKind(f"text in {encoding[:-2]}{mark}", _to_utf8(wide), "text", encoding, marked)
 
 
@@ -163,7 +163,7 @@ def _to_utf8(encoding: str) -> str:
 
 
 def _with_zeros(head: bytes) -> Optional[FileKind]:
-    """The kind of a file with NUL bytes, which no plain text has; without, that of a text of seven bits."""
+    """Return the kind of a file with NUL bytes, which plain text lacks, or of a 7-bit text without NUL bytes."""
     if b"\0" not in head:
         return _of_seven_bits(head)
     if not head.strip(b"\0"):
@@ -177,7 +177,7 @@ def _with_zeros(head: bytes) -> Optional[FileKind]:
     if _has_stray_zeros(head):
         return NO_TEXT
     blanks = {encoding: _blanks(head, encoding) for encoding in ("UTF-16LE", "UTF-16BE")}
-    even, odd = share[0] + share[2], share[1] + share[3]  # of two each
+    even, odd = share[0] + share[2], share[1] + share[3]  # sums of two shares
     order = "UTF-16LE" if (blanks["UTF-16LE"], odd) > (blanks["UTF-16BE"], even) else "UTF-16BE"
     wide = max(even, odd) > 2 * _OFTEN or not is_utf8(head)
     if wide and _share_of_text(head, order) > 0.95:
@@ -186,7 +186,7 @@ def _with_zeros(head: bytes) -> Optional[FileKind]:
 
 
 def _has_stray_zeros(head: bytes) -> bool:
-    """Return whether a text in UTF-8 is left without the NUL bytes, which are few: no halves of characters."""
+    """Return whether a file is UTF-8 text with a few stray NUL bytes."""
     rest = head.replace(b"\0", b"")
     if len(rest) < 0.75 * len(head) or not is_utf8(rest):
         return False
@@ -196,7 +196,7 @@ def _has_stray_zeros(head: bytes) -> bool:
 
 
 def _of_seven_bits(head: bytes) -> Optional[FileKind]:
-    """The kind of a text whose bytes are all those of ASCII, while its characters are not; None of others."""
+    """Return the kind of a text in an encoding that uses ASCII bytes only, such as UTF-7; else None."""
     if not head.isascii():
         return None
     escape = re.search(rb"\x1b\$([@AB(]|\)C|\)[AG])", head)
@@ -211,7 +211,7 @@ def _of_seven_bits(head: bytes) -> Optional[FileKind]:
 
 
 def _is_utf7(head: bytes) -> bool:
-    """Return whether all that stands between + and - are letters of UTF-7, and not a single one by chance."""
+    """Return whether the words between + and - are letters in UTF-7; a single word must begin with a Latin-1 letter."""
     found = re.findall(rb"\+([A-Za-z0-9+/]{3,})-", head)
     try:
         letters = "".join(b"".join(b"+%b-" % coded for coded in found).decode("utf-7"))
@@ -221,7 +221,7 @@ def _is_utf7(head: bytes) -> bool:
 
 
 def _blanks(head: bytes, encoding: str) -> int:
-    """White space among the characters of an encoding of two bytes, which shows the order of the bytes."""
+    """Return the number of white-space characters in a 2-byte encoding, which reveals the byte order."""
     units = [head[place : place + 2] for place in range(0, len(head) - 1, 2)]
     return sum(units.count(blank.encode(encoding)) for blank in " \n\r\t")
 
@@ -236,7 +236,7 @@ def is_utf8(head: bytes) -> bool:
 
 
 def _share_of_text(head: bytes, encoding: str) -> float:
-    """Share of the characters that texts are made of, as which bytes can be read; the last one may be cut."""
+    """Return the share of printable characters in decoded bytes; the last character may be cut."""
     text = head[: len(head) // 2 * 2].decode(encoding, "replace")
     good = sum((character.isprintable() and character != "\ufffd") or character.isspace() for character in text)
     return (good + text.endswith("\ufffd")) / max(1, len(text))

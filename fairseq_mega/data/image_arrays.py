@@ -19,15 +19,15 @@ class ImageArray:
         path: the file.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it holds anything else.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if the file holds other data.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         images = self._open()
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
-            raise ValueError(f"{path} holds {images.dtype} {images.shape}: uint8 (n, height, width, 3) is needed")
+            raise ValueError(f"{path} holds {images.dtype} {images.shape}: uint8 (n, height, width, 3) is required")
         self.shape: Tuple[int, ...] = images.shape
         self._images: Optional[np.ndarray] = None
 
@@ -35,7 +35,7 @@ class ImageArray:
         return self.shape[0]
 
     def __getitem__(self, index: int) -> np.ndarray:
-        """One image (H, W, 3)."""
+        """Return one image (H, W, 3)."""
         if self._images is None:
             self._images = self._open()
         return np.array(self._images[index])
@@ -52,14 +52,16 @@ class ImageArray:
         try:
             return np.load(self.path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
-            raise ValueError(f"{self.path} is not a file of numpy.save, or is truncated ({error})") from error
+            raise ValueError(
+                f"{self.path} is not a file of numpy.save, or is truncated ({error}): get a new copy"
+            ) from error
 
 
 class ImageDataset(ClassifiedDataset):
     """Images with a class each; the length of an image is the number of its pixels.
 
     Args:
-        images: n of one size.
+        images: n images of one size.
         labels: (n,) integers.
         order: see :class:`fairseq_mega.data.classified.ClassifiedDataset`.
     """
@@ -69,10 +71,10 @@ class ImageDataset(ClassifiedDataset):
         self.images = images
 
     def source(self, index: int) -> np.ndarray:
-        """An image (H, W, 3) of uint8."""
+        """Return an image (H, W, 3) of uint8."""
         return self.images[index]
 
     def collate_sources(self, sources: List[np.ndarray]) -> Dict[str, torch.Tensor]:
-        """``images`` (B, 3, H, W) float32, normalised by ImageNet's mean and deviation."""
+        """Return ``images`` (B, 3, H, W) float32, normalised by ImageNet's mean and deviation."""
         images = torch.from_numpy(np.stack(sources)).float() / 255
         return {"images": ((images - torch.tensor(MEAN)) / torch.tensor(DEVIATION)).permute(0, 3, 1, 2).contiguous()}

@@ -1,4 +1,4 @@
-"""The transforms of images and batches with which models are trained on ImageNet; all of them are timm's."""
+"""Transforms of images and batches for training on ImageNet, all by timm."""
 
 import contextlib
 import random
@@ -14,7 +14,7 @@ from fairseq_mega.compat.patches.torchvision_operators import import_timm
 from .image_arrays import DEVIATION, MEAN
 
 RANDAUGMENT = "rand-m9-mstd0.5-inc1"  # two operations, magnitude 9 with noise 0.5, in the "increasing" variants
-KEPT = 224 / 256  # of the shorter side in evaluation
+KEPT = 224 / 256  # visible part of the shorter side in evaluation
 
 
 def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder per class") -> Any:
@@ -24,8 +24,8 @@ def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder
 
     Args:
         size: height and width.
-        kept: ``size`` as a part of the shorter side after the resize.
-        purpose: what needs it, for the message if timm is not installed.
+        kept: ``size`` divided by the shorter side after the resize.
+        purpose: feature that requires timm, for the message if timm is not installed.
     """
     return import_timm("timm.data", purpose).create_transform(
         size, is_training=False, interpolation="bicubic", mean=MEAN, std=DEVIATION, crop_pct=kept
@@ -33,7 +33,7 @@ def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder
 
 
 def training_transform(size: int) -> Any:
-    """Return the map of training: a random part of the image, flip, RandAugment and random erasing; (3, size, size).
+    """Return the transform of training: random crop, flip, RandAugment and random erasing; result (3, size, size).
 
     Source: MEGA, Table 11; settings of the published code (XuezheMax/mega-image).
     """
@@ -54,7 +54,7 @@ def training_transform(size: int) -> Any:
 
 @contextlib.contextmanager
 def seeded(*key: int) -> Iterator[None]:
-    """Seed the generators of Python, numpy and torch (CPU) within the block, then put them back.
+    """Seed the generators of Python, numpy and torch (CPU) within the block, then restore them.
 
     Args:
         key: whole numbers of at least 0; the seeds depend on all of them.
@@ -75,13 +75,13 @@ def seeded(*key: int) -> Iterator[None]:
 class BatchMixing:
     """Mixup or CutMix within a batch, and smoothed targets.
 
-    Every batch is mixed, with one proportion; where both kinds are given one is drawn, each half of the time.
+    Every batch is mixed with one proportion. If both kinds are given, each is chosen with probability 1/2.
 
     Args:
         classes: number of classes.
-        mixup: alpha of the Beta distribution of the proportions, 0 for no Mixup.
-        cutmix: that of CutMix.
-        smoothing: of the weight of a class, how much is shared among all of them.
+        mixup: alpha of the Beta distribution of Mixup's proportions, 0 for no Mixup.
+        cutmix: alpha of CutMix, 0 for no CutMix.
+        smoothing: part of a target's weight that is spread over all classes.
 
     Source: MEGA, Table 11; Zhang et al., ICLR 2018; Yun et al., ICCV 2019.
     """
@@ -101,7 +101,7 @@ class BatchMixing:
             )
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tuple[Tensor, Tensor]:
-        """Mix a batch; draws from numpy's generator.
+        """Mix a batch with numpy's random generator.
 
         Args:
             images: (B, 3, H, W); may be overwritten.
@@ -114,7 +114,7 @@ class BatchMixing:
             apart = torch.nn.functional.one_hot(labels, self.classes).float()
             return images, apart * (1 - self.smoothing) + self.smoothing / self.classes
         count = len(images)
-        if count % 2:  # timm mixes even numbers only: the last one occurs twice
+        if count % 2:  # timm mixes only even numbers of images: repeat the last image
             images, labels = torch.cat([images, images[-1:]]), torch.cat([labels, labels[-1:]])
         images, targets = self.mixer(images, labels)
         return images[:count], targets[:count]

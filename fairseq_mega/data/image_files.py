@@ -1,4 +1,4 @@
-"""Files of pictures as images of 8 bits in RGB: what has a known range is scaled, and what has none is refused."""
+"""Read image files as 8-bit RGB: numbers of a known range are scaled, numbers of an unknown range are an error."""
 
 import contextlib
 import logging
@@ -29,13 +29,13 @@ _TURNS = {
     7: "TRANSVERSE",
     8: "ROTATE_90",
 }
-WIDE = 65_535  # the largest number of 16 bits
-_LEAST = 4_096  # of a picture that uses its 16 bits
-_MANY, _FEW = 32, 20  # different numbers, and greys that are left of them
-_ZEROS = 64  # bytes at the end of a file that no coding leaves there
-_DARK = 16_384  # below it are numbers of 14 bits
-_FAINT = 8  # shades between which nothing is to be seen
-_told: Set[str] = set()  # messages that are logged once
+WIDE = 65_535  # largest number of 16 bits
+_LEAST = 4_096  # minimum range of an image that uses its 16 bits
+_MANY, _FEW = 32, 20  # many different numbers that become few greys
+_ZEROS = 64  # zeros at the end of a file that no format produces
+_DARK = 16_384  # 14-bit numbers are below
+_FAINT = 8  # difference of shades that is hardly visible
+_told: Set[str] = set()  # messages that were logged
 
 
 def _is_readable(kind: FileKind) -> bool:
@@ -48,10 +48,11 @@ PICTURES = Wanted("images", ENDINGS, _is_readable)
 def read_image(path: Path) -> Any:
     """Read a file as an image of PIL, in RGB, turned upright by its EXIF orientation.
 
-    Numbers of 16 bits are scaled to 8. Transparent pixels are laid over white. The first of several frames is read.
+    Numbers of 16 bits are scaled to 8 bits. Transparent pixels are laid over white. Of several frames only the first is
+    read.
 
     Raises:
-        ValueError: that names the file, if it cannot be decoded, or if its numbers have no known range.
+        ValueError: if the file cannot be decoded, or its numbers have no known range.
     """
     from PIL import Image
 
@@ -67,16 +68,16 @@ def read_image(path: Path) -> Any:
 
 
 class _Unfit(ValueError):
-    """A picture that can be decoded, but not shown in 8 bits."""
+    """Error for an image that can be decoded but not shown in 8 bits."""
 
 
 def to_rgb(image: Any) -> Any:
-    """An image of PIL in RGB.
+    """Convert an image of PIL to RGB.
 
     Raises:
-        ValueError: if its numbers have no known range, or if nothing of it would be left to see.
+        ValueError: if its numbers have no known range, or the result would show nothing.
     """
-    wide = any(re.search(r"(RGB.?|LA|CMYK);16[BLN]", str(tile)) for tile in image.tile)  # PIL reads the upper halves
+    wide = any(re.search(r"(RGB.?|LA|CMYK);16[BLN]", str(tile)) for tile in image.tile)  # PIL reads the upper bytes
     _check_samples(image)
     image.load()
     if image.mode == "F" or image.mode.startswith("I"):
@@ -92,26 +93,26 @@ def to_rgb(image: Any) -> Any:
 
 
 def _check_samples(image: Any) -> None:
-    """Refuse TIFF that PIL reads wrongly: numbers with a sign, wide ones in planes, bands that may be anything."""
+    """Raise _Unfit for TIFF that PIL reads wrongly: signed numbers, 16-bit planes, undeclared bands."""
     if image.format != "TIFF":
         return
     bits = max(image.tag_v2.get(_BITS, (1,)))
     if bits <= 8 and 2 in image.tag_v2.get(_SIGNS, ()):
-        raise _Unfit("its numbers have a sign, and no known range: save it as PNG, scaled alike with the others")
+        raise _Unfit("its numbers are signed, without a known range: save all images as PNG with the same scale")
     if image.mode in ("RGBA", "LA") and not image.tag_v2.get(_MORE):
         raise _Unfit(
-            "it has a band besides its colours, not declared as transparency: remove the band, for "
-            "example with `magick IN -alpha off OUT.png`"
+            "it has an extra band that is not declared as transparency: remove the band, for example with "
+            "`magick IN -alpha off OUT.png`"
         )
     if bits > 8 and image.tag_v2.get(_PLANES) == 2 and image.tag_v2.get(_COMPRESSION) == 1:
         raise _Unfit(
-            f"it has a plane of {bits} bits for each colour, which cannot be read: convert it, for example with "
-            f"`magick IN OUT.png`"
+            f"it has a plane of {bits} bits for each colour, which is not supported: convert the image, for example "
+            f"with `magick IN OUT.png`"
         )
 
 
 def _check_upper_halves(image: Any, rgb: Any) -> None:
-    """Refuse numbers of 16 bits whose upper halves, the only part that is kept, are nearly constant."""
+    """Raise _Unfit for 16-bit numbers whose upper bytes, the only part that is kept, are nearly constant."""
     inks = image.getextrema()
     highest = max(high for _, high in (inks if image.mode == "CMYK" else rgb.getextrema()))
     if highest < _LEAST >> 8 or (image.mode[-1] in "Aa" and inks[-1][1] < _LEAST >> 8):
@@ -123,7 +124,7 @@ def _check_upper_halves(image: Any, rgb: Any) -> None:
 
 
 def _from_numbers(image: Any) -> Any:
-    """An image in 8 bits of numbers of 16 bits."""
+    """Return an 8-bit image of 16-bit numbers."""
     from PIL import Image
 
     values = np.asarray(image)
@@ -131,16 +132,16 @@ def _from_numbers(image: Any) -> Any:
     if image.mode == "F" or image.format not in known:
         raise _Unfit(
             f"its numbers (mode {image.mode}, from {values.min():g} to {values.max():g}) have no known range: scale "
-            f"all pictures alike to 8 or 16 bits, for example with `magick IN -auto-level -depth 8 OUT.png`, which "
-            f"stretches each to its own range"
+            f"all images in the same way to 8 or 16 bits, or each image to its own range with `magick IN -auto-level "
+            f"-depth 8 OUT.png`"
         )
     values = values.astype(np.int64)
     if image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:
-        values = WIDE - values  # zero is white there
+        values = WIDE - values  # zero is white
     grey = (values * 255 + WIDE // 2) // WIDE
     greys = len(np.unique(grey))
     merged = greys <= _FEW and len(np.unique(values)) >= max(_MANY, 3 * greys)
-    merged = merged and np.ptp(np.percentile(values, (1, 99))) < _LEAST  # not so where all is black or white
+    merged = merged and np.ptp(np.percentile(values, (1, 99))) < _LEAST  # except for black and white images
     if (values.max() < _LEAST or greys == 1 or merged) and values.min() != values.max():
         raise _Unfit(_unused(f"from {values.min()} to {values.max()}"))
     if 0 < values.max() < _DARK:
@@ -153,17 +154,16 @@ def _from_numbers(image: Any) -> Any:
 
 def _unused(values: str) -> str:
     return (
-        f"its numbers of 16 bits are {values}, where {WIDE} is white, and little of it would be left in 8 bits: scale "
-        f"all pictures alike to the whole range, for example those of 12 bits with `magick IN -evaluate multiply 16 "
-        f"OUT.png`"
+        f"its numbers of 16 bits are {values}, where {WIDE} is white, so 8 bits would show little: scale all images in "
+        f"the same way to the whole range, for example 12-bit images with `magick IN -evaluate multiply 16 OUT.png`"
     )
 
 
 def _over_white(image: Any) -> Any:
-    """A picture with its transparent parts laid over white.
+    """Lay the transparent parts of an image over white.
 
     Raises:
-        ValueError: if a picture in white would vanish there.
+        ValueError: if the image would vanish on white.
     """
     from PIL import Image
 
@@ -175,30 +175,30 @@ def _over_white(image: Any) -> Any:
     before = _spread(seen)
     if before and _spread(rgb) <= min(_FAINT, before // 8):
         raise _Unfit(
-            "what is transparent is laid over white, where nothing of this picture is left to see: lay it over another "
+            "transparent parts are laid over white, on which this image is invisible: lay the image over another "
             "colour, for example with `magick IN -background black -flatten OUT.png`"
         )
     return rgb
 
 
 def _spread(image: Any) -> int:
-    """Largest difference between two pixels, of one band."""
+    """Return the largest difference between two pixels in a band."""
     return max(high - low for low, high in image.getextrema())
 
 
 def _check_frames(image: Any, first: Any) -> None:
-    """Warn once that of several frames the first is taken; refuse a first one that shows nothing."""
+    """Warn once that only the first of several frames is read; raise _Unfit if that frame shows nothing."""
     frames = getattr(image, "n_frames", 1)
     if frames == 1:
         return
     if not _spread(first):
-        raise _Unfit(f"the first of its {frames} frames shows nothing but one colour: save another one as a picture")
-    _tell_once("frames", image, f"has {frames} frames: of pictures with several the first one is taken")
+        raise _Unfit(f"the first of its {frames} frames has only one colour: save another frame as an image")
+    _tell_once("frames", image, f"has {frames} frames: only the first frame of an image is read")
 
 
 def _tell_dark(image: Any) -> None:
-    dark = f"has numbers of 16 bits below {_DARK}, where {WIDE} is white, and is dark as it is read"
-    _tell_once("dark", image, f"{dark}: if such pictures are of 13 or 14 bits, scale all of them alike to 16")
+    dark = f"has numbers of 16 bits below {_DARK}, where {WIDE} is white, so the image is dark"
+    _tell_once("dark", image, f"{dark}: if the images have 13 or 14 bits, scale all of them in the same way to 16")
 
 
 def _tell_once(what: str, image: Any, message: str) -> None:
@@ -208,7 +208,7 @@ def _tell_once(what: str, image: Any, message: str) -> None:
 
 
 def _check_end(path: Path, image: Any) -> None:
-    """Refuse a picture of which the end is zeros: of some forms PIL shows a part then, and grey in its place."""
+    """Raise _Unfit for an image that ends in zeros: PIL would replace the missing part by grey."""
     if image.format not in ("JPEG", "MPO", "WEBP", "AVIF"):
         return
     with path.open("rb") as file:
@@ -218,11 +218,11 @@ def _check_end(path: Path, image: Any) -> None:
         file.seek(0)
         content = file.read()
     if not content[: _end_of(content)][-_ZEROS:].strip(b"\0"):
-        raise _Unfit("it ends in zeros, as what was not copied to its end: get a new copy")
+        raise _Unfit("it ends in zeros, like an incomplete copy: get a new copy")
 
 
 def _end_of(content: bytes) -> int:
-    """End of a JPEG, WebP or AVIF within the bytes of its file, by its own markers."""
+    """Return the end of a JPEG, WebP or AVIF within the bytes of its file, by the markers of the format."""
     if content.startswith(b"\xff\xd8"):
         return content.find(b"\xff\xd9", content.rfind(b"\xff\xda")) % (len(content) + 1)  # -1: all of it
     if content.startswith(b"RIFF"):
@@ -245,17 +245,17 @@ def _upright(source: Any, image: Any) -> Any:
 
 
 def _remedy(path: Path) -> str:
-    """Advice for a file that cannot be decoded, and its kind."""
+    """Return the remedy for a file that cannot be decoded, and its kind if known."""
     remedy = "replace or remove it"
     with contextlib.suppress(OSError):
         if path.stat().st_size == 0:
-            return f"as it is empty: {remedy}"
+            return f"because it is empty: {remedy}"
         with path.open("rb") as file:
             head = file.read(HEAD)
         kind = kind_of(head)
         if kind is None and is_utf8(head):
-            return "as it is plain text: give an image in its place, or leave it out"
+            return "because it is plain text: replace it by an image, or remove it"
         if kind is not None and kind is not NO_TEXT and not _is_readable(kind):
             helps = kind.group in ("picture", "packed") or kind is ZEROS
-            return f"as it is {kind.name}: {kind.remedy.replace('FILE', str(path)) if helps else remedy}"
+            return f"because it is {kind.name}: {kind.remedy.replace('FILE', str(path)) if helps else remedy}"
     return remedy

@@ -14,17 +14,17 @@ logger = logging.getLogger(__name__)
 
 
 def split_folder(data: Path, split: str) -> Path:
-    """Return the folder of a split, which may not exist; ``val`` where ``valid`` does not exist."""
+    """Return the folder of a split, which may not exist; ``val`` if ``valid`` does not exist."""
     folder, short = data / split, data / "val"
     if split != "valid" or not short.is_dir():
         return folder
     if folder.is_dir():
-        logger.warning(f"{folder} is read; left out: {short}")
+        logger.warning(f"{folder} is read, {short} is ignored")
     return folder if folder.is_dir() else short
 
 
 def check_same_classes(folder: Path, other: Path) -> None:
-    """Raise a ValueError that names both folders unless they have the same classes."""
+    """Raise a ValueError unless both folders have the same classes."""
     mine, its = set(class_names(folder)), set(class_names(other))
     if mine != its:
         differences = [
@@ -36,21 +36,21 @@ def check_same_classes(folder: Path, other: Path) -> None:
 
 
 class ImageFolder:
-    """Images ``folder/CLASS/FILE``: the classes are numbered in the order of their names.
+    """Images ``folder/CLASS/FILE``, with classes numbered in the order of their names.
 
-    Each folder is listed once, and no file with the ending of a picture is opened before it is used. The log counts
-    the files that are left out, and names classes with nearly the same name.
+    Each folder is listed once, and files with the ending of an image are opened only when they are used. The log counts
+    ignored files and names classes with similar names.
 
     Args:
-        folder: that holds a folder per class.
+        folder: folder with one folder per class.
 
     Attributes:
         classes: names of the classes.
         labels: (n,) int64, the class of each image.
 
     Raises:
-        FileNotFoundError: if there is no such folder.
-        ValueError: if there are no classes, or one without images.
+        FileNotFoundError: if the folder does not exist.
+        ValueError: if there are no classes, or a class has no images.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -58,7 +58,7 @@ class ImageFolder:
         self.classes = class_names(folder)
         found, left_out = class_files(folder, self.classes, PICTURES)
         if left_out.described():
-            logger.warning(f"{folder}: {sum(map(len, found.values())):,} images; left out: {left_out.described()}")
+            logger.warning(f"{folder}: {sum(map(len, found.values())):,} images; ignored: {left_out.described()}")
         if told_alike(self.classes):
             logger.warning(f"{folder}: {told_alike(self.classes)}")
         names: List[bytes] = []
@@ -73,13 +73,13 @@ class ImageFolder:
         return len(self.labels)
 
     def path(self, index: int) -> Path:
-        """File of an image."""
+        """Return the file of an image."""
         return self.folder / self.classes[self.labels[index]] / os.fsdecode(bytes(self._names[index]))
 
     def __getitem__(self, index: int) -> Any:
-        """One image of PIL, in RGB.
+        """Return one image of PIL, in RGB.
 
         Raises:
-            ValueError: that names the file, if it cannot be decoded.
+            ValueError: if the file cannot be decoded.
         """
         return read_image(self.path(index))

@@ -1,4 +1,4 @@
-"""Texts of files of JSON lines, read piece by piece; a bad line is an error that names it, or is left out."""
+"""Read texts from files of JSON lines piece by piece; a bad line is an error or is skipped."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ BAD_LINES = ("error", "skip")
 SPLITS = ("train", "valid", "test")
 ENDINGS = (".jsonl", ".ndjson", ".jsonlines", ".jl", ".json")
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-_OBJECT = re.compile(rb'\s*\{[ \t]*"(?:[^"\\\n]|\\.)*"[ \t]*:')  # the beginning of one, on a line
+_OBJECT = re.compile(rb'\s*\{[ \t]*"(?:[^"\\\n]|\\.)*"[ \t]*:')  # beginning of an object on one line
 _SPREAD = re.compile(rb'\s*\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
 _ARRAY = re.compile(  # of objects, arrays, texts, or nothing; a text may be cut where the beginning of a file ends
     rb'\s*\[\s*(\{\s*["}]|\[\s*["\[{]|\]\s*\Z|"(?:[^"\\]|\\.)*(\\?\Z|"\s*(,|\Z|\]\s*\Z)))', re.DOTALL
@@ -27,16 +27,16 @@ _ARRAY = re.compile(  # of objects, arrays, texts, or nothing; a text may be cut
 
 
 class Repeated(ValueError):
-    """A field stands in an object twice; the message begins after "it"."""
+    """Error for an object that has a field twice; the message is the continuation of "it"."""
 
 
 class Source(NamedTuple):
-    """Origin of texts.
+    """File of texts.
 
     Attributes:
-        path: a file with one JSON object in a line.
-        field: of the object that holds the text.
-        bad_lines: one of BAD_LINES, the treatment of a line that is no such object.
+        path: file with one JSON object per line.
+        field: field of the object that holds the text.
+        bad_lines: treatment of other lines, one of BAD_LINES.
     """
 
     path: Path
@@ -45,7 +45,7 @@ class Source(NamedTuple):
 
 
 def begins_object(head: bytes) -> bool:
-    """Return whether a text begins as JSON lines do: with an object and the name of a field."""
+    """Return whether a text begins like JSON lines, with an object and the name of a field."""
     return _OBJECT.match(head) is not None
 
 
@@ -55,73 +55,73 @@ def begins_array(head: bytes) -> bool:
 
 
 def begins_json(head: bytes) -> bool:
-    """Return whether a text begins as an array, or as an object that is spread over lines."""
+    """Return whether a text begins with a JSON array, or with an object on several lines."""
     return begins_array(head) or _SPREAD.match(head) is not None
 
 
 def looks_like_json(path: Path) -> bool:
-    """Return whether a file begins as JSON lines or other JSON does."""
+    """Return whether a file begins like JSON lines or other JSON."""
     head = _head(path)
     return begins_object(head) or begins_json(head)
 
 
 def json_files(folder: Path, split: str) -> List[Path]:
-    """``SPLIT.jsonl`` of a folder, or all such files below ``SPLIT/`` in the order of their names.
+    """Return ``SPLIT.jsonl`` of a folder, or all files of JSON lines below ``SPLIT/`` in the order of their names.
 
-    The ending may be any of ENDINGS, in capitals as well; a file of another name is taken where it begins as JSON lines
-    do. The log counts what is left out.
+    The ending may be any of ENDINGS, in lower or upper case; below ``SPLIT/`` a file with another name is accepted if
+    it begins like JSON lines. The log counts ignored files.
 
     Raises:
-        FileNotFoundError: if there is neither; it names the packed files that were found instead.
-        ValueError: if there are both, or a file is of another kind.
+        FileNotFoundError: if neither exists; the message names packed files.
+        ValueError: if both exist, or a file is of another kind.
     """
     below = folder / split
     there = sorted(folder.iterdir()) if folder.is_dir() else []
     singles = [path for path in there if path.stem == split and path.suffix.lower() in ENDINGS]
     for path in singles:
         if path.is_dir():
-            raise ValueError(f"{path} is a folder: files of several parts go into {below}")
+            raise ValueError(f"{path} is a folder: move the files of a split into {below}")
     several = _files_below(below)
     texts = [path for path in there if path.suffix.lower() in ENDINGS and path.is_file() and path.name != SOURCE]
     like = [path for path in texts if path.stem not in SPLITS]
     if len(singles) + bool(several) > 1:
         places = " and ".join(str(path) for path in [*singles, *([below] if several else [])])
-        raise ValueError(f"{places} hold both texts of {split!r}: leave one of them")
+        raise ValueError(f"{places} hold both texts of {split!r}: remove one of them")
     if not singles and not several:
         packed = sorted(path for path in [*folder.glob(f"{split}.*"), *_walk(below)] if _is_packed(path))
-        hint = f"; unpack {packed[0]} and its like: only plain files can be read from any place" if packed else ""
+        hint = f"; unpack {packed[0]} and other packed files: only plain files can be read" if packed else ""
         hint += (
-            f"; {listed([path.name for path in like])} in {folder} belong to no split by their names" if like else ""
+            f"; the names of {listed([path.name for path in like])} in {folder} are names of no split" if like else ""
         )
         raise FileNotFoundError(
             f"Dataset not found: {split} ({folder / split}.jsonl, or *.jsonl in the folder {below}{hint}) does not "
             f"exist: put the texts there"
         )
     if like:
-        logger.warning(f"{folder}: left out, as of no split by their names: {listed([path.name for path in like])}")
+        logger.warning(f"{folder}: ignored, as the names belong to no split: {listed([path.name for path in like])}")
     for path in singles or several:
         check_json_lines(path)
     return singles or several
 
 
 def _files_below(folder: Path) -> List[Path]:
-    """Files of JSON lines below a folder; the log counts the others."""
+    """Return the files of JSON lines below a folder; the log counts other files."""
     taken, others = [], Counter[str]()
     for path in _walk(folder):
         if any(part.startswith(".") for part in path.relative_to(folder).parts):
-            continue  # our own files, beside the texts, are hidden
+            continue  # hidden, as the index files of this package
         if path.suffix.lower() in ENDINGS or begins_object(_head(path)):
             taken.append(path)
         else:
             others[ending_of(path.name) + (" (packed: unpack them)" if _is_packed(path) else "")] += 1
     if others and taken:
         counted = ", ".join(f"{count:,} {ending}" for ending, count in others.most_common())
-        logger.warning(f"{folder}: {len(taken):,} files of JSON lines; left out: {counted}")
+        logger.warning(f"{folder}: {len(taken):,} files of JSON lines; ignored: {counted}")
     return taken
 
 
 def _walk(folder: Path) -> List[Path]:
-    """Sorted files below a folder, those of linked folders too, each folder once."""
+    """Return the sorted files below a folder, including linked folders, each folder once."""
     found: List[Path] = []
     seen = set()
     for place, folders, names in os.walk(folder, followlinks=True):
@@ -146,26 +146,26 @@ def _is_packed(path: Path) -> bool:
 
 
 def check_json_lines(path: Path) -> None:
-    """Raise ValueError that names a file, what it is and the remedy unless it may be JSON lines."""
+    """Raise a ValueError with kind and remedy unless a file may be JSON lines."""
     head = _head(path)
     kind = kind_of(head)
     if kind is not None:
         raise ValueError(kind.told(path))
     if begins_array(head):
         raise ValueError(
-            f"{path}: it is a JSON array, and a file that is read from any place has an object in each line; convert "
-            f"it: `jq -c '.[]' {path} >OUT.jsonl`"
+            f"{path} is a JSON array, and JSON lines with one object per line are required; convert it: "
+            f"`jq -c '.[]' {path} >OUT.jsonl`"
         )
 
 
 def check_not_all_bad(path: Path, texts: int, skipped: int) -> None:
-    """Raise ValueError for a file of which each line was left out as bad."""
+    """Raise a ValueError for a file whose lines were all skipped as bad lines."""
     if skipped and not texts:
-        raise ValueError(f"{path}: each of its {skipped:,} lines is bad, nothing is left with --bad-lines skip")
+        raise ValueError(f"{path}: all of its {skipped:,} lines are bad, so --bad-lines skip leaves no text")
 
 
 def text_of(line: bytes, field: str) -> Union[str, ValueError]:
-    """The text of a line, or what is wrong with the line."""
+    """Return the text of a line, or the fault of the line."""
     try:
         repeats = line.count(b'"%s"' % field.encode()) > 1
         found = json.loads(line, object_pairs_hook=without_repeats if repeats else None)
@@ -173,20 +173,20 @@ def text_of(line: bytes, field: str) -> Union[str, ValueError]:
             return ValueError("is not a JSON object")
         if not isinstance(found.get(field), str):
             return ValueError(f"has no text in the field {field!r} (--text-field)")
-        found[field].encode("utf-8")  # half of a surrogate pair is valid JSON, and no text
+        found[field].encode("utf-8")  # half of a surrogate pair is valid JSON, but not a text
     except Repeated as error:
         return error
     except UnicodeDecodeError as error:
         return ValueError(f"is not UTF-8 ({error.reason}, byte 0x{line[error.start]:02x})")
     except (ValueError, RecursionError) as error:
         if line.count(b"\r") > 1:
-            return ValueError(f"holds carriage returns, which end no line ({TO_LINE_FEEDS})")
+            return ValueError(f"contains carriage returns, which do not end lines ({TO_LINE_FEEDS})")
         return ValueError(f"is not JSON ({error})")
     return found[field]
 
 
 def without_repeats(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    """An object of JSON; raises Repeated if it has a field twice, of which only the last would be read."""
+    """Return a JSON object; raises Repeated if a field occurs twice, as only the last would be read."""
     found = dict(pairs)
     if len(found) < len(pairs):
         name = next(name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place]))
@@ -195,12 +195,12 @@ def without_repeats(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 
 
 def read_texts(source: Source, begin: int, end: int) -> Iterator[Optional[str]]:
-    """Texts of the lines that begin at bytes ``begin`` <= i < ``end``; None for each that is left out.
+    """Yield the texts of the lines that begin at bytes ``begin`` <= i < ``end``; None for each skipped line.
 
-    ``begin`` has to be where a line begins. Blank lines and empty texts are nothing at all.
+    ``begin`` must be the beginning of a line. Blank lines and empty texts yield nothing.
 
     Raises:
-        ValueError: for a bad line, with file, line and remedy, unless bad lines are to be skipped.
+        ValueError: for a bad line, unless bad lines are skipped.
     """
     with source.path.open("rb") as file:
         file.seek(begin)
@@ -208,7 +208,9 @@ def read_texts(source: Source, begin: int, end: int) -> Iterator[Optional[str]]:
         while place < end:
             line = file.readline()
             if not line:
-                raise ValueError(f"{source.path}: it ended at byte {place}, before {end}: it changed while it was read")
+                raise ValueError(
+                    f"{source.path} ended at byte {place}, before {end}: the file changed during reading; start again"
+                )
             found = text_of(line, source.field) if line.strip() else ""
             if isinstance(found, str):
                 if found:
@@ -221,15 +223,15 @@ def read_texts(source: Source, begin: int, end: int) -> Iterator[Optional[str]]:
 
 
 def bad_line(source: Source, number: int, fault: ValueError) -> str:
-    """The message about a bad line."""
+    """Return the error message for a bad line."""
     return (
-        f"{source.path}, line {number}: it {fault}; a line has to be a JSON object such as "
-        f'{{"{source.field}": "..."}}: correct it, or give --bad-lines skip to skip such lines'
+        f"{source.path}, line {number}: it {fault}; every line must be a JSON object such as "
+        f'{{"{source.field}": "..."}}: correct the line, or give --bad-lines skip to skip bad lines'
     )
 
 
 def line_number(path: Path, place: int) -> int:
-    """Number, from 1, of the line that begins at a byte."""
+    """Return the number, counted from 1, of the line that begins at a byte."""
     lines = 1
     with path.open("rb") as file:
         while place > 0:

@@ -15,8 +15,8 @@ class NumberSequenceDataset(ClassifiedDataset):
         sequences: rows (n, L) of uint8 pixels or float samples, for instance a
             :class:`fairseq_mega.data.pixel_files.PixelFile`.
         labels: (n,) integers.
-        normalization: mean and standard deviation on the scale of [0, 1] by which pixels are normalised,
-            ``(x / 255 - mean) / std``; None leaves the numbers as they are.
+        normalization: mean and standard deviation of pixels in [0, 1], for ``(x / 255 - mean) / std``; None: no
+            normalization.
         order: see :class:`fairseq_mega.data.classified.ClassifiedDataset`.
 
     Raises:
@@ -38,11 +38,11 @@ class NumberSequenceDataset(ClassifiedDataset):
         self.normalization = None if normalization is None else tuple(normalization)
 
     def source(self, index: int) -> np.ndarray:
-        """Numbers (L,) of an example, not normalised."""
+        """Return the numbers (L,) of an example, not normalised."""
         return np.asarray(self.sequences[index])
 
     def collate_sources(self, sources: List[np.ndarray]) -> Dict[str, torch.Tensor]:
-        """``src_tokens`` (B, L) float32 and ``src_lengths`` (B,)."""
+        """Return ``src_tokens`` (B, L) float32 and ``src_lengths`` (B,)."""
         numbers = torch.from_numpy(np.stack(sources)).float()
         if self.normalization is not None:
             mean, deviation = self.normalization
@@ -51,10 +51,10 @@ class NumberSequenceDataset(ClassifiedDataset):
 
 
 def check_normalization(option: str, values: Sequence[float]) -> Tuple[float, float]:
-    """Mean and standard deviation, checked.
+    """Return mean and standard deviation.
 
     Raises:
-        ValueError: if they are not two numbers, the second above zero.
+        ValueError: unless the values are two numbers, the second above zero.
     """
     if len(values) != 2 or values[1] <= 0:
         shown = " ".join(str(value) for value in values)

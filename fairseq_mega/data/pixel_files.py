@@ -1,4 +1,4 @@
-"""Images as text, a line of integers 0..255 each, read once and kept as bytes in a file that is mapped into memory."""
+"""Images as lines of integers 0..255, read once and cached as bytes in a file that is mapped into memory."""
 
 import contextlib
 import hashlib
@@ -22,18 +22,18 @@ _BLANKS = (9, 10, 13, 32)
 
 
 class PixelFile:
-    """Images of a text file as rows of uint8, mapped from a cache file that is made when needed.
+    """Images of a text file as rows of uint8, mapped from a cache file.
 
-    The cache holds size and time of the text it was made from and is made anew when the text has changed. Several
-    processes may make it at once: each writes a file of its own, and the last one to finish is kept.
+    The cache records size and time of the text, and is written again after the text has changed. Several processes may
+    write the cache at once: each writes a separate file, and the last file is kept.
 
     Args:
-        source: the text: one image per line, its pixels as integers separated by blanks, all lines of equal length.
-        cache_folder: where the cache goes; None: beside the text.
+        source: text with one image per line, pixels as integers separated by blanks, all lines of equal length.
+        cache_folder: folder of the cache; None: the folder of the text.
 
     Raises:
-        FileNotFoundError: if there is no such text.
-        ValueError: if a line is broken (file and line are named), or the cache cannot be written.
+        FileNotFoundError: if the text does not exist.
+        ValueError: if a line is broken, or the cache cannot be written.
     """
 
     def __init__(self, source: Path, cache_folder: Optional[Path] = None) -> None:
@@ -51,7 +51,7 @@ class PixelFile:
         return self.shape[0]
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        """Rows as uint8: one (columns,), or several (n, columns)."""
+        """Return rows as uint8: one row (columns,), or several (n, columns)."""
         if self._rows is None:
             self._rows = np.memmap(self.cache, dtype=np.uint8, mode="r", offset=HEADER_BYTES, shape=self.shape)
         return np.asarray(self._rows[index])
@@ -61,13 +61,13 @@ class PixelFile:
 
 
 def columns_of(source: Path) -> int:
-    """Number of pixels in the first line of a text, whatever they are."""
+    """Return the number of words in the first line of a text, without checking them."""
     with open(source, "rb") as file:
         return len(file.readline().split())
 
 
 def cache_path(source: Path, folder: Optional[Path]) -> Path:
-    """Return the path of a text's cache: beside the text, or in ``folder``, its name with a digest of the path."""
+    """Return the path of a text's cache: beside the text, or in ``folder`` with a digest of the text's path."""
     if folder is None:
         return source.with_name(f"{source.name}.uint8")
     digest = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:12]
@@ -75,7 +75,7 @@ def cache_path(source: Path, folder: Optional[Path]) -> Path:
 
 
 def read_header(cache: Path) -> Optional[Dict[str, int]]:
-    """The header of a cache file, or None if there is none that can be read."""
+    """Return the header of a cache file, or None if it cannot be read."""
     try:
         with open(cache, "rb") as file:
             header = json.loads(file.read(HEADER_BYTES))
@@ -85,19 +85,19 @@ def read_header(cache: Path) -> Optional[Dict[str, int]]:
 
 
 def fits(header: Dict[str, int], source: Path, cache: Path) -> bool:
-    """Return whether a cache is complete and was made from the text as it is now."""
+    """Return whether a cache is complete and belongs to the current text."""
     whole = cache.stat().st_size == HEADER_BYTES + header["rows"] * header["columns"]
     return whole and state_of(source) == {key: header[key] for key in ("size", "time")}
 
 
 def state_of(source: Path) -> Dict[str, int]:
-    """Size and time of a file, by which a change is noticed."""
+    """Return size and time of a file, which reveal a change."""
     found = source.stat()
     return {"size": found.st_size, "time": found.st_mtime_ns}
 
 
 def build_cache(source: Path, cache: Path) -> Dict[str, int]:
-    """Read the text and write the cache; returns its header.
+    """Read the text, write the cache, and return its header.
 
     Raises:
         ValueError: if a line is broken, or the cache cannot be written.
@@ -120,7 +120,7 @@ def build_cache(source: Path, cache: Path) -> Dict[str, int]:
                 rows, columns = rows + pixels.shape[0], pixels.shape[1]
                 file.write(pixels.tobytes())
             if rows == 0:
-                raise ValueError(f"{source} is empty: one image per line is needed")
+                raise ValueError(f"{source} is empty: give one image per line")
             header = {"rows": rows, "columns": columns, **state}
             file.seek(0)
             file.write(json.dumps(header).encode().ljust(HEADER_BYTES))
@@ -131,12 +131,12 @@ def build_cache(source: Path, cache: Path) -> Dict[str, int]:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    logger.info(f"{source}: {rows:,} images of {columns:,} pixels kept in {cache}")
+    logger.info(f"{source}: {rows:,} images of {columns:,} pixels cached in {cache}")
     return header
 
 
 def whole_lines(source: Path, size: int) -> Iterator[bytes]:
-    """Blocks of whole lines of a text of ``size`` bytes; the progress of a long one is logged now and then."""
+    """Yield blocks of whole lines of a text of ``size`` bytes; progress is logged every 10 seconds."""
     rest, done, told = b"", 0, time.monotonic()
     with open(source, "rb") as file:
         while True:
@@ -158,19 +158,19 @@ def whole_lines(source: Path, size: int) -> Iterator[bytes]:
 
 
 def parse_pixels(text: bytes, source: str, line: int, columns: int) -> np.ndarray:
-    """Pixels of some lines.
+    """Parse the pixels of some lines.
 
     Args:
         text: whole lines, each with its newline.
         source: name of the file, for messages.
         line: number of the first line, counted from 1.
-        columns: pixels of a line; 0 for as many as in the first.
+        columns: pixels of a line; 0: the number of the first line.
 
     Returns:
         (lines, columns) uint8.
 
     Raises:
-        ValueError: naming file and line, if a line has another number of pixels or something that is no integer 0..255.
+        ValueError: if a line has another number of pixels, or a word that is not an integer 0..255.
     """
     codes = np.frombuffer(text, dtype=np.uint8)
     digits = codes - _ZERO  # wraps around below "0", so that digits are the values up to 9
@@ -178,7 +178,7 @@ def parse_pixels(text: bytes, source: str, line: int, columns: int) -> np.ndarra
     ends = np.flatnonzero(is_digit[:-1] & ~is_digit[1:])  # the last character is a newline
     values = digits[ends].astype(np.uint16)
     longer = np.ones(len(ends), dtype=bool)
-    for back, weight in ((1, 10), (2, 100)):  # the text starts with a newline, as seen from its first number
+    for back, weight in ((1, 10), (2, 100)):  # indices before the first number wrap around to the last newline
         longer &= is_digit[ends - back]
         values += np.where(longer, digits[ends - back], 0).astype(np.uint16) * np.uint16(weight)
     longer &= is_digit[ends - 3] if len(ends) else longer
@@ -194,29 +194,29 @@ def parse_pixels(text: bytes, source: str, line: int, columns: int) -> np.ndarra
 
 
 def fault(text: bytes, source: str, line: int, columns: int) -> str:
-    """The message about the first broken one of some lines, see :func:`parse_pixels`."""
+    """Return the error message for the first broken line, see :func:`parse_pixels`."""
     for number, content in enumerate(text.split(b"\n")[:-1], line):
         words = re.split(rb"[ \t\r]+", content.strip(b" \t\r"))
         for position, word in enumerate(words, 1):
             if not re.fullmatch(rb"[0-9]{1,3}", word) or int(word) > LARGEST:
                 if word == b"" and len(words) == 1:
-                    return f"{source} line {number} is empty: one image per line is needed"
+                    return f"{source} line {number} is empty: give one image per line"
                 shown = word[:20].decode(errors="replace")
                 return f"{source} line {number}, pixel {position}: {shown!r} is not an integer from 0 to {LARGEST}"
         if len(words) != columns:
             return (
-                f"{source} line {number} has {len(words)} pixels, the lines before it {columns}: all images must be "
-                f"of one size"
+                f"{source} line {number} has {len(words)} pixels, the lines before have {columns}: all images must "
+                f"have one size"
             )
-    raise AssertionError("the lines were found to be broken, but which one is not")
+    raise AssertionError("a line is broken, but no broken line was found")
 
 
 def read_labels(path: Path) -> np.ndarray:
-    """Labels (n,) int64 of a file with one integer per line.
+    """Read labels (n,) int64 from a file with one integer per line.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: naming file and line, if one is no integer.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if a line is not an integer.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: give the folder that holds input/ and label/")
@@ -225,8 +225,8 @@ def read_labels(path: Path) -> np.ndarray:
         for number, line in enumerate(file, 1):
             if not re.fullmatch(r"\d{1,9}", line.strip()):
                 raise ValueError(
-                    f"{path} line {number}: {line.strip()[:20]!r} is not a class: text with an integer from 0 on "
-                    f"per line is needed, in ASCII or UTF-8"
+                    f"{path} line {number}: {line.strip()[:20]!r} is not a class: give one integer of at least 0 per "
+                    f"line, as text in ASCII or UTF-8"
                 )
             labels.append(int(line))
     return np.array(labels, dtype=np.int64)

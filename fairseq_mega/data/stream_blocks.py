@@ -1,4 +1,4 @@
-"""Training sequences of equal length from a stream of documents, and their batches, which are listed nowhere."""
+"""Training sequences of equal length from a stream of documents, and batches that are computed on demand."""
 
 import logging
 import math
@@ -16,14 +16,14 @@ logger = logging.getLogger(__name__)
 
 
 class StreamBlockDataset(FairseqDataset):
-    """Consecutive blocks of a stream: every token of an epoch is the target of exactly one.
+    """Consecutive blocks of a stream: every token of an epoch is the target of exactly one block.
 
-    The input of a block is the token before it, ``</s>`` at the beginning, then all but its last. The last block is
-    shorter where ``length`` does not divide the tokens.
+    The input of a block is the token before the block (``</s>`` for the first block), then all tokens but the last. The
+    last block is shorter if ``length`` does not divide the number of tokens.
 
     Args:
-        stream: of documents.
-        dictionary: for padding and ``</s>``.
+        stream: stream of documents.
+        dictionary: dictionary with padding and ``</s>``.
         length: tokens of a block.
     """
 
@@ -35,7 +35,7 @@ class StreamBlockDataset(FairseqDataset):
         self.stream.set_epoch(epoch)
 
     def num_tokens(self, index: int) -> int:
-        """Length of a block."""
+        """Return the length of a block."""
         return min(self.length, self.stream.tokens - self.length * index)
 
     size = num_tokens
@@ -50,7 +50,7 @@ class StreamBlockDataset(FairseqDataset):
         return {"id": index, "source": inputs_of(target, before), "target": target}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Batch of blocks, right padded."""
+        """Return a batch of blocks, right padded."""
         return collate(samples, self.dictionary.pad(), self.dictionary.eos())
 
 
@@ -58,14 +58,14 @@ Ranges = Sequence[Tuple[int, int]]  # of blocks, from the first one to the one a
 
 
 class BlockBatches(Sequence[List[int]]):
-    """Batches of one shard: consecutive blocks, so that a process reads a part of the stream from beginning to end.
+    """Batches of one shard: consecutive blocks, so a process reads one contiguous part of the stream.
 
-    All shards have the same number of batches; the last ones of the last shards may be empty.
+    All shards have the same number of batches; the last batches of the last shards may be empty.
 
     Args:
-        ranges: the blocks of all shards.
-        size: of a batch.
-        shards, shard: processes, and which this is.
+        ranges: blocks of all shards.
+        size: blocks of a batch.
+        shards, shard: number of processes, and the number of this process.
     """
 
     def __init__(self, ranges: Ranges, size: int, shards: int, shard: int) -> None:
@@ -110,12 +110,12 @@ class BlockBatches(Sequence[List[int]]):
 
 
 class BlockIterator(iterators.EpochBatchIterator):
-    """fairseq's iterator over batches that are worked out one by one.
+    """fairseq's iterator over batches that are computed one by one.
 
     Args:
-        dataset: to train on.
+        dataset: training dataset.
         size: blocks of a batch.
-        options: of fairseq's iterator.
+        options: options of fairseq's iterator.
     """
 
     def __init__(self, dataset: StreamBlockDataset, size: int, **options: Any) -> None:
@@ -131,7 +131,7 @@ class BlockIterator(iterators.EpochBatchIterator):
 
     @property
     def first_batch(self) -> Any:
-        """The first batch of the stream; fairseq makes an empty one of it for processes that have none."""
+        """First batch of the stream, from which fairseq builds dummy batches for processes without a batch."""
         return self.collate_fn([self.dataset[0]])
 
     def state_dict(self) -> Dict[str, Any]:
@@ -160,15 +160,15 @@ class BlockIterator(iterators.EpochBatchIterator):
         """Return the iterator of the next epoch, as the base class does.
 
         Raises:
-            ValueError: if the epoch is not to be shuffled.
+            ValueError: if ``shuffle`` is False.
         """
         if not shuffle:
             raise ValueError(
-                f"--curriculum needs epoch {self.next_epoch_idx} in the order of the data, but documents are shuffled "
-                f"in every epoch: leave it out"
+                f"--curriculum requires epoch {self.next_epoch_idx} in the order of the data, but documents are "
+                f"shuffled in every epoch: leave --curriculum out"
             )
         return super().next_epoch_itr(shuffle, *options, **more)
 
     def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> BlockBatches:
-        """Batches of this process; the order of the epoch is in the stream."""
+        """Return the batches of this process; the stream has the order of the epoch."""
         return self.batches

@@ -1,4 +1,4 @@
-"""Evaluation of long texts: segments that are read group by group, with the model's state carried along."""
+"""Evaluation of long texts: segments are read group by group, and the model's state is carried."""
 
 import math
 from typing import Any, Dict, List, Optional
@@ -12,19 +12,20 @@ from .sized import SizedDataset
 
 
 class StreamedSegmentDataset(SizedDataset):
-    """Segments of a text, each read from an empty memory in groups of some chunks.
+    """Segments of a text; each begins with an empty memory and is read in groups of some chunks.
 
-    Every token of the text is the target of exactly one item. A batch holds the same group of some segments; it names
-    them (``streams``) and how much of them was read before (``position``), for the model to find their state.
+    Every token of the text is the target of exactly one item. A batch holds the same group of some segments. It names
+    the segments (``streams``) and the number of their tokens that were read before (``position``), by which the model
+    finds their state.
 
     Args:
         text: lines to evaluate.
-        dictionary: for padding and ``</s>``, which is read before the first token of a segment.
-        segments: K, each of at most ceil(tokens / K) tokens; as whole lines are kept, there may be a short one more.
+        dictionary: dictionary with padding and ``</s>``, which is read before the first token of a segment.
+        segments: K, each of at most ceil(tokens / K) tokens; lines stay whole, so there may be more segments.
         group: tokens that are read in one call.
-        longest: instead of ``segments``: tokens of each segment at most, but for a longer single line.
-        exact: instead of both: tokens of each segment, which then begins anywhere, with the token before it, so
-            that the groups of all lengths begin at the same tokens if ``group`` divides ``exact``.
+        longest: instead of ``segments``: maximum tokens of a segment, except for a longer single line.
+        exact: instead of both: tokens of each segment, which begins anywhere and is read after the token before. Groups
+            of all sizes that divide ``exact`` then begin at the same tokens.
 
     Source: the published code's test protocol for WikiText-103 and enwik8.
     """
@@ -42,7 +43,7 @@ class StreamedSegmentDataset(SizedDataset):
         self.whole_lines = exact is None
         if exact is None:
             most = longest if segments is None else math.ceil(text.tokens / segments)
-            assert most is not None, "either segments or longest is needed"
+            assert most is not None, "either segments or longest is required"
             self.segments = text.cut(lambda: most)
         else:
             begins = np.arange(0, text.tokens, exact)
@@ -69,7 +70,7 @@ class StreamedSegmentDataset(SizedDataset):
         return {"id": index, "source": source, "target": target, "stream": segment, "position": begin - first}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Batch of the same group of several segments, right padded where a segment ends."""
+        """Return a batch of the same group of several segments, right padded at the end of a segment."""
         batch = collate(samples, self.dictionary.pad(), self.dictionary.eos())
         if batch:
             (position,) = {sample["position"] for sample in samples}
@@ -77,13 +78,13 @@ class StreamedSegmentDataset(SizedDataset):
         return batch
 
     def batches(self, max_tokens: Optional[int], max_sentences: Optional[int], shards: int = 1) -> List[List[int]]:
-        """Items of each batch, in the order in which they have to be read.
+        """Return the items of each batch in reading order.
 
         Args:
-            max_tokens: of a batch; decides how many segments are read side by side, one at least.
-            max_sentences: segments side by side at most.
-            shards: processes; each reads every ``shards``-th batch and so reads whole segments. Where one has fewer,
-                batches are empty.
+            max_tokens: maximum tokens of a batch, which limits the segments of a batch; a batch has at least one.
+            max_sentences: maximum segments of a batch.
+            shards: number of processes; each reads every ``shards``-th batch, and so whole segments. Processes with
+                fewer batches have empty batches at the end.
         """
         lengths = self.segments[:, 1] - self.segments[:, 0]
         side_by_side = max(1, (max_tokens or self.group) // min(self.group, int(lengths.max())))
@@ -102,5 +103,5 @@ class StreamedSegmentDataset(SizedDataset):
         return [batches[i] for i in range(length) for batches in padded]
 
     def ordered_indices(self) -> np.ndarray:
-        """All items in the order of the text."""
+        """Return all items in the order of the text."""
         return np.arange(len(self))

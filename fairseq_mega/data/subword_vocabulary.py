@@ -1,4 +1,4 @@
-"""The vocabulary of a sentencepiece model: fairseq's dictionary of its pieces, and texts as indices of them."""
+"""Vocabulary of a sentencepiece model: fairseq's dictionary of its pieces, and texts as their indices."""
 
 import hashlib
 from pathlib import Path
@@ -10,27 +10,27 @@ from fairseq.data import Dictionary
 from .text_cleaning import clean
 from .text_units import SubwordUnit, spelled
 
-MULTIPLE = 8  # of the number of symbols, for the sake of matrix products
+MULTIPLE = 8  # the number of symbols is a multiple, for fast matrix products
 
 
 class SubwordVocabulary:
     """Pieces of a sentencepiece model after fairseq's four special symbols.
 
-    A text becomes its pieces and ``</s>``. Control symbols of the model, such as its own ``<s>``, stand in no text and
-    are left out; its unknown piece is fairseq's ``<unk>``.
+    A text becomes its pieces and ``</s>``. Control symbols of the model, such as ``<s>``, occur in no text and are left
+    out; the model's unknown piece becomes fairseq's ``<unk>``.
 
     Args:
         model: file of the model.
 
     Raises:
-        FileNotFoundError: if it does not exist.
-        ValueError: if it is no sentencepiece model.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if the file is not a sentencepiece model.
     """
 
     def __init__(self, model: Path) -> None:
         if not model.is_file():
             raise FileNotFoundError(
-                f"{model} does not exist: put the sentencepiece model there, or name it with --subword-model FILE"
+                f"{model} does not exist: copy the sentencepiece model to this file, or give --subword-model FILE"
             )
         unit = SubwordUnit(model)
         self.processor, self.cleaning = unit.processor, unit.cleaning
@@ -43,7 +43,7 @@ class SubwordVocabulary:
         self.digest = hashlib.sha256(self.processor.serialized_model_proto()).hexdigest()  # of the model
 
     def encode(self, texts: Sequence[str], threads: int = 1) -> List[np.ndarray]:
-        """Indices of each text, (L,) int32, ``</s>`` at its end."""
+        """Return the indices of each text, (L,) int32, with ``</s>`` at the end."""
         end = np.array([self.dictionary.eos()], dtype=np.int32)
         cleaned = [clean(text, self.cleaning) for text in texts]
         pieces = self.processor.encode(cleaned, out_type=int, num_threads=threads)

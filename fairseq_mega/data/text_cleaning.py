@@ -1,8 +1,8 @@
-"""The cleaning of a training text, which every text has on its way to the model as well.
+"""Cleaning of texts: every text for a model is cleaned like the text of its training.
 
-It belongs to the pieces that were learnt from the text: the steps are named in the file of the sentencepiece model, in
-a field that sentencepiece skips, and so go wherever the model goes. A folder of text, or of data without pieces, has
-them in ``cleaning.json``. Text without either is taken as it is.
+The steps are recorded in the file of the sentencepiece model, in a field that sentencepiece ignores, so they are copied
+with the model. A folder of text, or of data without a sentencepiece model, records the steps in ``cleaning.json``. Text
+without either record is not cleaned.
 """
 
 import json
@@ -17,15 +17,15 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 STEPS: Dict[str, Callable[[str], str]] = {  # in their order
-    "invisible": lambda text: _INVISIBLE.sub("", text),  # soft hyphens, zero-width spaces, joiners, marks of order
+    "invisible": lambda text: _INVISIBLE.sub("", text),  # soft hyphens, zero-width spaces, joiners, byte-order marks
     "compose": lambda text: unicodedata.normalize("NFC", text),
     "controls": lambda text: _CONTROL.sub(" ", text),
-    "blanks": lambda text: " ".join(text.split()),  # of any kind become single ones, with none at the ends
+    "blanks": lambda text: " ".join(text.split()),  # white space becomes single blanks, without blanks at the ends
 }
 SENTENCES = ("invisible", "compose", "controls", "blanks")  # of parallel text
 WORDS = ("blanks",)  # of texts that are cut into words first
 
-# The field 4711 of a sentencepiece model, whose format leaves the numbers from 200 on to others.
+# Field 4711 of a sentencepiece model, whose format reserves fields from 200 on for extensions.
 _FIELD = b"\xba\xa6\x02"
 _MARK = re.compile(rb"fairseq_mega cleaning:([a-z -]*);")
 
@@ -41,12 +41,15 @@ def clean(text: str, steps: Sequence[str]) -> str:
 def _checked(steps: Sequence[str], path: Path) -> Tuple[str, ...]:
     unknown = [step for step in steps if step not in STEPS]
     if unknown:
-        raise ValueError(f"{path} names the cleaning {unknown[0]!r}; known are {', '.join(STEPS)}: update fairseq_mega")
+        raise ValueError(
+            f"{path} names the cleaning step {unknown[0]!r}, which is unknown; known are {', '.join(STEPS)}: update "
+            f"fairseq_mega"
+        )
     return tuple(steps)
 
 
 def mark_model(model: Path, steps: Sequence[str]) -> None:
-    """Name the steps in the file of a sentencepiece model, in place of those that it named."""
+    """Record the steps in the file of a sentencepiece model; they replace earlier steps."""
     text = f"fairseq_mega cleaning:{' '.join(steps)};".encode("ascii")
     assert len(text) < 128  # the length is one byte
     with model.open("ab") as file:
@@ -54,26 +57,26 @@ def mark_model(model: Path, steps: Sequence[str]) -> None:
 
 
 def steps_of_model(model: Path) -> Tuple[str, ...]:
-    """Return the steps that the file of a sentencepiece model names; none for a model of other origin.
+    """Return the steps recorded in the file of a sentencepiece model; empty without a record.
 
     Raises:
-        OSError: if it cannot be read.
-        ValueError: for a step that is unknown.
+        OSError: if the file cannot be read.
+        ValueError: if a step is unknown.
     """
     found = _MARK.findall(model.read_bytes())
     return _checked(found[-1].decode("ascii").split(), model) if found else ()
 
 
 def write_steps(folder: Path, steps: Sequence[str]) -> None:
-    """Name the steps in ``cleaning.json`` of a folder."""
+    """Write the steps to ``cleaning.json`` of a folder."""
     (folder / CLEANING_FILE).write_text(json.dumps({"cleaning": list(steps)}) + "\n", encoding="utf-8")
 
 
 def steps_of_folder(folder: Path) -> Tuple[str, ...]:
-    """Return the steps that ``cleaning.json`` of a folder names; none without that file.
+    """Return the steps in ``cleaning.json`` of a folder; empty without this file.
 
     Raises:
-        ValueError: if it is broken.
+        ValueError: if the file is broken.
     """
     path = folder / CLEANING_FILE
     if not path.is_file():

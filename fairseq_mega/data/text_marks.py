@@ -1,4 +1,4 @@
-"""Marks that a text made for another tool has, and plain text does not."""
+"""Marks of other tools in a text, which plain text does not have."""
 
 import re
 import unicodedata
@@ -10,8 +10,8 @@ from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 _FORMS = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff61-\uff9f]")
 
-# Letters of one byte each that are UTF-8 of other letters: one that no text has otherwise, or two in a row,
-# for a single one may be an accent before a closing quotation mark.
+# Single-byte letters that are the UTF-8 of other letters: a combination that no text has otherwise, or two in a row,
+# as a single one may be an accent before a closing quotation mark.
 _BYTES = {ord(char): byte for byte in range(0x80, 0xA0) for char in bytes([byte]).decode("cp1252", "ignore")}
 _MISREAD = re.compile(
     "[\xc2\xc3\xc5\xd0\xd1][\x80-\xbf]|\xe1[\xba\xbb][\x80-\xbf]|\xe2\x80[\x80-\xbf]"
@@ -20,7 +20,7 @@ _MISREAD = re.compile(
 
 _ESCAPE = re.compile(r"&(#\d+;|#[xX][0-9a-fA-F]+;|[a-zA-Z][a-zA-Z0-9]+;)")
 _DOCUMENT = re.compile(r"^\s*<doc( [a-z]+=\"[^\"]*\")+>\s*$")
-_TAG = re.compile(  # not <unk>, and no List<String>
+_TAG = re.compile(  # excludes <unk> and List<String>
     r"</?(seg|hl|p|br|tuv?|s|b|i)(\s[^<>]*)?/?>"
     r"|</[a-zA-Z][\w:.-]*\s*>|<[a-zA-Z][\w:.-]*(\s+[\w:.-]+\s*=\s*[\"'][^<>]*/?|\s*/)>"
     r"|<\?xml|<!DOCTYPE\b|<!--",
@@ -41,7 +41,7 @@ def _is_misread(line: str) -> bool:
 
 
 def _is_lost(line: str) -> bool:
-    """Return whether a line has marks in place of letters, as encodings without these letters write them."""
+    """Return whether a line has marks in place of letters that an encoding lacks."""
     if "\ufffd" in line:
         return True
     if "?" not in line:
@@ -51,13 +51,13 @@ def _is_lost(line: str) -> bool:
     return inside or ("??" in line and not any(map(str.isalnum, line)))
 
 
-PROCESSED: Dict[str, Callable[[str], object]] = {  # a search for the marks in a line
+PROCESSED: Dict[str, Callable[[str], object]] = {  # name of a mark -> search for the mark in a line
     "escapes such as &apos; and &quot;": _is_escaped,
     "subwords that end in @@": re.compile(r"\S@@(\s|$)").search,
     "pieces of sentencepiece (\u2581)": re.compile("\u2581").search,
     "words joined by @-@": re.compile(r"\s@-@\s").search,
     "letters such as \u00c3\u00a9 for \u00e9, of UTF-8 that was read as another encoding": _is_misread,
-    "? or \ufffd in place of letters that an encoding does not have (take the text anew, in UTF-8)": _is_lost,
+    "? or \ufffd in place of letters that an encoding lacks (get the text again, in UTF-8)": _is_lost,
     "headers such as <doc id=...> of WikiExtractor": _DOCUMENT.search,
     "tags such as <seg> and <br>": _TAG.search,
     "times of subtitles": re.compile(r"^(\d+:)?\d\d:\d\d[.,]\d{3} --> ").search,
@@ -65,45 +65,45 @@ PROCESSED: Dict[str, Callable[[str], object]] = {  # a search for the marks in a
     "marks of Markdown": re.compile(r"^#{2,6} \S|^```|\*\*\w[^*]*\*\*|\[[^\]]+\]\((https?:|#|\.)[^)]*\)").search,
 }
 _COMPOSED = "accents that are not composed (`uconv -x any-nfc` composes them)"
-WRITTEN: Dict[str, Callable[[str], object]] = {  # otherwise, what looks alike
+WRITTEN: Dict[str, Callable[[str], object]] = {  # other ways to write characters that look the same
     _COMPOSED: lambda line: not unicodedata.is_normalized("NFC", line),
-    "invisible characters, as soft hyphens and zero-width spaces": re.compile("[\u00ad\u200b\u2060\ufeff]").search,
-    "letters and digits of full width, or kana of half of it": _FORMS.search,
+    "invisible characters such as soft hyphens and zero-width spaces": re.compile("[\u00ad\u200b\u2060\ufeff]").search,
+    "full-width letters and digits, or half-width kana": _FORMS.search,
 }
 
 
-_MANY = 0.01  # of the lines
-_MOST = 0.5  # of the lines with text
-_FEW = 20  # lines, which may be alike by chance
-_ALWAYS = (_DOCUMENT.search,)  # reported wherever one line has them
-SAMPLE = 4_000_000  # characters or bytes from the beginning of a long text, in which marks are looked for
+_MANY = 0.01  # share of the lines
+_MOST = 0.5  # share of the lines with text
+_FEW = 20  # lines that may be equal by chance
+_ALWAYS = (_DOCUMENT.search,)  # reported even if only one line has the mark
+SAMPLE = 4_000_000  # characters or bytes at the beginning of a text that are searched for marks
 
 
 def told_marks(path: object, lines: Sequence[str], first: bool = False) -> Iterator[str]:
-    """Notes on the marks of other tools in a training text, and on one line in most of its places.
+    """Yield notes on marks of other tools in a training text, and on a line that is most of the text.
 
-    A model of it needs the marks in each text that it reads.
+    A model trained on a text with marks expects the marks in every text.
 
     Args:
-        path: names the text.
-        lines: of the text.
-        first: whether the text has more lines than these, its first ones.
+        path: name of the text.
+        lines: lines of the text.
+        first: whether ``lines`` are only the first lines of the text.
     """
     for what, has_mark in PROCESSED.items():
         count = counted(lines, has_mark)
         if count >= (1 if has_mark in _ALWAYS else max(1, _MANY * len(lines))):
             yield (
                 f"note: {count:,} of the {'first ' if first else ''}{len(lines):,} lines of {path} hold {what}, which "
-                f"are learnt as they are: undo them, or write new texts alike"
+                f"the model learns: remove them, or give every text to the model in the same form"
             )
     text = [line.strip() for line in lines if line.strip()]
     line, count = Counter(text).most_common(1)[0] if len(text) >= _FEW else ("", 0)
     if count > _MOST * len(text):
-        yield f"note: {count:,} of the {len(text):,} lines of {path} are {line[:60]!r}: there is little else to learn"
+        yield f"note: {count:,} of the {len(text):,} lines of {path} are {line[:60]!r}: the text has little else"
 
 
 def first_lines(path: Path) -> Tuple[List[str], bool]:
-    """Return the first lines of a file in UTF-8, as far as they can be read, and whether it has more."""
+    """Return the first lines of a file in UTF-8, and whether the file has more lines."""
     with path.open("rb") as stream:
         text = stream.read(SAMPLE)
         more = bool(stream.read(1))
@@ -112,5 +112,5 @@ def first_lines(path: Path) -> Tuple[List[str], bool]:
 
 
 def counted(lines: Iterable[str], has_mark: Callable[[str], object]) -> int:
-    """Return how many lines have a mark."""
+    """Return the number of lines that have a mark."""
     return sum(bool(has_mark(line)) for line in lines)

@@ -1,7 +1,7 @@
-"""The units of tokens (words, bytes, subwords), and the way from text to tokens and back.
+"""Units of tokens (words, bytes, subwords): convert text to tokens and back.
 
-``unit.json`` beside ``dict.txt`` names the unit: ``{"unit": "bytes"}``. A folder without it, as older ones are, is
-taken for bytes where its dictionary holds nothing but numbers of bytes, and for words otherwise.
+``unit.json`` beside ``dict.txt`` names the unit: ``{"unit": "bytes"}``. Older folders have no ``unit.json``: their unit
+is bytes if the dictionary has only numbers of bytes, else words.
 """
 
 import codecs
@@ -29,28 +29,28 @@ _MADE_UP = re.compile(r"madeupword\d+")
 
 
 class TextUnit:
-    """Words, whose text is their tokens; the other units derive from it.
+    """Unit of words, whose text is their tokens; base of the other units.
 
-    It has the interface of fairseq's ``--bpe``: lines in, tokens between blanks out, and back.
+    The interface is that of fairseq's ``--bpe``: encode a line to tokens separated by blanks, and decode tokens.
     """
 
     name = "words"
-    parts_lines = True  # </s> ends a line; else a document, whose line ends are tokens
+    parts_lines = True  # True: </s> ends a line; False: </s> ends a document, and line ends are tokens
 
     def encode(self, line: str) -> str:
-        """Tokens of a line of text, or of a document where lines are not parted, separated by blanks."""
+        """Return the tokens, separated by blanks, of a line of text, or of a document unless ``parts_lines``."""
         return line
 
     def decode(self, tokens: str) -> str:
-        """The line of text that tokens stand for; a character that is not complete at its end is left out."""
+        """Return the line of text of tokens, without an incomplete character at the end."""
         return "".join(self.pieces(tokens.split()))
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
-        """Text of each symbol as it comes, so that the pieces joined are the text.
+        """Yield the text of each symbol; the joined pieces are the text.
 
         Args:
-            symbols: of the dictionary, ``LINE_END`` between lines.
-            before: the text that they continue; no blank is put at the beginning of a line or after another blank.
+            symbols: symbols of the dictionary, with ``LINE_END`` between lines.
+            before: text before the symbols; no blank is added at the beginning of a line or after another blank.
         """
         blank = before[-1:].isspace() or not before
         for symbol in symbols:
@@ -60,7 +60,7 @@ class TextUnit:
             yield piece
 
     def settled(self, text: str) -> int:
-        """Length of the longest beginning of a text whose tokens depend on nothing that follows."""
+        """Return the length of the longest beginning of a text whose tokens do not depend on the text after."""
         return next((end for end in range(len(text), 0, -1) if text[end - 1].isspace()), 0)
 
     def _spaced(self, symbol: str) -> str:
@@ -68,7 +68,7 @@ class TextUnit:
 
 
 class ByteUnit(TextUnit):
-    """Bytes of UTF-8, as decimal numbers; see :mod:`fairseq_mega.data.byte_text`."""
+    """Unit of bytes of UTF-8, as decimal numbers; see :mod:`fairseq_mega.data.byte_text`."""
 
     name = "bytes"
 
@@ -79,7 +79,7 @@ class ByteUnit(TextUnit):
         return len(text)
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
-        """Yield the texts of bytes: an empty one within a character, U+FFFD for wrong UTF-8 and for other symbols."""
+        """Yield the text of each byte: "" within a character, U+FFFD for invalid UTF-8 and for other symbols."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for symbol in symbols:
             if symbol == LINE_END:
@@ -91,13 +91,13 @@ class ByteUnit(TextUnit):
 
 
 class SubwordUnit(TextUnit):
-    """Pieces of a sentencepiece model, of text that is cleaned by the model's rules.
+    """Unit of pieces of a sentencepiece model; text is cleaned by the model's recorded steps.
 
     Args:
-        model: its file.
+        model: file of the model.
 
     Raises:
-        ValueError: if that is no model.
+        ValueError: if the file is not a sentencepiece model.
     """
 
     name = "subwords"
@@ -108,13 +108,11 @@ class SubwordUnit(TextUnit):
         try:
             self.processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
         except (RuntimeError, OSError) as error:
-            raise ValueError(
-                f"{model} is not a sentencepiece model ({error}): copy it from where it was made"
-            ) from error
+            raise ValueError(f"{model} is not a sentencepiece model ({error}): get a new copy") from error
         self.cleaning = steps_of_model(model)
 
     def encode(self, line: str) -> str:
-        readable = line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # bytes that are no UTF-8
+        readable = line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # replace invalid UTF-8
         return " ".join(map(spelled, self.processor.encode(clean(readable, self.cleaning), out_type=str)))
 
     def settled(self, text: str) -> int:
@@ -122,7 +120,7 @@ class SubwordUnit(TextUnit):
         return settled_lines(text)
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
-        """Yield text as the base class; bytes, such as ``<0x0A>``, become the characters that they form together."""
+        """Yield text like the base class; bytes such as ``<0x0A>`` are joined to characters."""
         decoded = _characters(symbols)
         return super().pieces((symbol if symbol == LINE_END else text + symbol for text, symbol in decoded), before)
 
@@ -131,7 +129,7 @@ class SubwordUnit(TextUnit):
 
 
 def _characters(symbols: Iterable[str]) -> Iterator[Tuple[str, str]]:
-    """Yield for each symbol the characters of bytes that it completes, and the symbol itself, "" for a byte."""
+    """Yield for each symbol the characters that the bytes so far complete, and the symbol ("" for a byte)."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for symbol in symbols:
         byte = _BYTE_PIECE.fullmatch(symbol)
@@ -142,7 +140,7 @@ def _characters(symbols: Iterable[str]) -> Iterator[Tuple[str, str]]:
 
 
 class DocumentUnit(SubwordUnit):
-    """Pieces of a sentencepiece model for whole documents: line ends and all blanks are pieces, too."""
+    """Unit of pieces of a sentencepiece model for whole documents, with line ends and all blanks as pieces."""
 
     parts_lines = False
 
@@ -159,27 +157,27 @@ UNITS = (TextUnit.name, ByteUnit.name, SubwordUnit.name)
 
 
 def settled_lines(text: str) -> int:
-    """Length of the whole lines at the beginning of a text."""
+    """Return the length of the whole lines at the beginning of a text."""
     return text.rfind(LINE_END) + 1
 
 
 def encode_after_line_end(encode: Callable[[str], str], text: str) -> str:
-    """Tokens of a text that follows a line end within a document, where sentencepiece puts no blank before it.
+    """Return the tokens of a text after a line end within a document, where sentencepiece adds no blank.
 
     Args:
-        encode: a document to tokens, separated by blanks.
-        text: without that line end.
+        encode: maps a document to tokens, separated by blanks.
+        text: the text without the line end.
     """
     return " ".join(encode(LINE_END + text).split()[len(encode(LINE_END).split()) :])
 
 
 def spelled(piece: str) -> str:
-    """A piece as a symbol among others with blanks between: its own TABs and the like as characters of private use."""
+    """Return a piece as a symbol of a dictionary: white space other than blanks becomes private-use characters."""
     return piece.translate(_SPELLED)
 
 
 def unspelled(symbols: str) -> str:
-    """The pieces that symbols stand for."""
+    """Return the pieces of symbols: the inverse of :func:`spelled`."""
     return symbols.translate(_UNSPELLED)
 
 
@@ -189,10 +187,10 @@ def is_byte(symbol: str) -> bool:
 
 
 def unit_name(folder: Path, dictionary: Dictionary, saved: Optional[str] = None) -> str:
-    """Name of the unit of binarised data: the one in ``unit.json``, else ``saved``, else the dictionary's.
+    """Return the name of the unit of binarised data: from ``unit.json``, else ``saved``, else by the dictionary.
 
     Raises:
-        ValueError: if ``unit.json`` names none.
+        ValueError: if ``unit.json`` is broken or names an unknown unit.
     """
     path = folder / UNIT_FILE
     if not path.is_file():
@@ -209,39 +207,39 @@ def unit_name(folder: Path, dictionary: Dictionary, saved: Optional[str] = None)
 
 
 def holds_bytes(dictionary: Dictionary) -> bool:
-    """Return whether all symbols are numbers of bytes, with the blank's and the letter e's among them."""
+    """Return whether all symbols are numbers of bytes, including those of the blank and the letter e."""
     symbols = own_symbols(dictionary)
     return {"32", "101"} <= set(symbols) and all(map(is_byte, symbols))
 
 
 def is_made_up(symbol: str) -> bool:
-    """Return whether fairseq-preprocess added a symbol to the dictionary to fill its size up; no text contains it."""
+    """Return whether fairseq-preprocess added a symbol to pad the size of the dictionary; no text contains it."""
     return _MADE_UP.fullmatch(symbol) is not None
 
 
 def own_symbols(dictionary: Dictionary) -> List[str]:
-    """Return the symbols of a dictionary but for fairseq's own and those that fill it up."""
+    """Return the symbols of a dictionary without fairseq's special symbols and those that pad its size."""
     return [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if not is_made_up(symbol)]
 
 
 def symbols_of_file(path: Path) -> List[str]:
-    """Return the symbols of a dictionary's file, which may hold spaces, without those that fill it up."""
+    """Return the symbols of a dictionary's file, which may contain spaces, without those that pad its size."""
     lines = path.read_text(encoding="utf-8").splitlines()
     found = [line.rsplit(" ", 1)[0] for line in lines if line]
     return [symbol for symbol in found if not is_made_up(symbol)]
 
 
 def never_written(dictionary: Dictionary) -> List[int]:
-    """Numbers of the symbols that a language model never writes: padding, ``<s>``, ``<unk>`` and made-up ones."""
+    """Return the numbers of symbols that are never generated: padding, ``<s>``, ``<unk>`` and padding of the size."""
     made_up = [number for number, symbol in enumerate(dictionary.symbols) if is_made_up(symbol)]
     return [dictionary.pad(), dictionary.bos(), dictionary.unk(), *made_up]
 
 
 def text_unit(folder: Path, dictionary: Dictionary, saved: Optional[str] = None) -> TextUnit:
-    """The unit of the binarised data in a folder; see :func:`unit_name`.
+    """Return the unit of the binarised data in a folder; see :func:`unit_name`.
 
     Raises:
-        ValueError: if ``unit.json`` is broken, or the model of subwords is missing or broken.
+        ValueError: if ``unit.json`` is broken, or the subword model is missing or broken.
     """
     name = unit_name(folder, dictionary, saved)
     if name != SubwordUnit.name:
@@ -249,7 +247,7 @@ def text_unit(folder: Path, dictionary: Dictionary, saved: Optional[str] = None)
     model = folder / MODEL_FILE
     if not model.is_file():
         raise ValueError(
-            f"{model} does not exist, but the model was trained on subwords: copy it from the data that it was trained "
-            f"on, or give --bpe sentencepiece --sentencepiece-model FILE"
+            f"{model} does not exist, but the model was trained on subwords: copy the file from the data of its "
+            f"training, or give --bpe sentencepiece --sentencepiece-model FILE"
         )
     return SubwordUnit(model)

@@ -1,7 +1,7 @@
-"""Counts of the tokens of files of JSON lines, in spans of about 1 MiB; counted once and kept beside the files.
+"""Token counts of files of JSON lines, in spans of about 1 MiB, counted once and written beside the files.
 
-Only the counts of a corpus are in memory, some 20 bytes for each MiB of text. They determine the place of every token,
-so that a training can begin anywhere in the corpus.
+Only the counts of a corpus are in memory, about 20 bytes for each MiB of text. The counts determine the position of
+every token, so a training can begin anywhere in the corpus.
 """
 
 import errno
@@ -23,9 +23,9 @@ from .json_lines import Source, check_not_all_bad, read_texts
 from .subword_vocabulary import SubwordVocabulary
 
 logger = logging.getLogger(__name__)
-SPAN = 1 << 20  # bytes; a longer line is a span of its own
+SPAN = 1 << 20  # bytes; a longer line is a separate span
 UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)  # of a folder, or of its file system
-SECONDS = 15.0  # between signs of life
+SECONDS = 15.0  # between two lines of the log
 
 
 class TokenIndex(NamedTuple):
@@ -33,8 +33,8 @@ class TokenIndex(NamedTuple):
 
     Attributes:
         begins: (spans + 1,) int64, bytes at which spans begin, and the size of the file.
-        tokens: (spans,) int64, in each span.
-        documents, skipped: texts, and lines left out.
+        tokens: (spans,) int64, tokens of each span.
+        documents, skipped: number of texts, and of skipped lines.
     """
 
     begins: np.ndarray
@@ -44,7 +44,7 @@ class TokenIndex(NamedTuple):
 
 
 def span_begins(path: Path, size: int) -> Iterator[int]:
-    """Bytes at which spans begin: line ends next to multiples of SPAN; then the end of the file."""
+    """Yield the bytes at which spans begin, line ends about SPAN apart, then the end of the file."""
     yield 0
     with path.open("rb") as file:
         begin = 0
@@ -56,7 +56,7 @@ def span_begins(path: Path, size: int) -> Iterator[int]:
 
 
 def count(source: Source, vocabulary: SubwordVocabulary) -> TokenIndex:
-    """Read a whole file; on all cores, as nothing else can be done yet.
+    """Count the tokens of a whole file, on all cores.
 
     Raises:
         ValueError: for a bad line, see :func:`read_texts`.
@@ -79,12 +79,14 @@ def count(source: Source, vocabulary: SubwordVocabulary) -> TokenIndex:
 
 
 def load_or_count(source: Source, vocabulary: SubwordVocabulary, folder: Optional[Path] = None) -> TokenIndex:
-    """The index of a file, made where there is none of this file, this vocabulary and these settings yet.
+    """Load the index of a file, or count the tokens if there is no index for file, vocabulary and settings.
 
-    If several processes need it at the same time, one makes it.
+    If several processes call this function at the same time, one of them counts.
 
     Args:
-        folder: that keeps it; by default the file's own.
+        source: the file.
+        vocabulary: vocabulary of the tokens.
+        folder: folder of the index; default: the folder of the file.
 
     Raises:
         OSError: if the file cannot be read.
@@ -101,27 +103,27 @@ def load_or_count(source: Source, vocabulary: SubwordVocabulary, folder: Optiona
         with held(path.with_suffix(".lock"), f"the index of {source.path}", "training"):
             found = read(path, about)
             if found is None:
-                logger.info(f"{source.path}: counting its tokens, once ({state.st_size / 1e6:,.0f} MB)")
+                logger.info(f"{source.path}: counting the tokens once ({state.st_size / 1e6:,.0f} MB)")
                 found = count(source, vocabulary)
                 write(path, found, about)
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
         raise ValueError(
-            f"the counted tokens cannot be kept in {path.parent} ({error}): give --index-dir, a folder to write to"
+            f"the token counts cannot be written to {path.parent} ({error}): give --index-dir, a writable folder"
         ) from error
     return found
 
 
 def index_path(path: Path, folder: Optional[Path]) -> Path:
-    """File that keeps the index of a file: hidden beside it, or in a folder, with a name for the whole path."""
+    """Return the path of a file's index: hidden beside the file, or in ``folder`` with a digest of the path."""
     if folder is None:
         return path.with_name(f".{path.name}.index.npz")
     return folder / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}.{path.name}.index.npz"
 
 
 def write(path: Path, index: TokenIndex, about: str) -> None:
-    """Write an index, whole or not at all."""
+    """Write an index atomically."""
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
         np.savez(file, about=np.array(about), **index._asdict())
@@ -129,7 +131,7 @@ def write(path: Path, index: TokenIndex, about: str) -> None:
 
 
 def read(path: Path, about: str) -> Optional[TokenIndex]:
-    """An index, or None where there is none, or one of something else."""
+    """Read an index; None if it is missing, damaged or belongs to other settings."""
     try:
         with np.load(path, allow_pickle=False) as file:
             values: Dict[str, Any] = {name: file[name] for name in file.files}

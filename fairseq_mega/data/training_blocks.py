@@ -1,4 +1,4 @@
-"""Training blocks of whole lines, whose lengths are drawn anew in every epoch."""
+"""Training blocks of whole lines, with new random lengths in every epoch."""
 
 import logging
 from typing import Any, Dict, List, Optional
@@ -16,19 +16,19 @@ logger = logging.getLogger(__name__)
 class TrainingBlockDataset(SizedDataset):
     """Blocks of whole lines for training a language model.
 
-    For every block a target length is drawn from {low, low + 1, ..., high} chunks; lines are added while the block
-    stays within it (a longer single line is a block of its own). Input is ``</s>`` and the block without its last
-    token. The cuts depend on seed and epoch only, so that a resumed run repeats them.
+    The maximum length of every block is drawn from {low, low + 1, ..., high} chunks; lines are added while they fit (a
+    longer single line is a separate block). The input is ``</s>`` and the block without its last token. The cuts depend
+    only on seed and epoch, so a resumed run repeats them.
 
     Args:
         text: lines to cut.
-        dictionary: for padding and ``</s>``.
+        dictionary: dictionary with padding and ``</s>``.
         chunk: tokens of a chunk.
-        low, high: chunks of the shortest and longest block.
-        seed: of the cuts.
-        longest: tokens of a block at most; None: no limit.
-        longest_option: option that sets it, for messages.
-        chunk_option: option of the chunk, for the message.
+        low, high: minimum and maximum of the drawn number of chunks.
+        seed: seed of the cuts.
+        longest: maximum tokens of any block; None: no limit.
+        longest_option: option that sets ``longest``, for messages.
+        chunk_option: option that sets ``chunk``, for messages.
 
     Raises:
         ValueError: if the lengths are out of range.
@@ -57,7 +57,7 @@ class TrainingBlockDataset(SizedDataset):
             if chunk * high > longest:
                 raise ValueError(
                     f"blocks of up to --variant-block-multiple-max {high} chunks of {chunk} tokens ({chunk_option}) "
-                    f"exceed {longest_option} {longest}: give a smaller multiple or raise the option"
+                    f"exceed {longest_option} {longest}: give a smaller multiple, or raise {longest_option}"
                 )
             line, tokens = text.longest()
             if tokens > longest:
@@ -79,7 +79,7 @@ class TrainingBlockDataset(SizedDataset):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """False: blocks change from epoch to epoch."""
+        """Return False: blocks change in every epoch."""
         return False
 
     def __len__(self) -> int:
@@ -91,9 +91,9 @@ class TrainingBlockDataset(SizedDataset):
         return {"id": index, "source": inputs_of(target, self.dictionary.eos()), "target": target}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Batch of blocks, right padded."""
+        """Return a batch of blocks, right padded."""
         return collate(samples, self.dictionary.pad(), self.dictionary.eos())
 
     def ordered_indices(self) -> np.ndarray:
-        """Blocks by length, those of equal length in random order."""
+        """Return the blocks sorted by length; blocks of equal length have a random order."""
         return np.lexsort([np.random.permutation(len(self)), self.sizes])

@@ -1,4 +1,4 @@
-"""The mean of the weights of several checkpoints."""
+"""Average the weights of several checkpoints."""
 
 import logging
 import re
@@ -18,31 +18,31 @@ DROPPED = ("last_optimizer_state",)
 
 
 class AveragingError(ValueError):
-    """The checkpoints cannot be averaged; the message names the file, the fault and the remedy."""
+    """Error for checkpoints that cannot be averaged; the message names the file, the fault and the remedy."""
 
 
 def last_epoch_checkpoints(folder: Path, count: int) -> List[Path]:
     """Return the ``count`` newest ``checkpoint<epoch>.pt`` of ``folder``, oldest first.
 
-    Checkpoints within an epoch (``checkpoint_<epoch>_<update>.pt``) do not count. Raises
-    :class:`AveragingError` when there are fewer.
+    Checkpoints within an epoch (``checkpoint_<epoch>_<update>.pt``) do not count. Raises :class:`AveragingError` if
+    there are fewer than ``count`` checkpoints.
     """
     if count < 1:
-        raise AveragingError(f"--last-epochs {count}: at least 1 is needed")
+        raise AveragingError(f"--last-epochs {count}: must be at least 1")
     if not folder.is_dir():
-        raise AveragingError(f"--dir {folder} is not a folder; give the training's --save-dir")
+        raise AveragingError(f"--dir {folder} is not a folder; give the --save-dir of the training")
     matches = ((EPOCH_CHECKPOINT.fullmatch(path.name), path) for path in folder.iterdir())
     numbered = sorted((int(match.group(1)), path) for match, path in matches if match)
     if len(numbered) < count:
         raise AveragingError(
-            f"--dir {folder} has {len(numbered)} epoch checkpoints, --last-epochs needs {count}; train longer with "
-            f"--keep-last-epochs {count} or give a smaller number"
+            f"--last-epochs {count}: --dir {folder} has only {len(numbered)} epoch checkpoints; give a smaller number, "
+            f"or train longer with --keep-last-epochs {count}"
         )
     return [path for _epoch, path in numbered[-count:]]
 
 
 def check_same_shape(first: Dict[str, Tensor], other: Dict[str, Tensor], first_path: Path, path: Path) -> None:
-    """Raise :class:`AveragingError`, naming file and key, unless both hold the same keys, shapes and dtypes."""
+    """Raise :class:`AveragingError` unless both checkpoints have the same keys, shapes and dtypes."""
     for key in first:
         if key not in other:
             raise AveragingError(f"{path} lacks the key {key!r} of {first_path}; average checkpoints of one model")
@@ -59,23 +59,26 @@ def check_same_shape(first: Dict[str, Tensor], other: Dict[str, Tensor], first_p
 
 
 def check_same_names(first: Dict[str, str], other: Dict[str, str], first_path: Path, path: Path) -> None:
-    """Raise :class:`AveragingError` where the numbers of two models of the same shapes have different names."""
+    """Raise :class:`AveragingError` if the same number has different names, such as symbols, in two checkpoints."""
     for kind in first.keys() & other.keys():
         found = difference(first[kind], other[kind], (str(first_path), str(path)))
         if found is not None:
             raise AveragingError(
-                f"{path} was trained with another {noun(kind)} than {first_path} ({found}): the same number "
-                f"means different things there; average checkpoints of one training, or of trainings on one data folder"
+                f"{path} was trained with another {noun(kind)} than {first_path} ({found}); average checkpoints of one "
+                f"training, or of trainings on one data folder"
             )
 
 
 def average(paths: Sequence[Path]) -> Dict[str, Any]:
-    """Return the last of the checkpoints with its weights replaced by the mean over all of them.
+    """Return the last checkpoint with its weights replaced by the mean over all checkpoints.
 
-    Sums are kept in float64 and results cast back; integer and boolean entries are those of the last file.
-    Configuration and training history are kept, optimiser and EMA state are dropped. One file is held in
-    memory at a time. Raises :class:`AveragingError` for mismatching files, and what
-    :func:`fairseq_mega.compat.checkpoints.loading.load` raises.
+    Sums are kept in float64 and results are cast back; integer and boolean entries are those of the last file.
+    Configuration and training history are kept; the states of the optimiser and of fairseq's EMA are removed. One file
+    is in memory at a time.
+
+    Raises:
+        AveragingError: if the files do not fit together.
+        OSError, ValueError: as :func:`fairseq_mega.compat.checkpoints.loading.load`.
     """
     if not paths:
         raise AveragingError("no checkpoints to average")
@@ -89,21 +92,21 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
         others = other_settings(before, checkpoint) if before else []
         if others:
             raise AveragingError(
-                f"{paths[0]} was trained with {'; '.join(others)} as {path}: the same weights compute something else "
-                f"there; average checkpoints of one model"
+                f"{paths[0]} was trained with {'; '.join(others)} as {path}, so the same weights compute different "
+                f"outputs; average checkpoints of one model"
             )
         seeds = [seed_of(before), seed_of(checkpoint)]
         if None not in seeds and seeds[0] != seeds[1]:
             logger.warning(
                 f"{paths[0]} was trained with --seed {seeds[0]}, {path} with {seeds[1]}: the mean of two trainings is "
-                f"a model only where both began with the same weights"
+                f"useful only if both began with the same weights"
             )
         before = before or {"cfg": checkpoint.get("cfg"), "args": checkpoint.get("args"), "model": {}}
         model = checkpoint["model"]
         strange = [key for key, tensor in model.items() if not isinstance(tensor, Tensor)]
         if strange:
             raise AveragingError(f"{path}: {strange[0]!r} of its model is not a tensor; give files of a --save-dir")
-        # Empty stand-ins remember shapes and dtypes without the memory of a second model.
+        # Tensors on the meta device keep shapes and dtypes without the memory of a second model.
         first = first or {key: torch.empty_like(tensor, device="meta") for key, tensor in model.items()}
         check_same_shape(first, model, paths[0], path)
         its_names = trained_names(checkpoint, path)
@@ -124,7 +127,7 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
 
 
 def _means(model: Dict[str, Tensor], sums: Dict[str, Tensor], count: int) -> Dict[str, Tensor]:
-    # Tied embeddings appear under several keys: keep them one tensor, or the file grows by a copy for each.
+    # Tied embeddings have several keys: one shared tensor avoids a copy in the file for each key.
     shared: Dict[Tuple[Any, ...], Tensor] = {}
     means = {}
     for key, tensor in model.items():

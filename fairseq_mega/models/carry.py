@@ -1,4 +1,4 @@
-"""The state of streams between the calls of an evaluation."""
+"""State of streams between the calls of an evaluation."""
 
 import weakref
 from typing import Any, List, Optional, Tuple
@@ -9,7 +9,7 @@ from fairseq_mega.modules.state import StreamState, reorder_state
 
 
 class Carry:
-    """The state of each stream from one call of a model to the next."""
+    """State of each stream from one call of a model to the next."""
 
     def __init__(self) -> None:
         self._kept: weakref.WeakKeyDictionary[Any, Tuple[List[int], StreamState]] = weakref.WeakKeyDictionary()
@@ -17,16 +17,16 @@ class Carry:
     def state(
         self, model: Any, streams: List[int], position: int, device: Optional[torch.device] = None
     ) -> Optional[StreamState]:
-        """State of the streams, one per row, after ``position`` tokens of each, or None at their beginning.
+        """Return the state of the streams, one per row, after ``position`` tokens each; None at their beginning.
 
         Args:
-            model: whose state.
-            streams: numbers of streams that the call before held, in any order.
-            position: how many tokens of each were read.
-            device: where the state is.
+            model: model that read the streams.
+            streams: numbers of streams of the previous call, in any order.
+            position: number of tokens that were read of each stream.
+            device: device of the state.
 
         Raises:
-            ValueError: if the call before did not end there.
+            ValueError: if the previous call did not end at ``position`` of these streams.
         """
         if position == 0:
             return None
@@ -34,11 +34,11 @@ class Carry:
         end = 0 if state is None else state.step
         if end != position or not set(streams) <= set(before):
             raise ValueError(
-                f"streams {streams} are to go on at token {position}, but streams {before} were read up to {end}: "
-                f"batches of a streamed text have to be read in their order, each once"
+                f"streams {streams} must continue at token {position}, but streams {before} were read up to token "
+                f"{end}: read the batches of a streamed text in their order, each once"
             )
         return reorder_state(state, torch.tensor([before.index(stream) for stream in streams], device=device))
 
     def keep(self, model: Any, streams: List[int], state: StreamState) -> None:
-        """Remember ``state`` as that of the streams, one per row."""
+        """Store ``state`` as the state of the streams, one per row."""
         self._kept[model] = (list(streams), state)

@@ -1,4 +1,4 @@
-"""Checkpoints as files."""
+"""Write checkpoint files, and read a checkpoint's architecture and task."""
 
 import os
 import tempfile
@@ -13,9 +13,9 @@ from fairseq_mega.compat.patches.paths import lost_part, split
 
 
 def save(checkpoint: Dict[str, Any], path: Path) -> None:
-    """Write ``checkpoint`` to ``path``; the file appears whole or not at all.
+    """Write ``checkpoint`` to ``path`` atomically: the file is complete or does not exist.
 
-    With the suffix .safetensors the tensors of its model, its configuration and its names are written, and no more.
+    With the suffix .safetensors only the tensors, the configuration and the names of the model are written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if safetensors_files.names_safetensors(path):
@@ -32,18 +32,18 @@ def save(checkpoint: Dict[str, Any], path: Path) -> None:
         raise
 
 
-CHECKPOINT = "the checkpoint; training leaves checkpoint_best.pt in its --save-dir"
+CHECKPOINT = "the checkpoint; training writes checkpoint_best.pt to its --save-dir"
 
 
 class Origin(NamedTuple):
-    """Architecture and task of a checkpoint; None where it has none."""
+    """Architecture and task of a checkpoint; None if unknown."""
 
     arch: Optional[str] = None
     task: Optional[str] = None
 
 
 def origin_of(paths: Optional[str]) -> Origin:
-    """Origin of the first checkpoint of a --path, without reading its weights.
+    """Return the origin of the first checkpoint of a --path, without reading the weights.
 
     Raises:
         OSError, UnreadableFile, RefusedContents: as :func:`fairseq_mega.compat.checkpoints.loading.load`.

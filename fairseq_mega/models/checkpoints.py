@@ -1,4 +1,4 @@
-"""Checks that a checkpoint fits a model, with errors that name the user's options."""
+"""Check that a checkpoint fits a model, with errors that name the user's options."""
 
 from typing import Dict
 
@@ -10,43 +10,43 @@ from fairseq_mega.modules.megalodon.norms import ScaledNorm, TimestepNorm
 
 
 def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
-    """Raise a ValueError if a checkpoint's tensors do not fit the model, with a message that names the difference.
+    """Raise a ValueError that names the difference if a checkpoint's tensors do not fit the model.
 
-    Fingerprints of dictionaries, which old checkpoints have among their tensors, are removed from ``state_dict``.
+    Fingerprints of dictionaries, which old checkpoints store as tensors, are removed from ``state_dict``.
     """
     own = model.state_dict()
     for key in filter(is_fingerprint, list(state_dict)):
         del state_dict[key]
     if any(".mega_layer." in key for key in state_dict):
         raise ValueError(
-            "this checkpoint was written by the published code, whose tensors are named and laid out differently: "
-            "convert it with fairseq-mega-convert --input OLD.pt --output NEW.pt"
+            "this checkpoint was written by the published code, with other names and shapes of tensors: convert the "
+            "checkpoint with fairseq-mega-convert --input OLD.pt --output NEW.pt"
         )
     missing, foreign = sorted(own.keys() - state_dict.keys()), sorted(state_dict.keys() - own.keys())
     if missing or foreign:
         raise ValueError(
-            f"this checkpoint is not of this model: {len(missing)} tensors missing (such as {missing[:2]}), "
+            f"this checkpoint belongs to another model: {len(missing)} tensors missing (such as {missing[:2]}), "
             f"{len(foreign)} unknown (such as {foreign[:2]}); check --path / --restore-file, --arch and layer options"
         )
     for key, tensor in own.items():
         if tensor.shape != state_dict[key].shape:
             raise ValueError(
-                f"this checkpoint has other dimensions: {key} is {tuple(state_dict[key].shape)} there and "
-                f"{tuple(tensor.shape)} here; give the options it was trained with"
+                f"this checkpoint has other dimensions: {key} is {tuple(state_dict[key].shape)} in the checkpoint and "
+                f"{tuple(tensor.shape)} in the model; give the options of its training"
             )
 
 
 def add_empty_buffers(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
-    """Add to a checkpoint the buffers of fairseq's adaptive tables, which hold nothing, where it lacks them."""
+    """Add missing buffers of fairseq's adaptive tables, which hold no information, to a checkpoint."""
     for key, tensor in model.state_dict().items():
         if key.endswith(("._float_tensor", ".version")):
             state_dict.setdefault(key, tensor)
 
 
 def add_plain_norms(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
-    """Add scale one (kept minus one) and shift zero of norms over time to a checkpoint that lacks both by right.
+    """Add scale one (stored minus one) and shift zero of norms over time to an old checkpoint without them.
 
-    Such a checkpoint is one of before these norms had them in every model: of a model whose other norms have none.
+    Before these norms had parameters in every model, models with --no-affine-norm stored none.
     """
     norms = [(name, module) for name, module in model.named_modules() if isinstance(module, ScaledNorm)]
     if all(norm.weight is not None for _, norm in norms):

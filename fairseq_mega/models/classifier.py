@@ -1,4 +1,4 @@
-"""Classifiers of sequences: the way from input to logits, and checks of checkpoints."""
+"""Base of the classifiers of sequences: from input to logits, and checks of checkpoints."""
 
 import logging
 from typing import Any, Dict, Iterable, List, Optional
@@ -19,10 +19,10 @@ from .options.flags import naming_flags
 
 logger = logging.getLogger(__name__)
 
-SCALE = "sample_scale"  # buffer of models of speech: how often the samples of their data were divided by 32768
-SCALES = (None, "once", "twice")  # 0 where that is not known
+SCALE = "sample_scale"  # buffer of models of speech: number of divisions of the samples by 32768
+SCALES = (None, "once", "twice")  # 0: unknown
 TASKS = "lra-text, lra-image or speech_commands"
-OF_EVERY_CLASSIFIER: Dict[str, Dict[str, Any]] = {  # option of its layers -> what differs from the table
+OF_EVERY_CLASSIFIER: Dict[str, Dict[str, Any]] = {  # option of layers -> differences from the table of options
     "encoder_embed_dim": {"default": 128},
     "encoder_layers": {"default": 4},
     "normalize_before": {"alias": "--encoder-normalize-before"},
@@ -37,36 +37,36 @@ BOUNDS = {
 
 
 def check_classifier(cfg: DictConfig, task: Any) -> None:
-    """Raise a ValueError where the options of a classifier are out of range or do not suit the task."""
+    """Raise a ValueError if options of a classifier are out of range or do not fit the task."""
     check_at_least(cfg, BOUNDS)
     expected = getattr(task, "input_type", None)
     if expected is None:
-        raise ValueError(f"a classifier needs a task that classifies: give --task {TASKS}")
+        raise ValueError(f"a classifier requires a task that classifies: give --task {TASKS}")
     if cfg.input_type is not None and str(cfg.input_type) != expected:
         raise ValueError(
-            f"--input-type {cfg.input_type}: the data of this task are --input-type {expected}; leave the option out, "
-            f"or give another --arch or --task"
+            f"--input-type {cfg.input_type}: the data of this task have --input-type {expected}; leave --input-type "
+            f"out, or give another --arch or --task"
         )
     if expected == "image" and str(cfg.sen_rep_type) == "cls":
-        raise ValueError("--sen-rep-type cls: real numbers have no <CLS> symbol, give --sen-rep-type mp")
+        raise ValueError("--sen-rep-type cls: real numbers have no <CLS> symbol; give --sen-rep-type mp")
 
 
 def input_table(cfg: DictConfig, task: Any) -> nn.Module:
-    """Vectors of the task's input: a table over its dictionary, or a line through the real numbers."""
+    """Return the embedding of the task's input: a table over its dictionary, or a linear map of real numbers."""
     if task.input_type == "image":
         return RealNumberEmbedding(cfg.encoder_embed_dim)
     return character_table(len(task.dictionary), cfg.encoder_embed_dim)
 
 
 def padding_index(task: Any) -> Optional[int]:
-    """The token that pads the task's input, or None for real numbers."""
+    """Return the token that pads the task's input, or None for real numbers."""
     return None if task.input_type == "image" else task.dictionary.pad()
 
 
 def encoder_of(
     cfg: DictConfig, task: Any, embedding: nn.Module, layers: Iterable[nn.Module], norm: str, chunk_size: int = -1
 ) -> SequenceEncoder:
-    """The encoder of a classifier with the options CLASSIFIER: pre-norm models end with a norm, named by ``norm``."""
+    """Build the encoder of a classifier with the options CLASSIFIER; pre-norm models get a final norm ``norm``."""
     final_norm = build_norm(norm, cfg.encoder_embed_dim) if cfg.normalize_before else None
     return SequenceEncoder(
         embedding, layers, final_norm, padding_index(task), chunk_size, cfg.checkpoint_activations, cfg.pad_batches
@@ -76,21 +76,23 @@ def encoder_of(
 def log_padding(encoder: SequenceEncoder) -> None:
     """Log why an encoder of texts computes padding in training, if it does and no option required it."""
     if encoder.padding_idx is not None and encoder.needs_padding is not None and not encoder.pad:
-        logger.info(f"padding is computed in training, since {encoder.needs_padding}")
+        logger.info(f"padding is computed in training, because {encoder.needs_padding}")
 
 
 class SequenceClassifier(BaseFairseqModel):
-    """An encoder, a mean or first position, and a head; with two documents, one encoder reads both.
+    """Classifier of an encoder, the mean over positions or the first position, and a head.
+
+    One encoder reads both documents of a pair.
 
     Args:
         cfg: a completed configuration with the options CLASSIFIER.
-        task: with ``input_type``, the number of ``documents``; for text its ``dictionary``, for
-            speech the ``scaling`` of its samples.
-        encoder: of the documents.
-        head: from :meth:`joined` vectors to logits; default: the one that the options describe.
+        task: has ``input_type``, the number of ``documents``, for text its ``dictionary``, and for speech the
+            ``scaling`` of its samples.
+        encoder: encoder of the documents.
+        head: maps :meth:`joined` vectors to logits; default: the head that the options describe.
 
-    Source: MEGA (Ma et al., ICLR 2023), section 4.1; the features of retrieval are the published code's: the vectors
-    of both documents, the second one first.
+    Source: MEGA (Ma et al., ICLR 2023), section 4.1. The features of retrieval are those of the published code: the
+    vectors of both documents, the second document first.
     """
 
     def __init__(
@@ -126,30 +128,30 @@ class SequenceClassifier(BaseFairseqModel):
         Args:
             src_tokens: (B, L) long tokens, padded on the right, or (B, L) or (B, L, 1) real numbers.
             src1_tokens: (B, M), the second documents in retrieval.
-            src_lengths, src1_lengths: not needed.
+            src_lengths, src1_lengths: ignored.
 
         Returns:
             (B, classes).
 
         Raises:
-            ValueError: if the number of documents is not the one the model was built for, or a real-valued length is no
-                multiple of the chunk.
+            ValueError: if the model was built for another number of documents, or the length of real-valued input is
+                not a multiple of the chunk.
         """
         documents = [src_tokens] if src1_tokens is None else [src1_tokens, src_tokens]
         if len(documents) != self.documents:
             raise ValueError(
-                f"this classifier reads {self.documents} document(s) at a time, the data have {len(documents)}: give "
-                f"the data it was built for (src1-bin holds second documents)"
+                f"this classifier reads {self.documents} document(s) in an example, the data have {len(documents)}: "
+                f"give data like those of its training (src1-bin holds second documents)"
             )
         return self.head(self.joined([self.represent(document) for document in documents]))
 
     def joined(self, vectors: List[Tensor]) -> Tensor:
-        """The head's input from the vectors (B, d) of all documents, the second one first."""
+        """Return the head's input from the vectors (B, d) of all documents, the second document first."""
         return torch.cat(vectors, dim=-1)
 
     @naming_flags("encoder", "max_positions")
     def represent(self, document: Tensor) -> Tensor:
-        """Sentence vectors (B, d) of one document each."""
+        """Return the sentence vectors (B, d) of documents (B, L)."""
         x, padding_mask = self.encoder(document)
         return sentence_vector(x, padding_mask, self.pooling)
 
@@ -158,10 +160,10 @@ class SequenceClassifier(BaseFairseqModel):
         return self.longest
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Refuse checkpoints that do not fit, with a message that names the reason.
+        """Check that a checkpoint fits.
 
         Raises:
-            ValueError: if the tensors are not this model's, or the scale of its data was another.
+            ValueError: if the tensors are not this model's, or the data of its training had another scale.
         """
         super().upgrade_state_dict_named(state_dict, name)
         scale = self.state_dict().get(SCALE)
@@ -169,9 +171,9 @@ class SequenceClassifier(BaseFairseqModel):
             given, trained = (SCALES[int(number)] for number in (scale, state_dict.setdefault(SCALE, scale)))
             if None not in (given, trained) and given != trained:
                 raise ValueError(
-                    f"this checkpoint was trained on samples divided by 32768 {trained}, those of the data folder are "
-                    f"divided {given}: give the data it was trained on (fairseq-mega-prepare speech-commands --scaling "
-                    f"{trained}), or another --save-dir"
+                    f"this checkpoint was trained on samples divided by 32768 {trained}, the samples of the data "
+                    f"folder are divided {given}: give the data of its training (fairseq-mega-prepare speech-commands "
+                    f"--scaling {trained}), or another --save-dir"
                 )
         add_plain_norms(self, state_dict)
         check_state_dict(self, state_dict)

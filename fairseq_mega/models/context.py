@@ -1,4 +1,4 @@
-"""A text that language models have read, and the file that keeps it."""
+"""Contexts: the state of language models after a text, in memory and in a file."""
 
 import hashlib
 import json
@@ -13,26 +13,26 @@ from fairseq_mega.modules.state import StreamState, named_tensors, with_named_te
 
 KIND = "fairseq_mega context 1"
 SEPARATOR = ", "
-PIECE = 4096  # tokens that one call reads, about
-OTHERS = {  # parts of what a context belongs to, and the words for a file whose part is another one
-    "options": "was read with the options {found}, and the model has {expected}: give those (--test-chunk-size, "
-    "--model-overrides), or read the text again",
-    "dictionary": "belongs to another dictionary: give the data folder that it was read with, or read the text again",
-    "weights": "belongs to other weights, those of another checkpoint or in another precision: give the checkpoint and "
-    "the options (--fp16, --decode-weights) that it was read with, or read the text again",
+PIECE = 4096  # approximate number of tokens that one call reads
+OTHERS = {  # parts that identify the origin of a context, and the message if a part differs
+    "options": "was read with the options {found}, and the model has {expected}: give the same options "
+    "(--test-chunk-size, --model-overrides), or read the text again",
+    "dictionary": "belongs to another dictionary: give the same data folder, or read the text again",
+    "weights": "belongs to another checkpoint or another precision: give the same checkpoint and options (--fp16, "
+    "--decode-weights), or read the text again",
 }
 
 
 class ContextError(ValueError):
-    """A file that holds no context, or that of another model; the message names the case."""
+    """Error for a file that holds no context, or the context of another model."""
 
 
 class Context(NamedTuple):
-    """A text that was read. Nothing in it changes where a continuation is read on from it."""
+    """State of language models after a text; continuing a text does not change its context."""
 
     states: Tuple[Optional[StreamState], ...]  # of each model, one row, after all tokens but the last; None: no token
     last: int  # token that is read next
-    unread: str = ""  # end of the text, whose tokens depend on what follows
+    unread: str = ""  # end of the text, whose tokens depend on the text that follows
 
 
 @torch.no_grad()
@@ -43,8 +43,8 @@ def read_tokens(
 
     Args:
         models: language models of this package.
-        tokens: one at least.
-        states: of each model, with one row; None at the beginning of a text.
+        tokens: at least one token.
+        states: state of each model, with one row; None at the beginning of a text.
 
     Returns:
         Log probabilities (1, V) of the next token by each model, and the new states.
@@ -64,7 +64,7 @@ def read_tokens(
 
 
 def device_of(model: Any) -> torch.device:
-    """Device of a model's weights."""
+    """Return the device of a model's weights."""
     return next(model.parameters()).device
 
 
@@ -75,13 +75,13 @@ def check_name(path: Path) -> None:
 
 
 def save_context(context: Context, path: Path, models: Sequence[Any], dictionary: Any) -> None:
-    """Write a context with digests of what it belongs to; the file appears whole or not at all.
+    """Write a context and digests of its origin atomically: the file is complete or does not exist.
 
     Args:
-        context: what the models have read.
-        path: of the file; it ends with .safetensors.
-        models: that read the text.
-        dictionary: of its tokens.
+        context: context of the models.
+        path: file that ends with .safetensors.
+        models: models that read the text.
+        dictionary: dictionary of the tokens.
 
     Raises:
         OSError: if the file cannot be written.
@@ -103,16 +103,16 @@ def save_context(context: Context, path: Path, models: Sequence[Any], dictionary
 
 
 def load_context(path: Path, models: Sequence[Any], dictionary: Any) -> Context:
-    """Read the file of a context, to the device of the models.
+    """Read a context from a file, to the device of the models.
 
     Args:
-        path: of a file of :func:`save_context`.
-        models: as many as read the text, with the same weights.
-        dictionary: of the tokens.
+        path: file of :func:`save_context`.
+        models: the same number of models with the same weights as read the text.
+        dictionary: dictionary of the tokens.
 
     Raises:
         OSError: if the file cannot be opened.
-        ContextError: if it is damaged, holds no context, or that of other weights, options or another dictionary.
+        ContextError: if the file is damaged, holds no context, or belongs to other weights, options or dictionaries.
     """
     if not Path(path).is_file():
         what = "is a folder" if Path(path).is_dir() else "does not exist"
@@ -120,7 +120,7 @@ def load_context(path: Path, models: Sequence[Any], dictionary: Any) -> Context:
     try:
         texts = safetensors_files.read_texts(path)
         if texts.get("kind") != KIND:
-            raise ContextError(f"{path} holds no context that this version reads: give a file of --save-context")
+            raise ContextError(f"{path} holds no context for this version: give a file of --save-context")
         tensors = safetensors_files.read_tensors(path)
     except safetensors_files.UnreadableSafetensors as error:
         raise ContextError(f"{error}: give a file of --save-context") from error
@@ -141,7 +141,7 @@ def load_context(path: Path, models: Sequence[Any], dictionary: Any) -> Context:
 
 
 def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
-    """SHA-256 of a text, and of names, types, shapes and contents of tensors, whatever their device."""
+    """Return the SHA-256 of a text and of names, types, shapes and contents of tensors on any device."""
     found = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
     for name, tensor in sorted(tensors.items()):
         found.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
@@ -150,7 +150,7 @@ def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
 
 
 def _belongings(models: Sequence[Any], dictionary: Any) -> Dict[str, str]:
-    """Return what a context belongs to, a text for each key of OTHERS."""
+    """Return the origin of a context: a text for each key of OTHERS."""
     return {
         "options": SEPARATOR.join(map(_options_of, models)),
         "dictionary": digest({}, "\n".join(dictionary.symbols)),
@@ -159,7 +159,7 @@ def _belongings(models: Sequence[Any], dictionary: Any) -> Dict[str, str]:
 
 
 def _options_of(model: Any) -> str:
-    """Return the options that decide the outputs of a model and that its weights do not show."""
+    """Return the options that affect the outputs of a model but not its weights."""
     decoder = model.decoder
     options = {**decoder.settings, "decoder_chunk_size": decoder.chunk_size}
     if hasattr(decoder, "window"):
@@ -168,7 +168,7 @@ def _options_of(model: Any) -> str:
 
 
 def _unlike(found: str, expected: str) -> Tuple[str, str]:
-    """Return the entries of each of two texts that the other lacks, or both texts where the models differ in number."""
+    """Return the entries in which two texts differ, or both texts if their numbers of entries differ."""
     one, other = found.split(SEPARATOR), expected.split(SEPARATOR)
     if len(one) != len(other):
         return found, expected
@@ -177,7 +177,7 @@ def _unlike(found: str, expected: str) -> Tuple[str, str]:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """Real numbers on the CPU, in memory of their own."""
+    """Return a copy on the CPU, with complex numbers as pairs of real numbers."""
     tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
@@ -187,11 +187,11 @@ def _below(name: str, tensors: Mapping[str, Tensor]) -> Dict[str, Tensor]:
 
 
 def _state(model: Any, step: int, token: int, tensors: Mapping[str, Tensor]) -> StreamState:
-    """The state of a model after ``step`` tokens, with the form of that after any other one."""
+    """Return the state of a model after ``step`` tokens; reading one token supplies the structure."""
     _, (like,) = read_tokens([model], [token], [None])
     placed = {name: tensor.to(device_of(model)) for name, tensor in tensors.items()}
     for name, tensor in named_tensors(like).items():
         if tensor.is_complex():
             placed[name] = torch.view_as_complex(placed[name])
-        placed[name] = placed[name].to(tensor.dtype)  # under autocast keys and values have fewer digits
+        placed[name] = placed[name].to(tensor.dtype)  # under autocast keys and values have another dtype
     return with_named_tensors(like, placed)._replace(step=step)

@@ -1,4 +1,4 @@
-"""Beam search and sampling that continue prompts: limits of length count for each sentence by itself."""
+"""Beam search and sampling that continue prompts, with limits of length for each sentence."""
 
 from typing import Any, Optional, Sequence, Tuple
 
@@ -14,17 +14,17 @@ from .context import Context
 
 
 class ContinuationGenerator(SequenceGenerator):
-    """fairseq's generator for language models, whose result for a prompt does not depend on the batch it is in.
+    """fairseq's generator for language models; the result for a prompt does not depend on its batch.
 
-    After a prompt of p tokens follow at most ``max_len_a`` p + ``max_len_b``, and within that as many at least as make
-    ``min_len`` together with the prompt; fairseq counts both from the longest prompt of the batch. Arguments are
-    fairseq's.
+    A prompt of p tokens is continued by at most ``max_len_a`` p + ``max_len_b`` tokens. Prompt and continuation have at
+    least ``min_len`` tokens, if that limit allows it. fairseq counts both limits from the longest prompt of the batch.
+    Arguments are fairseq's.
 
     Raises:
-        ValueError: if nothing may follow.
+        ValueError: if the limits allow no token.
     """
 
-    search: Any  # fairseq's, its models, and its number of tokens
+    search: Any  # attributes of the base class
     model: Any
     min_len: int
 
@@ -39,14 +39,14 @@ class ContinuationGenerator(SequenceGenerator):
     ) -> None:
         if max_len_a < 0 or max_len_b < 1:
             raise ValueError(
-                f"--max-len-a {max_len_a} --max-len-b {max_len_b}: these are limits of the tokens after a prompt; "
-                f"give at least 0 and 1"
+                f"--max-len-a {max_len_a} --max-len-b {max_len_b}: a continuation has at most a p + b tokens after a "
+                f"prompt of p tokens; give a >= 0 and b >= 1"
             )
-        # What fairseq allows for a whole batch, prompts included: as much as any sentence of it may need.
+        # fairseq's limit for a whole batch, prompts included: the maximum that any sentence may require.
         super().__init__(models, tgt_dict, *args, max_len_a=1 + max_len_a, max_len_b=max_len_b, **kwargs)
         self.after_prompt = (max_len_a, max_len_b)
         self.search = LimitedSearch(self.search, tgt_dict, self.min_len)
-        self.min_len = 0  # of the whole batch
+        self.min_len = 0  # no limit for the whole batch
         self.context: Optional[Context] = None
 
     def go_on_from(self, context: Context) -> None:
@@ -84,14 +84,15 @@ class ContinuedModels(EnsembleModel):
 
 
 class LimitedSearch(Search):
-    """A search of fairseq's within a first and a last length for each sentence, and without symbols of no text.
+    """A search of fairseq with a minimum and a maximum length for each sentence, and without symbols of no text.
 
-    Prompts may hold these symbols. What is drawn is drawn from the other symbols, as if there were no more.
+    Prompts may contain symbols that no text has, such as padding and ``<unk>``. Sampling draws from the other symbols,
+    with normalized probabilities.
 
     Args:
-        search: to be limited.
-        dictionary: of the tokens.
-        least: tokens of every sentence at least, its prompt included.
+        search: search to limit.
+        dictionary: dictionary of the tokens.
+        least: minimum tokens of every sentence, its prompt included.
     """
 
     def __init__(self, search: Search, dictionary: Any, least: int) -> None:
@@ -104,7 +105,7 @@ class LimitedSearch(Search):
         self.never[never_written(dictionary)] = True
 
     def begin(self, ids: Tensor, prompts: Tensor, most: Tensor) -> None:
-        """Learn of the next batch the sentences' numbers, their prompts' lengths and their greatest lengths, (B,)."""
+        """Record the next batch: numbers of the sentences, lengths of their prompts and maximum lengths, (B,) each."""
         self.ids, self.prompts, self.most = ids, prompts, most
 
     def step(
@@ -126,7 +127,7 @@ class LimitedSearch(Search):
         free = (step >= prompts).view(-1, 1, 1)
         never = self.never.to(lprobs.device)
         lprobs = lprobs.masked_fill((short & end) | (long & ~end) | (free & never), -torch.inf)
-        if isinstance(self.inner, Sampling):  # --sampling-topp counts shares of all that may be drawn
+        if isinstance(self.inner, Sampling):  # --sampling-topp requires normalized probabilities
             lprobs = torch.where(free & ~long, lprobs.log_softmax(dim=-1), lprobs)
         return self.inner.step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
 

@@ -41,13 +41,13 @@ STATE = 4 * WIDE  # bytes of a parameter: weight, gradient, Adam's two moments
 LOSS = 8 * WIDE  # bytes of a token beside an adaptive softmax: its losses and their gradients, sums, and its target
 INDEX = 24  # bytes of the places, classes and targets of a token in a rarer band
 MASK = 9  # bytes of a token's mask and place in the bands of an adaptive input
-KERNELS = "native,attention=native_blocks"  # as FAIRSEQ_MEGA_PATHS
-UNCHUNKED = 4096  # tokens of the longer sequence where attention has no chunks
+KERNELS = "native,attention=native_blocks"  # value of FAIRSEQ_MEGA_PATHS
+UNCHUNKED = 4096  # tokens of the longer measured sequence if attention has no chunks
 GIB = 2**30
 
 
 def parameters(model: nn.Module) -> int:
-    """Number of a model's parameters; what two modules share counts once."""
+    """Return the number of a model's parameters; shared parameters count once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -55,12 +55,12 @@ def parameters(model: nn.Module) -> int:
 
 
 def operations(model: nn.Module, length: int) -> float:
-    """Floating-point operations of a forward pass, for each position of sequences of a length.
+    """Return the floating-point operations of a forward pass for each position of sequences of ``length`` positions.
 
-    Every weight of a linear map multiplies every position, and attention every pair that it looks at, half of them in
-    the mean where it is causal and skips the others; a moving average is three FFTs of twice the length. Norms and
-    activations are left out, and the head of a classifier, which sees one vector of a sequence. A translation has as
-    many positions of the source as of the target.
+    Every weight of a linear map multiplies every position. Attention multiplies every visible pair of positions, on
+    average half of the pairs if it is causal. A moving average is three FFTs of twice the length. Norms, activations
+    and the head of a classifier, which reads one vector of a sequence, are not counted. A translation has as many
+    source positions as target positions.
     """
     own, whole = 0.0, False
     for kind, formula in FORMULAS.items():
@@ -71,7 +71,7 @@ def operations(model: nn.Module, length: int) -> float:
 
 
 def _attention(width: int, length: int, chunk: int = -1, causal: bool = False) -> float:
-    """Operations of queries and keys, and of weights and values, of this width together."""
+    """Return the operations of queries with keys and of weights with values, whose widths add up to ``width``."""
     seen = length if chunk < 0 else min(chunk, length)
     return 2.0 * width * (seen / 2 if causal else seen)
 
@@ -119,10 +119,10 @@ FORMULAS: Dict[Type[Any], Callable[[Any, int], float]] = {
     ClassifierHead: lambda module, length: 0.0,
     ImageHead: lambda module, length: 0.0,
 }
-WHOLE = (AdaptiveInput, AdaptiveSoftmax, ClassifierHead, ImageHead)  # whose formula is that of their parts, too
+WHOLE = (AdaptiveInput, AdaptiveSoftmax, ClassifierHead, ImageHead)  # their formula includes their parts
 
 
-# Memory: what PyTorch's allocator would hold, read off a pass of tensors without storage.
+# Memory: bytes that PyTorch's allocator would hold, measured in a pass of tensors without storage.
 
 
 class Precision(NamedTuple):
@@ -130,7 +130,7 @@ class Precision(NamedTuple):
 
     option: str
     weight: int  # of the model's own weight, and of its gradient
-    state: int  # weight, gradient, moments; of a rounded weight its float32 copy, and that copy's gradient
+    state: int  # weight, gradient, moments; for a rounded weight also its float32 copy and that copy's gradient
     copy: int  # of the copies that autocast makes of all weights
 
 
@@ -140,22 +140,22 @@ ROUNDED = Precision("--bf16", NARROW, 2 * NARROW + STATE, 0)
 
 
 class Activations(NamedTuple):
-    """Bytes that a backward pass holds for each token, at most."""
+    """Maximum bytes that a backward pass holds for each token."""
 
     output: float  # before it reaches the layers
     layers: float  # within them
 
 
 class Step(NamedTuple):
-    """Bytes that a training step of a language model holds where its backward pass begins."""
+    """Bytes that a training step of a language model holds at the beginning of its backward pass."""
 
-    state: int  # whatever the length
+    state: int  # independent of the length
     token: int  # for each token of the sequence
-    recomputed: int  # the same with ``--checkpoint-activations``, or later where more is held there
+    recomputed: int  # for each token with ``--checkpoint-activations``; maximum over the backward pass
     parameters: int
 
     def context(self, memory: float) -> int:
-        """Tokens of the longest sequence whose step fits into ``memory`` bytes; 0 where not even the state does."""
+        """Return the tokens of the longest sequence whose step fits into ``memory`` bytes; 0 if the state does not."""
         return max(int((memory - self.state) // self.token), 0)
 
 
@@ -165,12 +165,12 @@ def training_step(
     precision: Precision = FLOAT32,
     shares: Optional[Sequence[float]] = None,
 ) -> Step:
-    """Memory of a training step on one sequence, with the compiled kernels of a CPU; without them, with PyTorch's.
+    """Estimate the memory of a training step on one sequence with the CPU's compiled kernels, else with PyTorch's.
 
-    At the beginning of the backward pass these are weights, gradients and Adam's two moments, and for each token what
-    every layer keeps, its embedding, and of each symbol the logit and its gradient. With ``checkpoint_activations`` a
-    layer keeps its input alone, until it runs again. Where symbols are few, the last layer's backward pass holds more:
-    less than another layer.
+    At the beginning of the backward pass these are weights, gradients and Adam's two moments; for each token, the
+    tensors that every layer keeps, the embedding, and logit and gradient of each symbol. With
+    ``checkpoint_activations`` a layer keeps only its input until it runs again. With few symbols the last layer's
+    backward pass holds more, by less than another layer.
 
     Args:
         options, symbols, precision, shares: as in :func:`activations`.
@@ -196,23 +196,23 @@ def activations(
 ) -> Activations:
     """Estimate what the backward pass of a language model holds for each token.
 
-    The layers are run at two lengths, of whole chunks, in models of one and of two layers. Lengths are long, so that
-    weights and their gradients, which are part of the state, do not decide where most is held.
+    Layers run at two lengths of whole chunks, in models of one and of two layers. The lengths are long, so weights and
+    their gradients, which are part of the state, do not affect the moment of maximum memory.
 
     Args:
-        options: of the model, as for :func:`build`; a language model of this package.
-        symbols: V, in its dictionary.
-        precision: of the training.
-        recomputed: whether each layer runs again in the backward pass, whatever the ``options`` are.
-        shares: of a text in the bands of adaptive tables; None: by Zipf's law.
+        options: options of a language model of this package, as for :func:`build`.
+        symbols: V, symbols of its dictionary.
+        precision: precision of the training.
+        recomputed: whether each layer runs again in the backward pass; overrides ``options``.
+        shares: shares of a text in the bands of adaptive tables; None: by Zipf's law.
 
     Raises:
-        ValueError: for a model that the measurement does not fit, or options as in :func:`build`.
+        ValueError: for other models, for adaptive tables in bfloat16, or as :func:`build`.
     """
     decoder = language_model(options, symbols)
     adaptive = isinstance(decoder.embedding.tokens, AdaptiveInput), decoder.adaptive_softmax is not None
     if precision is not FLOAT32 and any(adaptive):
-        raise ValueError(f"{precision.option}: adaptive tables are in float32, give fp32")
+        raise ValueError(f"{precision.option}: adaptive tables are in float32; give fp32")
     given, others = {**options, "checkpoint_activations": recomputed}, len(decoder.layers) - 1
     one = _bytes_of_token(given, 1, symbols, precision)
     if recomputed:
@@ -231,10 +231,10 @@ def _width(decoder: LanguageModelDecoder) -> int:
 
 
 def language_model(options: Mapping[str, Any], symbols: int) -> LanguageModelDecoder:
-    """The decoder of a language model on the meta device.
+    """Build the decoder of a language model on the meta device.
 
     Raises:
-        ValueError: if it is none of this package, or as in :func:`build`.
+        ValueError: if the model is not a language model of this package, or as :func:`build`.
     """
     decoder = getattr(build(options, symbols), "decoder", None)
     if not isinstance(decoder, LanguageModelDecoder):
@@ -243,13 +243,13 @@ def language_model(options: Mapping[str, Any], symbols: int) -> LanguageModelDec
 
 
 class _Living(TorchDispatchMode):
-    """Bytes of the storages that operators have made within this mode and somebody still holds."""
+    """Count the bytes of storages that operators created within this mode and that still exist."""
 
     def __init__(self) -> None:
         super().__init__()
         self.storages: Dict[StorageWeakRef, int] = {}
         self.watched = False
-        self.most = 0  # that were held after an operator, of those that are watched
+        self.most = 0  # maximum bytes after an operator while watched
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None
@@ -272,11 +272,11 @@ class _Living(TorchDispatchMode):
         return sum(self.storages.values())
 
 
-_MEASURED: Dict[Tuple[str, ...], Activations] = {}  # a second each, and tables need the same ones
+_MEASURED: Dict[Tuple[str, ...], Activations] = {}  # cache: a measurement takes a second, and tables repeat it
 
 
 def _bytes_of_token(options: Mapping[str, Any], layers: int, symbols: int, precision: Precision) -> Activations:
-    """Bytes that the backward pass on one sequence holds for each token; without adaptive tables."""
+    """Return the bytes that the backward pass on one sequence holds for each token, without adaptive tables."""
     given = {**options, "decoder_layers": layers}
     key = (repr(sorted(given.items())), repr((symbols, precision)), os.environ.get(native.PATHS_VARIABLE, ""))
     if key not in _MEASURED:
@@ -288,7 +288,7 @@ def _measure(decoder: LanguageModelDecoder, precision: Precision) -> Activations
     """Run :func:`_bytes_of_token` on a model."""
     short, long = 32 * decoder.chunk_size, 48 * decoder.chunk_size
     if decoder.chunk_size < 0:
-        # Tables of rotations, which have the next power of two of positions, are one for all layers, but not here.
+        # Tables of rotations have the next power of two of positions: both lengths share one size, which cancels out.
         long = 1 << max(4, min(UNCHUNKED, decoder.longest)).bit_length() - 1
         short = long * 3 // 4
     if precision is ROUNDED:
@@ -306,7 +306,7 @@ def _forget_gradient(parameter: Tensor) -> None:
 
 
 def _held(decoder: LanguageModelDecoder, length: int, precision: Precision) -> Activations:
-    """Bytes that the backward pass on one sequence holds, at most, before the layers and within them."""
+    """Return the maximum bytes that the backward pass on one sequence holds before the layers and within them."""
     tokens = torch.zeros(1, length, dtype=torch.long)
     most: List[int] = []
 
@@ -354,17 +354,17 @@ def compiled_kernels() -> Iterator[None]:
             os.environ[native.PATHS_VARIABLE] = given
 
 
-# Adaptive tables: which rows a step reads depends on its tokens, so that their memory is a formula. A token costs the
-# head and its own band; the backward pass begins with all logits, and holds the gradients of one band at a time, the
-# widest. Dropout within the tables is left out. Source: AdaptiveSoftmax and AdaptiveInput of fairseq.
+# Adaptive tables: the rows that a step reads depend on its tokens, so their memory is a formula. A token requires the
+# head and its own band. The backward pass begins with all logits and holds the gradients of one band at a time, at most
+# of the widest band. Dropout within the tables is not counted. Source: AdaptiveSoftmax and AdaptiveInput of fairseq.
 
 
 @functools.lru_cache(maxsize=8)
 def zipf_shares(ends: Tuple[int, ...]) -> List[float]:
-    """Shares of a text in the bands of a dictionary that is sorted by frequency: word n comes in proportion to 1 / n.
+    """Return the shares of a text in the bands of a dictionary sorted by frequency; word n has frequency ~ 1 / n.
 
     Args:
-        ends: of the bands, the last of which is the number of symbols.
+        ends: ends of the bands; the last end is the number of symbols.
     """
     sums, total = [], 0.0
     for number in range(1, ends[-1] + 1):
@@ -387,8 +387,8 @@ def _adaptive_input_bytes(table: AdaptiveInput, given: Optional[Sequence[float]]
     return MASK + sum(WIDE * share * band[0].embedding_dim for share, band in zip(shares, table.embeddings))
 
 
-# Several processes: what each of them holds and sends. Collectives send as rings do, which need least: gloo, which adds
-# up and shares out by two of them, sends more.
+# Several processes: the bytes that each process holds and sends. Collectives are counted as rings, which send least;
+# gloo reduces and distributes in two collectives and sends more.
 
 
 class Sharing(NamedTuple):
@@ -401,7 +401,7 @@ class Sharing(NamedTuple):
     recomputed: bool = False  # --checkpoint-activations
 
     def options(self) -> List[str]:
-        """Words of fairseq-mega-train's command line."""
+        """Return the words of fairseq-mega-train's command line."""
         chosen = {
             "--ddp-backend fully_sharded": self.sharded,
             "--no-reshard-after-forward": self.gathered,
@@ -412,32 +412,32 @@ class Sharing(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Bytes that a process holds where it holds most."""
+    """Bytes of a process at the moment when it holds most."""
 
     state: int  # weights, gradients, the optimiser's tensors, and the copies of autocast
-    buffers: int  # gradients on their way, and of a sharded model the weights that are gathered
+    buffers: int  # gradients in transit, and the gathered weights of a sharded model
     activations: int
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Sum of all parts."""
         return sum(self)
 
 
 class Sent(NamedTuple):
-    """Bytes that a process sends for an update; what fairseq logs is left out."""
+    """Bytes that a process sends for an update, without fairseq's log."""
 
     weights: int  # and gradients, by collectives of all processes
     memory: int  # of layers, to the process of the next piece of a sequence
     gradients: int  # of that memory, to the process of the piece before
 
     def most(self, pieces: int) -> int:
-        """Bytes of the process that sends most, where so many share a sequence: of two each has one neighbour."""
+        """Return the bytes of the process that sends most; with 2 pieces each process has one neighbour."""
         return self.weights + (self.memory + self.gradients if pieces > 2 else max(self.memory, self.gradients))
 
 
 class Shared:
-    """A language model in training, whose parts several processes hold.
+    """A language model in training whose parts several processes share.
 
     Args:
         options, symbols, precision: as in :func:`activations`.
@@ -461,14 +461,15 @@ class Shared:
             self._messages = memory, gradients
 
     def held(self, sharing: Sharing, tokens: int) -> Held:
-        """Return what the process holds that holds most, with gradients of a batch before.
+        """Return the bytes of the process that holds most, with gradients of an earlier batch.
 
-        State is exact. Buffers of a sharded model are estimated: the weights outside the layers and their gradients,
-        and within the layers two layers of weights, one of gradients, and one on its way. Activations are estimated.
+        The state is exact. Buffers of a sharded model are estimated: the weights outside the layers and their
+        gradients, and within the layers two layers of weights, one of gradients and one in transit. Activations are
+        estimated.
 
         Args:
-            sharing: of the processes.
-            tokens: of a pass of this process.
+            sharing: how the processes share the training.
+            tokens: tokens of a pass of this process.
         """
         one = self._activations[sharing.recomputed]
         state, copy, weight = self.precision.state, self.precision.copy, self.precision.weight
@@ -479,7 +480,7 @@ class Shared:
         rows = sum(_rows(part, sharing.processes) for part in self._parts)
         rest, *layers = (weight * sharing.processes * _rows(part, sharing.processes) for part in self._parts)
         gathered, most = (sum(layers), 2 * max(layers)) if sharing.gathered else (0, 4 * max(layers))
-        # Layers that run again under autocast make their copies again, one after the other.
+        # Layers that run again under autocast copy their weights again, one layer after the other.
         copied = max(layers) // weight if sharing.recomputed else self.parameters
         stages = (
             Held(state * rows + copy * self.parameters, rest + gathered, round(tokens * one.output)),
@@ -488,12 +489,12 @@ class Shared:
         return max(stages, key=lambda held: held.total)
 
     def sent(self, sharing: Sharing, passes: int, sequences: int) -> Sent:
-        """Return what the process sends for an update that sends most: all of it exact.
+        """Return the exact bytes of an update for the process that sends most.
 
         Args:
-            sharing: of the processes.
-            passes: over batches, for one update (``--update-freq``).
-            sequences: of a pass of the processes that share them.
+            sharing: how the processes share the training.
+            passes: passes over batches for one update (``--update-freq``).
+            sequences: sequences in a pass of the processes that share them.
         """
         count, share = sharing.processes, (sharing.processes - 1) / sharing.processes
         if sharing.sharded:
@@ -506,17 +507,17 @@ class Shared:
 
 
 def _rows(shapes: Sequence[torch.Size], processes: int) -> int:
-    """Numbers that the first of processes holds of tensors whose rows they share out, as torch's fully_shard does."""
+    """Return the numbers that the first process holds of tensors sharded by rows, as torch's fully_shard does."""
     return sum(-(-shape[0] // processes) * shape[1:].numel() for shape in shapes)
 
 
 class _CountedWire:
-    """A wire of the middle one of three processes, which counts bytes and brings none."""
+    """Wire of the middle one of three processes, which counts sent bytes and receives none."""
 
     first = last = False
 
     def __init__(self) -> None:
-        self.sent = {True: 0, False: 0}  # by whether it goes forward
+        self.sent = {True: 0, False: 0}  # bytes; the key is True for messages forward
 
     def send(self, message: Tensor, forward: bool, tag: int) -> None:
         self.sent[forward] += message.nbytes
@@ -526,7 +527,7 @@ class _CountedWire:
 
 
 def _messages(decoder: LanguageModelDecoder, precision: Precision) -> Tuple[int, int]:
-    """Bytes of the memory of a sequence between two of its pieces, and of the gradients that come back."""
+    """Return the bytes of a sequence's memory between two pieces, and of the gradients of that memory."""
     if precision is ROUNDED:
         decoder.to(torch.bfloat16)
     wire = _CountedWire()

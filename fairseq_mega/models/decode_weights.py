@@ -1,4 +1,4 @@
-"""Decoding by fewer bytes: a trained model's linear maps with matrices of bfloat16 or int8 (``--decode-weights``)."""
+"""Decode with fewer bytes: linear maps of a trained model with bfloat16 or int8 matrices (``--decode-weights``)."""
 
 from typing import Any, Optional
 
@@ -16,11 +16,11 @@ add_decode_weights(KINDS)
 
 
 class OutputTable:
-    """The output layer of a decoder with plain tables, for the :class:`torch.nn.Module` that inherits from it.
+    """Output layer of a decoder with plain tables, a mixin for :class:`torch.nn.Module`.
 
     Attributes:
-        shared_output: whether the embeddings are the output's matrix, too; else ``output_projection`` has it.
-        packed_output: in place of both, once :func:`pack_weights` has made it; the owner's constructor sets None.
+        shared_output: whether the embeddings are also the output's matrix; else ``output_projection`` is.
+        packed_output: replaces both after :func:`pack_weights`; the owner's constructor sets None.
     """
 
     adaptive_softmax: Any
@@ -43,12 +43,12 @@ class OutputTable:
 
     @property
     def output_matrix(self) -> Tensor:
-        """(V, d)."""
+        """Matrix of the output layer, (V, d)."""
         return self.embedding.table if self.shared_output else self.output_projection.weight
 
 
 class DecodesPacked:
-    """A parent class of models that generate: it packs their weights where a command or a caller sets it."""
+    """Mixin for models that generate, which packs their weights on request."""
 
     packs_weights = True
 
@@ -56,7 +56,7 @@ class DecodesPacked:
         """Prepare the model as fairseq does, then pack the weights as ``--decode-weights`` requires.
 
         Raises:
-            ValueError: for a model on another device than the CPU, for which there are no kernels.
+            ValueError: if the model is not on the CPU: other devices have no kernels.
         """
         super().prepare_for_inference_(cfg)  # type: ignore[misc]
         kind = asked_for(cfg)
@@ -66,7 +66,7 @@ class DecodesPacked:
 
     @classmethod
     def from_pretrained(cls, *args: Any, decode_weights: Optional[str] = None, **kwargs: Any) -> Any:
-        """Load a model as fairseq does; ``decode_weights`` "bf16" or "int8" packs its weights, None does not."""
+        """Load a model as fairseq does; ``decode_weights`` "bf16" or "int8" packs its weights."""
         hub = super().from_pretrained(*args, **kwargs)  # type: ignore[misc]
         if decode_weights is not None:
             for model in hub.models:
@@ -75,21 +75,21 @@ class DecodesPacked:
 
 
 def pack_weights(model: nn.Module, kind: str) -> None:
-    """Pack the linear maps of a model's layers and tables, the output's included. It cannot learn any more.
+    """Pack the linear maps of a model's layers and tables, including the output; the model cannot be trained any more.
 
     Args:
         model: a trained model of this package that generates.
         kind: "bf16" or "int8".
 
     Raises:
-        ValueError: for another kind, weights that are not finite, or a model on another device than the CPU, for
-            which there are no kernels.
+        ValueError: for another kind, for weights that are not finite, or if the model is not on the CPU: other devices
+            have no kernels.
     """
     device = next(model.parameters()).device
     if device.type != "cpu":
         raise ValueError(
-            f"--decode-weights {kind}: there are kernels for CPUs only, the model is on {device.type}; leave the "
-            f"option out, or add --cpu"
+            f"--decode-weights {kind} requires a CPU, and the model is on {device.type}; leave --decode-weights out, "
+            f"or add --cpu"
         )
     try:
         _pack(model, kind)
@@ -111,7 +111,7 @@ def _pack(model: nn.Module, kind: str) -> None:
 
 
 def _linear_map_of_fairseq(module: nn.Module) -> Optional[LinearMap]:
-    """Return :func:`linear_map` of a module, also of an adaptive softmax's part that shares the input's matrix."""
+    """Return :func:`linear_map` of a module, also for a part of an adaptive softmax that shares the input's matrix."""
     if isinstance(module, TiedLinear):
         return LinearMap(module.weight.t() if module.transpose else module.weight, None)
     return linear_map(module)

@@ -1,4 +1,4 @@
-"""Token embeddings and causal layers of every decoder, with fairseq's contract for incremental decoding."""
+"""Base of every decoder: token embeddings and causal layers, with fairseq's contract for incremental decoding."""
 
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
@@ -26,10 +26,10 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
     """Token embeddings, causal layers and a final norm (pre-norm models only).
 
     Args:
-        dictionary: of the tokens.
-        embedding: of the tokens.
+        dictionary: dictionary of the tokens.
+        embedding: embedding of the tokens.
         layers: each follows :class:`fairseq_mega.modules.layer.Layer`.
-        final_norm: of pre-norm models, else None.
+        final_norm: norm of pre-norm models, else None.
         checkpoint_activations: recompute each layer in the backward pass.
     """
 
@@ -43,7 +43,7 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
     ) -> None:
         super().__init__(dictionary)
         self.padding_idx = dictionary.pad()
-        self.document_symbol: Optional[int] = None  # begins a document, where the rows hold several
+        self.document_symbol: Optional[int] = None  # symbol that begins a document if rows hold several documents
         self.embedding = embedding
         self.packed_output = None
         self.add_layers(layers, final_norm, checkpoint_activations)
@@ -53,9 +53,9 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
         """Read tokens that follow those of ``state``.
 
         Args:
-            tokens: (B, L) long, L any length; padded where nothing follows in that row.
-            context: the encoder's output, and which results are wanted; padding and documents are found here.
-            state: of the tokens before, None at the beginning of the streams.
+            tokens: (B, L) long, L any length; right padding ends a row.
+            context: the encoder's output and the requested results; padding and documents are set here.
+            state: state after the earlier tokens, None at the beginning of the streams.
 
         Raises:
             ValueError: if the simple relative bias does not cover the length.
@@ -68,11 +68,11 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
     def run_incrementally(
         self, tokens: Tensor, incremental_state: Optional[IncrementalState], context: LayerContext = PLAIN
     ) -> TrunkOutput:
-        """Run as :meth:`run` with the state in fairseq's store; ``tokens`` are all so far, the known ones are skipped.
+        """Run :meth:`run` with the state in fairseq's store; of all ``tokens`` so far, those already read are skipped.
 
         Raises:
-            ValueError: if the state has read all tokens already, or the tokens end in padding (checked on a CPU only: a
-                GPU would have to wait).
+            ValueError: if all tokens were read already, or the tokens end in padding (checked only on a CPU: the check
+                would synchronize a GPU).
         """
         if incremental_state is None:
             return self.run(tokens, context)
@@ -80,26 +80,26 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
         known = 0 if state is None else state.step - (self.get_incremental_state(incremental_state, "before") or 0)
         if state is not None and tokens.size(1) <= known:
             raise ValueError(
-                f"prev_output_tokens has {tokens.size(1)} tokens, but the incremental state has read {known} "
-                f"already: give all tokens so far and at least one more, or begin again with an empty incremental state"
+                f"prev_output_tokens has {tokens.size(1)} tokens, but the incremental state has already read {known}: "
+                f"give all tokens so far and at least one more, or begin with an empty incremental state"
             )
         unread = tokens[:, known:]
-        if unread.size(1) > 1:  # the first call; in single steps a search ends beams by padding
+        if unread.size(1) > 1:  # the first call; in single steps a search pads finished beams
             self._refuse_right_padding(unread)
         out = self.run(unread, context._replace(return_state=True, given_up=True), state)
         self.set_incremental_state(incremental_state, "layers", out.state)
         return out
 
     def go_on_from(self, incremental_state: IncrementalState, state: StreamState) -> None:
-        """Put the state of earlier tokens, which are not given again, into an empty store of fairseq's."""
+        """Store the state of earlier tokens, which are not passed again, in an empty store of fairseq."""
         self.set_incremental_state(incremental_state, "layers", state)
         self.set_incremental_state(incremental_state, "before", state.step)
 
     def _refuse_right_padding(self, tokens: Tensor) -> None:
         if tokens.device.type == "cpu" and bool((tokens[:, -1].eq(self.padding_idx)).any()):
             raise ValueError(
-                "prev_output_tokens end in padding, after which nothing can be read on: give texts of one length, or "
-                "one at a time"
+                "prev_output_tokens end in padding, so they cannot be continued: give texts of one length, or one text "
+                "at a time"
             )
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
@@ -112,7 +112,7 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
 def mega_layers(
     config: MegaLayerConfig, count: int, affine_final_norm: bool = True
 ) -> Tuple[List[nn.Module], Optional[nn.Module]]:
-    """MEGA layers of one shape, and the final norm that pre-norm models need."""
+    """Build MEGA layers of one shape, and the final norm of pre-norm models."""
     layers: List[nn.Module] = [MegaLayer(config) for _ in range(count)]
     if not config.normalize_before:
         return layers, None

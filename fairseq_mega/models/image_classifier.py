@@ -1,4 +1,4 @@
-"""Base of all classifiers of colour images, whichever layers they have."""
+"""Base of all classifiers of colour images."""
 
 from argparse import Namespace
 from typing import Dict, Iterable, Type, Union
@@ -24,12 +24,12 @@ def complete_images(options: Type[FairseqDataclass], cfg: Union[DictConfig, Name
     """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.completion.complete`.
 
     Args:
-        options: of the model.
+        options: options of the model.
         cfg: the configuration.
-        bounds: least values of options, besides those of all image classifiers.
+        bounds: minimum values of options, in addition to those of all image classifiers.
 
     Raises:
-        ValueError: where an option is out of range.
+        ValueError: if an option is out of range.
     """
     completed = complete(options, cfg)
     check_at_least(completed, {**BOUNDS, **bounds})
@@ -38,10 +38,10 @@ def complete_images(options: Type[FairseqDataclass], cfg: Union[DictConfig, Name
 
 @naming_flags("encoder", "image_size")
 def stochastic_depth(cfg: DictConfig, layer: int) -> float:
-    """Return the probability with which an image skips a layer, from 0 in layer 0 up to that of the last one.
+    """Return the probability that an image skips a layer, from 0 in layer 0 to --drop-path in the last layer.
 
     Raises:
-        ValueError: if that is no probability.
+        ValueError: if --drop-path is not a probability.
     """
     check_probability("stochastic_depth", cfg.drop_path)
     return float(cfg.drop_path * layer / max(cfg.encoder_layers - 1, 1))
@@ -60,7 +60,7 @@ class ImageClassifier(BaseFairseqModel):
         self.image_size, self.classes = image_size, classes
 
     def mark_undecayed(self) -> None:
-        """Mark the parameters that :meth:`is_decayed` excludes, once all parameters exist."""
+        """Mark the parameters that :meth:`is_decayed` excludes; call this after all parameters exist."""
         for name, parameter in self.named_parameters():
             if not self.is_decayed(name, parameter):
                 leave_undecayed(parameter)
@@ -70,7 +70,7 @@ class ImageClassifier(BaseFairseqModel):
         raise NotImplementedError
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Refuse checkpoints that do not fit, with a message that names the reason.
+        """Check that a checkpoint fits.
 
         Raises:
             ValueError: if the tensors are not this model's.
@@ -81,13 +81,12 @@ class ImageClassifier(BaseFairseqModel):
 
 
 class PatchClassifier(ImageClassifier):
-    """Patches with a vector for each place, bidirectional layers over all of them, and a head with a layer before the
-    mean.
+    """Classifier of patches with position vectors, bidirectional layers, and a head with a layer before the mean.
 
     Args:
-        cfg: completed, with the options IMAGES, a width and --checkpoint-activations.
-        layers: pre-norm ones, made once the embedding is.
-        final_norm: the norm after them.
+        cfg: a completed configuration with the options IMAGES, a width and --checkpoint-activations.
+        layers: pre-norm layers; the iterable is read after the embedding is built.
+        final_norm: norm after the layers.
 
     Source: MEGA (Ma et al., ICLR 2023), section 4.4; shapes and head as in the published code (XuezheMax/mega-image).
     """
@@ -117,11 +116,11 @@ class PatchClassifier(ImageClassifier):
         return self.head(self.encoder(images)[0])
 
     def is_decayed(self, name: str, parameter: Tensor) -> bool:
-        """All but biases, weights of norms and the vectors of places.
+        """Return False for biases, weights of norms and position vectors, else True.
 
-        The moving averages and the relative bias, also one of their vectors, are decayed.
+        Parameters of the moving averages and of the relative bias are decayed, also if they are vectors.
 
-        Source: the published training (XuezheMax/mega-image), whose rule goes by its own names.
+        Source: the published training (XuezheMax/mega-image), translated to our names.
         """
         place = name == "encoder.embedding.positions"
         of_norm = name.endswith(".weight") and parameter.dim() == 1 and not name.endswith(".relative_bias.weight")

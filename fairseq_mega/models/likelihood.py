@@ -1,4 +1,4 @@
-"""The likelihood that language models give to a text, which they read once with the memory carried."""
+"""Likelihood of a text by language models, which read the text once with the memory carried."""
 
 import math
 from typing import Any, NamedTuple, Optional, Sequence
@@ -11,14 +11,14 @@ from fairseq_mega.modules.state import StreamState
 
 from .context import device_of
 
-POSITIONS = 1024  # whose logits are in memory at once
+POSITIONS = 1024  # positions whose logits are in memory at once
 
 
 class ScoredTokens(NamedTuple):
-    """Tokens of a text that were scored one after the other."""
+    """Scores of the tokens of a text, in order."""
 
     log_probs: Tensor  # (L,) float64
-    greedy: Tensor  # (L,) bool: the token is the likeliest one of those that are not excluded
+    greedy: Tensor  # (L,) bool: the token is the likeliest token that is not excluded
     state: Optional[StreamState]  # after all tokens but the last
 
 
@@ -26,10 +26,10 @@ class Likelihood(NamedTuple):
     """Score of a text.
 
     Attributes:
-        tokens: how many were scored, each once.
-        bytes: of the text in UTF-8.
-        bits_per_token, bits_per_byte: -log2 of the text's probability, divided by these numbers.
-        perplexity: of a token.
+        tokens: number of scored tokens, each scored once.
+        bytes: bytes of the text in UTF-8.
+        bits_per_token, bits_per_byte: -log2 of the text's probability, divided by ``tokens`` or ``bytes``.
+        perplexity: perplexity of a token.
     """
 
     tokens: int
@@ -43,13 +43,13 @@ class Likelihood(NamedTuple):
 def score_tokens(
     model: Any, tokens: Sequence[int], state: Optional[StreamState] = None, excluded: Sequence[int] = ()
 ) -> ScoredTokens:
-    """Score each token but the first, given those before it; whole chunks are read in a call.
+    """Score each token but the first, given the tokens before it; a call reads whole chunks.
 
     Args:
         model: language model of this package.
-        tokens: one at least.
-        state: before the first one.
-        excluded: tokens that are never the likeliest one.
+        tokens: at least one token.
+        state: state before the first token.
+        excluded: tokens that never count as the likeliest token.
     """
     model.eval()
     decoder = model.decoder
@@ -70,12 +70,12 @@ def score_tokens(
 
 
 def likelihood_of(models: Sequence[Any], tokens: Sequence[int], size: int) -> Likelihood:
-    """Score the tokens of a text behind the first one, by the mean of the probabilities of several models.
+    """Score the tokens of a text after the first, by the mean of the probabilities of several models.
 
     Args:
         models: language models of this package.
-        tokens: two at least; ``</s>`` is in front.
-        size: bytes of the text, one at least.
+        tokens: at least two tokens, the first of them ``</s>``.
+        size: bytes of the text, at least one.
     """
     log_probs = torch.stack([score_tokens(model, tokens).log_probs for model in models])
     mean = torch.logsumexp(log_probs, dim=0) - math.log(len(models))

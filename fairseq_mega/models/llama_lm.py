@@ -43,11 +43,13 @@ class LlamaLanguageModelDecoder(LanguageModelDecoder):
 
 @register_model("llama_lm", dataclass=LlamaLanguageModelConfig)
 class LlamaLanguageModel(MegaLanguageModel):
-    """Llama-style language model: ``--arch llama_lm``, for ``--task language_modeling`` and, as it reads streams too,
-    ``--task mega_language_modeling``; its keys and values grow with the stream.
+    """Llama-style language model: ``--arch llama_lm``.
+
+    The model reads streams, so it supports ``--task mega_language_modeling`` as well as ``--task language_modeling``.
+    Its keys and values grow with the stream.
     """
 
     @classmethod
     def build_decoder(cls, cfg: Union[DictConfig, Namespace], dictionary: Dictionary) -> LanguageModelDecoder:
-        """The decoder of a configuration of any origin."""
+        """Build the decoder of a configuration of any origin."""
         return LlamaLanguageModelDecoder(complete_language_model(LlamaLanguageModelConfig, cfg), dictionary)

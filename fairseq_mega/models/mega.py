@@ -28,15 +28,15 @@ from .tables import check_tables, decoder_table, plain_table
         "share_all_embeddings",
         bool,
         False,
-        "one table for source, target and output (needs a joined dictionary; an adaptive softmax has tables of its "
-        "own)",
+        "one table for source, target and output; requires a joined dictionary (an adaptive softmax has separate "
+        "tables)",
     ),
     Option(
         "published_source_padding",
         bool,
         False,
-        "let cross attention count source positions from the start of the padded batch, as the published code does, so "
-        "that a left-padded sentence's scores depend on its batch; by default they do not",
+        "count source positions of cross attention from the start of the padded batch, as the published code does; "
+        "scores of a left-padded sentence then depend on its batch (default: independent)",
     ),
     LATE_DROPOUT,
     Option("max_source_positions", int, II("task.max_source_positions")),
@@ -75,13 +75,14 @@ class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
         if decoder_dim != cfg.encoder_embed_dim:
             raise ValueError(
                 f"--decoder-embed-dim {decoder_dim} differs from --encoder-embed-dim {cfg.encoder_embed_dim}: "
-                f"cross attention needs equal widths"
+                f"cross attention requires equal widths"
             )
         if cfg.share_all_embeddings:
             if source != target:
                 raise ValueError(
-                    f"--share-all-embeddings needs one dictionary for both languages, found {len(source)} source and "
-                    f"{len(target)} target symbols: run fairseq-preprocess with --joined-dictionary, or leave it out"
+                    f"--share-all-embeddings requires one dictionary for both languages, found {len(source)} source "
+                    f"and {len(target)} target symbols: run fairseq-preprocess with --joined-dictionary, or leave "
+                    f"--share-all-embeddings out"
                 )
             if cfg.decoder_embed_path and cfg.decoder_embed_path != cfg.encoder_embed_path:
                 raise ValueError("--share-all-embeddings has one table: give --encoder-embed-path only")
@@ -98,12 +99,12 @@ class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
         return model
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **options: Any) -> Any:
-        """Logits (B, L, V) of the target given source (B, S) and the target so far (B, L), and a dictionary."""
+        """Return logits (B, L, V) of the target given source (B, S) and target so far (B, L), and a dictionary."""
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **options)
         return self.decoder(prev_output_tokens, encoder_out=encoder_out, **options)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Refuse checkpoints of other code with a message that names their origin.
+        """Check that a checkpoint fits.
 
         Raises:
             ValueError: if the tensors are not this model's.

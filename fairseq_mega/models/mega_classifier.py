@@ -18,7 +18,7 @@ from .options.table import CLASSIFIER, MEGA
 
 @with_options(
     *of_side("encoder", MEGA),
-    Option("act_dropout", Optional[float], None, "--hidden-dropout and --activation-dropout in one, as published"),
+    Option("act_dropout", Optional[float], None, "sets --hidden-dropout and --activation-dropout, as published"),
     *CLASSIFIER,
     **OF_EVERY_CLASSIFIER,
     encoder_hidden_dim={"default": 256},
@@ -29,7 +29,7 @@ from .options.table import CLASSIFIER, MEGA
     no_scale_embedding={"help": "no effect: classifiers never scale their embeddings"},
 )
 class MegaClassifierConfig:
-    """Command-line options of ``--arch mega_lra``; the published names of its options are understood too."""
+    """Command-line options of ``--arch mega_lra``; the published names of the options are accepted, too."""
 
 
 def complete_classifier(cfg: Union[DictConfig, Namespace]) -> DictConfig:

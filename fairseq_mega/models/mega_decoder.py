@@ -19,7 +19,7 @@ class MegaDecoder(DecoderStack):
 
     Args:
         cfg: a completed MegaConfig.
-        dictionary: of the target language.
+        dictionary: dictionary of the target language.
         embed_tokens: target embeddings, a table (V, d) or an adaptive one.
     """
 
@@ -47,9 +47,9 @@ class MegaDecoder(DecoderStack):
         """Predict the next token at every position.
 
         Args:
-            prev_output_tokens: (B, L) long, everything read so far; with ``incremental_state`` only the tokens that
-                earlier calls have not seen are processed.
-            encoder_out: the encoder's result.
+            prev_output_tokens: (B, L) long, all tokens so far; with ``incremental_state`` only the tokens that earlier
+                calls have not read are processed.
+            encoder_out: result of the encoder.
             incremental_state: fairseq's store for state during decoding.
             features_only: return the features (B, L, d) instead of logits.
 
@@ -58,7 +58,7 @@ class MegaDecoder(DecoderStack):
             cross-attention weights, in evaluation (``[None]`` in training).
 
         Raises:
-            ValueError: if ``incremental_state`` has read all of the tokens already.
+            ValueError: if ``incremental_state`` has already read all tokens.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return (x if features_only else self.output_layer(x)), extra
@@ -70,8 +70,8 @@ class MegaDecoder(DecoderStack):
         incremental_state: Optional[IncrementalState] = None,
         **unused: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """The decoder without its output layer; arguments and result as :meth:`forward`."""
-        assert encoder_out is not None, "an encoder-decoder model needs the encoder's output"
+        """Run the decoder without its output layer; arguments and result as :meth:`forward`."""
+        assert encoder_out is not None, "an encoder-decoder model requires the encoder's output"
         masks = encoder_out["encoder_padding_mask"]
         context = LayerContext(
             encoder_out=encoder_out["encoder_out"][0].transpose(0, 1),
@@ -87,7 +87,7 @@ class MegaDecoder(DecoderStack):
 
 
 def _source_columns(weights: Optional[Tensor], encoder_out: Dict[str, List[Tensor]]) -> Optional[Tensor]:
-    """Bring attention weights (B, L, S) back to the column order of the source batch."""
+    """Restore the column order of the source batch in attention weights (B, L, S)."""
     if weights is None or not encoder_out.get("source_order"):
         return weights
     order = encoder_out["source_order"][0].unsqueeze(1).expand_as(weights)

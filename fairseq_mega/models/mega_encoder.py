@@ -22,12 +22,12 @@ from .tables import token_embedding
 class MegaEncoder(Trunk, FairseqEncoder):
     """Bidirectional MEGA layers over token embeddings.
 
-    Left-padded batches are moved to the left edge first, so that neither chunk ends nor the cross attention's
-    positions depend on how a sentence was batched (``--published-source-padding`` keeps the published positions).
+    Sentences of left-padded batches are moved to the left edge first, so chunk ends and the positions of cross
+    attention do not depend on the batch of a sentence (``--published-source-padding`` keeps the published positions).
 
     Args:
         cfg: a completed MegaConfig.
-        dictionary: of the source language.
+        dictionary: dictionary of the source language.
         embed_tokens: source embeddings (V, d).
     """
 
@@ -55,13 +55,13 @@ class MegaEncoder(Trunk, FairseqEncoder):
 
         Args:
             src_tokens: (B, S) long, padded on either side.
-            src_lengths: (B,), not needed.
+            src_lengths: (B,), ignored.
             return_all_hiddens: also return every layer's output.
 
         Returns:
-            fairseq's dictionary of lists: ``encoder_out`` [(S, B, d)], ``encoder_padding_mask`` [(B, S)] (empty lists
-            where there is nothing), ``encoder_states`` [(S, B, d)] and ``source_order`` [(B, S)], the column of
-            ``encoder_out`` that holds each column of ``src_tokens`` (empty: the same).
+            fairseq's dictionary of lists, which may be empty: ``encoder_out`` [(S, B, d)], ``encoder_padding_mask``
+            [(B, S)], ``encoder_states`` [(S, B, d)] and ``source_order`` [(B, S)], the column of ``encoder_out`` that
+            holds each column of ``src_tokens`` (empty: the same column).
 
         Raises:
             ValueError: if the simple relative bias does not cover the length.
@@ -108,7 +108,7 @@ def align_left(tokens: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
     """Rotate each row of (B, S) so that its leading padding comes last.
 
     Returns:
-        The rotated tokens and ``order`` (B, S): column of the result that holds each column of the input.
+        The rotated tokens, and ``order`` (B, S), the column of the result that holds each column of the input.
     """
     columns = torch.arange(tokens.size(1), device=tokens.device)
     leading = padding_mask.long().cumprod(dim=1).sum(dim=1, keepdim=True)
@@ -116,5 +116,5 @@ def align_left(tokens: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def rows(x: Tensor, index: Tensor) -> Tensor:
-    """``x[b, index[b, s]]`` for x (B, S, ...) and index (B, S)."""
+    """Return ``x[b, index[b, s]]`` for x (B, S, ...) and index (B, S)."""
     return x[torch.arange(x.size(0), device=x.device).unsqueeze(1), index]

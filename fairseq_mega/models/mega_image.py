@@ -56,7 +56,7 @@ def image_layer_config(cfg: DictConfig, layer: int) -> MegaLayerConfig:
 class MegaImageModel(PatchClassifier):
     """Image classifier: ``--arch mega_image`` and its presets, ``preset_names("mega_image")``.
 
-    Its layers have Laplace attention over all patches, and an EMA that leaves the present out of its future part.
+    Its layers have Laplace attention over all patches, and an EMA whose backward direction excludes the present.
 
     Args:
         cfg: a completed MegaImageConfig.
@@ -70,7 +70,7 @@ class MegaImageModel(PatchClassifier):
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "MegaImageModel":
-        """Build a model; nothing of the task matters.
+        """Build a model; ``task`` is ignored.
 
         Raises:
             ValueError: where options are out of range or contradict each other.

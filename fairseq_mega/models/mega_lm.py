@@ -37,14 +37,17 @@ def complete_mega_lm(cfg: Union[DictConfig, Namespace]) -> DictConfig:
     completed = complete_language_model(MegaLanguageModelConfig, cfg)
     check_embedding_norm(completed)
     if completed.no_affine_final_norm and not completed.normalize_before:
-        raise ValueError("--no-affine-final-norm: only --normalize-before models have a final norm")
+        raise ValueError(
+            "--no-affine-final-norm requires --normalize-before, as other models have no final norm: leave it out"
+        )
     return completed
 
 
 @register_model("mega_lm", dataclass=MegaLanguageModelConfig)
 class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
-    """MEGA language model: ``--arch mega_lm`` and its presets, ``preset_names("mega_lm")``. It reads streams of any
-    length in pieces of any lengths, see :class:`LanguageModelDecoder`.
+    """MEGA language model: ``--arch mega_lm`` and its presets, ``preset_names("mega_lm")``.
+
+    The model reads streams of any length in pieces of any length, see :class:`LanguageModelDecoder`.
     """
 
     @classmethod
@@ -55,24 +58,26 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
             ValueError: where options are out of range or contradict each other or the dictionary.
         """
         if len(task.source_dictionary) != len(task.target_dictionary):
-            raise ValueError("--output-dictionary-size: a MEGA language model reads and writes the same symbols")
+            raise ValueError(
+                "--output-dictionary-size: a MEGA language model reads and predicts the same symbols; leave it out"
+            )
         return cls(cls.build_decoder(cfg, task.source_dictionary))
 
     @classmethod
     def build_decoder(cls, cfg: Union[DictConfig, Namespace], dictionary: Dictionary) -> LanguageModelDecoder:
-        """The decoder of a configuration of any origin; other layers bring another one."""
+        """Build the decoder of a configuration of any origin; models with other layers override this method."""
         return MegaLanguageModelDecoder(complete_mega_lm(cfg), dictionary)
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """Load a checkpoint to generate from; arguments of fairseq's function of this name, and ``decode_weights``.
+        """Load a checkpoint to generate text; accept fairseq's arguments and ``decode_weights``.
 
         Returns:
             A :class:`fairseq_mega.models.text_generator.TextGenerator`.
 
         Raises:
             OSError: if a file is missing.
-            ValueError: if it is no checkpoint of such a model, or holds more than tensors and plain values.
+            ValueError: if the file is not a checkpoint of this model, or holds more than tensors and plain values.
         """
         from .text_generator import TextGenerator
 
@@ -81,10 +86,10 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         return TextGenerator(hub.cfg, hub.task, hub.models)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Fit a checkpoint to a smaller chunk or refuse it, with a message that names the fault.
+        """Fit a checkpoint to a smaller chunk, and check that it fits the model.
 
         Raises:
-            ValueError: if it is of another model, or its simple bias is too short for the chunk.
+            ValueError: if the tensors are not this model's, or the simple bias is too short for the chunk.
         """
         own = self.state_dict()
         add_empty_buffers(self, state_dict)
@@ -95,9 +100,9 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
             trained, needed = state_dict[key].numel(), own[key].numel()
             if trained < needed:
                 raise ValueError(
-                    f"a chunk of {(needed + 1) // 2} is longer than the {(trained + 1) // 2} positions that the simple "
-                    f"relative bias of this checkpoint covers: give a chunk of at most that (--test-chunk-size, "
-                    f"decoder_chunk_size in --model-overrides), or train with --rel-pos-bias rotary"
+                    f"a chunk of {(needed + 1) // 2} is longer than the {(trained + 1) // 2} positions of this "
+                    f"checkpoint's simple relative bias: give a chunk of at most {(trained + 1) // 2} "
+                    f"(--test-chunk-size, decoder_chunk_size in --model-overrides), or train with --rel-pos-bias rotary"
                 )
             rest = (trained - needed) // 2
             state_dict[key] = state_dict[key][rest : rest + needed]

@@ -23,7 +23,7 @@ from .options.completion import check_at_least, complete
 from .options.layer_config import layer_config
 from .tables import adaptive_softmax, check_tables, decoder_table, token_embedding
 
-UNLIMITED = 10**9  # positions, where nothing in the model depends on how many there are
+UNLIMITED = 10**9  # positions, if no part of the model limits their number
 
 
 def complete_language_model(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace]) -> DictConfig:
@@ -43,8 +43,9 @@ def complete_language_model(dataclass_type: Type[FairseqDataclass], cfg: Union[D
         completed.decoder_embed_dim,
     ):
         raise ValueError(
-            f"--decoder-input-dim {completed.decoder_input_dim}: --share-decoder-input-output-embed needs a table as "
-            f"wide as --decoder-embed-dim {completed.decoder_embed_dim}; leave out either of the two"
+            f"--decoder-input-dim {completed.decoder_input_dim} differs from --decoder-embed-dim "
+            f"{completed.decoder_embed_dim}, and --share-decoder-input-output-embed requires equal widths; leave one "
+            f"of the two options out"
         )
     return completed
 
@@ -102,19 +103,19 @@ class LanguageModelDecoder(DecoderStack):
 
         Args:
             prev_output_tokens: (B, L) long, right padded; with ``incremental_state`` all tokens read so far.
-            encoder_out: nothing; fairseq's generators pass it.
+            encoder_out: ignored; fairseq's generators pass it.
             incremental_state: fairseq's store for state during decoding.
             features_only: return the features (B, L, d) instead of logits.
             carry: state of streams between calls: the tokens continue the streams numbered ``streams`` (one per row)
-                at ``position``, which is how many tokens of each were read before.
-            relay: the tokens are this process's piece of longer sequences, which begins where a chunk does.
+                after ``position`` tokens of each.
+            relay: given if the tokens are this process's piece of longer sequences; the piece begins with a chunk.
 
         Returns:
             Logits (B, L, V), with an adaptive softmax the features (B, L, d), and a dictionary.
 
         Raises:
-            ValueError: if ``carry`` does not hold the streams up to ``position``, or ``incremental_state`` has read
-                all of the tokens already.
+            ValueError: if ``carry`` does not hold the streams up to ``position``, or ``incremental_state`` has already
+                read all tokens.
         """
         x, extra = self.extract_features(
             prev_output_tokens, encoder_out, incremental_state, carry, streams, position, relay
@@ -132,7 +133,7 @@ class LanguageModelDecoder(DecoderStack):
         relay: Optional[Relay] = None,
         **unused: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """The decoder without its output layer; arguments as :meth:`forward`, returns features (B, L, d)."""
+        """Run the decoder without its output layer; arguments as :meth:`forward`, returns features (B, L, d)."""
         if carry is None:
             out = self.run_incrementally(prev_output_tokens, incremental_state, LayerContext(relay=relay))
         else:
@@ -144,11 +145,11 @@ class LanguageModelDecoder(DecoderStack):
         return out.hidden, {"attn": None, "inner_states": None}
 
     def advance(self, tokens: Tensor, state: Optional[StreamState] = None) -> Tuple[Tensor, StreamState]:
-        """Read the next tokens of streams and predict the one after the last.
+        """Read the next tokens of streams and predict the token after the last.
 
         Args:
             tokens: (B, L) long, L at least 1, without padding.
-            state: from the call before; None at the beginning.
+            state: state of the previous call; None at the beginning.
 
         Returns:
             Log probabilities (B, V), and the new state: of bounded size for a model with chunks.

@@ -1,4 +1,4 @@
-"""A bidirectional MEGA encoder that predicts masked symbols, for fairseq's task masked_lm."""
+"""Bidirectional MEGA encoder that predicts masked symbols, for fairseq's task masked_lm."""
 
 from argparse import Namespace
 from typing import Any, Dict, Optional, Tuple, Union
@@ -25,11 +25,11 @@ from .tables import plain_table, token_embedding
 @with_options(
     *of_side("encoder", MEGA),
     LONGEST,
-    Option("no_final_norm", bool, False, "pre-norm layers without a norm after the last one"),
-    Option("no_hidden_layer", bool, False, "a head without its hidden layer"),
-    Option("share_encoder_input_output_embed", bool, False, "one table for the input's embeddings and the output"),
+    Option("no_final_norm", bool, False, "no norm after the last pre-norm layer"),
+    Option("no_hidden_layer", bool, False, "no hidden layer in the head"),
+    Option("share_encoder_input_output_embed", bool, False, "one table for input and output embeddings"),
     PAD_BATCHES,
-    Option("token_types", int, 0, "rows of a table whose first one is added to every embedding; 0 for none"),
+    Option("token_types", int, 0, "rows of a table whose first row is added to every embedding; 0 for no table"),
 )
 class MegaMaskedLanguageModelConfig:
     """Command-line options of ``--arch mega_masked_lm``."""
@@ -94,15 +94,15 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
         masked_tokens: Optional[Tensor] = None,
         **unused: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """Logits of the symbol at each place.
+        """Compute the logits of the symbol at each position.
 
         Args:
             src_tokens: (B, L) long, padded on the right.
-            src_lengths: (B,), not needed.
-            masked_tokens: (B, L) bool, the requested places; None for all.
+            src_lengths: (B,), ignored.
+            masked_tokens: (B, L) bool, the requested positions; None for all.
 
         Returns:
-            (B, L, V), or (N, V) of N requested places; and an empty dictionary, as fairseq's encoders have it.
+            (B, L, V), or (N, V) for N requested positions; and an empty dictionary, as fairseq requires.
 
         Raises:
             ValueError: if the simple relative bias does not cover the length.
@@ -113,7 +113,7 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
     def get_normalized_probs(
         self, net_output: Tuple[Tensor, Dict[str, Any]], log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """(Log) probabilities from the result of :meth:`forward`, in float32 at least."""
+        """Return (log) probabilities of the result of :meth:`forward`, at least in float32."""
         logits = net_output[0]
         logits = logits if logits.element_size() > 2 else logits.float()
         return logits.log_softmax(-1) if log_probs else logits.softmax(-1)
@@ -123,7 +123,7 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
         return self.longest
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Refuse checkpoints that do not fit, with a message that names the reason.
+        """Check that a checkpoint fits.
 
         Raises:
             ValueError: if the tensors are not this model's.

@@ -1,9 +1,9 @@
 """MEGALODON classifiers of the Long Range Arena and of raw speech: our interpretation of an unpublished architecture.
 
 MEGALODON (Ma et al., NeurIPS 2024, Appendix C) names softmax, rotary positions, pre-norm with two-hop residual and
-group norm, and "almost all" of MEGA's settings; no code was published. All else follows the authors' development
-line between the two papers (XuezheMax/fairseq-apollo): an EMA whose future part leaves the present out, a gated
-projection before the mean, and features of products and differences where there are two documents.
+group norm, and "almost all" of MEGA's settings; no code was published. Everything else follows the authors' development
+code between the two papers (XuezheMax/fairseq-apollo): an EMA whose backward direction excludes the present, a
+projection with SiLU before the mean, and features of products and differences for two documents.
 """
 
 from argparse import Namespace
@@ -55,7 +55,7 @@ class ProjectedEncoder(SequenceEncoder):
     Args:
         embedding: see :class:`SequenceEncoder`.
         config: shape of each layer.
-        layers: how many.
+        layers: number of layers.
         padding_idx: token that marks padding, None for real numbers.
         pad: compute the padding of texts.
     """
@@ -102,7 +102,7 @@ class MegalodonClassifier(SequenceClassifier):
         return cls(cfg, task, encoder, head)
 
     def joined(self, vectors: List[Tensor]) -> Tensor:
-        """The vector of one document; of two a and b, a first: ``[a, b, a b, a - b]`` (B, 4 d)."""
+        """Return the vector of one document, or ``[a, b, a b, a - b]`` (B, 4 d) of two documents a and b."""
         if len(vectors) == 1:
             return vectors[0]
         a, b = vectors

@@ -2,10 +2,10 @@
 
 MEGALODON (Ma et al., NeurIPS 2024, section 4.5 and Appendix C) names softmax, rotary positions, pre-norm with two-hop
 residual, group norm, 90M parameters and most of MEGA's hyper-parameters; no code was published. Rotary positions
-replace MEGA's relative bias. The vectors of places stay, as do MEGA's patches, widths and head: rotary positions encode
-the distance between two patches in the sequence alone, not their row and column. The FFN is as wide as the missing
-update gate allows, 2.5 d, as in the published code's model of 200M parameters. The function after the EMA and the range
-of its future part are those of ``megalodon_classifier``.
+replace MEGA's relative bias. Position vectors, patches, widths and head are MEGA's: rotary positions encode only the
+distance between two patches in the sequence, not their row and column. The FFN is wider, 2.5 d, in place of the missing
+update gate, as in the published code's model of 200M parameters. The function after the EMA and the range of the EMA's
+backward direction are those of ``megalodon_classifier``.
 """
 
 from argparse import Namespace
@@ -58,7 +58,7 @@ class MegalodonImageModel(PatchClassifier):
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "MegalodonImageModel":
-        """Build a model; nothing of the task matters.
+        """Build a model; ``task`` is ignored.
 
         Raises:
             ValueError: where options are out of range or contradict each other.

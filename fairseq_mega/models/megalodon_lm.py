@@ -26,7 +26,7 @@ from .options.table import DOCUMENTS, LANGUAGE_MODEL, MEGALODON
 from .statistics_window import run_in_window
 from .tables import decoder_table
 
-IMPOSSIBLE = -1e4  # as a logit: its share is 0 in every precision, and a smoothed loss stays finite
+IMPOSSIBLE = -1e4  # logit with probability 0 in every precision; a smoothed loss stays finite
 
 
 @with_options(
@@ -36,14 +36,14 @@ IMPOSSIBLE = -1e4  # as a logit: its share is 0 in every precision, and a smooth
         "statistics_window",
         int,
         0,
-        "chunks over which streams of an evaluation take the norms' statistics anew: 6 as in the published code; 0 for "
-        "all of the text, as in the paper",
+        "chunks of the window over which an evaluation of streams computes the norms' statistics: 6 as in the "
+        "published code; 0 for the whole text, as in the paper",
     ),
     Option(
         "no_padding_logit",
         bool,
         False,
-        "give padding no probability, for models whose vocabulary had no padding, as the converted ones of "
+        "exclude padding from the predictions, for models whose vocabulary had no padding, such as converted models of "
         "XuezheMax/megalodon",
     ),
     *LANGUAGE_MODEL,
@@ -63,13 +63,13 @@ def complete_megalodon(cfg: Union[DictConfig, Namespace]) -> DictConfig:
     check_at_least(completed, {"statistics_window": 0})
     if completed.statistics_window > 0 and completed.decoder_chunk_size < 1:
         raise ValueError(
-            f"--statistics-window {completed.statistics_window} counts chunks: give --decoder-chunk-size, or leave it "
-            f"out"
+            f"--statistics-window {completed.statistics_window} counts chunks: give --decoder-chunk-size, or leave "
+            f"--statistics-window out"
         )
     if completed.no_padding_logit and completed.adaptive_softmax_cutoff is not None:
         raise ValueError(
-            f"--no-padding-logit: the model needs a plain output, not --adaptive-softmax-cutoff "
-            f"{completed.adaptive_softmax_cutoff}; leave out either of the two"
+            f"--no-padding-logit cannot be combined with --adaptive-softmax-cutoff "
+            f"{completed.adaptive_softmax_cutoff}; leave one of the two options out"
         )
     return completed
 
@@ -105,7 +105,7 @@ class MegalodonLanguageModelDecoder(LanguageModelDecoder):
         return run_in_window(super().run, self.window, self.chunk_size, tokens, context, state)
 
     def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
-        """Compute :meth:`OutputTable.output_layer`; with ``--no-padding-logit`` padding gets no probability."""
+        """Compute :meth:`OutputTable.output_layer`; with ``--no-padding-logit`` padding has probability 0."""
         logits = super().output_layer(features)
         if self.excluded is not None:
             logits[..., self.excluded] = IMPOSSIBLE
@@ -114,13 +114,15 @@ class MegalodonLanguageModelDecoder(LanguageModelDecoder):
 
 @register_model("megalodon_lm", dataclass=MegalodonLanguageModelConfig)
 class MegalodonLanguageModel(MegaLanguageModel):
-    """MEGALODON language model: ``--arch megalodon_lm`` and its presets, ``preset_names("megalodon_lm")``. It reads
-    streams of any length in pieces of any lengths, as MEGA's, see :class:`LanguageModelDecoder`.
+    """MEGALODON language model: ``--arch megalodon_lm`` and its presets, ``preset_names("megalodon_lm")``.
+
+    Like MEGA's language model it reads streams of any length in pieces of any length, see
+    :class:`LanguageModelDecoder`.
     """
 
     @classmethod
     def build_decoder(cls, cfg: Union[DictConfig, Namespace], dictionary: Dictionary) -> LanguageModelDecoder:
-        """The decoder of a configuration of any origin."""
+        """Build the decoder of a configuration of any origin."""
         return MegalodonLanguageModelDecoder(complete_megalodon(cfg), dictionary)
 
 

@@ -1,4 +1,4 @@
-"""Models without numbers: their tensors have shapes alone, and their dictionaries and data are stand-ins."""
+"""Models on the meta device: tensors have shapes but no values, and dictionaries are stand-ins."""
 
 from argparse import Namespace
 from functools import lru_cache
@@ -19,7 +19,7 @@ from .vit_image import VitImageModel
 
 
 def stand_in(symbols: int) -> Dictionary:
-    """A dictionary of that many symbols; raises ValueError below fairseq's own four."""
+    """Return a dictionary of ``symbols`` symbols; raises ValueError for fewer than fairseq's four special symbols."""
     dictionary = Dictionary()
     if symbols < len(dictionary):
         raise ValueError(f"a table of {symbols} rows: fairseq's dictionaries begin with {len(dictionary)} symbols")
@@ -28,14 +28,14 @@ def stand_in(symbols: int) -> Dictionary:
     return dictionary
 
 
-_kept_stand_in = lru_cache(maxsize=4)(stand_in)  # a large one needs a second
+_kept_stand_in = lru_cache(maxsize=4)(stand_in)  # building a large dictionary takes a second
 
 
-DRAWING = (Tensor.normal_, Tensor.uniform_)  # what ``kaiming_normal_`` calls, which shows itself to no mode
+DRAWING = (Tensor.normal_, Tensor.uniform_)  # called by ``kaiming_normal_``, which no mode can intercept
 
 
 class _Undrawn(TorchFunctionMode):
-    """Skip the drawing of ``torch.nn.init``, the slowest part on the meta device, where it changes nothing."""
+    """Skip the random numbers of ``torch.nn.init``, which are slow and have no effect on the meta device."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None
@@ -49,15 +49,15 @@ class _Undrawn(TorchFunctionMode):
 
 
 def build(options: Mapping[str, Any], symbols: int, documents: int = 1) -> nn.Module:
-    """A model on the meta device, whose parameters have shapes alone.
+    """Build a model on the meta device.
 
     Args:
-        options: of a model as in a recipe: ``_name`` is a model or an architecture, which has values for the others.
-        symbols: V, in each of its dictionaries.
-        documents: that a classifier reads at a time.
+        options: options of the model as in a recipe; ``_name`` is a model or an architecture, which sets the others.
+        symbols: V, symbols of each of its dictionaries.
+        documents: documents in an example of a classifier.
 
     Raises:
-        ValueError: where options are out of range or contradict each other or the dictionary.
+        ValueError: if options are out of range or contradict each other or the dictionary.
     """
     name, given = options["_name"], Namespace(**options)
     ARCH_CONFIG_REGISTRY[name](given)
@@ -65,14 +65,14 @@ def build(options: Mapping[str, Any], symbols: int, documents: int = 1) -> nn.Mo
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
     task.documents, task.input_type = documents, options.get("input_type", "text")
     kind = MODEL_DATACLASS_REGISTRY.get(name)
-    if kind is not None and model.__module__.startswith("fairseq."):  # ours complete their options themselves
+    if kind is not None and model.__module__.startswith("fairseq."):  # our models complete their options
         given = complete(kind, given)
     with torch.device("meta"), _Undrawn():
         return _vision_transformer(given) if model is VitImageModel else model.build_model(given, task)
 
 
 def _vision_transformer(options: Namespace) -> nn.Module:
-    """The parts of :class:`fairseq_mega.models.vit_image.VitImageModel` without timm, which need not be installed."""
+    """Build the parts of :class:`fairseq_mega.models.vit_image.VitImageModel` without timm, which is optional."""
     d = options.encoder_embed_dim
     config = TransformerLayerConfig(d, options.encoder_attention_heads, options.encoder_ffn_embed_dim)
     layers = [TransformerLayer(config) for _ in range(options.encoder_layers)]

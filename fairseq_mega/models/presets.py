@@ -1,4 +1,4 @@
-"""Presets of the models' options: the files of ``presets/model``, each of them an architecture."""
+"""Presets of the models' options: each file of ``presets/model`` is an architecture."""
 
 import re
 from argparse import Namespace
@@ -13,12 +13,12 @@ FOLDER = Path(__file__).resolve().parents[1] / "presets" / "model"
 
 
 def preset_names(model: str) -> List[str]:
-    """Names of the presets of ``model``, such as ``mega_lm``, in alphabetical order."""
+    """Return the names of the presets of ``model``, such as ``mega_lm``, in alphabetical order."""
     return [name for name, text in _texts().items() if _model(name, text) == model]
 
 
 def preset(name: str) -> Dict[str, Any]:
-    """Options of a preset, such as ``mega_lm_tiny``, with their values; the others keep the model's defaults.
+    """Return the options of a preset, such as ``mega_lm_tiny``; other options keep the model's defaults.
 
     Raises:
         ValueError: for an unknown name.
@@ -32,13 +32,13 @@ def preset(name: str) -> Dict[str, Any]:
 
 
 def register_presets() -> None:
-    """Register every preset as an architecture of its model, which must be registered; `--arch` then accepts it."""
+    """Register every preset as an architecture (``--arch``) of its model, which must be registered."""
     for name, text in _texts().items():
         register_model_architecture(_model(name, text), name)(partial(_fill, name))
 
 
 def _fill(name: str, args: Namespace) -> None:
-    """Set the options of a preset that the command line leaves open."""
+    """Set the options of a preset that the command line does not set."""
     for option, value in preset(name).items():
         setattr(args, option, getattr(args, option, value))
 
@@ -48,7 +48,7 @@ def _texts() -> Dict[str, str]:
 
 
 def _model(name: str, text: str) -> str:
-    """Model of a preset, found without the parser: parsing all of them would cost every start up to 30 ms."""
+    """Return the model of a preset without the YAML parser, which would delay every start by up to 30 ms."""
     found = re.findall(r"^_name: (\w+)$", text, re.MULTILINE)
     if len(found) != 1:
         raise ValueError(f"{FOLDER / name}.yaml has {len(found)} lines '_name: MODEL': write one")

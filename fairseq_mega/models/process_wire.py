@@ -1,4 +1,4 @@
-"""The wire between processes that share sequences: torch.distributed, gloo on CPUs and NCCL on GPUs."""
+"""Wire between processes that share sequences: torch.distributed with gloo on CPUs and NCCL on GPUs."""
 
 import contextlib
 from datetime import timedelta
@@ -7,18 +7,18 @@ from typing import Any, Iterator, List, Tuple
 import torch.distributed as dist
 from torch import Tensor
 
-BETWEEN_PASSES = timedelta(hours=1)  # a neighbour may be writing a large checkpoint, or validate a longer text
+BETWEEN_PASSES = timedelta(hours=1)  # a neighbour may write a large checkpoint or validate a longer text
 
 
 class LostNeighbour(RuntimeError):
-    """A process of the group ended, or sent nothing in time."""
+    """Error for a process of the group that ended, or sent nothing in time."""
 
 
 class ProcessWire:
     """Connection of the processes that share sequences, a :class:`fairseq_mega.modules.relay.Wire`.
 
-    Groups are of ``size`` processes of consecutive ranks: rank r holds piece r % size. All processes have to make
-    theirs at the same time.
+    A group has ``size`` processes of consecutive ranks: rank r holds piece r % size. All processes must create their
+    ProcessWire together.
 
     Args:
         size: pieces of a sequence, a divisor of the number of processes.
@@ -33,17 +33,17 @@ class ProcessWire:
         for start in range(0, dist.get_world_size(), size):
             ranks = list(range(start, start + size))
             messages = dist.new_group(ranks, timeout=timedelta(seconds=timeout))
-            # By gloo everywhere: it notices at once that a process is gone.
+            # gloo on all devices: it detects at once that a process has ended.
             meeting = dist.new_group(ranks, timeout=BETWEEN_PASSES, backend="gloo")
             if start == self.start:
                 self._messages, self._meeting = messages, meeting
-        self._leaving: List[Tuple[Any, Tensor]] = []  # what is sent has to stay in memory until it is
+        self._leaving: List[Tuple[Any, Tensor]] = []  # messages must stay in memory until they are sent
 
     def meet(self) -> None:
-        """Wait until all processes of the group are here, to begin a pass together.
+        """Wait for all processes of the group, to begin a pass together.
 
         Raises:
-            LostNeighbour: if one is gone.
+            LostNeighbour: if a process has ended.
         """
         with self._explained("not all of them began the next batch"):
             for work, _ in self._leaving:
@@ -54,19 +54,19 @@ class ProcessWire:
     def send(self, message: Tensor, forward: bool, tag: int) -> None:
         """See :meth:`fairseq_mega.modules.relay.Wire.send`."""
         to = self.piece + (1 if forward else -1)
-        with self._explained(f"piece {self.piece} could send nothing to piece {to}"):
+        with self._explained(f"piece {self.piece} could not send to piece {to}"):
             self._leaving.append((dist.isend(message, self.start + to, self._messages, tag), message))
 
     def receive(self, message: Tensor, forward: bool, tag: int) -> None:
         """See :meth:`fairseq_mega.modules.relay.Wire.receive`.
 
         Raises:
-            LostNeighbour: if the process that is to send it is gone, or does not within the time.
+            LostNeighbour: if the sending process has ended, or does not send in time.
         """
         source = self.piece + (-1 if forward else 1)
-        with self._explained(f"piece {self.piece} got nothing from piece {source} within {self.timeout:g} s"):
+        with self._explained(f"piece {self.piece} received nothing from piece {source} within {self.timeout:g} s"):
             work = dist.irecv(message, self.start + source, self._messages, tag)
-            assert work is not None  # this process is of the group
+            assert work is not None  # this process belongs to the group
             work.wait()
 
     @contextlib.contextmanager
@@ -77,6 +77,6 @@ class ProcessWire:
         except RuntimeError as error:
             ranks = f"{self.start} to {self.start + self.size - 1}"
             raise LostNeighbour(
-                f"the processes of ranks {ranks} share sequences, and {what}: one of them ended or hangs "
-                f"({str(error).splitlines()[0]}); see its last message"
+                f"the processes of ranks {ranks} share sequences, and {what}: a process ended or hangs "
+                f"({str(error).splitlines()[0]}); see the last message of each process"
             ) from error

@@ -9,26 +9,26 @@ from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.state import StreamState, TrunkMemory
 from fairseq_mega.modules.trunk import TrunkOutput
 
-BETWEEN = 2  # chunks from one refreshment to the next
+BETWEEN = 2  # chunks between two refreshes
 Run = Callable[[Tensor, LayerContext, Optional[StreamState]], TrunkOutput]
 
 
 def run_in_window(
     run: Run, window: int, chunk_size: int, tokens: Tensor, context: LayerContext, state: Optional[StreamState]
 ) -> TrunkOutput:
-    """Read tokens of streams, taking the statistics of all timestep norms anew from time to time.
+    """Read tokens of streams, and refresh the statistics of all timestep norms at regular distances.
 
-    When ``window + 2`` chunks are read and after every 2 more, the last ``window`` chunks are read once more from
-    nothing, and the statistics after them replace those of the whole text; EMA states, keys and values stay.
-    The result does not depend on the pieces in which a text is read.
+    After ``window + 2`` chunks, and after every 2 more, the last ``window`` chunks are read again without state. The
+    resulting statistics replace those of the whole text; EMA states, keys and values stay. The result does not depend
+    on the pieces in which a text is read.
 
     Args:
-        run: reads tokens without a window.
-        window: in chunks.
+        run: function that reads tokens without a window.
+        window: chunks of the window.
         chunk_size: C.
-        tokens: (B, L) that follow those of ``state``.
-        context: with ``return_state``.
-        state: of an earlier call, with its last tokens; None at the beginning.
+        tokens: (B, L) tokens that follow the tokens of ``state``.
+        context: context with ``return_state``.
+        state: state of an earlier call, with its last tokens; None at the beginning.
 
     Source: the published code (inference), where the window is 6.
     """
@@ -50,7 +50,7 @@ def run_in_window(
 
 
 def _refreshed(run: Run, state: StreamState, context: LayerContext) -> TrunkMemory:
-    """Memory of a state with the statistics of its last tokens alone."""
+    """Return the memory of a state with the statistics of its last tokens only."""
     assert state.recent is not None
     fresh = run(state.recent, context, None).state
     assert fresh is not None

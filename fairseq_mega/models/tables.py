@@ -1,4 +1,4 @@
-"""Tables between tokens and vectors: plain ones, drawn or read from a file, and adaptive ones."""
+"""Tables between tokens and vectors: plain tables, random or read from a file, and adaptive tables."""
 
 import logging
 from typing import Dict, List, Optional
@@ -16,16 +16,16 @@ logger = logging.getLogger(__name__)
 
 
 def check_tables(cfg: DictConfig) -> None:
-    """Raise a ValueError where options of the tables of a completed configuration contradict each other."""
+    """Raise a ValueError if options of the tables of a completed configuration contradict each other."""
     adaptive_softmax = cfg.adaptive_softmax_cutoff is not None
     if cfg.adaptive_input and cfg.decoder_embed_path:
         raise ValueError(
             "--decoder-embed-path fills one plain table: leave out --adaptive-input or --decoder-embed-path"
         )
     if cfg.tie_adaptive_weights and not (cfg.adaptive_input and adaptive_softmax):
-        raise ValueError("--tie-adaptive-weights ties --adaptive-input to --adaptive-softmax-cutoff: give both")
+        raise ValueError("--tie-adaptive-weights requires --adaptive-input and --adaptive-softmax-cutoff: give both")
     if cfg.tie_adaptive_proj and not cfg.tie_adaptive_weights:
-        raise ValueError("--tie-adaptive-proj needs --tie-adaptive-weights")
+        raise ValueError("--tie-adaptive-proj requires --tie-adaptive-weights: give both, or leave it out")
     if cfg.share_decoder_input_output_embed and (cfg.adaptive_input or adaptive_softmax):
         raise ValueError(
             "--share-decoder-input-output-embed shares one plain table: with --adaptive-input and "
@@ -36,30 +36,30 @@ def check_tables(cfg: DictConfig) -> None:
             tables, softmax = cfg[f"adaptive_input_{option}"], cfg[f"adaptive_softmax_{option}"]
             if tables is not None and tables != softmax:
                 raise ValueError(
-                    f"--tie-adaptive-weights needs equal bands: --adaptive-input-{option} is {tables}, "
+                    f"--tie-adaptive-weights requires equal bands: --adaptive-input-{option} is {tables}, "
                     f"--adaptive-softmax-{option} is {softmax}"
                 )
 
 
 def band_ends(option: str, value: str, symbols: int) -> List[int]:
-    """Ends of the bands of an adaptive input or softmax, from a comma-separated list.
+    """Parse a comma-separated list of the ends of bands of an adaptive input or softmax.
 
     Raises:
-        ValueError: if they do not rise, or exceed the dictionary of ``symbols``.
+        ValueError: if the ends do not increase, or exceed the dictionary of ``symbols``.
     """
     try:
         ends = [int(part) for part in value.split(",")]
     except ValueError:
         ends = []
     if not ends or ends[0] < 1 or any(low >= high for low, high in zip(ends, ends[1:])):
-        raise ValueError(f"{option} {value}: rising numbers of symbols are needed, for instance 20000,60000")
+        raise ValueError(f"{option} {value}: give increasing numbers of symbols, for example 20000,60000")
     if ends[-1] >= symbols:
         raise ValueError(f"{option} {value}: the dictionary has only {symbols} symbols; give smaller numbers")
     return ends
 
 
 class AdaptiveEmbedding(AdaptiveInput):
-    """fairseq's adaptive input, under autocast too, and without undefined memory in checkpoints."""
+    """fairseq's adaptive input, usable under autocast and without uninitialized memory in checkpoints."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
@@ -71,22 +71,22 @@ class AdaptiveEmbedding(AdaptiveInput):
 
 
 def decoder_table(cfg: DictConfig, dictionary: Dictionary, first: int, width: int) -> nn.Module:
-    """Input table of a decoder: adaptive with ``--adaptive-input``, else plain.
+    """Build the input table of a decoder: adaptive with ``--adaptive-input``, else plain.
 
     Args:
         cfg: a completed configuration that ``check_tables`` accepts.
-        dictionary: of the tokens.
-        first: width of the table, of an adaptive one that of the first band.
+        dictionary: dictionary of the tokens.
+        first: width of a plain table, or of the first band of an adaptive table.
         width: d, to which an adaptive table projects.
 
     Raises:
-        ValueError: where bands do not fit the dictionary, or a file of embeddings the table.
+        ValueError: if bands do not fit the dictionary, or a file of embeddings does not fit the table.
     """
     if not cfg.adaptive_input:
         return plain_table(dictionary, first, cfg.decoder_embed_path, "--decoder-embed-path")
     ends = cfg.adaptive_input_cutoff or cfg.adaptive_softmax_cutoff
     if ends is None:
-        raise ValueError("--adaptive-input needs --adaptive-input-cutoff or --adaptive-softmax-cutoff")
+        raise ValueError("--adaptive-input requires --adaptive-input-cutoff or --adaptive-softmax-cutoff: give one")
     cutoff = band_ends("--adaptive-input-cutoff", ends, len(dictionary))
     return AdaptiveEmbedding(len(dictionary), dictionary.pad(), first, cfg.adaptive_input_factor, width, cutoff)
 
@@ -94,12 +94,12 @@ def decoder_table(cfg: DictConfig, dictionary: Dictionary, first: int, width: in
 def adaptive_softmax(
     cfg: DictConfig, dictionary: Dictionary, width: int, tokens: nn.Module
 ) -> Optional[AdaptiveSoftmax]:
-    """Return the adaptive softmax of features (..., d) of a completed configuration; None where it has none.
+    """Build the adaptive softmax of features (..., d); None without ``--adaptive-softmax-cutoff``.
 
     ``tokens`` is the decoder's input table, for ``--tie-adaptive-weights``.
 
     Raises:
-        ValueError: where bands do not fit the dictionary.
+        ValueError: if bands do not fit the dictionary.
     """
     if cfg.adaptive_softmax_cutoff is None:
         return None
@@ -114,23 +114,23 @@ def adaptive_softmax(
     )
     for name, buffer in softmax.named_buffers():
         if name.endswith("_float_tensor"):
-            buffer.zero_()  # undefined otherwise, in every checkpoint
+            buffer.zero_()  # else checkpoints would contain uninitialized memory
     return softmax
 
 
 def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, option: str = "") -> nn.Embedding:
-    """Embedding table (V, width) drawn from Normal(0, width^-0.5) with a zero row for padding, or read from a file.
+    """Build an embedding table (V, width) from Normal(0, width^-0.5) with a zero row for padding, or from a file.
 
     Args:
-        dictionary: of the tokens.
-        width: of the table.
-        path: text file with a line for each symbol, "SYMBOL NUMBER NUMBER ...", after a first line "LINES WIDTH" if
-            it has one; the rows of other symbols stay as drawn.
-        option: that gave the path, for messages.
+        dictionary: dictionary of the tokens.
+        width: width of the table.
+        path: text file with a line for each symbol, "SYMBOL NUMBER NUMBER ...", and optionally a first line "LINES
+            WIDTH"; the rows of other symbols stay random.
+        option: option of the path, for messages.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is no such text, of another width, or has none of the symbols.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if the file has another format or width, or none of the symbols.
     """
     table = token_table(len(dictionary), width, dictionary.pad())
     if not path:
@@ -138,28 +138,28 @@ def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, 
     try:
         vectors = {**utils.parse_embedding(path), **_first_vector(path)}
     except (ValueError, StopIteration) as error:
-        raise ValueError(f"{option} {path}: lines of a symbol and {width} numbers are needed ({error})") from error
+        raise ValueError(f"{option} {path}: every line must have a symbol and {width} numbers ({error})") from error
     known = [symbol for symbol in dictionary.symbols if symbol in vectors]
     if not known:
         raise ValueError(f"{option} {path}: none of its {len(vectors)} symbols is in the dictionary; give another file")
     for symbol in known:
         if vectors[symbol].numel() != width:
             raise ValueError(
-                f"{option} {path}: the vector of {symbol!r} has {vectors[symbol].numel()} numbers, the table has "
-                f"{width}: give that width as embedding dimension, or another file"
+                f"{option} {path}: the vector of {symbol!r} has {vectors[symbol].numel()} numbers, the table is "
+                f"{width} wide: give an embedding dimension of {vectors[symbol].numel()}, or another file"
             )
     logger.info(
-        f"{option} {path}: vectors of {len(known):,} of the dictionary's {len(dictionary):,} symbols; the other "
+        f"{option} {path}: read vectors of {len(known):,} of the dictionary's {len(dictionary):,} symbols; the other "
         f"vectors keep their random initialization"
     )
     return utils.load_embedding(vectors, dictionary, table)
 
 
 def _first_vector(path: str) -> Dict[str, Tensor]:
-    """The vector in the first line of a text of vectors, which fairseq reads as "LINES WIDTH"; nothing if it is that.
+    """Return the vector in the first line of a text of vectors, which fairseq skips; empty for "LINES WIDTH".
 
     Raises:
-        ValueError: if it is no vector.
+        ValueError: if the first line is neither.
     """
     with open(path, encoding="utf-8") as file:
         symbol, *numbers = file.readline().rstrip().split(" ")
@@ -167,6 +167,6 @@ def _first_vector(path: str) -> Dict[str, Tensor]:
 
 
 def token_embedding(cfg: DictConfig, tokens: nn.Module, width: int, types: int = 0) -> TokenEmbedding:
-    """Input embeddings (B, L, width) of the encoder or decoder over a table; ``types``: see TokenEmbedding."""
+    """Build the input embeddings (B, L, width) of an encoder or decoder; ``types``: see TokenEmbedding."""
     norm = str(cfg.normalization_type) if cfg.normalize_embedding else None
     return TokenEmbedding(tokens, cfg.dropout, not cfg.no_scale_embedding, norm, width, types)

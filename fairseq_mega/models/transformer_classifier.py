@@ -1,4 +1,4 @@
-"""Transformer classifiers, the row that MEGA is compared with in the Long Range Arena (MEGA, Table 2, XFM)."""
+"""Transformer classifiers, the baseline of MEGA in the Long Range Arena (MEGA, Table 2, XFM)."""
 
 from argparse import Namespace
 from typing import Any, Union
@@ -18,7 +18,7 @@ from .options.table import CLASSIFIER, TRANSFORMER
 
 @with_options(
     *of_side("encoder", TRANSFORMER),
-    Option("encoder_sinusoidal_pos", bool, False, "sinusoidal positions instead of a learned vector for each"),
+    Option("encoder_sinusoidal_pos", bool, False, "sinusoidal positions instead of learned position vectors"),
     Option("share_encoder_layers", bool, False, "one set of weights for all layers"),
     *CLASSIFIER,
     **OF_EVERY_CLASSIFIER,
@@ -32,7 +32,7 @@ class TransformerClassifierConfig:
 class TransformerClassifier(SequenceClassifier):
     """Transformer classifier: ``--arch transformer_lra`` and its presets, ``preset_names("transformer_lra")``.
 
-    Those named ``transformer_lra_matched_...`` have MEGA's width and depth, and about its size.
+    The presets ``transformer_lra_matched_...`` have MEGA's width and depth, and about its size.
     """
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Vision Transformers, the row that MEGA is compared with on ImageNet (MEGA, Table 6, DeiT-B); layers are timm's."""
+"""Vision Transformers, the baseline of MEGA on ImageNet (MEGA, Table 6, DeiT-B); the layers are timm's."""
 
 from argparse import Namespace
 from typing import Any, Optional, Union
@@ -38,7 +38,7 @@ class VitImageModel(ImageClassifier):
         cfg: a completed VitImageConfig.
 
     Raises:
-        ValueError: if timm is not installed, with the remedy, or widths do not fit each other.
+        ValueError: if timm is not installed, or widths do not fit together.
 
     Source: ViT (Dosovitskiy et al., 2021); DeiT (Touvron et al., 2021), without distillation.
     """
@@ -67,7 +67,7 @@ class VitImageModel(ImageClassifier):
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "VitImageModel":
-        """Build a model; nothing of the task matters.
+        """Build a model; ``task`` is ignored.
 
         Raises:
             ValueError: where options are out of range or contradict each other.
@@ -91,5 +91,5 @@ class VitImageModel(ImageClassifier):
         return self.encoder(images)
 
     def is_decayed(self, name: str, parameter: Tensor) -> bool:
-        """All but vectors and what timm leaves out: the class token and the vectors of places."""
+        """Return False for vectors and for the parameters that timm excludes: class token and position vectors."""
         return parameter.dim() > 1 and name.rpartition(".")[2] not in self.encoder.no_weight_decay()

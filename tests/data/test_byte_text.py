@@ -27,5 +27,5 @@ def test_blocks_can_be_cut_anywhere(text: bytes, cut: int) -> None:
 
 @pytest.mark.parametrize("token", ["256", "-1", "x", "<unk>", "1.0", "１"])
 def test_what_is_no_byte_is_refused_with_its_line(token: str) -> None:
-    with pytest.raises(ValueError, match=f"line 2: '{token}' is not a byte; decimal numbers from 0 to 255"):
+    with pytest.raises(ValueError, match=f"line 2: '{token}' is not a byte; give decimal numbers from 0 to 255"):
         decode(f"65 66\n67 {token}\n")

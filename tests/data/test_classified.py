@@ -94,7 +94,7 @@ def test_classes_are_ranks():
         read_classes(Lines([4, EOS], [4, 5, EOS]), labels, "x")
     with pytest.raises(ValueError, match="x line 1 holds 0 labels"):
         read_classes(Lines([EOS]), labels, "x")
-    with pytest.raises(ValueError, match="x line 1: this label is not in the label dictionary"):
+    with pytest.raises(ValueError, match="x line 1: the label is not in the label dictionary"):
         read_classes(Lines([labels.unk(), EOS]), labels, "x")
 
 

@@ -81,13 +81,13 @@ def test_a_stray_zero_makes_no_wide_characters(text: str, times: int) -> None:
 
 
 NO_PICTURES: Dict[str, Tuple[bytes, str]] = {
-    "empty": (b"", "as it is empty: replace or remove it"),
-    "zeros": (bytes(5000), "as it is nothing but zeros at its beginning.*: get a new copy"),
+    "empty": (b"", "because it is empty: replace or remove it"),
+    "zeros": (bytes(5000), "because it is an incomplete copy.*: get a new copy"),
     "random bytes": (b"\x21" + random.Random(5).randbytes(4000), "cannot be decoded, replace or remove it"),
-    "text": ("# Übung\n".encode() * 600, "as it is plain text: give an image in its place, or leave it out"),
-    "PDF": (b"%PDF-1.4\n", "as it is a PDF: replace or remove it"),
-    "sound": (b"RIFF\x24\0\0\0WAVEfmt ", "as it is sound in WAV: replace or remove it"),
-    "zip": (b"PK\x03\x04" + bytes(40), "as it is packed with zip.*: unpack it: `unzip"),
+    "text": ("# Übung\n".encode() * 600, "because it is plain text: replace it by an image, or remove it"),
+    "PDF": (b"%PDF-1.4\n", "because it is a PDF: replace or remove it"),
+    "sound": (b"RIFF\x24\0\0\0WAVEfmt ", "because it is sound in WAV: replace or remove it"),
+    "zip": (b"PK\x03\x04" + bytes(40), "because it is packed with zip.*: unpack it: `unzip"),
 }
 
 
@@ -104,7 +104,7 @@ def test_what_is_no_picture_is_told(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (bytes(5000), "not a recording: it is nothing but zeros"),
+        (bytes(5000), "not a recording: it is an incomplete copy"),
         (b"\x21" + random.Random(5).randbytes(4000), "not a recording: it has no header of a file of sound"),
     ],
 )

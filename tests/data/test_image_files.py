@@ -164,7 +164,7 @@ REFUSED: Dict[str, List[Any]] = {
     "colour, within 512": [lambda: png(2, np.stack([MANY // 2 + 30000] * 3, axis=-1)), "within 768 of each other"],
     "colour and transparency, 12 bits in 16": [
         lambda: png(6, np.stack([RAMP * 65] * 3 + [np.full_like(RAMP, 4095)], axis=-1)),
-        "laid over white, where nothing",
+        "laid over white, on which this image is invisible",
     ],
     "nearly white on nothing": [lambda: saved(glyph(254, WANTED.astype(np.uint8)), "PNG"), "laid over white"],
     "16 bits in planes": [
@@ -173,20 +173,20 @@ REFUSED: Dict[str, List[Any]] = {
     ],
     "a fourth band of any kind": [
         lambda: tiff(np.stack([WANTED.astype(np.uint8)] * 4, axis=-1), False),
-        "a band besides its colours",
+        "an extra band",
     ],
-    "8 bits with a sign": [lambda: tiff((RAMP - 32).astype(np.int8)[..., None], False, 2), "have a sign"],
+    "8 bits with a sign": [lambda: tiff((RAMP - 32).astype(np.int8)[..., None], False, 2), "its numbers are signed"],
     "32 bits": [lambda: saved((RAMP * 1000).astype(np.int32), "TIFF"), "mode I, from 0 to 63000.* no known range"],
     "floats": [lambda: saved((RAMP / 63).astype(np.float32), "TIFF"), "mode F, from 0 to 1.* no known range"],
-    "white on nothing": [lambda: strokes(255), "laid over white, where nothing"],
+    "white on nothing": [lambda: strokes(255), "laid over white, on which this image is invisible"],
     "nothing but transparent": [
         lambda: saved(np.stack([WANTED.astype(np.uint8)] * 3 + [np.zeros((8, 8), np.uint8)], axis=-1), "PNG"),
-        "laid over white, where nothing",
+        "laid over white, on which this image is invisible",
     ],
-    **{f"{form}, zeros at its end": [partial(noise, form, 0.6), "in zeros, as what was not"] for form in WHOLE},
-    "HEIC": [lambda: b"\0\0\0\x18ftypheic" + bytes(99), "as it is a picture in HEIC: .*heif-convert"],
-    "a page": [lambda: b"%PDF-1.7\n", "as it is a PDF: replace or remove it"],
-    "an archive": [lambda: b"PK\x03\x04" + bytes(99), "as it is packed with zip"],
+    **{f"{form}, zeros at its end": [partial(noise, form, 0.6), "in zeros, like an incomplete copy"] for form in WHOLE},
+    "HEIC": [lambda: b"\0\0\0\x18ftypheic" + bytes(99), "because it is a picture in HEIC: .*heif-convert"],
+    "a page": [lambda: b"%PDF-1.7\n", "because it is a PDF: replace or remove it"],
+    "an archive": [lambda: b"PK\x03\x04" + bytes(99), "because it is packed with zip"],
 }
 
 
@@ -251,9 +251,9 @@ def test_the_first_of_several_frames_is_taken(tmp_path: Path, caplog: pytest.Log
         frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:])
         assert np.abs(np.asarray(read_image(tmp_path / name))[..., 0] - WANTED).max() <= 1
     (message,) = caplog.messages
-    assert "x.gif has 3 frames" in message and "the first one is taken" in message
+    assert "x.gif has 3 frames" in message and "only the first frame of an image is read" in message
     frames[2].save(tmp_path / "z.gif", save_all=True, append_images=frames[:2])
-    with pytest.raises(ValueError, match=r"z\.gif: the first of its 3 frames shows nothing"):
+    with pytest.raises(ValueError, match=r"z\.gif: the first of its 3 frames has only one colour"):
         read_image(tmp_path / "z.gif")
 
 

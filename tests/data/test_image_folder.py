@@ -58,15 +58,17 @@ def test_damaged_images_are_named(contents, tmp_path):
     data = path.read_bytes()
     path.write_bytes({"truncated": data[: len(data) // 2], "other": b"<html>\xff" * 3, "empty": b""}[contents])
     images = ImageFolder(tmp_path / "train")
-    kind = "as it is empty: " if contents == "empty" else ""
+    kind = "because it is empty: " if contents == "empty" else ""
     with pytest.raises(ValueError, match=rf"class1/001\.JPEG cannot be decoded, {kind}replace or remove it \(.+\)"):
         images[images.labels.tolist().index(1)]
 
 
 def test_folders_without_images(tmp_path):
-    with pytest.raises(FileNotFoundError, match="none does not exist: a folder of images holds a folder per class"):
+    with pytest.raises(
+        FileNotFoundError, match="none does not exist: give a folder with one folder of images per class"
+    ):
         ImageFolder(tmp_path / "none")
-    with pytest.raises(ValueError, match="holds no folders: one per class is needed"):
+    with pytest.raises(ValueError, match="holds no folders: give a folder with one folder of images per class"):
         ImageFolder(tmp_path)
     (tmp_path / "a").mkdir()
     with pytest.raises(ValueError, match=r"/a holds no images \(\.apng"):
@@ -95,7 +97,7 @@ def test_what_is_left_out_is_counted_aloud(tmp_path, caplog):
         (tmp_path / "a" / name).write_text("nothing")
     assert len(ImageFolder(tmp_path)) == 5
     (message,) = caplog.messages
-    assert message.startswith(f"{tmp_path}: 5 images; left out: ") and "Thumbs" not in message
+    assert message.startswith(f"{tmp_path}: 5 images; ignored: ") and "Thumbs" not in message
     assert "1 .heic" in message and "1 .txt" in message and "1 .png beside the folders" in message
     assert "2 in folders one level deeper (b/deeper)" in message
 
@@ -122,7 +124,7 @@ def test_what_lies_beside_the_classes_is_told(tmp_path, caplog):
     [
         (["b/2019/1.png", "b/2020/1.png"], "/b holds no images .* but 2 in folders one level deeper .2019, 2020.:"),
         (["b/1.heic", "b/2.heic", "b/x.txt"], "/b holds no images .* but 2 .heic, 1 .txt:"),
-        (["b/.hidden.png"], r"/b holds no images \([^)]*\): the files of a class lie directly in its folder"),
+        (["b/.hidden.png"], r"/b holds no images \([^)]*\): the files of a class must lie directly in its folder"),
     ],
 )
 def test_a_class_that_would_vanish_is_an_error(files, message, tmp_path):
@@ -138,7 +140,7 @@ def test_classes_of_nearly_the_same_name_are_told(tmp_path, caplog):
         (tmp_path / name).mkdir()
         Image.new("RGB", (3, 2)).save(tmp_path / name / "1.png")
     assert ImageFolder(tmp_path).classes == ["Cat", "cat", "dog"]
-    assert "nearly the same name are kept apart: 'Cat' and 'cat'" in caplog.text
+    assert "similar names are separate classes: 'Cat' and 'cat'" in caplog.text
 
 
 def test_two_folders_for_validation_are_told(tmp_path, caplog):
@@ -146,4 +148,4 @@ def test_two_folders_for_validation_are_told(tmp_path, caplog):
     assert split_folder(tmp_path, "valid") == tmp_path / "val" and not caplog.messages
     (tmp_path / "valid").mkdir()
     assert split_folder(tmp_path, "valid") == tmp_path / "valid"
-    assert caplog.messages == [f"{tmp_path / 'valid'} is read; left out: {tmp_path / 'val'}"]
+    assert caplog.messages == [f"{tmp_path / 'valid'} is read, {tmp_path / 'val'} is ignored"]

@@ -85,9 +85,9 @@ def test_caches_of_equal_names_are_kept_apart(tmp_path):
         ("1 -2 3", r"line 5, pixel 2: '-2' is not an integer from 0 to 255"),
         ("1 2.5 3", r"line 5, pixel 2: '2.5' is not an integer"),
         ("1 2 x", r"line 5, pixel 3: 'x' is not an integer"),
-        ("1 2 3 4", r"line 5 has 4 pixels, the lines before it 3"),
-        ("1 2", r"line 5 has 2 pixels, the lines before it 3"),
-        ("", r"line 5 is empty: one image per line"),
+        ("1 2 3 4", r"line 5 has 4 pixels, the lines before have 3"),
+        ("1 2", r"line 5 has 2 pixels, the lines before have 3"),
+        ("", r"line 5 is empty: give one image per line"),
         ("1 2\x0b3", r"line 5, pixel 2: '2\\x0b3' is not an integer"),
         ("1 2 3\n\n1 2 3", r"line 6 is empty"),
     ],
@@ -106,7 +106,7 @@ def test_missing_and_empty_files(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"train\.src does not exist: give the folder"):
         PixelFile(tmp_path / "train.src")
     (tmp_path / "train.src").write_text("")
-    with pytest.raises(ValueError, match=r"train\.src is empty: one image per line"):
+    with pytest.raises(ValueError, match=r"train\.src is empty: give one image per line"):
         PixelFile(tmp_path / "train.src")
 
 

@@ -146,7 +146,7 @@ def test_marks(models: Path, tmp_path: Path) -> None:
     mark_model(copy, WORDS)
     assert steps_of_model(copy) == WORDS and SubwordUnit(copy).cleaning == WORDS
     mark_model(copy, ["blanks", "rot-thirteen"])
-    with pytest.raises(ValueError, match=r"sentencepiece.bpe.model names the cleaning 'rot-thirteen'; .*update"):
+    with pytest.raises(ValueError, match=r"sentencepiece.bpe.model names the cleaning step 'rot-thirteen'.*update"):
         SubwordUnit(copy)
     assert steps_of_folder(tmp_path) == ()
     (tmp_path / "cleaning.json").write_text("[]")

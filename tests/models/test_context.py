@@ -165,14 +165,14 @@ def test_another_precision(kind: str, folders: Dict[str, Path], tmp_path: Path) 
             found = following(generator, "the sea", generator.load_context(file), steps=1)
             whole = following(generator, LINES + "the sea", None, steps=1)
         torch.testing.assert_close(found, whole, atol=0.02, rtol=0)  # without the context 0.05 and more
-    with pytest.raises(ContextError, match="belongs to other weights"):
+    with pytest.raises(ContextError, match="belongs to another checkpoint"):
         generator.bfloat16().load_context(file)
 
 
 @pytest.mark.parametrize(
     ("options", "unit", "words"),
     [
-        ({"seed": 1}, "bytes", "belongs to other weights"),
+        ({"seed": 1}, "bytes", "belongs to another checkpoint"),
         (
             {"decoder_chunk_size": 8},
             "bytes",

@@ -115,7 +115,7 @@ def test_tokens_that_were_read_before_are_refused(again):
     tokens, encoder_out = batch((11, 11, 11), seed=6), model.encoder(batch(left=True))
     memory: dict = {}
     model.decoder(tokens[:, :3], encoder_out=encoder_out, incremental_state=memory)
-    with pytest.raises(ValueError, match=f"has {again} tokens, but the incremental state has read 3 already: .*empty"):
+    with pytest.raises(ValueError, match=f"has {again} tokens, but the incremental state has already read 3: .*empty"):
         model.decoder(tokens[:, :again], encoder_out=encoder_out, incremental_state=memory)
     whole, _ = model.decoder(tokens, encoder_out=encoder_out)
     rest, _ = model.decoder(tokens, encoder_out=encoder_out, incremental_state=memory)  # the memory is as it was

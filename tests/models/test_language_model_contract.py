@@ -115,9 +115,9 @@ def test_a_new_stream_in_the_place_of_another_is_read_as_alone(model: Any) -> No
 def test_streams_out_of_order_are_refused(model: Any) -> None:
     carry = Carry()
     model(tokens(2, 5), carry=carry, streams=[0, 1], position=0)
-    with pytest.raises(ValueError, match=r"streams \[0, 2\] are to go on at token 5, but streams \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"streams \[0, 2\] must continue at token 5, but streams \[0, 1\]"):
         model(tokens(2, 5), carry=carry, streams=[0, 2], position=5)
-    with pytest.raises(ValueError, match="go on at token 10.* were read up to 5"):
+    with pytest.raises(ValueError, match="continue at token 10.* were read up to token 5"):
         model(tokens(2, 5), carry=carry, streams=[0, 1], position=10)
     model(tokens(1, 5), carry=carry, streams=[7], position=0)  # a new stream may begin any time
 

@@ -140,7 +140,7 @@ def test_checkpoints_of_other_models_are_refused():
         model.load_state_dict(
             {**{k: v for k, v in state.items() if "0.attention.mu" not in k or "enc" in k}, "x": None}
         )
-    with pytest.raises(ValueError, match=r"other dimensions: .*\(2, 4\) there and \(2, 8\) here"):
+    with pytest.raises(ValueError, match=r"other dimensions: .*\(2, 4\) in the checkpoint and \(2, 8\) in the model"):
         build(encoder_z_dim=8, decoder_z_dim=8, rel_pos_bias="rotary").load_state_dict(
             build(rel_pos_bias="rotary").state_dict()
         )

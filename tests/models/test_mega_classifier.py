@@ -147,9 +147,9 @@ def test_no_scale_of_embeddings():
         ({"encoder_chunk_size": 0}, "--encoder-chunk-size 0: give a chunk length"),
         ({"encoder_z_dim": 0}, "--encoder-z-dim 0: must be at least 1"),
         ({"encoder_n_dim": -1}, "--encoder-n-dim -1: must be at least 0"),
-        ({"input_type": "image"}, "--input-type image: the data of this task are --input-type text"),
+        ({"input_type": "image"}, "--input-type image: the data of this task have --input-type text"),
         ({"kind": "image", "sen_rep_type": "cls"}, "--sen-rep-type cls: real numbers have no <CLS>"),
-        ({"normalize_embedding": True, "normalize_before": True}, "--normalize-embedding is for post-norm"),
+        ({"normalize_embedding": True, "normalize_before": True}, "--normalize-embedding requires a post-norm"),
         ({"act_dropout": 1.0}, "dropout 1.0: a dropout probability lies in"),
     ],
 )

@@ -47,19 +47,22 @@ def test_an_old_checkpoint_may_hold_a_fingerprint_of_its_dictionary():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"adaptive_softmax_cutoff": "13,6", "share_decoder_input_output_embed": False}, "13,6: rising numbers"),
-        ({"adaptive_softmax_cutoff": "6,x", "share_decoder_input_output_embed": False}, "6,x: rising numbers"),
+        (
+            {"adaptive_softmax_cutoff": "13,6", "share_decoder_input_output_embed": False},
+            "13,6: give increasing numbers",
+        ),
+        ({"adaptive_softmax_cutoff": "6,x", "share_decoder_input_output_embed": False}, "6,x: give increasing numbers"),
         ({"adaptive_softmax_cutoff": "6,24", "share_decoder_input_output_embed": False}, "only 24 symbols"),
         ({"adaptive_softmax_cutoff": "6,13"}, "--share-decoder-input-output-embed shares one plain table"),
-        ({"tie_adaptive_weights": True}, "--tie-adaptive-weights ties"),
-        ({**ADAPTIVE, "tie_adaptive_weights": False}, "--tie-adaptive-proj needs"),
+        ({"tie_adaptive_weights": True}, "--tie-adaptive-weights requires"),
+        ({**ADAPTIVE, "tie_adaptive_weights": False}, "--tie-adaptive-proj requires"),
         ({**ADAPTIVE, "adaptive_input_factor": 4.0}, "--adaptive-input-factor is 4.0"),
-        ({"adaptive_input": True, "share_decoder_input_output_embed": False}, "needs --adaptive-input-cutoff"),
-        ({"decoder_input_dim": 4}, "--decoder-input-dim 4: --share-decoder-input-output-embed needs a table as wide"),
-        ({"normalize_before": False}, "--no-affine-final-norm: only --normalize-before"),
+        ({"adaptive_input": True, "share_decoder_input_output_embed": False}, "requires --adaptive-input-cutoff"),
+        ({"decoder_input_dim": 4}, "--decoder-input-dim 4 .* --share-decoder-input-output-embed requires equal widths"),
+        ({"normalize_before": False}, "--no-affine-final-norm requires --normalize-before"),
         ({"decoder_layers": 0}, "--decoder-layers 0"),
         ({"decoder_chunk_size": 0}, "--decoder-chunk-size 0"),
-        ({"normalize_embedding": True}, "--normalize-embedding is for post-norm"),
+        ({"normalize_embedding": True}, "--normalize-embedding requires a post-norm"),
     ],
 )
 def test_bad_options(options, message):

@@ -47,7 +47,7 @@ def test_it_learns_and_is_scored(trainings: Trainings, device_flags: List[str]) 
         ({"norm_num_groups": 3}, "--encoder-embed-dim 8: must be a multiple of --norm-num-groups = 3"),
         ({"encoder_attention_heads": 5}, "--encoder-z-dim 8: must be a multiple of 2 x --encoder-attention-heads = 10"),
         ({"encoder_layers": 0}, "--encoder-layers 0: must be at least 1"),
-        ({"input_type": "image"}, "--input-type image: the data of this task are --input-type text"),
+        ({"input_type": "image"}, "--input-type image: the data of this task have --input-type text"),
     ],
 )
 def test_bad_options(options: Any, message: str) -> None:

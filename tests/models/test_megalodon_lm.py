@@ -113,7 +113,7 @@ def test_float16_is_refused():
         ({"rope_base": 0.5}, "--rope-base 0.5"),
         ({"statistics_window": -1}, "--statistics-window -1: must be at least 0"),
         ({"statistics_window": 6, "decoder_chunk_size": -1}, "--statistics-window 6 counts chunks"),
-        ({"decoder_input_dim": 4}, "--decoder-input-dim 4: --share-decoder-input-output-embed needs a table as wide"),
+        ({"decoder_input_dim": 4}, "--decoder-input-dim 4 .* --share-decoder-input-output-embed requires equal widths"),
         ({"adaptive_softmax_cutoff": "6,13"}, "--share-decoder-input-output-embed shares one plain table"),
     ],
 )
@@ -125,7 +125,7 @@ def test_bad_options(options, message):
 def test_a_dictionary_of_another_size_and_another_model_are_refused():
     with pytest.raises(ValueError, match="this checkpoint has other dimensions"):
         build(symbols=21).load_state_dict(build().state_dict())
-    with pytest.raises(ValueError, match="this checkpoint is not of this model: .* tensors missing"):
+    with pytest.raises(ValueError, match="this checkpoint belongs to another model: .* tensors missing"):
         build(decoder_layers=3).load_state_dict(build().state_dict())
 
 

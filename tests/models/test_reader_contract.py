@@ -146,9 +146,9 @@ def test_retrieval(arch: str) -> None:
     features = torch.cat([a, b, a * b, a - b] if arch == "megalodon_lra" else [a, b], dim=-1)
     torch.testing.assert_close(model(first, src1_tokens=second), model.head(features))
     assert not torch.allclose(model(first, src1_tokens=second), model(second, src1_tokens=first))
-    with pytest.raises(ValueError, match=r"reads 2 document\(s\) at a time, the data have 1"):
+    with pytest.raises(ValueError, match=r"reads 2 document\(s\) in an example, the data have 1"):
         model(first)
-    with pytest.raises(ValueError, match=r"reads 1 document\(s\) at a time, the data have 2"):
+    with pytest.raises(ValueError, match=r"reads 1 document\(s\) in an example, the data have 2"):
         tiny_classifier.build(arch)(first, src1_tokens=second)
 
 

@@ -86,7 +86,7 @@ def test_half_precision(precision):
         ({"state_space_step_rate": -1.0}, "--state-space-step-rate -1.0: must be above 0"),
         ({"dropout": 1.0}, "--dropout 1.0: a dropout probability lies in"),
         ({"encoder_embed_dim": 0}, "--encoder-embed-dim 0: must be at least 1"),
-        ({"input_type": "image"}, "--input-type image: the data of this task are --input-type text"),
+        ({"input_type": "image"}, "--input-type image: the data of this task have --input-type text"),
     ],
 )
 def test_bad_options(changes, message):

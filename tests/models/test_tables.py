@@ -78,9 +78,9 @@ class TestFile:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("3 3\nw3 1 2\n", "the vector of 'w3' has 2 numbers, the table has 3"),
-            ("3 3\nw3 one 2 3\n", "lines of a symbol and 3 numbers are needed"),
-            ("", "lines of a symbol and 3 numbers are needed"),
+            ("3 3\nw3 1 2\n", "the vector of 'w3' has 2 numbers, the table is 3 wide"),
+            ("3 3\nw3 one 2 3\n", "every line must have a symbol and 3 numbers"),
+            ("", "every line must have a symbol and 3 numbers"),
             ("1 3\nother 1 2 3\n", "none of its 1 symbols is in the dictionary"),
         ],
     )
@@ -123,7 +123,7 @@ class TestAdaptiveTranslator:
     [
         ({**CUTOFF, "share_decoder_input_output_embed": True}, "give --tie-adaptive-weights instead"),
         ({"adaptive_softmax_cutoff": "6,99"}, "--adaptive-softmax-cutoff 6,99: the dictionary has only 24 symbols"),
-        ({**CUTOFF, "tie_adaptive_weights": True}, "--tie-adaptive-weights ties --adaptive-input to"),
+        ({**CUTOFF, "tie_adaptive_weights": True}, "--tie-adaptive-weights requires --adaptive-input"),
         ({**CUTOFF, **TIED, "share_all_embeddings": True}, "--share-all-embeddings has one plain table"),
         ({**CUTOFF, **TIED, "decoder_embed_path": "file"}, "--decoder-embed-path fills one plain table"),
     ],

@@ -121,7 +121,7 @@ def test_positions_are_seen_and_limited():
         ({"encoder_attention_heads": 3}, "--encoder-attention-heads 3 does not divide --encoder-embed-dim 8"),
         ({"encoder_attention_heads": 0}, "--encoder-attention-heads 0: must be at least 1"),
         ({"attention_dropout": -0.1}, "--attention-dropout -0.1: a dropout probability lies in"),
-        ({"input_type": "image"}, "--input-type image: the data of this task are --input-type text"),
+        ({"input_type": "image"}, "--input-type image: the data of this task have --input-type text"),
         ({"max_positions": 0}, "--max-positions 0: must be at least 1"),
     ],
 )

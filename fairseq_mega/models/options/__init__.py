@@ -1,1 +1,1 @@
-"""Options of the models: the table of those that models share, and what is made of it."""
+"""Options of the models: a table of shared options, and the dataclasses and flags derived from it."""

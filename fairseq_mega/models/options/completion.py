@@ -1,4 +1,4 @@
-"""Configurations of any origin, brought into one form."""
+"""Fill configurations of any origin, and check their values."""
 
 from argparse import Namespace
 from typing import Mapping, Type, Union
@@ -14,8 +14,8 @@ DEFAULT_MAX_POSITIONS = 1024
 def complete(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace]) -> DictConfig:
     """Fill a model configuration of any origin with the defaults of its dataclass.
 
-    fairseq hands a model its dataclass, the bare options of an architecture preset, or what an older checkpoint
-    stored; afterwards all three look alike.
+    fairseq passes a model its dataclass, the options of an architecture preset, or the options of an older checkpoint;
+    the result has one form for all three.
     """
     base = OmegaConf.structured(dataclass_type)
     given = vars(cfg) if isinstance(cfg, Namespace) else {key: cfg[key] for key in cfg}
@@ -34,8 +34,8 @@ def check_at_least(cfg: DictConfig, bounds: Mapping[str, int]) -> None:
 
 
 def check_embedding_norm(cfg: DictConfig) -> None:
-    """Raise a ValueError where a norm on the embeddings would be followed by another one."""
+    """Raise a ValueError if a norm on the embeddings would be followed by another norm."""
     if cfg.normalize_embedding and cfg.normalize_before:
         raise ValueError(
-            "--normalize-embedding is for post-norm models: leave out --normalize-before or --normalize-embedding"
+            "--normalize-embedding requires a post-norm model: leave out --normalize-before or --normalize-embedding"
         )

@@ -12,15 +12,15 @@ PRECISIONS = {"float16": "--fp16 or --amp", "bfloat16": "--bf16"}
 
 
 def flag(option: str) -> str:
-    """The flag of an option, such as encoder_layers."""
+    """Return the flag of an option, such as encoder_layers."""
     return "--" + option.replace("_", "-")
 
 
 def layer_flags(side: str, positions: str) -> Dict[str, str]:
-    """Flags of the fields of a layer.
+    """Return the flags of the fields of a layer.
 
     Args:
-        side: "encoder" or "decoder", with which the flags of that side begin.
+        side: "encoder" or "decoder", the beginning of the side's flags.
         positions: option for the longest sequence, such as max_source_positions.
     """
     return {
@@ -32,7 +32,7 @@ def layer_flags(side: str, positions: str) -> Dict[str, str]:
 
 
 def naming_flags(side: str, positions: str) -> Callable[[Function], Function]:
-    """Decorate what builds or runs layers: an error about a field of theirs names the flag that the user typed.
+    """Decorate a function that builds or runs layers: errors about fields of layers name the user's flags.
 
     Arguments are those of :func:`layer_flags`. A FieldError becomes a ValueError.
     """
@@ -41,7 +41,7 @@ def naming_flags(side: str, positions: str) -> Callable[[Function], Function]:
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def named(*args: Any, **kwargs: Any) -> Any:
-            try:  # and no context manager: torch.compile could not trace it
+            try:  # torch.compile cannot trace a context manager here
                 return function(*args, **kwargs)
             except FieldError as error:
                 raise ValueError(error.under(flags)) from error

@@ -1,4 +1,4 @@
-"""Configurations of layers from the options of their models."""
+"""Build configurations of layers from the options of their models."""
 
 from typing import Any, Sequence, Type, TypeVar
 
@@ -17,18 +17,18 @@ Configuration = TypeVar("Configuration")
 def checked_config(
     kind: Type[Configuration], table: Sequence[Option], cfg: DictConfig, side: str, positions: str, **more: Any
 ) -> Configuration:
-    """Return the checked shape of a layer.
+    """Return the checked configuration of a layer.
 
     Args:
-        kind: dataclass of the shape.
-        table: options of such layers, with sides.
+        kind: dataclass of the configuration.
+        table: options of these layers, with sides.
         cfg: a completed configuration with options of the table.
-        side: "encoder" or "decoder", as the options begin; what a decoder leaves open is as in the encoder.
+        side: "encoder" or "decoder", the beginning of the options; unset options of a decoder are the encoder's.
         positions: name of the option for the longest sequence.
-        more: fields that no option sets, or whose values differ from the option.
+        more: fields that no option sets, or whose values override the option.
 
     Raises:
-        ValueError: where an option is out of range.
+        ValueError: if an option is out of range.
     """
 
     @naming_flags(side, positions)
@@ -39,15 +39,15 @@ def checked_config(
 
 
 def layer_config(cfg: DictConfig, side: str, positions: str, **more: Any) -> MegaLayerConfig:
-    """Return the checked shape of a MEGA layer; arguments and errors are those of :func:`checked_config`."""
+    """Return the checked configuration of a MEGA layer; arguments and errors as :func:`checked_config`."""
     set_here = {"max_positions": cfg[positions], "bidirectional": side == "encoder", **more}
     return checked_config(MegaLayerConfig, MEGA, cfg, side, positions, **set_here)
 
 
 def megalodon_layer_config(cfg: DictConfig, side: str, positions: str, **more: Any) -> MegalodonLayerConfig:
-    """Return the checked shape of a MEGALODON layer, whose attention is full where there is no option for a chunk.
+    """Return the checked configuration of a MEGALODON layer; arguments and errors as :func:`checked_config`.
 
-    Arguments and errors are those of :func:`checked_config`.
+    A model without an option for the chunk has full attention.
     """
     table = (*MEGALODON, EMA_NORM)
     return checked_config(MegalodonLayerConfig, table, cfg, side, positions, bidirectional=side == "encoder", **more)

@@ -1,4 +1,4 @@
-"""Options as rows of a table: the dataclass that fairseq reads, and the fields of a layer, are made of them."""
+"""Options as rows of a table, from which fairseq's dataclasses and the fields of layers are derived."""
 
 from dataclasses import field, fields, make_dataclass
 from enum import Enum
@@ -11,7 +11,7 @@ Configuration = TypeVar("Configuration")
 
 
 def as_given(value: Any, read: Mapping[str, Any]) -> Any:
-    """Return the value of an option as a layer's field has it: a name in place of a member of an enumeration."""
+    """Return the value of an option for a layer's field: a name in place of a member of an enumeration."""
     return str(value) if isinstance(value, Enum) else value
 
 
@@ -19,12 +19,12 @@ class Option(NamedTuple):
     """One option of a model.
 
     Attributes:
-        name: of the option; ``{side}`` in it, and in the help, stands for encoder or decoder.
-        type: which fairseq's parser reads: a type, Optional of a type, or a ChoiceEnum.
-        default: value of the option where none is given.
-        help: its line in ``--help``; none for an option that copies the task's.
-        field: of the layer's configuration that the option sets, "" for none.
-        convert: from the option's value, and the fields that the rows before have set, to the field's value.
+        name: name of the option; ``{side}`` in name and help stands for encoder or decoder.
+        type: type for fairseq's parser: a type, Optional of a type, or a ChoiceEnum.
+        default: default value.
+        help: line in ``--help``; "" for an option that copies the task's.
+        field: field of the layer's configuration that the option sets, "" for none.
+        convert: maps the option's value, and the fields set by earlier rows, to the field's value.
         alias: second flag, "" for none.
     """
 
@@ -43,7 +43,7 @@ def of_side(side: str, table: Sequence[Option]) -> List[Option]:
 
 
 def following(table: Sequence[Option]) -> List[Option]:
-    """Return the rows for a decoder whose layers are as the encoder's where nothing else is given."""
+    """Return the rows for a decoder whose options default to the encoder's."""
     sided = [option for option in table if "{side}" in option.name]
     return of_side("decoder", [_open(option) if option.field else option for option in sided])
 
@@ -54,19 +54,19 @@ def _open(option: Option) -> Option:
 
 
 def with_options(*table: Option, **changes: Mapping[str, Any]) -> Callable[[type], Type[FairseqDataclass]]:
-    """Decorate a class with nothing but a docstring: it becomes a dataclass of fairseq with these options.
+    """Turn a class that has only a docstring into a dataclass of fairseq with these options.
 
     Args:
         table: the options, without sides.
-        changes: names of options to what differs from their rows, such as ``{"default": 8, "alias": "--width"}``.
+        changes: differences from rows by names of options, such as ``width={"default": 8, "alias": "--width"}``.
 
     Raises:
-        ValueError: if an option stands in the table twice, or is changed and does not stand there.
+        ValueError: if an option is in the table twice, or is changed and not in the table.
     """
     names = [option.name for option in table]
     odd = sorted({name for name in names if names.count(name) > 1} | (changes.keys() - set(names)))
     if odd:
-        raise ValueError(f"options that stand in the table twice, or not at all: {', '.join(odd)}")
+        raise ValueError(f"options that are in the table twice, or not at all: {', '.join(odd)}")
 
     def make(described: type) -> Type[FairseqDataclass]:
         rows = [option._replace(**changes.get(option.name, {})) for option in table]
@@ -87,10 +87,10 @@ def layer_fields(kind: Type[Configuration], table: Sequence[Option], cfg: DictCo
     """Return the fields of a layer's configuration that the options of a model set.
 
     Args:
-        kind: dataclass of the layer's configuration; fields that it lacks are left out.
+        kind: dataclass of the layer's configuration; other fields are left out.
         table: options of the layers, with sides.
-        cfg: a completed configuration; options that it lacks are left out.
-        side: "encoder" or "decoder"; what a decoder leaves open is as in the encoder.
+        cfg: a completed configuration; missing options are left out.
+        side: "encoder" or "decoder"; unset options of a decoder are the encoder's.
     """
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     found: Dict[str, Any] = {}

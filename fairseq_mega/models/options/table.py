@@ -1,7 +1,7 @@
-"""The table of options that models share: for each its name, type, default and help, and the field of a layer it sets.
+"""Table of the options that models share: name, type, default, help, and the field of a layer that the option sets.
 
 Names are those of the published code; ``{side}`` stands for encoder or decoder. Defaults of widths are those of the
-paper's base (MEGA, Table 10). Options of a single model stand beside it.
+paper's base model (MEGA, Table 10). Options of a single model are in the model's file.
 """
 
 from typing import Any, Mapping, Optional
@@ -26,17 +26,17 @@ NormChoice = ChoiceEnum(list(NORMS))
 
 
 def as_hidden(inner: Optional[int], read: Mapping[str, Any]) -> int:
-    """Return the inner width of an FFN, which is v where none is given."""
+    """Return the inner width of an FFN; default: v."""
     return read["hidden_dim"] if inner is None else inner
 
 
 def as_llama(inner: Optional[int], read: Mapping[str, Any]) -> int:
-    """Return the inner width of an FFN, 8/3 of d rounded up to a multiple of 256 where none is given."""
+    """Return the inner width of an FFN; default: 8/3 of d, rounded up to a multiple of 256."""
     return -(-8 * read["embed_dim"] // 768) * 256 if inner is None else inner
 
 
 def negated(switch: bool, read: Mapping[str, Any]) -> bool:
-    """Return whether a switch that leaves something out is off."""
+    """Return the negation of a switch, for options such as --no-affine-norm."""
     return not switch
 
 
@@ -92,7 +92,7 @@ MEGA = (
         "truncation_length",
         int,
         0,
-        "length of the EMA's kernel where no state is carried (training); below 1: no truncation",
+        "length of the EMA's kernel when no state is carried (training); below 1: no truncation",
         "truncation",
         as_reach,
     ),
@@ -123,17 +123,17 @@ MEGALODON_KIND = (
         "no_affine_norm",
         bool,
         False,
-        "no learned scale and shift in the norms over features; those over time keep theirs",
+        "no learned scale and shift in the norms over features (norms over time keep them)",
         "norm_affine",
         negated,
     ),
-    Option("swiglu", bool, False, "a gate within the FFN: three matrices instead of two", "swiglu"),
-    Option("layer_scale", bool, False, "a learned scale of the FFN's output, 0.1 / 2^layer", "layer_scale"),
+    Option("swiglu", bool, False, "use an FFN with a gate: three matrices instead of two", "swiglu"),
+    Option("layer_scale", bool, False, "learn a scale of the FFN's output, initially 0.1 / 2^layer", "layer_scale"),
     Option(
         "residual_hops",
         int,
         2,
-        "input of the FFN's residual connection: 2, the layer's input, as in the paper; 1, the attention's output",
+        "input of the FFN's residual connection: 2: the layer's input, as in the paper; 1: the attention's output",
         "residual_hops",
     ),
     Option("init_mode", ChoiceEnum(list(INIT_MODES)), "he", "initialization of the layers' matrices", "init_mode"),
@@ -225,16 +225,16 @@ PAD_BATCHES = Option(
     "pad_batches",
     bool,
     False,
-    "compute the padding after shorter texts, too: slower; same results, except for the random numbers of dropout",
+    "compute the padding after shorter texts, too: slower, with the same results except for dropout",
 )
 CLASSIFIER = (
     Option(
         "input_type",
         Optional[ChoiceEnum(list(INPUT_TYPES))],
         None,
-        "text: tokens; image: real numbers, of images or speech (default: the task's)",
+        "text: tokens; image: real numbers of images or speech (default: the task's)",
     ),
-    LONGEST._replace(help="longest input: longer text is cut there, a longer image is refused"),
+    LONGEST._replace(help="longest input: a longer text is cut, a longer image is an error"),
     Option(
         "sen_rep_type",
         ChoiceEnum(list(POOLINGS)),
@@ -256,7 +256,7 @@ DECODER_TABLES = (
         "adaptive_input_cutoff",
         Optional[str],
         None,
-        "ends of the bands, comma separated (default: those of --adaptive-softmax-cutoff)",
+        "ends of the bands, comma separated (default: --adaptive-softmax-cutoff)",
     ),
     Option(
         "adaptive_softmax_cutoff",
@@ -275,8 +275,8 @@ LATE_DROPOUT = Option(
     "late_dropout",
     int,
     0,
-    "number of updates without dropout at the beginning of a training, for models that read their text a few times "
-    "only (Liu et al., ICML 2023)",
+    "number of updates without dropout at the beginning of a training, for models that read their text only a few "
+    "times (Liu et al., ICML 2023)",
 )
 TARGET_POSITIONS = Option("max_target_positions", Optional[int], II("task.max_target_positions"))
 LANGUAGE_MODEL = (
@@ -284,7 +284,7 @@ LANGUAGE_MODEL = (
         "decoder_input_dim",
         Optional[int],
         None,
-        "width of the input embeddings, of --adaptive-input the first band's (default: d)",
+        "width of the input embeddings, or of the first band of --adaptive-input (default: d)",
     ),
     *DECODER_TABLES,
     LATE_DROPOUT,
@@ -295,6 +295,6 @@ DOCUMENTS = Option(
     "reset_at_document_ends",
     bool,
     False,
-    "</s>, the end of every line, ends a document: attention, memory and statistics of norms do not cross it",
+    "</s>, the end of every line, ends a document: attention, memory and norm statistics begin again",
 )
 LAYERS = (*MEGA, *MEGALODON, EMA_NORM, *LLAMA, *TRANSFORMER, *S4D)  # rows of all kinds of layers
