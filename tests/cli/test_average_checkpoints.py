@@ -135,8 +135,8 @@ def test_inputs_are_never_overwritten_nor_counted_twice(tmp_path: Path, capsys: 
     [
         (["--last-epochs", "2"], "--last-epochs requires --dir"),
         (["--inputs", "{tmp}/checkpoint1.pt", "--dir", "{tmp}"], "requires --last-epochs"),
-        (["--last-epochs", "2", "--dir", "{tmp}"], "has 1 epoch checkpoints, --last-epochs needs 2"),
-        (["--last-epochs", "0", "--dir", "{tmp}"], "at least 1 is needed"),
+        (["--last-epochs", "2", "--dir", "{tmp}"], "has only 1 epoch checkpoints"),
+        (["--last-epochs", "0", "--dir", "{tmp}"], "--last-epochs 0: must be at least 1"),
         (["--last-epochs", "1", "--dir", "{tmp}/absent"], "is not a folder"),
     ],
 )

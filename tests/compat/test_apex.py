@@ -137,7 +137,7 @@ def test_the_namesake_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path))
     assert done.returncode == 0, done.stderr
     output = done.stdout + done.stderr
-    assert output.count("is not NVIDIA's apex but the web toolkit") == 1
+    assert output.count("is not NVIDIA's apex but another package") == 1
     assert f"{tmp_path}/apex/__init__.py" in output and "pip uninstall apex" in output
     assert output.splitlines()[-1] == "None" or "\nNone\n" in output or output.startswith("None\n")
 

@@ -128,19 +128,23 @@ def test_a_language_model_scores_along(with_language_model: Path, tiny_model: An
 
 
 TRANSLATORS = [
-    ("generate", ["--replace-unk"], "binarised data do not hold the unknown words"),
+    ("generate", ["--replace-unk"], "binarised data do not contain the unknown words"),
     ("generate", ["--replace-unk", "/nowhere"], "--replace-unk /nowhere does not exist"),
     ("interactive", ["--replace-unk", "/nowhere"], "--replace-unk /nowhere does not exist"),
     ("interactive", ["--replace-unk", "{bad}"], "line 2 is 'alone'; give a word of the source"),
-    ("interactive", ["--replace-unk", "--bpe", "characters"], "--bpe characters makes words of pieces"),
-    ("generate", ["--replace-unk", "--post-process", "subword_nmt"], "--post-process subword_nmt makes words of"),
+    ("interactive", ["--replace-unk", "--bpe", "characters"], "--bpe characters joins pieces to words"),
+    ("generate", ["--replace-unk", "--post-process", "subword_nmt"], "--post-process subword_nmt joins pieces"),
     ("interactive", ["--print-alignment", "soft"], "--print-alignment soft: .* give --print-alignment hard"),
     ("generate", ["--constraints"], "--constraints: "),
     ("generate", ["--lm-path", "/nowhere"], "--lm-path /nowhere does not exist"),
     ("interactive", ["--lm-path", "/nowhere"], "--lm-path /nowhere does not exist"),
-    ("generate", ["--sampling", "--sampling-topk", 1, "--sampling-topp", 0.99], "draw by the second alone; give one"),
-    ("interactive", ["--lm-path", "{translator}"], "dict.txt, which does not exist: copy"),
-    ("interactive", ["--skip-invalid-size-inputs-valid-test"], "every line has an answer here"),
+    ("generate", ["--sampling", "--sampling-topk", 1, "--sampling-topp", 0.99], "ignore the first; give one"),
+    (
+        "interactive",
+        ["--lm-path", "{translator}"],
+        "dict.txt, the dictionary of the language model, does not exist: copy",
+    ),
+    ("interactive", ["--skip-invalid-size-inputs-valid-test"], "every line of input must have a line of output"),
     (
         "interactive",
         ["--max-source-positions", 2],
@@ -189,7 +193,7 @@ def test_language_models_align_nothing(option: str, with_language_model: Path) -
     with helpers.captured_output("w1 w2 w3\n") as output:
         arguments = [str(with_language_model.parent / "text"), "--path", str(with_language_model / "lm.pt"), "--cpu"]
         status = console.run("interactive", [*arguments, option])
-    assert status == 2 and f"{option} is for translators" in output.getvalue().splitlines()[-1], output.getvalue()
+    assert status == 2 and f"{option} requires a translator" in output.getvalue().splitlines()[-1], output.getvalue()
 
 
 def test_a_translator_scores_no_single_texts(tiny_model: Any, tiny_corpus: Path) -> None:
@@ -205,7 +209,9 @@ def test_references_have_no_bleu(
     options = ["--path", tiny_model.checkpoint, *device_flags, "--score-reference", "--batch-size", 200, *scoring]
     if scoring:
         assert console.run("generate", [str(tiny_corpus), *map(str, options)]) == 2
-        assert f"--scoring {scoring[1]}: --score-reference translates nothing" in capfd.readouterr().err
+        assert (
+            f"--scoring {scoring[1]} requires translations, and --score-reference makes none" in capfd.readouterr().err
+        )
     else:
         output = helpers.run_fairseq("generate", [tiny_corpus, *options])
         (last,) = [line for line in output.splitlines() if line.startswith("Generate ")]

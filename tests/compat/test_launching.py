@@ -295,7 +295,7 @@ def test_errors_of_processes_keep_their_words(last_line: str, raised: type) -> N
 
 @pytest.mark.parametrize(
     ("how", "told"),
-    [("signal SIGKILL", "signal SIGKILL, as where the machine's memory is used up"), ("exit code 3", "exit code 3")],
+    [("signal SIGKILL", "signal SIGKILL, possibly for lack of memory"), ("exit code 3", "exit code 3")],
 )
 def test_a_process_that_ends_without_a_word(how: str, told: str) -> None:
     with pytest.raises(ChildProcessError) as error, launching.errors_of_processes():

@@ -20,7 +20,10 @@ MANUAL = ["--lr-scheduler", "manual"]
 BLEU = ["--eval-bleu"]
 METRIC, MAXIMIZE = "--best-checkpoint-metric", "--maximize-best-checkpoint-metric"
 REFUSED = [
-    ([*POLYNOMIAL, "--total-num-update", "0"], "--total-num-update 0: --lr-scheduler polynomial_decay needs the num"),
+    (
+        [*POLYNOMIAL, "--total-num-update", "0"],
+        "--total-num-update 0: --lr-scheduler polynomial_decay requires the num",
+    ),
     ([*POLYNOMIAL, "--total-num-update", "nan"], "--total-num-update nan: give a finite number"),
     ([*POLYNOMIAL, "--total-num-update", "many"], "--total-num-update 'many': give a number"),
     ([*POLYNOMIAL, "--max-update", "0"], "--total-num-update (by default --max-update) 0: --lr-scheduler polynomial"),
@@ -37,7 +40,7 @@ REFUSED = [
     ([*MANUAL, "--epoch2lr", "0.1"], "--epoch2lr 0.1: give a dictionary of rates"),
     ([*MANUAL, "--epoch2lr", "{'1': 0.1"], "--epoch2lr {'1': 0.1: give a dictionary of rates"),
     (MANUAL, "--lr-scheduler manual: give --epoch2lr or --update2lr a dictionary of rates"),
-    (["--keep-interval-updates", "2"], "--keep-interval-updates 2: add --save-interval-updates, without which it does"),
+    (["--keep-interval-updates", "2"], "--keep-interval-updates 2: add --save-interval-updates, without which it has"),
     (["--patience", "2", "--disable-validation"], "--patience 2 acts after validations: leave --disable-validation"),
     (["--keep-best-checkpoints", "2", "--disable-validation"], "--keep-best-checkpoints 2 acts after validations"),
     (["--finetune-from-model", "/"], "--finetune-from-model / is a folder: give the file of a checkpoint"),
@@ -50,7 +53,7 @@ REFUSED = [
     (["--encoder-embed-path", "/none"], "--encoder-embed-path /none does not exist: give a file"),
     (["--store-ema", "--ema-seed-model", "/none"], "--ema-seed-model /none does not exist: give a file"),
     (["--continue-once", "/"], "--continue-once / is a folder: give the file of a checkpoint"),
-    (["--optimizer-overrides", "[1]"], "--optimizer-overrides [1]: give a dictionary, for instance"),
+    (["--optimizer-overrides", "[1]"], "--optimizer-overrides [1]: give a dictionary, for example"),
     ([METRIC, "nosuch"], "--best-checkpoint-metric nosuch is unknown: give loss, nll_loss, ppl, accuracy or bleu"),
     ([METRIC, "wps", MAXIMIZE], "--best-checkpoint-metric wps is unknown: give loss, "),
     ([METRIC, "bleu", MAXIMIZE], "--best-checkpoint-metric bleu: add --eval-bleu"),
@@ -71,23 +74,23 @@ REFUSED = [
     ([*BLEU, "--eval-bleu-detok", "nosuch"], "--eval-bleu-detok nosuch is unknown: give one of moses, nltk, space"),
     (
         ["--eval-bleu-args", '{"beam": 4}'],
-        '--eval-bleu-args {"beam": 4}: add --eval-bleu, without which it does nothing',
+        '--eval-bleu-args {"beam": 4}: add --eval-bleu, without which it has no effect',
     ),
-    (["--eval-bleu-print-samples"], "--eval-bleu-print-samples: add --eval-bleu, without which it does nothing"),
-    (["--ema-decay", "0.9"], "--ema-decay 0.9: add --store-ema, without which it does nothing"),
-    (["--ema-fp32"], "--ema-fp32: add --store-ema, without which it does nothing"),
-    (["--lr-scheduler", "fixed", "--lr-shrink", "0.5"], "--lr-shrink 0.5: add --force-anneal, without which it does"),
-    (["--fp16-scale-window", "9"], "--fp16-scale-window 9: add --fp16 or --precision fp16, without which it does not"),
+    (["--eval-bleu-print-samples"], "--eval-bleu-print-samples: add --eval-bleu, without which it has no effect"),
+    (["--ema-decay", "0.9"], "--ema-decay 0.9: add --store-ema, without which it has no effect"),
+    (["--ema-fp32"], "--ema-fp32: add --store-ema, without which it has no effect"),
+    (["--lr-scheduler", "fixed", "--lr-shrink", "0.5"], "--lr-shrink 0.5: add --force-anneal, without which it has"),
+    (["--fp16-scale-window", "9"], "--fp16-scale-window 9: add --fp16 or --precision fp16, without which it has no"),
     (["--bf16", "--min-loss-scale", "0.1"], "--min-loss-scale 0.1: add --fp16, --precision fp16 or --amp, without"),
-    (["--amp-batch-retries", "3"], "--amp-batch-retries 3: add --amp, without which it does nothing"),
-    (["--localsgd-frequency", "4"], "--localsgd-frequency 4: add --ddp-backend slow_mo, without which it does noth"),
-    (["--pipeline-chunks", "4"], "--pipeline-chunks 4: add --pipeline-model-parallel, without which it does nothing"),
-    (["--aim-run-hash", "x"], "--aim-run-hash x: add --aim-repo, without which it does nothing"),
+    (["--amp-batch-retries", "3"], "--amp-batch-retries 3: add --amp, without which it has no effect"),
+    (["--localsgd-frequency", "4"], "--localsgd-frequency 4: add --ddp-backend slow_mo, without which it has no"),
+    (["--pipeline-chunks", "4"], "--pipeline-chunks 4: add --pipeline-model-parallel, without which it has no effect"),
+    (["--aim-run-hash", "x"], "--aim-run-hash x: add --aim-repo, without which it has no effect"),
     (["--adaptive-softmax-factor", "2"], "--adaptive-softmax-factor 2.0: add --adaptive-softmax-cutoff, without which"),
     (["--adaptive-softmax-factor", "0"], "--adaptive-softmax-factor 0.0: add --adaptive-softmax-cutoff, without"),
     (["--keep-interval-updates-pattern", "4"], "--keep-interval-updates-pattern 4: add --keep-interval-updates"),
-    (["--load-alignments"], "--load-alignments: no model of this package can learn its attention from th"),
-    (["--upsample-primary", "3"], "train1.en-de.en, no second training set beside which the first could weigh more"),
+    (["--load-alignments"], "--load-alignments: models of this package cannot learn attention from"),
+    (["--upsample-primary", "3"], "--upsample-primary 3 requires a second training set"),
     (["--optimizer", "composite"], "--optimizer composite is described in a file: give it to fairseq-hydra-train"),
     (["--fp16-adam-stats"], "--fp16-adam-stats is only supported with FusedAdamV1"),
     ([*BLEU, "--eval-bleu-remove-bpe", "nosuch"], "--eval-bleu-remove-bpe nosuch is unknown: give one of sentencep"),
@@ -127,7 +130,7 @@ def test_a_criterion_of_other_models(name, capsys, tmp_path) -> None:
         (["--mask-prob", "0"], "--mask-prob 0.0: give a number above 0 and below 1"),
         (["--mask-prob", "1"], "--mask-prob 1.0: give a number above 0 and below 1"),
         (["--random-token-prob", "-1"], "--random-token-prob -1.0: give a number from 0 to 1"),
-        (["--leave-unmasked-prob", "0.95"], "--leave-unmasked-prob 0.95 and --random-token-prob 0.1: together"),
+        (["--leave-unmasked-prob", "0.95"], "--leave-unmasked-prob 0.95 and --random-token-prob 0.1: give a sum"),
         (["--mask-multiple-length", "0"], "--mask-multiple-length 0: give 1 to --tokens-per-sample"),
         (["--mask-stdev", "1e30"], "--mask-stdev 1e+30: give 0 to --tokens-per-sample"),
         (["--mask-whole-words"], "--mask-whole-words: fairseq's masked_lm cannot build the model that knows words"),
@@ -183,7 +186,7 @@ def test_a_metric_that_is_a_text(trainings: tiny_trainings.Trainings, capsys, mo
     for metrics in (training_options.METRICS, {}):  # known before, and only once the criterion has validated
         monkeypatch.setattr(training_options, "METRICS", metrics)
         assert console.run("train", words) != 0
-        assert re.search(r"-metric correct is (unknown|\d+ of \d+, no number)", capsys.readouterr().err)
+        assert re.search(r"-metric correct is (unknown|\d+ of \d+, not a number)", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def test_bleu_of_pieces(
         assert not warned
     else:
         assert len(warned) == 1
-        assert f"{tmp_path / 'dict.tgt.txt'} are pieces, and BLEU is theirs: give {option} {way}" in warned[0]
+        assert f"{tmp_path / 'dict.tgt.txt'} are pieces, and BLEU counts pieces: give {option} {way}" in warned[0]
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_sentences_without_spaces_are_no_words(
         fairseq.options.parse_args_and_arch(
             COMMANDS["generate"](), [str(tmp_path), "--task", "translation", *pair, "--path", "x", *words]
         )
-    assert any("without them: give --scoring sacrebleu" in message for message in caplog.messages) is warned
+    assert any("has no spaces: give --scoring sacrebleu" in message for message in caplog.messages) is warned
 
 
 class Encoder:

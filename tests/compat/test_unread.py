@@ -145,7 +145,7 @@ def test_bfloat16_goes_beside_amp(command: str, tmp_path: Path, capsys: pytest.C
     parse(command, tmp_path, ["--amp", "--bf16"])
     with pytest.raises(SystemExit):
         parse(command, tmp_path, ["--bf16"])
-    assert capsys.readouterr().err.endswith("--amp alone; give --precision bf16\n")
+    assert capsys.readouterr().err.endswith("only with --amp; give --precision bf16\n")
 
 
 @pytest.mark.parametrize("command", EVALUATING)

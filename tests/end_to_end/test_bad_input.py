@@ -136,7 +136,7 @@ def test_float16_without_a_gpu(
         [*helpers.TINY_TRAINING, "--save-dir", tmp_path] if command == "train" else ["--path", tiny_model.checkpoint]
     )
     message = error_of(capsys, command, tiny_corpus, *given, flag, *(["--cpu"] if there else []))
-    assert f"{flag} needs a GPU: give --precision bf16" in message
+    assert f"{flag} requires a GPU: give --precision bf16" in message
 
 
 def test_shared_embeddings_need_a_joined_dictionary(capsys, device_flags, tmp_path) -> None:

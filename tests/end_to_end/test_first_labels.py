@@ -65,7 +65,7 @@ def test_lines_that_are_no_utf8(texts) -> None:
     line = "Der Film 7 ist übel.\n".encode("latin-1")
     done = subprocess.run(command, input=line, capture_output=True, env=environment)
     assert done.returncode == 0 and done.stdout.startswith(b"kein Lob\t") and done.stdout.endswith(line), done
-    assert b"note: line 1 is not UTF-8, and 1 of its symbols are in no text of training" in done.stderr
+    assert b"note: line 1 is not UTF-8, and 1 of its symbols are in no training text" in done.stderr
 
 
 def test_texts(texts, monkeypatch, capsys, tmp_path) -> None:
@@ -104,13 +104,16 @@ def test_files_that_are_no_plain_text(texts, monkeypatch, capsys, tmp_path) -> N
 
 LONG = "Der Film 7 ist toll." * 4
 NOTES: Dict[str, Tuple[bytes, str]] = {
-    "characters that it never saw": ("好看\n".encode(), "6 of the 6 symbols of line 1 are in no text of training"),
-    "composed otherwise": ("Film 1 ist scho\u0308n.\n".encode(), "2 of the 19 symbols of line 1 are in no text of"),
-    "a row of a table": (b"lob\tFilm 1\n", "1 of the 10 symbols of line 1 are in no text of training"),
+    "characters that it never saw": ("好看\n".encode(), "6 of the 6 symbols of line 1 are in no training text"),
+    "composed otherwise": (
+        "Film 1 ist scho\u0308n.\n".encode(),
+        "2 of the 19 symbols of line 1 are in no training text",
+    ),
+    "a row of a table": (b"lob\tFilm 1\n", "1 of the 10 symbols of line 1 are in no training text"),
     "nothing": (b"\n", "line 1 holds no text: its label says nothing"),
     "blanks": ("  \u200b\n".encode(), "line 1 holds no text: its label says nothing"),
     "longer than --length": (LONG.encode(), "of the 80 symbols of line 1 the model reads the first 60, as in training"),
-    "carriage returns": (b"Film 1\rFilm 2\n", "line 1 has carriage returns in it, which end no line"),
+    "carriage returns": (b"Film 1\rFilm 2\n", "line 1 has carriage returns in it, which do not end lines"),
     "what training had": ("Der Film 9 ist schön.\n".encode(), ""),
 }
 
@@ -251,8 +254,8 @@ def test_recordings_prepared_like_others(clips, capsys, tmp_path) -> None:
 
 def test_other_models_are_refused(clips, tiny_model, capsys) -> None:
     assert classify.main([str(clips[0]), "--path", str(tiny_model.checkpoint), "--cpu"]) == 1
-    message = f"--path {tiny_model.checkpoint} holds a translator (--arch mega_tiny), and a classifier or an image "
-    assert message + "classifier is needed" in capsys.readouterr().err
+    message = f"--path {tiny_model.checkpoint} holds a translator (--arch mega_tiny): give a classifier or an image "
+    assert message + "classifier" in capsys.readouterr().err
 
 
 def test_what_is_missing_is_named(clips, capsys, tmp_path) -> None:

@@ -185,7 +185,7 @@ class TestCommandsOfThePackage:
         given = [files.pairs, "--path", path, "--label", "x", "--output", "results", "--device", device]
         message = error_line(lambda: evaluate_lm.main([str(part) for part in given]), "evaluate_lm")
         check(message, path)
-        assert "--arch fconv is a FConvModel, but a FairseqLanguageModel is needed here" in message
+        assert "--arch fconv is a FConvModel, but a FairseqLanguageModel is required" in message
 
     @pytest.mark.parametrize("hostile", ["pickled language model", "language model of data", "convolutions of data"])
     def test_classify(self, hostile, files) -> None:
@@ -355,7 +355,7 @@ class TestFriendlyFiles:
         torch.save(checkpoint, "lm.pt")
         words = [files.text, "--path", "lm.pt", *device_flags]
         assert "Perplexity" in helpers.run_fairseq("eval-lm", [*words, "--tokens-per-sample", 30])
-        with pytest.raises(ValueError, match="they are longer than the model reads: give --tokens-per-sample 30"):
+        with pytest.raises(ValueError, match="all are longer than the model's input: give --tokens-per-sample 30"):
             helpers.run_fairseq("eval-lm", words)
         assert not Path(MADE).exists()
         given = [files.text, "--path", "lm.pt", "--label", "x", "--output", "results", "--device", "cpu"]

@@ -40,5 +40,5 @@ def test_refused_options(options, message):
 
 def test_without_timm(monkeypatch):
     monkeypatch.setattr(torchvision_operators, "import_torchvision", lambda: exec("raise ImportError('none')"))
-    with pytest.raises(ValueError, match="--arch vit_image needs timm, which is not installed .*--extras images"):
+    with pytest.raises(ValueError, match="--arch vit_image requires timm, which is not installed .*--extras images"):
         tiny_images.build("vit_image")

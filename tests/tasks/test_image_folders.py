@@ -199,7 +199,7 @@ def test_timm_is_missing(options, what, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "timm.data", None)
     import_module = importlib.import_module
     monkeypatch.setattr(importlib, "import_module", lambda name: None if name == "torchvision" else import_module(name))
-    with pytest.raises(ValueError, match=f"{what} needs timm, which is not installed .*--extras images, or pip"):
+    with pytest.raises(ValueError, match=f"{what} requires timm, which is not installed .*--extras images, or pip"):
         known(folder, **options).load_dataset("train")
 
 

@@ -1,4 +1,4 @@
-"""fairseq's Adam in one pass through memory for a step and not seven, and on a GPU in one kernel for all parameters."""
+"""fairseq's Adam with one pass through memory in place of seven, and on a GPU with one kernel for all parameters."""
 
 import math
 import typing
@@ -10,7 +10,7 @@ from fairseq_mega.compat.patching import wrap
 
 
 def step_at_once() -> None:
-    """Use PyTorch's fused kernel for the steps of --optimizer adam where all parameters are float32 on a CPU or GPU.
+    """Use PyTorch's fused kernel for --optimizer adam if all parameters are float32 on a CPU or GPU.
 
     Steps and states are fairseq's up to rounding.
     """

@@ -1,7 +1,7 @@
 """Mixed precision in bfloat16: float32 weights, gradients and optimiser, and the loss computed under autocast.
 
-fairseq's --amp means float16 on a GPU, with a scaler of gradients, and nothing on a CPU. bfloat16 has float32's range:
-there is nothing to scale or to skip, so that the trainer trains as in float32, and only the criterion's call differs.
+fairseq's --amp means float16 on a GPU, with a scaler of gradients, and has no effect on a CPU. bfloat16 has float32's
+range and requires no scaler: the trainer trains as in float32, and only the criterion's call differs.
 """
 
 import copy
@@ -20,7 +20,7 @@ def wanted(common: typing.Any, device: str) -> bool:
 
 
 def device_of(common: typing.Any) -> str:
-    """The type of device that a configuration runs on."""
+    """Return the type of device of a configuration."""
     return "cuda" if torch.cuda.is_available() and not common.cpu else "cpu"
 
 
@@ -41,7 +41,7 @@ def _build_trainer(
         original(self, cfg, *args, **kwargs)
         return
     plain = copy.deepcopy(cfg)
-    plain.common.amp = plain.common.bf16 = False  # all of the trainer's own work is that of float32
+    plain.common.amp = plain.common.bf16 = False  # the trainer itself works in float32
     original(self, plain, *args, **kwargs)
     criterion = self.get_criterion()
     criterion.forward = functools.partial(under_autocast, criterion.forward, device)
@@ -61,9 +61,9 @@ def _name_precision(original: typing.Callable, self: typing.Any) -> typing.Dict[
 
 
 def evaluate_under_autocast() -> None:
-    """Make the flags of an --amp training mean the same in fairseq's other commands, which have --fp16 alone.
+    """Give the flags of an --amp training the same meaning in fairseq's other commands, which support only --fp16.
 
-    fairseq-generate calls its main function by itself: its models keep the precision of the command.
+    fairseq-generate does not use ``call_main``, so its models store the precision of the command.
     """
     from fairseq.distributed import utils
     from fairseq.models import BaseFairseqModel
@@ -84,7 +84,7 @@ def _call_evaluation(original: typing.Callable, cfg: typing.Any, main: typing.Ca
 
 
 def _remember_autocast(original: typing.Callable, model: typing.Any, cfg: typing.Any) -> typing.Any:
-    common = getattr(cfg, "common", None)  # code of others may hand over the options of a command
+    common = getattr(cfg, "common", None)  # other code may pass the options of a command
     device = None if common is None else device_of(common)
     model.autocast_device = device if device is not None and wanted(common, device) else None
     return original(model, cfg)

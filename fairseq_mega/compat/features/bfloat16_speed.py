@@ -1,4 +1,4 @@
-"""Speed of products of bfloat16 matrices on this CPU: four times as fast as float32, or far slower."""
+"""Measure the speed of bfloat16 matrix products on this CPU: up to four times as fast as float32, or far slower."""
 
 import functools
 import time
@@ -6,16 +6,16 @@ import typing
 
 import torch
 
-WORTH = 2.0  # times as fast as float32: below, what is not a product eats up the gain
+WORTH = 2.0  # minimum speed relative to float32: below, the rest of the computation cancels the gain
 SHAPE = (256, 512, 512)  # rows, inner and columns: 0.13 GFLOP, about a millisecond of one core in float32
 REPEATS = 5
-LONGEST = 0.05  # seconds of bfloat16, after which it is slow in any case
+LONGEST = 0.05  # seconds; a slower bfloat16 product is not measured again
 
 
 def product_seconds(shape: typing.Tuple[int, int, int] = SHAPE) -> typing.Dict[torch.dtype, float]:
-    """The shortest of some times of a product of matrices on one core, float32 and bfloat16 taken in turn.
+    """Return the minimum time of a matrix product on one core, measured in turn for float32 and bfloat16.
 
-    It is the thread's own time: what else the machine does matters little.
+    The time is the thread's CPU time, which depends little on the load of the machine.
     """
     rows, inner, columns = shape
     best = {torch.float32: float("inf"), torch.bfloat16: float("inf")}
@@ -25,7 +25,7 @@ def product_seconds(shape: typing.Tuple[int, int, int] = SHAPE) -> typing.Dict[t
             began = time.thread_time()
             torch.mm(left, right)
             taken = time.thread_time() - began
-            if repeat > 0:  # the first makes what the library keeps for later ones
+            if repeat > 0:  # the library initializes in the first product
                 best[dtype] = min(best[dtype], taken)
         if LONGEST < best[torch.bfloat16] < float("inf"):
             break

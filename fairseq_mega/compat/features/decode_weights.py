@@ -1,7 +1,7 @@
-"""The option --decode-weights of the commands that generate and score.
+"""Option --decode-weights of the commands that generate and score.
 
-fairseq's configurations have no place for it: it travels to the models as an entry of --model-overrides,
-a text that fairseq hands on as it is.
+fairseq's configurations have no field for this option. It is passed to the models as an entry of --model-overrides, a
+text that fairseq does not change.
 """
 
 import typing
@@ -14,10 +14,10 @@ HELP = "store the matrices of a MEGA model in bfloat16 or int8 (a scale for each
 
 
 def add_decode_weights(kinds: typing.Sequence[str]) -> None:
-    """Add the option to the commands that have --model-overrides; models without this option refuse it.
+    """Add the option to the commands that have --model-overrides; other models than those of this package reject it.
 
     Args:
-        kinds: the values that it accepts.
+        kinds: values of the option.
     """
     from fairseq import options
     from fairseq.models import BaseFairseqModel
@@ -34,7 +34,7 @@ def add_decode_weights(kinds: typing.Sequence[str]) -> None:
 
 
 def asked_for(cfg: typing.Any) -> typing.Optional[str]:
-    """Return the kind of weights in the configuration of a command, None for those of the checkpoint."""
+    """Return the value of --decode-weights in the configuration of a command, or None."""
     text = getattr(getattr(cfg, "common_eval", None), "model_overrides", None)
     overrides = literal(text or "{}")  # eval-lm accepts any expression there
     return overrides.get(NAME) if isinstance(overrides, dict) else None

@@ -1,4 +1,4 @@
-"""The norm of all gradients together where they are, in one call in place of one for each parameter."""
+"""Compute the norm of all gradients on their device, in one call in place of one call for each parameter."""
 
 import typing
 
@@ -10,7 +10,7 @@ from fairseq_mega.compat.patching import wrap
 def measure_where_the_gradients_are() -> None:
     """Compute the norm of --clip-norm on the device of the gradients; the norm is fairseq's up to rounding.
 
-    Without apex fairseq moves it to the GPU wherever one is visible, and --cpu then ends in an error.
+    Without apex fairseq moves the norm to a visible GPU, which fails with --cpu.
     """
     from fairseq import utils
 
@@ -41,7 +41,7 @@ def _are_alike(grads: typing.Sequence[torch.Tensor]) -> bool:
 
 
 def total_norm(tensors: typing.Sequence[torch.Tensor]) -> torch.Tensor:
-    """The Euclidean norm of all elements of tensors on one device, in float32."""
+    """Return the Euclidean norm of all elements of tensors on one device, in float32."""
     if all(tensor.dtype == torch.float32 for tensor in tensors):
         norms = list(torch._foreach_norm(list(tensors)))
     else:

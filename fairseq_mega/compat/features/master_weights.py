@@ -1,4 +1,4 @@
-"""The float32 weights of a training with --bf16 or --fp16, whose model holds them rounded."""
+"""Save the float32 weights of a training with --bf16 or --fp16, whose model has rounded weights."""
 
 import typing
 
@@ -6,13 +6,13 @@ import torch
 
 from fairseq_mega.compat.patching import wrap
 
-KEY = "master_weights"  # in the state of the optimiser
+KEY = "master_weights"  # key in the state of the optimiser
 
 
 def keep_master_weights() -> None:
-    """Save the float32 weights beside the optimiser's state, and continue with them; the model stays as evaluated.
+    """Save the float32 weights with the optimiser's state, and continue from them; the model's weights do not change.
 
-    fairseq saves the model's weights alone: a continued training has lost all but their first 8 bits.
+    fairseq saves only the model's weights: a continued training has lost all but their first 8 bits.
     """
     from fairseq.optim import FP16Optimizer
 
@@ -21,7 +21,7 @@ def keep_master_weights() -> None:
 
 
 def _masters(optimizer: typing.Any) -> typing.List[torch.Tensor]:
-    weights = optimizer.fp32_params  # by device where they are flat
+    weights = optimizer.fp32_params  # a dictionary by device if they are flat
     return list(weights.values() if isinstance(weights, dict) else weights)
 
 
@@ -35,6 +35,6 @@ def _load_masters(
     rest = dict(state_dict)
     saved = rest.pop(KEY, None)
     original(self, rest, *args)
-    if saved is not None:  # absent from what fairseq alone has saved
+    if saved is not None:  # missing if fairseq saved the checkpoint without this package
         for weight, value in zip(_masters(self), saved):
             weight.data.copy_(value)

@@ -3,8 +3,8 @@
 * fp32: float32 throughout
 * tf32: float32, whose products a GPU may round to 10 bits (NVIDIA Ampere and later)
 * bf16: products in bfloat16; weights, statistics, softmax, norms and the optimiser in float32 (--amp --bf16)
-* fp16: float16 as fairseq's --fp16 has it, with a scaled loss; on a GPU
-* auto: bf16 where it is fast, by a measurement of some milliseconds on a CPU; else fp32
+* fp16: float16 like fairseq's --fp16, with a scaled loss; on a GPU
+* auto: bf16 if it is fast, which is measured on a CPU in some milliseconds; else fp32
 """
 
 import argparse
@@ -32,14 +32,14 @@ SETS: typing.Dict[str, typing.Sequence[str]] = {  # fairseq's flags for a precis
 
 
 class Choice(typing.NamedTuple):
-    """A precision of PRECISIONS other than auto, and why it was taken."""
+    """A precision of PRECISIONS other than auto, and the reason for it."""
 
     precision: str
     reason: str
 
 
 def of(common: typing.Mapping[str, typing.Any]) -> str:
-    """The precision of a training with these of fairseq's options; TF32, which is none of them, counts as fp32."""
+    """Return the precision of a training with these options of fairseq; TF32, which has no option, counts as fp32."""
     return next((name for name, flags in SETS.items() if any(common.get(flag) for flag in flags)), "fp32")
 
 
@@ -94,7 +94,7 @@ def _parse_precision(
 
 
 def set_flags(namespace: argparse.Namespace) -> None:
-    """Replace --precision by fairseq's flags in parsed arguments; raises ValueError where both are given."""
+    """Replace --precision by fairseq's flags in parsed arguments; raises ValueError if both are given."""
     both = [flag for flag in FLAGS if getattr(namespace, flag, False)]
     if both:
         raise ValueError(
@@ -117,7 +117,7 @@ def _let_gpus_round(precision: str) -> None:
 
 
 def evaluating(precision: str, device: str) -> torch.autocast:
-    """A block whose products have a precision of PRECISIONS, without gradients; raises ValueError as `choose` does."""
+    """Return a context whose products have a precision of PRECISIONS, without gradients; raises as `choose`."""
     chosen = choose(precision, device).precision
     if device == "cuda":
         _let_gpus_round(chosen)

@@ -1,7 +1,7 @@
-"""A model whose parameters, gradients and optimiser state are shared out among all processes, by torch's fully_shard.
+"""A model whose parameters, gradients and optimiser state are sharded over all processes, by torch's fully_shard.
 
-fairseq sees the shards as plain parameters, so that its optimisers, their float32 copies of half-precision weights and
-the clipping work on them as they are. State dictionaries hold whole tensors, the same as those of one process.
+fairseq sees the shards as plain parameters, so its optimisers, their float32 copies of half-precision weights and the
+clipping work without changes. State dictionaries hold whole tensors, like those of one process.
 """
 
 import typing
@@ -21,7 +21,7 @@ class Shard(nn.Parameter):
         return shard
 
     def whole_of(self, part: torch.Tensor) -> torch.Tensor:
-        """The whole tensor of which every process has its ``part``, shaped as this shard; on the CPU."""
+        """Return on the CPU the whole tensor of which every process has a ``part`` with the shape of this shard."""
         from torch.distributed.tensor import DTensor
 
         like = self.whole
@@ -31,22 +31,22 @@ class Shard(nn.Parameter):
         return placed.full_tensor().cpu()
 
     def part_of(self, whole: torch.Tensor) -> torch.Tensor:
-        """A copy of this process's part of a whole tensor, as fully_shard cuts it: rows in equal numbers."""
+        """Return a copy of this process's part of a whole tensor, cut by rows as fully_shard does."""
         parts, rank = whole.chunk(self.whole.device_mesh.size()), self.whole.device_mesh.get_local_rank()
         return (parts[rank] if rank < len(parts) else whole[:0]).clone()
 
 
 class ShardedModel(nn.Module):
-    """Shares out the parameters of a model; for the rest it behaves as the model.
+    """Model with sharded parameters, which otherwise behaves like the original model.
 
-    Each layer (an entry of a list of that name) is gathered when it is reached and freed after it, what stands outside
-    the layers is gathered from its first use to the end of the backward pass.
+    Each layer (an entry of a list called "layers") is gathered before it runs and freed afterwards. Parameters outside
+    the layers are gathered from their first use to the end of the backward pass.
 
     Args:
-        model: its parameters become distributed tensors; they are moved to the device layer by layer.
+        model: model whose parameters become distributed tensors, moved to the device layer by layer.
         mesh: the processes, torch's DeviceMesh of one dimension.
         reshard_after_forward: free layers after the forward pass and gather them again for the backward pass.
-        float32_sums: add gradients of half precision up in float32.
+        float32_sums: sum gradients of half precision in float32.
     """
 
     def __init__(
@@ -74,18 +74,18 @@ class ShardedModel(nn.Module):
         return self.module(*args, **kwargs)
 
     def named_parameters(self, *_: typing.Any, **__: typing.Any) -> typing.Iterator[typing.Tuple[str, nn.Parameter]]:
-        """The shards, by the names of the model's parameters."""
+        """Yield the shards with the names of the model's parameters."""
         yield from self.shards.items()
 
     def all_reduce_grads(self) -> None:
-        """Hand the gradients to the shards; fairseq calls it after the backward passes of an update."""
+        """Move the gradients to the shards; fairseq calls this method after the backward passes of an update."""
         for shard in self.shards.values():
             gradient = shard.whole.grad
             shard.grad = None if gradient is None else gradient.to_local()
             shard.whole.grad = None
 
     def state_dict(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Dict[str, typing.Any]:  # type: ignore[override]
-        """The model's, with whole tensors; all processes have to call it."""
+        """Return the model's state dictionary with whole tensors; all processes must call this method."""
         found = self.module.state_dict(*args, **kwargs)
         return {name: value.full_tensor().cpu() if is_shared(value) else value for name, value in found.items()}
 
@@ -94,7 +94,7 @@ class ShardedModel(nn.Module):
     ) -> typing.Any:
         """Load this process's parts of the whole tensors of a state dictionary."""
         given = dict(state_dict)
-        upgrade: typing.Any = getattr(self.module, "upgrade_state_dict", None)  # a criterion has none
+        upgrade: typing.Any = getattr(self.module, "upgrade_state_dict", None)  # missing in criterions
         if upgrade is not None:
             upgrade(given)
         shards = {id(shard.whole): shard for shard in self.shards.values()}
@@ -107,7 +107,7 @@ class ShardedModel(nn.Module):
 
 
 def layers_of(model: nn.Module) -> typing.List[nn.Module]:
-    """The entries of all lists called "layers", each once."""
+    """Return the entries of all lists called "layers", each once."""
     found: typing.Dict[int, nn.Module] = {}
     for name, part in model.named_modules():
         if name.rpartition(".")[2] == "layers" and isinstance(part, nn.ModuleList):

@@ -16,7 +16,7 @@ Convert = typing.Callable[[Shard, torch.Tensor], torch.Tensor]
 
 
 def shard_with_torch() -> None:
-    """Shard parameters, gradients and optimiser state by torch; the trainer then needs no rules of fairscale."""
+    """Shard parameters, gradients and optimiser state by torch, without the trainer's code for fairscale."""
     from fairseq.distributed import fully_sharded_data_parallel
     from fairseq.models import distributed_fairseq_model
     from fairseq.trainer import Trainer
@@ -37,7 +37,7 @@ def _is_shared_out(trainer: typing.Any) -> bool:
 
 @contextlib.contextmanager
 def _wrap_nothing(original: typing.Callable, cfg: typing.Any) -> typing.Iterator[None]:
-    """A model is built whole, and sharded when the trainer wraps it."""
+    """Build a model whole; it is sharded when the trainer wraps it."""
     yield
 
 
@@ -60,7 +60,7 @@ def _refuse_what_cannot_be_shared_out(
         asked = f"--ddp-backend {BACKEND}"
         if not hasattr(importlib.import_module("torch.distributed.fsdp"), "fully_shard"):
             raise ValueError(
-                f"{asked} needs torch 2.6 or newer, found {torch.__version__}: pip install 'torch>=2.6', or give "
+                f"{asked} requires torch 2.6 or newer, found {torch.__version__}: pip install 'torch>=2.6', or give "
                 f"another --ddp-backend"
             )
         name = getattr(cfg.optimizer, "_name", None)
@@ -94,12 +94,13 @@ def _keep_whole_states(original: typing.Callable, self: typing.Any) -> None:
 def converted(
     state: typing.Dict[str, typing.Any], shards: typing.Sequence[Shard], convert: Convert
 ) -> typing.Dict[str, typing.Any]:
-    """An optimiser's state with each tensor that belongs to a parameter converted.
+    """Return an optimiser's state with each tensor of a parameter converted.
 
     Args:
-        state: of torch's form, its parameters numbered as ``shards`` are; with float32 weights under MASTERS, or not.
+        state: state of torch's form, with parameters in the order of ``shards``; optionally with float32 weights under
+            MASTERS.
         shards: all trained parameters.
-        convert: from the shard and its part to the whole, or back.
+        convert: maps a shard and its part to the whole tensor, or back.
     """
     numbered = {}
     for number, values in state["state"].items():
@@ -126,7 +127,7 @@ def _clip_by_the_whole_norm(original: typing.Callable, self: typing.Any, clip_no
 
 
 def _help_to_save(original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-    """After a gradient that is not finite every process saves, though the first alone writes: all give their parts."""
+    """Contribute this process's parts if only the first process writes, as after a gradient that is not finite."""
     if _is_shared_out(self) and not self.should_save_checkpoint_on_current_rank:
         self.state_dict()
     return original(self, *args, **kwargs)

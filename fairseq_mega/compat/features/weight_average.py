@@ -1,4 +1,4 @@
-"""The averaged model that --store-ema keeps."""
+"""Repair the averaged model of --store-ema."""
 
 import contextvars
 import logging
@@ -13,9 +13,9 @@ _wanted: "contextvars.ContextVar[bool]" = contextvars.ContextVar("wanted", defau
 
 
 def copy_integers_into_the_average() -> None:
-    """Copy what is no floating-point number, such as counters, with --store-ema, where fairseq would average it.
+    """Copy integer entries such as counters with --store-ema, instead of averaging them.
 
-    fairseq multiplies every entry of the state dict by the decay, which torch refuses for integers.
+    fairseq multiplies every entry of the state dictionary by the decay, which fails for integers.
     """
     from fairseq.models.ema import EMA
 
@@ -36,7 +36,7 @@ def _skip_integers(
 
 
 def begin_with_the_weights() -> None:
-    """Begin --store-ema with the weights of a checkpoint without an average, where fairseq raises a KeyError."""
+    """Begin --store-ema with the weights of a checkpoint without an average, for which fairseq raises a KeyError."""
     from fairseq import checkpoint_utils
     from fairseq.trainer import Trainer
 

@@ -1,4 +1,4 @@
-"""NVIDIA's apex where it is installed: fairseq's Adam uses its FusedAdam; a package of the same name is refused."""
+"""NVIDIA's apex, which is optional: use its FusedAdam where it runs, and ignore another package named apex."""
 
 import copy
 import importlib.util
@@ -15,39 +15,39 @@ logger = logging.getLogger(__name__)
 
 
 def namesake() -> Optional[str]:
-    """Return the path of a package named apex that is not NVIDIA's, without importing it; None if there is none."""
+    """Return the path of a package named apex that is not NVIDIA's, without importing it, or None."""
     try:
         spec = importlib.util.find_spec("apex")
     except (ImportError, ValueError):
         return None
-    if spec is None or spec.origin is None:  # a mere folder of this name is no package
+    if spec is None or spec.origin is None:  # a folder of this name is not a package
         return None
     folders = [Path(folder) for folder in spec.submodule_search_locations or []]
     return None if any((folder / "normalization").is_dir() for folder in folders) else spec.origin
 
 
 def refuse_namesake() -> None:
-    """Keep fairseq from importing another package named apex, in whose place it expects NVIDIA's, and warn of it."""
+    """Keep fairseq from importing a package named apex that is not NVIDIA's, and warn about it."""
     where = None if "apex" in sys.modules else namesake()
     if where is not None:
-        sys.modules["apex"] = None  # type: ignore[assignment]  # any import of it is an ImportError, as without apex
+        sys.modules["apex"] = None  # type: ignore[assignment]  # importing apex raises ImportError, as without apex
         logger.warning(
-            f"{where} is not NVIDIA's apex but the web toolkit of that name on the Python index: nothing of it is "
-            "used. Remove it (pip uninstall apex); NVIDIA's is built from its sources: scripts/setup.sh --apex FOLDER"
+            f"{where} is not NVIDIA's apex but another package of the Python index, and is not used: remove it (pip "
+            "uninstall apex). NVIDIA's apex is built from its sources: scripts/setup.sh --apex FOLDER"
         )
 
 
 def can_fuse(params: List[Any]) -> bool:
-    """Return whether fairseq's FusedAdam can step these parameters: float32 or float16 on a GPU."""
+    """Return whether fairseq's FusedAdam can update these parameters: float32 or float16 on a GPU."""
     tensors = [tensor for entry in params for tensor in (entry["params"] if isinstance(entry, dict) else [entry])]
     return all(tensor.is_cuda and tensor.dtype in (torch.float32, torch.float16) for tensor in tensors)
 
 
 def fuse_adam_where_it_runs() -> None:
-    """Give --optimizer adam apex's FusedAdam only where that runs, and make each continue from the other's checkpoint.
+    """Use apex's FusedAdam for --optimizer adam only where it runs; load checkpoints of Adam and FusedAdam into both.
 
-    fairseq uses it wherever a GPU is visible, and ends in an error with --cpu and with --memory-efficient-bf16. Adam
-    keeps the number of steps by parameter, FusedAdam by group of parameters.
+    fairseq uses FusedAdam whenever a GPU is visible, and fails with --cpu and with --memory-efficient-bf16. Adam stores
+    the number of steps for each parameter, FusedAdam for each group of parameters.
     """
     from fairseq.optim import adam
 
@@ -71,7 +71,7 @@ def _load_either(original: Callable, self: Any, state_dict: Dict[str, Any], opti
 
 
 def with_steps(state_dict: Dict[str, Any], fused: bool) -> Dict[str, Any]:
-    """State of an Adam as FusedAdam's (``fused``) or as Adam's, whichever wrote it."""
+    """Return the state of Adam or FusedAdam in the form of FusedAdam (``fused``) or Adam."""
     states = {number: dict(state) for number, state in state_dict["state"].items()}
     groups = [dict(group) for group in state_dict["param_groups"]]
     for group in groups:

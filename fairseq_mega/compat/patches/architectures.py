@@ -1,4 +1,4 @@
-"""Checks that a configuration names models and tasks that are registered and of the expected kind."""
+"""Check that models and tasks of a configuration are registered and of the expected kind."""
 
 import contextlib
 import contextvars
@@ -10,12 +10,12 @@ _expected: "contextvars.ContextVar[typing.Tuple[type, ...]]" = contextvars.Conte
 
 
 class UnexpectedName(ValueError):
-    """A configuration names a model or task that is unknown, or of another kind than the expected one."""
+    """Error for a configuration whose model or task is unknown or of an unexpected kind."""
 
 
 @contextlib.contextmanager
 def expect_models_of(*kinds: type) -> typing.Iterator[None]:
-    """Restrict fairseq to models of these classes within the block; another one raises UnexpectedName unbuilt."""
+    """Restrict fairseq to models of these classes within the block; other models raise UnexpectedName."""
     token = _expected.set(kinds)
     try:
         yield
@@ -24,7 +24,7 @@ def expect_models_of(*kinds: type) -> typing.Iterator[None]:
 
 
 def look_names_up() -> None:
-    """Look the model and the task of a configuration up before anything is built, and report what is missing."""
+    """Check the model and the task of a configuration before anything is built."""
     from fairseq import models, tasks
 
     wrap(models, "build_model", _build_model)
@@ -42,8 +42,8 @@ def _build_model(original: typing.Callable, cfg: typing.Any, *args: typing.Any, 
             raise UnexpectedName(f"--arch {name} is unknown: give the --user-dir of the plugin that defines it")
         if expected and not issubclass(cls, expected):
             wanted = " or ".join(f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}" for kind in expected)
-            raise UnexpectedName(f"--arch {name} is a {cls.__name__}, but {wanted} is needed here")
-    token = _expected.set(())  # a model may build others within it
+            raise UnexpectedName(f"--arch {name} is a {cls.__name__}, but {wanted} is required")
+    token = _expected.set(())  # a model may build other models as its parts
     try:
         return original(cfg, *args, **kwargs)
     finally:

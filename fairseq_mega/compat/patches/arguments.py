@@ -1,4 +1,4 @@
-"""Repairs of fairseq's command line."""
+"""Repair fairseq's command line."""
 
 import argparse
 import contextlib
@@ -33,7 +33,7 @@ def _parse_bf16(original, parser, input_args=None, parse_known=False, *args, **k
 
 
 def read_numbers_as_numbers() -> None:
-    """Give a type to options whose default is another option's value: fairseq keeps their text, past every check."""
+    """Parse options whose default is another option's value by their type: fairseq keeps unchecked texts."""
     from fairseq.dataclass import utils
 
     wrap(utils, "gen_parser_from_dataclass", _generate_typed)
@@ -59,7 +59,7 @@ def _reading_lists(read):
     def convert(text):
         try:
             return read(text)
-        except SyntaxError as error:  # of Python's literals, which argparse does not expect
+        except SyntaxError as error:  # raised for Python literals; argparse expects ValueError
             raise ValueError(text) from error
 
     return convert
@@ -72,7 +72,7 @@ def _truth(text):
 
 
 def name_missing_arguments() -> None:
-    """Report that --arch or --task is missing, where fairseq raises an empty RuntimeError and a KeyError of None."""
+    """Report a missing --arch or --task, for which fairseq raises an empty RuntimeError or KeyError(None)."""
     from fairseq import options
 
     wrap(options, "parse_args_and_arch", _parse_named)
@@ -88,11 +88,11 @@ def _parse_named(original, parser, *args, **kwargs):
     except KeyError as error:
         if error.args != (None,):
             raise
-        parser.error("--task is missing: give that of the training, such as translation")
+        parser.error("--task is missing: give the --task of the training, such as translation")
 
 
 def refuse_what_cannot_be() -> None:
-    """Refuse values that end in a traceback of fairseq."""
+    """Report values for which fairseq ends with a traceback."""
     from fairseq import options
 
     wrap(options, "parse_args_and_arch", _parse_checked)
@@ -118,7 +118,7 @@ _elsewhere: "contextvars.ContextVar[bool]" = contextvars.ContextVar("elsewhere",
 
 @contextlib.contextmanager
 def for_another_machine() -> typing.Iterator[None]:
-    """Check options within as those of a command that may run on another machine, which may have a GPU."""
+    """Check options within the block for a command that may run on another machine with a GPU."""
     token = _elsewhere.set(True)
     try:
         yield
@@ -127,40 +127,40 @@ def for_another_machine() -> typing.Iterator[None]:
 
 
 def impossible(given):
-    """Return why options of any command are impossible, alone or together; None where all are possible.
+    """Return why options of any command are impossible, alone or together, or None.
 
     Args:
-        given: all options, as the parser names them.
+        given: all options by the parser's names.
     """
     number = ranges.out_of_range(given)
     if number is not None:
         return number
     several_files = given.get("checkpoint_suffix") or given.get("checkpoint_shard_count", 1) > 1
-    for name, label in (("data", "the folder of the data"), ("path", "--path")):
+    for name, label in (("data", "the data folder"), ("path", "--path")):
         value = given.get(name)
         lost = paths.lost_part(value) if isinstance(value, str) and not (several_files and name == "path") else None
         if lost:
-            return f"{label}, {value}: {lost}: give paths that are there"
+            return f"{label}, {value}: {lost}: give existing paths"
     for name, package in PACKAGES.items():
         if given.get(name) and importlib.util.find_spec(package.replace("-", "_")) is None:
             option = f"--{name.replace('_', '-')}"
-            return f"{option} needs {package}: pip install {package}, or leave the option out"
+            return f"{option} requires {package}: pip install {package}, or leave the option out"
     has_gpu = torch.cuda.is_available() or _elsewhere.get()
     if given.get("profile") and not has_gpu:
-        return "--profile profiles what a GPU does, and there is none: leave the option out"
+        return "--profile requires a GPU, and torch finds none: leave the option out"
     half = "--memory-efficient-fp16" if given.get("memory_efficient_fp16") else "--fp16"
     if given.get("fp16") and (given.get("cpu") or not has_gpu):
-        return f"{half} needs a GPU: give --precision bf16, or leave it out"
+        return f"{half} requires a GPU: give --precision bf16, or leave it out"
     problem = generating.obstacle(given) or training_options.obstacle(given) or contradiction(given)
     if problem is not None:
         return problem
     for option, example in (("--model-overrides", "dropout"), ("--optimizer-overrides", "lr")):
         overrides = given.get(option[2:].replace("-", "_"))
         if isinstance(overrides, str) and not isinstance(literal(overrides), dict):
-            return f"{option} {overrides}: give a dictionary, for instance \"{{'{example}': 0.1}}\""
+            return f"{option} {overrides}: give a dictionary, for example \"{{'{example}': 0.1}}\""
     criterion = given.get("criterion")
     if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):
-        return f"--criterion {criterion} trains no model with adaptive tables: give --criterion adaptive_loss"
+        return f"--criterion {criterion} does not support --adaptive-softmax-cutoff: give --criterion adaptive_loss"
     return None
 
 
@@ -169,18 +169,18 @@ WAYS_TO_JOIN = ("sentencepiece", "wordpiece", "letter", "silence", "_EOW", "subw
 
 
 def contradiction(given):
-    """Return which options of any command contradict each other or are ignored; None where none are."""
+    """Return which options of any command contradict each other or are ignored, or None."""
     source, target = given.get("source_lang"), given.get("target_lang")
     if (source is None) != (target is None):
         there, missing = f"--source-lang {source}", "--target-lang"
         if source is None:
             there, missing = f"--target-lang {target}", "--source-lang"
-        return f"{there} without {missing}: fairseq then uses the pair of the data folder; give both, or neither"
+        return f"{there} without {missing} has no effect: give both options, or neither"
     problem = translating.several_pairs(given)
     if problem is not None:
         return problem
     if given.get("tokenizer") == "moses" and given.get("source_lang", "") is None:
-        return "--tokenizer moses needs both languages: give --source-lang and --target-lang"
+        return "--tokenizer moses requires both languages: give --source-lang and --target-lang"
     for name, option in (("post_process", "--post-process (--remove-bpe)"), ("eval_bleu_remove_bpe", "")):
         way = given.get(name)
         if way is not None and way not in WAYS_TO_JOIN:
@@ -190,12 +190,12 @@ def contradiction(given):
     if problem is not None:
         return problem
     if given.get("num_shards", 1) > 1 and "context_window" not in given:
-        return f"--num-shards {given['num_shards']}: this command uses all of the data; leave it out"
+        return f"--num-shards {given['num_shards']}: this command always uses all data; leave it out"
     return None
 
 
 def architectures() -> typing.List[str]:
-    """Return the architectures of this package by name, those of MEGA and MEGALODON before the baselines."""
+    """Return the names of this package's architectures, MEGA and MEGALODON before the baselines."""
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     package = __name__.split(".")[0]

@@ -1,4 +1,4 @@
-"""Repairs of fairseq's batches: no sample is lost, and a resumed run draws the batches of an uninterrupted one."""
+"""Repair fairseq's batches: keep every sample, and repeat the batches of an uninterrupted run after a resumption."""
 
 import logging
 import typing
@@ -9,16 +9,16 @@ from fairseq_mega.compat.patching import wrap
 
 logger = logging.getLogger("fairseq_mega.compat.patches.batches")
 
-BATCHES = "batches_in_epoch"  # in the state of an iterator, for each process
-SEED = "seed_of_epoch"  # in the same state: with the epoch's number it orders the batches
+BATCHES = "batches_in_epoch"  # key in an iterator's state: batches of each process
+SEED = "seed_of_epoch"  # key in an iterator's state: with the epoch's number it determines the order of batches
 
 
 def keep_last_batch() -> None:
     """Keep the samples of the last batch.
 
-    fairseq drops that batch when --required-batch-size-multiple (default 8) does not divide its size, in
-    training, validation and generation (facebookresearch/fairseq#5036). The other batches stay as they
-    are; what was left out follows in further batches within --max-tokens and --batch-size.
+    fairseq drops the last batch if --required-batch-size-multiple (default 8) does not divide its size, in training,
+    validation and generation (facebookresearch/fairseq#5036). The other batches do not change; the dropped samples
+    follow in further batches within --max-tokens and --batch-size.
     """
     from fairseq.data import data_utils
 
@@ -45,7 +45,7 @@ def _batch_by_size(
         _check_longest(int(num_tokens_vec.max()), int(max_tokens))
     batches: list = []
     covered = 0
-    # fairseq cuts batches from the front, so only a tail can be missing; a multiple of 1 keeps all of it.
+    # fairseq cuts batches from the front, so only the tail can be missing; a multiple of 1 keeps the tail.
     for multiple in (required_batch_size_multiple, 1):
         if covered < len(indices):
             vector = None if num_tokens_vec is None else num_tokens_vec[covered:]
@@ -56,16 +56,16 @@ def _batch_by_size(
 
 
 def _check_longest(longest: int, max_tokens: int) -> None:
-    """Raise a ValueError where a sample is longer than a batch may be."""
+    """Raise a ValueError if a sample is longer than the maximum of a batch."""
     if longest > max_tokens:
         raise ValueError(
-            f"--max-tokens {max_tokens} (--max-tokens-valid where a validation has its own): the longest sample has "
-            f"{longest} tokens; give {longest} or more, or shorten it"
+            f"--max-tokens {max_tokens} (or --max-tokens-valid): the longest sample has {longest} tokens; give "
+            f"{longest} or more, or shorten the sample"
         )
 
 
 def name_epochs_without_an_update() -> None:
-    """Refuse --skip-remainder-batch where it leaves nothing of an epoch: fairseq ends in an UnboundLocalError."""
+    """Report --skip-remainder-batch that leaves no update in an epoch: fairseq raises an UnboundLocalError."""
     from fairseq.data import iterators
 
     wrap(iterators.GroupedIterator, "__init__", _group_some)
@@ -82,35 +82,35 @@ def _group_some(
         left = len(iterable) - getattr(iterable, "n", 0)
         if left < chunk_size:
             raise ValueError(
-                f"--skip-remainder-batch: without its last batch an epoch, or its rest, has {left} batches, fewer "
-                f"than an update needs (--update-freq {chunk_size}): leave it out, or give smaller batches"
+                f"--skip-remainder-batch: without the last batch an epoch, or its rest, has {left} batches, fewer "
+                f"than an update requires (--update-freq {chunk_size}): leave it out, or give smaller batches"
             )
     original(self, iterable, chunk_size, skip_remainder_batch)
 
 
 def refuse_to_score_nothing() -> None:
-    """Refuse to score nothing, of which fairseq-eval-lm prints a perplexity of 1: empty shards, sequences too long."""
+    """Report an evaluation without sequences, for which fairseq-eval-lm prints a perplexity of 1."""
     from fairseq.tasks.language_modeling import LanguageModelingTask
 
     wrap(LanguageModelingTask, "eval_lm_dataloader", _load_some)
 
 
 def _load_some(original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-    advice = "it holds no token, or give --tokens-per-sample with as many as the model reads"
+    advice = "give a text with tokens, or --tokens-per-sample with the longest input of the model"
     if kwargs.get("max_positions") is not None:
-        advice = f"they are longer than the model reads: give --tokens-per-sample {kwargs['max_positions']}"
+        advice = f"all are longer than the model's input: give --tokens-per-sample {kwargs['max_positions']}"
     if kwargs.get("num_shards", 1) > 1:
         shard = f"--shard-id {kwargs.get('shard_id', 0)} of --num-shards {kwargs['num_shards']}"
-        advice = f"{shard} has none of the batches: give fewer shards, or smaller batches"
+        advice = f"{shard} has no batch: give fewer shards, or smaller batches"
     return _SomeBatches(original(self, *args, **kwargs), f"no sequence to score; {advice}")
 
 
 class _SomeBatches:
-    """Batches of which one at least is not empty.
+    """Batches of which at least one must not be empty.
 
     Args:
-        batches: of a shard, which fairseq fills up with empty ones.
-        problem: error where there is none.
+        batches: batches of a shard, to which fairseq adds empty ones.
+        problem: error message if all batches are empty.
     """
 
     def __init__(self, batches: typing.Any, problem: str) -> None:
@@ -129,11 +129,11 @@ class _SomeBatches:
 
 
 def redraw_batches_each_epoch() -> None:
-    """Make a resumed run repeat the uninterrupted one exactly, in every epoch.
+    """Make a resumed run repeat the uninterrupted run exactly, in every epoch.
 
-    By default fairseq draws the batches once, from seed + (epoch of the start), and keeps them. A run resumed
-    in epoch 3 therefore trains on other batches than the run that went through. With this property False
-    (fairseq's own switch; --update-epoch-batch-itr does the same for one run) both draw from seed + epoch.
+    By default fairseq draws the batches once, from seed + (first epoch), and keeps them. A run resumed in epoch 3
+    therefore trains on other batches than an uninterrupted run. With this property False (fairseq's own switch;
+    --update-epoch-batch-itr does the same for one run) both runs draw batches from seed + epoch.
     """
     from fairseq.data import FairseqDataset
 
@@ -141,10 +141,10 @@ def redraw_batches_each_epoch() -> None:
 
 
 def go_on_at_the_same_place() -> None:
-    """Resume an epoch where it was when it has more or fewer batches now, as with another number of processes.
+    """Resume an epoch at the same position if it has another number of batches, as with another number of processes.
 
-    fairseq leaves out as many batches as each process had: with fewer processes it repeats a part of the epoch, with
-    more it skips one, or ends in a traceback. With another seed it warns.
+    fairseq skips as many batches as each process had read: with fewer processes it repeats a part of the epoch, with
+    more processes it skips a part or ends with a traceback. Another seed is a warning.
     """
     from fairseq.data.iterators import EpochBatchIterator
 
@@ -165,30 +165,30 @@ def _load_at_the_same_place(
         moved = place * now // before
         logger.warning(
             f"epoch {state['epoch']} has {now} batches for each process, and had {before} when the checkpoint was "
-            f"written after {place} of them: it continues after {moved}"
+            f"written after batch {place}: training continues after batch {moved}"
         )
         state = {**state, "iterations_in_epoch": moved}
     elif place >= now > 0 and state.get("version", 1) > 1:
         raise ValueError(
-            f"the checkpoint is at batch {place} of epoch {state['epoch']}, which has {now} batches for each process "
-            f"here: give --reset-dataloader, which begins with the first epoch, or the number of processes and the "
-            f"batch size that it was trained with"
+            f"the checkpoint is at batch {place} of epoch {state['epoch']}, which now has {now} batches for each "
+            f"process: give the number of processes and the batch size of its training, or --reset-dataloader, which "
+            f"begins with the first epoch"
         )
     seed = state.get(SEED, self.seed)
     if seed != self.seed:
         if place > 0:
-            effect = f"of epoch {state['epoch']}, whose order is another now, some samples are read twice, others not"
+            effect = f"the order of epoch {state['epoch']} differs, so some samples are read twice and others not"
         else:
-            effect = f"from epoch {state['epoch']} on, batches and dropout are drawn from it"
+            effect = f"from epoch {state['epoch']} on, batches and dropout depend on the new seed"
         logger.warning(
-            f"--seed changed ({seed}, now {self.seed}): {effect}. The previous seed continues the training exactly; a "
-            f"second training needs another --save-dir"
+            f"--seed changed ({seed}, now {self.seed}): {effect}. Give --seed {seed} to continue the training exactly, "
+            f"or another --save-dir for a second training"
         )
     return original(self, state)
 
 
 def is_for_training(options: typing.Mapping[str, typing.Any]) -> bool:
-    """Return whether the keyword arguments of a task's `load_dataset` mark the split as one to train on.
+    """Return whether the keyword arguments of a task's `load_dataset` are those of a training split.
 
     Only fairseq's Trainer passes a `data_selector`, and only for --train-subset.
     """

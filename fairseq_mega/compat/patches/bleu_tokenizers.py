@@ -1,4 +1,4 @@
-"""The tokeniser of a BLEU score, by the language of the text: one that cuts text without spaces, too."""
+"""Choose the tokeniser of a BLEU score by the language of the text, also for text without spaces."""
 
 import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
@@ -7,7 +7,7 @@ CHINESE, JAPANESE, KOREAN, UNSPACED = "zh", "ja", "ko", "unspaced"
 USUAL, CHARACTERS = "13a", "char"
 OF_LANGUAGE = {CHINESE: "zh", JAPANESE: "ja-mecab", KOREAN: "ko-mecab", UNSPACED: CHARACTERS}
 
-# Codes of ISO 639-1 and -3 (and 639-2/B), what is often written in their place, and English names.
+# Codes of ISO 639-1 and -3 (and 639-2/B), frequent other codes, and English names.
 _CODES = {
     CHINESE: "zh zho chi cmn yue wuu nan hak gan hsn lzh cdo cjy cpx czh czo mnp cn chs cht zhs zht zhcn zhtw zhhk chn"
     " twn hkg mandarin cantonese chinese",
@@ -17,7 +17,12 @@ _CODES = {
     " dzongkha shn nod khb",
 }
 LANGUAGES: Dict[str, str] = {code: language for language, codes in _CODES.items() for code in codes.split()}
-_REGIONS = {"kr": KOREAN, "tw": CHINESE, "hk": CHINESE, "mo": CHINESE}  # and Kanuri, Twi, Hiri Motu, Moldavian
+_REGIONS = {
+    "kr": KOREAN,
+    "tw": CHINESE,
+    "hk": CHINESE,
+    "mo": CHINESE,
+}  # also codes of Kanuri, Twi, Hiri Motu, Moldavian
 _OF_SCRIPT = {
     CHINESE: "hans hant hani",
     JAPANESE: "jpan hira kana hrkt",
@@ -25,8 +30,8 @@ _OF_SCRIPT = {
     UNSPACED: "thai laoo khmr mymr tibt",
 }
 SCRIPTS: Dict[str, Optional[str]] = {code: language for language, codes in _OF_SCRIPT.items() for code in codes.split()}
-SCRIPTS.update(dict.fromkeys(("latn", "cyrl", "arab")))  # of any language with spaces
-_NAME = 5  # letters, or more: an English name, which may follow others
+SCRIPTS.update(dict.fromkeys(("latn", "cyrl", "arab")))  # scripts with spaces
+_NAME = 5  # minimum letters of an English name, which may follow other words
 _OF_MOSES = {"ces": "cs", "cze": "cs", "eng": "en", "fin": "fi", "fra": "fr", "fre": "fr", "gle": "ga", "ita": "it"}
 _HAN = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x323AF))
 _KANA = ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F))
@@ -44,20 +49,20 @@ _OTHERS = (  # Thai, Lao, Tibetan, Burmese, Khmer, Tai Le and New Tai Lue, Tai T
 
 
 class Tokenizer(NamedTuple):
-    """The name of sacreBLEU's tokeniser, and why it is not the usual one of the language; None where it is."""
+    """Name of sacreBLEU's tokeniser, and the reason if it is not the usual one of the language."""
 
     name: str
     reason: Optional[str] = None
 
 
 def language_of(code: str, text: Iterable[str] = ()) -> Optional[str]:
-    """Return the language that decides on a tokeniser, None for one with spaces between words.
+    """Return the language that determines the tokeniser, None for languages with spaces between words.
 
     Args:
-        code: of a language, a locale or a region, such as ``zh_CN``, ``cmn``, ``zho_Hans``, ``ja_XX`` or ``tw``, or a
-            name, such as ``traditional_chinese``.
-        text: in it. Where the code names no language without spaces, the script of most of its letters decides; of a
-            region that is the code of another language, too, wherever there are letters.
+        code: code of a language, a locale or a region, such as ``zh_CN``, ``cmn``, ``zho_Hans``, ``ja_XX`` or ``tw``,
+            or a name, such as ``traditional_chinese``.
+        text: text in the language. Its most frequent script decides unless the code names a language without spaces.
+            A region whose code is also a language's counts only if the text has no letters.
     """
     parts = _parts(code)
     script = next((part for part in parts[1:] if part in SCRIPTS), None)
@@ -72,7 +77,7 @@ def language_of(code: str, text: Iterable[str] = ()) -> Optional[str]:
 
 
 def language_of_moses(code: str) -> str:
-    """Return Moses' code of a language, whose rules it has by two letters, for one of a language or a locale."""
+    """Return Moses' two-letter code for the code of a language or a locale."""
     first = _parts(code)[0]
     return LANGUAGES.get(first) or _OF_MOSES.get(first, first)
 
@@ -106,14 +111,14 @@ def _within(number: int, ranges: Iterable["tuple[int, int]"]) -> bool:
 
 
 def tokenizer_for(code: str, text: Iterable[str] = ()) -> Tokenizer:
-    """Return the tokeniser for a language: of characters where what cuts its words is not installed."""
+    """Return the tokeniser for a language; characters if the language's tokeniser is not installed."""
     language = language_of(code, text)
     if language is None:
         return Tokenizer(USUAL)
     name = OF_LANGUAGE[language]
     if _works(name):
         return Tokenizer(name)
-    remedy = f"pip install 'sacrebleu[{language}]' installs what it needs"
+    remedy = f"run pip install 'sacrebleu[{language}]'"
     return Tokenizer(CHARACTERS, f"sacreBLEU's {name} does not work here; {remedy}")
 
 
@@ -122,5 +127,5 @@ def _works(name: str) -> bool:
 
     try:
         return name in BLEU.TOKENIZERS and BLEU(tokenize=name) is not None
-    except (Exception, SystemExit):  # MeCab raises what it likes where a dictionary is missing
+    except (Exception, SystemExit):  # MeCab raises various errors if a dictionary is missing
         return False

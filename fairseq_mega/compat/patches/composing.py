@@ -1,6 +1,6 @@
-"""Compose fairseq's configuration without a copy of every registered one, a quarter of the time that hydra took.
+"""Compose fairseq's configuration without copying every registered configuration, in a quarter of hydra's time.
 
-Encoders that have no options of their own, as ``--bpe characters``, get the place in it that fairseq forgot.
+Encoders without options, such as ``--bpe characters``, are added to the configuration, where fairseq omits them.
 """
 
 import typing
@@ -10,7 +10,7 @@ if typing.TYPE_CHECKING:
 
 
 def keep_one_store() -> None:
-    """Make a copy of hydra's sources share the store: it is one for the process, and copies what is loaded from it."""
+    """Share hydra's store between copies of its sources: the process has one store, which copies loaded entries."""
     from hydra.core.config_store import ConfigStore
 
     ConfigStore.__deepcopy__ = _itself
@@ -21,8 +21,8 @@ def _itself(store: "ConfigStore", memo: typing.Dict[int, typing.Any]) -> "Config
 
 
 def store_encoders_without_options() -> None:
-    """Make --bpe and --tokenizer accept each encoder that --help lists: fairseq looks for settings of them all."""
-    from fairseq.data import encoders  # noqa: F401  # which registers them
+    """Make --bpe and --tokenizer accept every encoder in --help: fairseq requires settings of each encoder."""
+    from fairseq.data import encoders  # noqa: F401  # registers the encoders
     from fairseq.dataclass import FairseqDataclass
     from fairseq.registry import REGISTRIES
     from hydra.core.config_store import ConfigStore

@@ -1,4 +1,4 @@
-"""Repairs of fairseq's training in several processes."""
+"""Repair fairseq's training in several processes."""
 
 import typing
 
@@ -8,7 +8,7 @@ from fairseq_mega.compat.patching import wrap
 
 
 def let_torch_ddp_train_on_the_cpu() -> None:
-    """Make --ddp-backend pytorch_ddp, fairseq's default, train with --cpu: fairseq names a GPU in every case."""
+    """Make --ddp-backend pytorch_ddp, fairseq's default, train with --cpu: fairseq always names a GPU."""
     from fairseq.models import distributed_fairseq_model
 
     wrap(distributed_fairseq_model, "DistributedDataParallel", _on_its_device)
@@ -21,10 +21,10 @@ def _on_its_device(original: typing.Callable, module: typing.Any, **options: typ
 
 
 def validate_with_one_set_of_buffers() -> None:
-    """Make all processes validate with the buffers of the first, which are those that a checkpoint holds.
+    """Make all processes validate with the buffers of the first process, which a checkpoint stores.
 
-    A plain batch norm keeps the running statistics of the batches of its own process: each process would validate its
-    part of the data with another model.
+    A plain batch norm has running statistics of its process's batches only, so each process would validate its part of
+    the data with another model.
     """
     from fairseq.trainer import Trainer
 
@@ -40,7 +40,7 @@ def _share_buffers(original: typing.Callable, self: typing.Any, epoch: int) -> N
 
 
 def gather_values_on_the_cpu() -> None:
-    """Make processes with --cpu gather what they logged, in validation for instance: fairseq needs a GPU's memory."""
+    """Gather logged values of processes with --cpu, for example in validation: fairseq requires a GPU's memory."""
     from fairseq.distributed import utils
 
     wrap(utils, "all_gather_list", _gather_by_gloo)
@@ -57,7 +57,7 @@ def _gather_by_gloo(
 
 
 def score_no_empty_batches() -> None:
-    """Make fairseq-validate's processes share batches that they do not divide: the last of some is empty."""
+    """Skip the empty last batches of fairseq-validate's processes if their number does not divide the batches."""
     from fairseq.tasks import FairseqTask
     from fairseq.tasks.translation import TranslationTask
 

@@ -1,4 +1,4 @@
-"""Values that fairseq reads from strings of a configuration with `eval`, which would run any code that a file holds."""
+"""Read values from strings of a configuration safely: fairseq uses `eval`, which runs any code in a file."""
 
 import ast
 import operator
@@ -6,19 +6,19 @@ import re
 import sys
 import typing
 
-LONGEST_TEXT = 10_000  # characters outside of quotes: Python's own parser does not survive every nesting
+LONGEST_TEXT = 10_000  # characters outside quotes: Python's parser may crash on deep nesting
 QUOTED = re.compile(r"(?<!\w)'[^'\\\n]*'" + r'|(?<!\w)"[^"\\\n]*"')
-LARGEST_VALUE = 10_000  # items of a sequence, or a number's bits
+LARGEST_VALUE = 10_000  # maximum items of a sequence, or bits of a number
 
 
 class UnsafeExpression(ValueError):
-    """A string of a configuration that is no plain value."""
+    """Error for a string of a configuration that is not a plain value."""
 
     def __init__(self, text: str, reason: str) -> None:
         self.text = text
         shown = text if len(text) <= 100 else text[:100] + "..."
         super().__init__(
-            f"{shown!r} stands where a configuration needs a plain value (numbers, strings, lists, + and *): "
+            f"the configuration has {shown!r} in place of a plain value (numbers, strings, lists, + and *): "
             f"{reason[:100]}; it was not run"
         )
 
@@ -27,11 +27,11 @@ def evaluate(text: typing.Any, *_namespaces: typing.Any) -> typing.Any:
     """Return the value of an expression of literals, + - * and brackets, such as "[(512, 3)] * 4 + [(512, 2)]".
 
     Raises:
-        TypeError: if `text` is no string, as `eval` does.
-        UnsafeExpression: if it is anything else, or too large.
+        TypeError: if `text` is not a string, as `eval` does.
+        UnsafeExpression: if the text is another expression, or its value is too large.
     """
     if not isinstance(text, str):
-        raise TypeError(f"a string is needed, not {type(text).__name__}")
+        raise TypeError(f"a string is required, found {type(text).__name__}")
     try:
         length = len(QUOTED.sub("", text))
         if length > LONGEST_TEXT:
@@ -42,7 +42,7 @@ def evaluate(text: typing.Any, *_namespaces: typing.Any) -> typing.Any:
 
 
 def literal(text: str) -> typing.Any:
-    """The value of a text that is a literal of Python, such as "{'dropout': 0.1}"; None for any other text."""
+    """Return the value of a Python literal, such as "{'dropout': 0.1}"; None for any other text."""
     try:
         return ast.literal_eval(text)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
@@ -85,8 +85,8 @@ def _bounded(value: typing.Any) -> typing.Any:
 def evaluate_literals_only() -> None:
     """Make fairseq's models, tasks, criterions and optimisers read strings of a configuration without running them.
 
-    A name of a module hides the builtin one, for the functions defined in it. The modules of fairseq_cli keep theirs:
-    they evaluate --model-overrides, which the user of the command wrote.
+    The name ``eval`` in a module hides the builtin function for the module's functions. The modules of fairseq_cli are
+    not changed: they evaluate --model-overrides, which the user of the command wrote.
     """
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "fairseq":
@@ -94,7 +94,7 @@ def evaluate_literals_only() -> None:
 
 
 def is_pair_of_shares(text: str) -> bool:
-    """Return whether a text holds two numbers in brackets, each from 0 to below 1."""
+    """Return whether a text is two numbers in brackets, each at least 0 and below 1."""
     value = literal(text)
     shares = [isinstance(x, (int, float)) and 0 <= x < 1 for x in value] if isinstance(value, (tuple, list)) else []
     return shares == [True, True]

@@ -1,4 +1,4 @@
-"""Options of fairseq's generation that need a language model, an alignment, or the unknown words of a source."""
+"""Repair options of fairseq's generation, such as --lm-path, --replace-unk and --retain-dropout-modules."""
 
 import contextvars
 import importlib.util
@@ -13,17 +13,17 @@ from fairseq_mega.compat.patching import wrap
 from . import paths
 
 logger = logging.getLogger("fairseq_mega.compat.patches.generating")
-PACKAGES = {  # of scorers, as they are imported and installed
+PACKAGES = {  # scorer -> name of its package for import, and for installation
     "bert_score": ("bert_score", "bert-score"),
     "meteor": ("nltk", "nltk"),
     "wer": ("editdistance", "editdistance"),
 }
 _scores_references = contextvars.ContextVar("scores_references", default=False)
-COPY = "@@ "  # what fairseq's parser makes of --replace-unk without a file
+COPY = "@@ "  # value of --replace-unk without a file in fairseq's parser
 
 
 def use_generation_options() -> None:
-    """Repair --replace-unk, and --lm-path and --retain-dropout-modules, which fairseq reads past."""
+    """Repair --replace-unk, and --lm-path and --retain-dropout-modules, which fairseq ignores."""
     from fairseq import hub_utils, scoring, search, utils
     from fairseq.models import BaseFairseqModel
     from fairseq.tasks import FairseqTask
@@ -42,25 +42,25 @@ def use_generation_options() -> None:
 def _draw_from_those_there_are(
     original: typing.Callable, self: typing.Any, step: int, lprobs: torch.Tensor, *rest: typing.Any
 ) -> typing.Any:
-    """Draw from all symbols where --sampling-topk exceeds their number."""
+    """Draw from all symbols if --sampling-topk exceeds their number."""
     self.sampling_topk = min(self.sampling_topk, lprobs.size(-1))
     return original(self, step, lprobs, *rest)
 
 
 def _score(original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-    """Refuse to score with a translator, which needs pairs and is given single texts."""
+    """Raise a ValueError for a translator, which requires pairs of texts."""
     from fairseq.models import FairseqEncoderDecoderModel
 
     if any(isinstance(model, FairseqEncoderDecoderModel) for model in self.models):
         raise ValueError(
-            "score: a translator scores pairs of texts, and this function reads single ones: binarise the pairs, and "
-            "give them to fairseq-mega-generate --score-reference"
+            "score: a translator scores pairs of texts, and this function reads single texts: binarise the pairs, and "
+            "run fairseq-mega-generate --score-reference"
         )
     return original(self, *args, **kwargs)
 
 
 def _load_align_dict(original: typing.Callable, replace_unk: typing.Optional[str]) -> typing.Any:
-    """Read "source target" lines; raises ValueError for a line of fewer words."""
+    """Read lines of "source target"; raises ValueError for a line with one word."""
     if replace_unk is None or replace_unk in ("", COPY):
         return None if replace_unk is None else {}
     found = {}
@@ -69,8 +69,8 @@ def _load_align_dict(original: typing.Callable, replace_unk: typing.Optional[str
             words = line.split()
             if len(words) == 1:
                 raise ValueError(
-                    f"--replace-unk {replace_unk}: line {number} is {words[0]!r}; give a word of the source and the "
-                    f"word that replaces it in each line"
+                    f"--replace-unk {replace_unk}: line {number} is {words[0]!r}; give a word of the source and its "
+                    f"replacement in each line"
                 )
             if words:
                 found[words[0]] = words[1]
@@ -85,9 +85,9 @@ def _replace_unk(
     align_dict: typing.Dict[str, str],
     unk: str,
 ) -> str:
-    """Put the aligned word of the source, or its entry in the dictionary, in place of each unknown word.
+    """Replace each unknown word by the aligned word of the source, or by this word's entry in the dictionary.
 
-    The alignment is of fairseq's kind, pairs of a place in the source and one in the target.
+    The alignment has fairseq's form: pairs of a source position and a target position.
     """
     source, words = src_str.split(), hypo_str.split()
     aligned = {int(target): int(place) for place, target in alignment}
@@ -123,7 +123,7 @@ def _build_generator(
         option = "--replace-unk" if replacing else "--print-alignment"
         if seq_gen_cls is not None or self.source_dictionary is self.target_dictionary:
             raise ValueError(
-                f"{option} is for translators, whose words are aligned with those of a source: leave it out"
+                f"{option} requires a translator, whose words are aligned with the words of a source: leave it out"
             )
     if replacing:
         self.words_of_sources = []
@@ -135,7 +135,7 @@ def _build_generator(
 
 
 def _build_scorer(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-    """Print no BLEU of references against themselves, which --score-reference has in place of translations."""
+    """Print no BLEU with --score-reference, which would compare the references with themselves."""
     scorer = original(*args, **kwargs)
     if _scores_references.get():
         scorer.result_string = lambda *_: "the scores of the references (--score-reference); nothing was translated"
@@ -143,7 +143,7 @@ def _build_scorer(original: typing.Callable, *args: typing.Any, **kwargs: typing
 
 
 def _load_language_model(task: typing.Any, path: str, models: typing.Any) -> typing.Any:
-    """The model of --lm-path, where and in the precision that the translators are."""
+    """Load the model of --lm-path, on the device and in the precision of the translators."""
     from fairseq import checkpoint_utils
 
     overrides = {"data": (getattr(task, "cfg", None) or task.args).data}
@@ -153,7 +153,7 @@ def _load_language_model(task: typing.Any, path: str, models: typing.Any) -> typ
 
 
 def _check_language_model(task: typing.Any, path: str, model: typing.Any) -> None:
-    """Refuse what is no language model, and one whose words are not the target's; raises ValueError."""
+    """Raise a ValueError unless a model is a language model with the target's dictionary."""
     from fairseq.models import FairseqLanguageModel
 
     if not isinstance(model, FairseqLanguageModel):
@@ -161,8 +161,8 @@ def _check_language_model(task: typing.Any, path: str, model: typing.Any) -> Non
     own = getattr(model.decoder, "dictionary", None)
     if own is not None and own != task.target_dictionary:
         raise ValueError(
-            f"--lm-path {path}: its dict.txt has other words, or in another order, than the dictionary that the output "
-            f"is written with: train the language model with that dictionary (fairseq-preprocess --srcdict)"
+            f"--lm-path {path}: its dict.txt differs from the dictionary of the target language: train the language "
+            f"model with the target's dictionary (fairseq-preprocess --srcdict)"
         )
 
 
@@ -172,7 +172,7 @@ def _remember_words(
     lines: typing.Sequence[str],
     encode_fn: typing.Callable[[str], str],
 ) -> typing.Any:
-    """Make the source's dictionary write lines with the words that they had, unknown ones too, one call a line."""
+    """Make the source's dictionary return the original words of each line, including unknown words, one call a line."""
     words = getattr(self, "words_of_sources", None)
     if words is not None:
         words.extend(encode_fn(line) for line in lines)
@@ -189,7 +189,7 @@ def _step_by_rows(
     prev_output_tokens: typing.Optional[torch.Tensor] = None,
     original_batch_idxs: typing.Optional[torch.Tensor] = None,
 ) -> typing.Any:
-    """Count what groups have in common by the rows of the batch: fairseq confuses numbers of the data with its rows."""
+    """Compute the diversity of groups by rows of the batch: fairseq confuses rows with numbers of the data."""
     if original_batch_idxs is not None:
         numbers = original_batch_idxs.tolist()
         if step == 0:
@@ -199,7 +199,7 @@ def _step_by_rows(
 
 
 def _retain_in_named_modules(original: typing.Callable, self: typing.Any, cfg: typing.Any) -> None:
-    """Read the names of --retain-dropout-modules as names, not as letters; raises ValueError where none is there."""
+    """Read --retain-dropout-modules as names, not as letters; raises ValueError if no module has such a name."""
     given = cfg.generation.retain_dropout_modules if getattr(cfg.generation, "retain_dropout", False) else None
     if isinstance(given, str):
         cfg.generation.retain_dropout_modules = [name.strip() for name in given.split(",")]
@@ -208,37 +208,36 @@ def _retain_in_named_modules(original: typing.Callable, self: typing.Any, cfg: t
     if given is not None and not any(getattr(part, name, False) for part in self.modules() for name in dropping):
         parts = sorted({part for name, _ in self.named_modules() for part in name.split(".") if part.isidentifier()})
         raise ValueError(
-            f"--retain-dropout-modules {given}: no such part of the model drops anything; give names, separated by "
+            f"--retain-dropout-modules {given}: no such part of the model has dropout; give names, separated by "
             f"commas, of {', '.join(parts)}"
         )
 
 
 def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Return why options of fairseq-generate or -interactive cannot be combined; None where they can.
+    """Return why options of fairseq-generate or -interactive cannot be combined, or None.
 
     Args:
-        given: all options, as the parser names them.
+        given: all options by the parser's names.
     """
     if "lm_path" not in given:
         return None
     interactive = "buffer_size" in given
     if interactive and given.get("skip_invalid_size_inputs_valid_test"):
         return (
-            "--skip-invalid-size-inputs-valid-test: every line has an answer here, or the lines of input and output "
-            "would be counted differently; leave it out, and shorten the line that the error names"
+            "--skip-invalid-size-inputs-valid-test: every line of input must have a line of output; leave the option "
+            "out, and shorten the line that the error names"
         )
     if interactive and given.get("prefix_size"):
-        return "--prefix-size: prefixes are those of references, which lines of input do not have: leave it out"
+        return "--prefix-size requires references, which lines of input do not have: leave it out"
     if interactive and given.get("print_alignment") == "soft":
-        return "--print-alignment soft: fairseq-generate writes these; give --print-alignment hard here"
+        return "--print-alignment soft: only fairseq-generate supports it; give --print-alignment hard"
     if given.get("constraints") and not interactive:
         return (
-            "--constraints: constraints follow a sentence after tabs in the input of fairseq-interactive; use that "
-            "command"
+            "--constraints: run fairseq-interactive, which reads the constraints after each sentence, separated by tabs"
         )
     topk, topp = given.get("sampling_topk", -1), given.get("sampling_topp", -1.0)
     if topk > 0 and topp > 0:
-        return f"--sampling-topk {topk} and --sampling-topp {topp:g}: fairseq would draw by the second alone; give one"
+        return f"--sampling-topk {topk} and --sampling-topp {topp:g}: fairseq would ignore the first; give one of them"
     problem = _unread(given, interactive)
     if problem is not None:
         return problem
@@ -247,44 +246,44 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     lm_path = given.get("lm_path")
     weight = given["lm_weight"]
     if lm_path is None:
-        return f"--lm-weight {weight:g}: add --lm-path, the model that it weighs" if weight else None
+        return f"--lm-weight {weight:g}: add --lm-path, the language model with this weight" if weight else None
     if not os.path.isfile(lm_path):
         return f"--lm-path {lm_path} does not exist: give the checkpoint of a language model"
     dictionary = os.path.join(paths.split(given.get("data") or ".")[0], "dict.txt")
     if not os.path.isfile(dictionary):
         return (
-            f"--lm-path: the words of the language model are read from {dictionary}, which does not exist: copy the "
-            f"dictionary of its data, which has to be that of the target language, to there"
+            f"--lm-path: {dictionary}, the dictionary of the language model, does not exist: copy the dictionary of "
+            f"its data, which must be that of the target language, to this file"
         )
     return None
 
 
 def _unread(given: typing.Mapping[str, typing.Any], interactive: bool) -> typing.Optional[str]:
-    """Return which option has no reader or lacks its package; None where there is none."""
+    """Return which option has no effect or lacks its package, or None."""
     from fairseq.dataclass.configs import GenerationConfig
 
     for name, field in GenerationConfig.__dataclass_fields__.items():
         option, given_it = f"--{name.replace('_', '-')}", given.get(name, field.default) != field.default
         refining = name.startswith("iter_decode_") or name in ("print_step", "retain_iter_history", "decoding_format")
         if given_it and refining and given.get("task") != "translation_lev":
-            return f"{option} is for models that refine what they wrote, which this is not: leave it out"
+            return f"{option} requires a model with iterative refinement: leave it out"
         if given_it and name.endswith("_mt") and given.get("task") != "speech_to_speech":
-            return f"{option} is for models that translate speech into speech, which this is not: leave it out"
+            return f"{option} requires a model that translates speech to speech: leave it out"
     strength = given.get("diverse_beam_strength")
     if given.get("diverse_beam_groups") == -1 and strength != GenerationConfig.diverse_beam_strength:
-        return f"--diverse-beam-strength {strength:g}: add --diverse-beam-groups, without which it does nothing"
+        return f"--diverse-beam-strength {strength:g}: add --diverse-beam-groups, without which it has no effect"
     if given.get("eos_token") is not None and given.get("task") not in ("speech_to_text", "speech_to_speech"):
-        return f"--eos-token {given['eos_token']}: fairseq reads it for translators of speech alone: leave it out"
+        return f"--eos-token {given['eos_token']} requires a translator of speech: leave it out"
     if given.get("retain_dropout_modules") is not None and not given.get("retain_dropout"):
         return f"--retain-dropout-modules {given['retain_dropout_modules']}: add --retain-dropout, or leave it out"
     scoring = given.get("scoring")
     if interactive and scoring != "bleu":
-        return f"--scoring {scoring}: lines of input have no references to score with: leave it out"
+        return f"--scoring {scoring} requires references, which lines of input do not have: leave it out"
     if given.get("score_reference") and scoring != "bleu":
-        return f"--scoring {scoring}: --score-reference translates nothing that could be compared: leave one out"
+        return f"--scoring {scoring} requires translations, and --score-reference makes none: leave one of them out"
     package, installed = PACKAGES.get(str(scoring), ("", ""))
     if package and importlib.util.find_spec(package) is None:
-        return f"--scoring {scoring} needs a package: pip install {installed}, or give --scoring sacrebleu"
+        return f"--scoring {scoring} requires a package: pip install {installed}, or give --scoring sacrebleu"
     return None
 
 
@@ -295,10 +294,10 @@ def _obstacle_of_replacing(given: typing.Mapping[str, typing.Any], interactive: 
     for name in ("bpe", "tokenizer", "post_process"):
         if given.get(name) is not None:
             option = f"--{name.replace('_', '-')} {given[name]}"
-            return f"--replace-unk replaces whole words, and {option} makes words of pieces: leave one of them out"
+            return f"--replace-unk requires whole words, and {option} joins pieces to words: leave one of them out"
     if not interactive and given.get("dataset_impl") != "raw":
         return (
-            "--replace-unk: binarised data do not hold the unknown words; give the lines to fairseq-interactive, or "
-            "--dataset-impl raw, here and to fairseq-preprocess"
+            "--replace-unk: binarised data do not contain the unknown words; give the lines to fairseq-interactive, or "
+            "give --dataset-impl raw to this command and to fairseq-preprocess"
         )
     return None

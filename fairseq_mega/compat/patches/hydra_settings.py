@@ -1,4 +1,4 @@
-"""Checks of the settings of fairseq-hydra-train, which no parser of options has seen."""
+"""Check the settings of fairseq-hydra-train, which no parser of options checks."""
 
 import sys
 import typing
@@ -13,7 +13,7 @@ GROUPS = ("common", "dataset", "distributed_training", "optimization", "checkpoi
 
 
 def refuse_what_cannot_be() -> None:
-    """Refuse the settings that fairseq-train refuses as options: no parser has seen those of fairseq-hydra-train."""
+    """Raise a ValueError for settings of fairseq-hydra-train that fairseq-train rejects as options."""
     from fairseq.trainer import Trainer
 
     if one_line_errors.command_of(Path(sys.argv[0])) == "fairseq-hydra-train":
@@ -28,7 +28,7 @@ def _train_checked(original: typing.Callable, self: typing.Any, cfg: typing.Any,
 
 
 def options_of(cfg: typing.Any) -> typing.Dict[str, typing.Any]:
-    """Return the settings of a training as fairseq-train names its options."""
+    """Return the settings of a training by the names of fairseq-train's options."""
     found: typing.Dict[str, typing.Any] = {}
     for group in GROUPS:
         found.update(cfg[group] or {})

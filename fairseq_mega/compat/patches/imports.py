@@ -1,4 +1,4 @@
-"""Import fairseq quietly for every caller, and restore the logging that its commands configure."""
+"""Import fairseq without its messages, and restore the logging that its commands configure."""
 
 import contextlib
 import importlib
@@ -13,12 +13,12 @@ from fairseq_mega.compat import startup
 CLI_LOG_FORMAT = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
 CLI_DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 
-# Imported by one task and one criterion of fairseq for metrics that they compute; a quarter of a command's start.
+# Modules for metrics of one task and one criterion of fairseq; importing them takes a quarter of a command's start.
 SLOW = ("sklearn", "sklearn.metrics", "scipy.stats")
 
 
 def when_fairseq_is_imported(then: typing.Callable[[], None]) -> None:
-    """Call ``then`` as soon as fairseq is imported, by whomever: right now where it is already."""
+    """Call ``then`` when fairseq is imported, or now if it is imported already."""
     if "fairseq" in sys.modules:
         then()
     else:
@@ -26,9 +26,10 @@ def when_fairseq_is_imported(then: typing.Callable[[], None]) -> None:
 
 
 def import_fairseq() -> None:
-    """Import fairseq, with all that was registered by :func:`when_fairseq_is_imported`.
+    """Import fairseq, and call the functions registered by :func:`when_fairseq_is_imported`.
 
-    A module that imports fairseq and is itself imported then calls this first, or it would be imported half-way.
+    A module that imports fairseq and is imported by these functions must call this function first, else it would be
+    imported only partly.
     """
     if "fairseq" in sys.modules:
         return
@@ -38,7 +39,7 @@ def import_fairseq() -> None:
 
 
 def remember_user_dir() -> None:
-    """Record this package as a --user-dir that was imported; fairseq logs a message about others that are loaded."""
+    """Record this package as an imported --user-dir, for which fairseq logs no message."""
     from fairseq import utils
 
     known: typing.Set[str] = getattr(utils.import_user_module, "memo", set())
@@ -51,7 +52,7 @@ def quiet_import() -> typing.Iterator[None]:
     """Import fairseq in the block without its import-time messages and the root handler that one of its models adds.
 
     Raises:
-        ImportError: with the remedy, where the installed fairseq cannot be imported by this Python.
+        ImportError: if this Python cannot import the installed fairseq.
     """
     root = logging.getLogger()
     handlers, level, disabled = list(root.handlers), root.level, root.manager.disable
@@ -64,7 +65,7 @@ def quiet_import() -> typing.Iterator[None]:
             raise
         raise ImportError(
             f"the installed fairseq cannot be imported by Python {sys.version_info[0]}.{sys.version_info[1]} "
-            f"({error}): uninstall it and install fairseq-fixed, the one repaired for Python 3.11 and later"
+            f"({error}): uninstall it and install fairseq-fixed, which supports Python 3.11 and later"
         ) from error
     finally:
         logging.disable(disabled)
@@ -76,7 +77,7 @@ def quiet_import() -> typing.Iterator[None]:
 
 
 class _Deferred(types.ModuleType):
-    """Stands for a module in ``from ... import``; a function taken from it imports the module when it is called."""
+    """Stand-in for a module in ``from ... import``; its functions import the module when they are called."""
 
     def __getattr__(self, name: str) -> typing.Any:
         if name.startswith("__"):
@@ -93,7 +94,7 @@ class _Deferred(types.ModuleType):
 
 @contextlib.contextmanager
 def deferred(names: typing.Sequence[str]) -> typing.Iterator[None]:
-    """Within the block, imports of these modules get stand-ins; those that are loaded already stay themselves."""
+    """Replace these modules by stand-ins within the block, unless they are imported already."""
     stand_ins = {name: _Deferred(name) for name in names if name not in sys.modules}
     sys.modules.update(stand_ins)
     try:
@@ -104,10 +105,10 @@ def deferred(names: typing.Sequence[str]) -> typing.Iterator[None]:
 
 
 def undo_leaked_logging() -> None:
-    """Give fairseq-generate, -interactive and -eval-lm back the log format and stream that they configure.
+    """Restore the log format and stream that fairseq-generate, -interactive and -eval-lm configure.
 
-    These commands import fairseq first, whose wav2vec2_classification calls logging.basicConfig(level=DEBUG);
-    the commands' own basicConfig is then ignored, and their results ("Loss (base 2): ...") go to stderr.
+    These commands import fairseq first, whose wav2vec2_classification calls logging.basicConfig(level=DEBUG). The
+    commands' own basicConfig is then ignored, and their results ("Loss (base 2): ...") are written to stderr.
     """
     root = logging.getLogger()
     late = {"fairseq_cli.interactive", "fairseq_cli.eval_lm"} & set(sys.modules)
@@ -121,6 +122,6 @@ def undo_leaked_logging() -> None:
         return
     root.removeHandler(handler)
     root.setLevel(logging.WARNING)
-    if late:  # fairseq-generate configures logging after this, once it knows its output file
+    if late:  # fairseq-generate configures logging later, for its output file
         level = os.environ.get("LOGLEVEL", "INFO").upper()
         logging.basicConfig(format=CLI_LOG_FORMAT, datefmt=CLI_DATE_FORMAT, level=level, stream=sys.stdout)

@@ -9,7 +9,7 @@ from fairseq_mega.compat.startup import when_imported
 
 
 def quote_library_folders() -> None:
-    """Quote the folders in which Inductor's linker looks for torch's libraries, as soon as Inductor is imported."""
+    """Quote the folders of torch's libraries for Inductor's linker, when Inductor is imported."""
     when_imported("torch._inductor.cpp_builder", _quote)
 
 

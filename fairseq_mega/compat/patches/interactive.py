@@ -1,4 +1,4 @@
-"""Text on its way to a model, in fairseq-interactive and through the hub: cleaned as the training text was."""
+"""Prepare text for a model in fairseq-interactive and the hub: clean it like the training text."""
 
 import fileinput
 import io
@@ -12,14 +12,14 @@ from fairseq_mega.compat.patching import ModuleWith, wrap
 logger = logging.getLogger(__name__)
 
 BYTE_ORDER_MARK = "\ufeff"
-TO_LINE_FEEDS = r"`tr '\r' '\n'` makes line feeds of them"  # of carriage returns
+TO_LINE_FEEDS = r"`tr '\r' '\n'` makes line feeds of them"  # remedy for carriage returns
 Steps = typing.Sequence[str]
 
 
 def drop_byte_order_marks() -> None:
-    """Leave out a byte-order mark in front of a line: fairseq makes an unknown word, or bytes never seen, of it.
+    """Remove a byte-order mark at the beginning of a line, which fairseq reads as an unknown word or unknown bytes.
 
-    It stands at the beginning of many files of UTF-8, and so within the lines of files that are joined.
+    Many UTF-8 files begin with a byte-order mark, so joined files have marks at the beginning of later lines.
     """
     from fairseq.hub_utils import GeneratorHubInterface
     from fairseq.tasks import FairseqTask
@@ -29,7 +29,7 @@ def drop_byte_order_marks() -> None:
 
 
 def tell_unknown_symbols() -> None:
-    """Warn of a text with symbols that are unknown to the model: its output for them is no translation."""
+    """Warn about a text with symbols that are unknown to the model."""
     from fairseq.hub_utils import GeneratorHubInterface
     from fairseq.tasks import FairseqTask
 
@@ -38,7 +38,7 @@ def tell_unknown_symbols() -> None:
 
 
 def end_lines_at_line_feeds() -> None:
-    """Read a line for each line feed of the input: to Python a carriage return ends one, too, and later lines shift."""
+    """Read a line for each line feed of the input: Python also ends lines at carriage returns, which shifts lines."""
     from fairseq import options
 
     wrap(options, "get_interactive_generation_parser", _with_lines_of_line_feeds)
@@ -59,7 +59,7 @@ def _read_lines_of_line_feeds() -> None:
         return lambda name, mode: open(name, mode, encoding=encoding, newline="\n")
 
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(newline="\n", errors="strict")  # as a file: C.UTF-8 accepts any bytes
+        sys.stdin.reconfigure(newline="\n", errors="strict")  # like a file; C.UTF-8 would accept any bytes
     vars(interactive)["fileinput"] = ModuleWith(fileinput, hook_encoded=hook_encoded)
 
 
@@ -70,7 +70,7 @@ def _without_byte_order_marks(
     encode_fn: typing.Callable[[str], str],
 ) -> typing.Any:
     if any("\r" in line for line in lines):
-        logger.warning(f"a line has carriage returns in it, which end no line ({TO_LINE_FEEDS})")
+        logger.warning(f"a line has carriage returns in it, which do not end lines ({TO_LINE_FEEDS})")
     return original(self, [line.lstrip(BYTE_ORDER_MARK) for line in lines], encode_fn)
 
 
@@ -93,16 +93,16 @@ def _with_unknown_symbols(original: typing.Callable, self: typing.Any, sentence:
 
 def _tell_empty(text: str, task: typing.Any) -> None:
     if not text.strip() and getattr(getattr(task, "cfg", None), "source_lang", None) is not None:
-        logger.warning("a line holds no text: what the model makes of it is no translation")
+        logger.warning("a line holds no text: its output is not a translation")
 
 
 def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
-    """Warn of the symbols of a text that a dictionary does not have.
+    """Warn about the symbols of a text that a dictionary does not have.
 
     Args:
-        text: as it was written.
-        tokens: (L,) long, of the text.
-        dictionary: that made them.
+        text: the original text.
+        tokens: (L,) long, tokens of the text.
+        dictionary: dictionary of the tokens.
     """
     unknown = int((tokens == dictionary.unk()).sum()) - text.split().count(dictionary.unk_word)
     if unknown > 0:
@@ -121,12 +121,12 @@ def clean_as_in_training(
     steps_of_model: typing.Callable[[pathlib.Path], Steps],
     steps_of_folder: typing.Callable[[pathlib.Path], Steps],
 ) -> None:
-    """Clean text before ``--bpe sentencepiece`` cuts it, and before data without pieces look its words up.
+    """Clean text before ``--bpe sentencepiece`` cuts it, and before its words are looked up in data without pieces.
 
     Args:
         clean: applies steps to a text.
-        steps_of_model: that the file of a sentencepiece model names.
-        steps_of_folder: that a data folder names.
+        steps_of_model: returns the steps recorded in a sentencepiece model.
+        steps_of_folder: returns the steps recorded in a data folder.
     """
     from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
     from fairseq.hub_utils import GeneratorHubInterface

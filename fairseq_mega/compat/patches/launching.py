@@ -1,4 +1,4 @@
-"""Start the processes of a training: by torchrun, by SLURM, by hand or by fairseq itself, on CPUs as well."""
+"""Start the processes of a training by torchrun, SLURM, hand or fairseq, also on CPUs."""
 
 import builtins
 import contextlib
@@ -26,10 +26,10 @@ IN_ONE_PROCESS = ("eval_lm", "interactive")  # commands of fairseq
 
 
 def join_started_processes() -> None:
-    """Train with the processes that are there.
+    """Train with the processes that were started.
 
-    fairseq reads torchrun's variables only where --distributed-world-size is above 1, divides by the number of GPUs,
-    and starts as many processes as there are GPUs: none on a CPU, which ends as a success.
+    fairseq reads torchrun's variables only if --distributed-world-size is above 1, divides by the number of GPUs, and
+    starts one process for each GPU. On a CPU it starts no process and ends with success.
     """
     from fairseq.distributed import utils
 
@@ -39,8 +39,9 @@ def join_started_processes() -> None:
 def accept_local_rank() -> None:
     """Accept --local-rank, which torch.distributed.launch passes to each process.
 
-    Count no GPUs with --cpu, and one for commands that work in one process: beside two GPUs fairseq-generate would
-    translate every second batch, and fairseq-interactive start two processes that read the same lines.
+    Set --distributed-world-size to 1 with --cpu and for commands that work in one process. With two GPUs
+    fairseq-generate would translate every second batch, and fairseq-interactive would start two processes that read the
+    same lines.
     """
     from fairseq import options
 
@@ -80,10 +81,10 @@ def is_given(option: str, words: typing.Iterable[str]) -> bool:
 
 
 def started_processes() -> int:
-    """Number of processes that torchrun or the like started, of which this is one; 1 without it.
+    """Return the number of processes that torchrun or a similar program started, or 1.
 
     Raises:
-        ValueError: if a variable holds no number.
+        ValueError: if a variable is not a number.
     """
     return _number("WORLD_SIZE", 1)
 
@@ -98,9 +99,9 @@ def _number(name: str, default: int) -> int:
 
 
 def refuse_several_processes(command: str) -> None:
-    """Raise a ValueError where torchrun starts several processes of a command that each would do all the work.
+    """Raise a ValueError if torchrun started several processes of a command that works in one process.
 
-    Those of srun may have other arguments each: there it is a warning.
+    Processes of srun may have different arguments, so they are a warning.
     """
     processes = started_processes()
     if processes > 1 and "RANK" in os.environ:
@@ -114,9 +115,9 @@ def refuse_several_processes(command: str) -> None:
 
 
 def command_of(main: typing.Any) -> str:
-    """Name of the file of fairseq's commands that a main function is of, "train" for instance; "" where it has none.
+    """Return the name of the file of a main function of fairseq's commands, such as "train", or "".
 
-    Its module may be __main__; what is bound to it for autocast is a partial function.
+    The function's module may be __main__, and the function may be a partial function for autocast.
     """
     while isinstance(main, functools.partial):
         main = next(filter(callable, main.args), main.func)
@@ -148,13 +149,13 @@ def _call_in_processes(
 
 
 def read_variables(options: typing.Any) -> None:
-    """Read number and rank of the processes from torchrun's variables, where they are set.
+    """Read number and rank of the processes from torchrun's variables if they are set.
 
     Args:
         options: a DistributedTrainingConfig.
 
     Raises:
-        ValueError: if some are missing, or --distributed-world-size contradicts them.
+        ValueError: if a variable is missing, or --distributed-world-size contradicts the variables.
     """
     asked, gpus, processes = options.distributed_world_size, torch.cuda.device_count(), started_processes()
     own_address = options.distributed_init_method not in (None, "env://")
@@ -186,18 +187,18 @@ def read_variables(options: typing.Any) -> None:
 
 
 def read_slurm(options: typing.Any, on_cpu: bool) -> None:
-    """Read rank and address from SLURM's variables where srun started several processes; of GPUs fairseq does so.
+    """Read rank and address from SLURM's variables if srun started several processes on CPUs; fairseq does so for GPUs.
 
     Args:
         options: a DistributedTrainingConfig.
         on_cpu: no GPU is used.
 
     Raises:
-        ValueError: if each process would train alone without an option for it.
+        ValueError: if each process would train alone without an option that requests it.
     """
     rank, asked, port = os.environ.get("SLURM_PROCID"), options.distributed_world_size, options.distributed_port
     tasks = _number("SLURM_STEP_NUM_TASKS", 1)
-    if tasks == 1 and (on_cpu or rank != "0"):  # a script of sbatch has these, too: it is process 0, started by nobody
+    if tasks == 1 and (on_cpu or rank != "0"):  # a script of sbatch has these variables, too, as process 0
         nodes = _number("SLURM_NNODES", 1)
         tasks = _number("SLURM_NTASKS", nodes * _number("SLURM_NTASKS_PER_NODE", 1))
     alone = asked == 1 and is_given("--distributed-world-size", sys.argv)
@@ -206,8 +207,8 @@ def read_slurm(options: typing.Any, on_cpu: bool) -> None:
     if asked == 1 or port <= 0 or (on_cpu and asked != tasks):
         raise ValueError(
             f"SLURM has {tasks} processes for this command: give --distributed-world-size {tasks} --distributed-port "
-            f"PORT, with a number that is free, to train with them together, or --distributed-world-size 1 to train "
-            f"in this one alone"
+            f"PORT, with a free port, to train in all processes together, or --distributed-world-size 1 to train in "
+            f"each process alone"
         )
     if on_cpu:
         options.distributed_init_method = f"tcp://{_first_host()}:{port}"
@@ -215,7 +216,7 @@ def read_slurm(options: typing.Any, on_cpu: bool) -> None:
 
 
 def _first_host() -> str:
-    """Name of the node that has rank 0."""
+    """Return the name of the node with rank 0."""
     if _number("SLURM_NNODES", 1) == 1:
         return "localhost"
     nodes = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST", "")
@@ -223,15 +224,15 @@ def _first_host() -> str:
         return subprocess.check_output(["scontrol", "show", "hostnames", nodes]).decode().split()[0]
     except (OSError, subprocess.CalledProcessError, IndexError) as error:
         raise ValueError(
-            f"scontrol does not list the nodes of this job ({error}): give --distributed-init-method tcp://HOST:PORT, "
-            f"the first node's, and --distributed-rank $SLURM_PROCID"
+            f"scontrol does not list the nodes of this job ({error}): give --distributed-init-method tcp://HOST:PORT "
+            f"of the first node, and --distributed-rank $SLURM_PROCID"
         ) from error
 
 
 def _call_on_cpu(
     original: typing.Callable, cfg: typing.Any, main: typing.Callable, kwargs: typing.Dict[str, typing.Any]
 ) -> typing.Any:
-    """Train with several processes without GPUs: this is one of them, or all are started here."""
+    """Train in several processes without GPUs: join the processes, or start all of them."""
     from fairseq.distributed import utils
 
     options = cfg.distributed_training
@@ -256,9 +257,9 @@ def _call_on_cpu(
 
 @contextlib.contextmanager
 def errors_of_processes() -> typing.Iterator[None]:
-    """Raise the error of a process that was started here as the error that it was, where it is one of the user's.
+    """Raise a user's error of a started process with its original type.
 
-    An interrupt of this process alone, as of a scheduler, ends the others.
+    An interrupt of this process alone, as by a scheduler, ends the started processes.
     """
     try:
         yield
@@ -267,10 +268,10 @@ def errors_of_processes() -> typing.Iterator[None]:
             child.terminate()
         raise
     except torch.multiprocessing.ProcessExitedException as error:
-        killed = ", as where the machine's memory is used up" if "SIGKILL" in str(error) else ""
+        killed = ", possibly for lack of memory" if "SIGKILL" in str(error) else ""
         raise ChildProcessError(
-            f"one of the processes that this command started has ended ({error}{killed}): the same command continues "
-            f"a training from its last checkpoint"
+            f"a process of this command has ended ({error}{killed}): run the same command again to continue a training "
+            f"from its last checkpoint"
         ) from error
     except torch.multiprocessing.ProcessRaisedException as error:
         kind, _, text = str(error).strip().splitlines()[-1].partition(": ")
@@ -283,7 +284,7 @@ def errors_of_processes() -> typing.Iterator[None]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         return int(free.getsockname()[1])

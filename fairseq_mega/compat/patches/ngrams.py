@@ -1,4 +1,4 @@
-"""--no-repeat-ngram-size, which fairseq without its CUDA extension looks for in the wrong place."""
+"""Repair --no-repeat-ngram-size, for which fairseq without its CUDA extension compares the wrong tokens."""
 
 import math
 import typing
@@ -7,9 +7,9 @@ from fairseq_mega.compat.patching import wrap
 
 
 def look_at_what_was_generated() -> None:
-    """Compare with the last words of each hypothesis; fairseq uses the end of the buffer instead, which is padding.
+    """Compare with the last words of each hypothesis; fairseq compares with the end of the buffer, which is padding.
 
-    A single word is compared with no words before it, where fairseq compares a whole row and never finds it.
+    With a size of 1 no earlier words are compared; fairseq compares a whole row, which never matches.
     """
     from fairseq.ngram_repeat_block import NGramRepeatBlock
 

@@ -1,4 +1,4 @@
-"""Marks of parameters that weight decay leaves out; they stay with the float32 copies that fairseq makes of weights."""
+"""Mark parameters without weight decay; fairseq's float32 copies of weights keep the marks."""
 
 import typing
 
@@ -11,7 +11,7 @@ SOME = "some"
 
 
 def leave_undecayed(parameter: torch.nn.Parameter) -> None:
-    """Mark a parameter."""
+    """Mark a parameter as one without weight decay."""
     setattr(parameter, MARK, True)
 
 
@@ -21,12 +21,12 @@ def is_undecayed(parameter: torch.Tensor) -> bool:
 
 
 def joins_undecayed(parameter: torch.Tensor) -> bool:
-    """Return whether a tensor joins several parameters of which only some are marked, so that the marks are lost."""
+    """Return whether a tensor joins marked and unmarked parameters, so that the marks are lost."""
     return getattr(parameter, MARK, None) == SOME
 
 
 def mark_float32_copies() -> None:
-    """Mark fairseq's float32 copies of marked parameters, to which --fp16 and --bf16 give the optimiser's steps."""
+    """Mark fairseq's float32 copies of marked parameters, which the optimiser updates with --fp16 and --bf16."""
     from fairseq.optim import FP16Optimizer
 
     wrap(FP16Optimizer, "build_fp32_params", _copy_marks)

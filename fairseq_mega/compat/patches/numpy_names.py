@@ -7,13 +7,13 @@ import numpy as np
 
 
 class _NumpyWithRemovedNames(types.ModuleType):
-    """numpy as fairseq's data modules expect it: with np.compat.long and percentile(interpolation=)."""
+    """numpy with np.compat.long and percentile(interpolation=), which fairseq's data modules use."""
 
     compat = types.SimpleNamespace(long=np.int64)
 
     @staticmethod
     def percentile(*args: typing.Any, interpolation: typing.Optional[str] = None, **kwargs: typing.Any) -> typing.Any:
-        """Pass `interpolation` on under its present name, `method`."""
+        """Pass `interpolation` by its present name, `method`."""
         if interpolation is not None:
             kwargs["method"] = interpolation
         return np.percentile(*args, **kwargs)
@@ -23,9 +23,9 @@ class _NumpyWithRemovedNames(types.ModuleType):
 
 
 def restore_removed_numpy_names() -> None:
-    """Give three fairseq modules what NumPy 2 removed; numpy itself stays as it is.
+    """Restore names that NumPy 2 removed in three fairseq modules, without changing numpy.
 
-    Needed by --sample-break-mode eos and --num-batch-buckets.
+    --sample-break-mode eos and --num-batch-buckets require these names.
     """
     if hasattr(np, "compat"):
         return

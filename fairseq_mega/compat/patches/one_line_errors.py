@@ -1,4 +1,4 @@
-"""Errors of users in one line from fairseq's own commands, as from those of this package."""
+"""Print users' errors of fairseq's own commands in one line, like the commands of this package."""
 
 import os
 import sys
@@ -7,11 +7,11 @@ import typing
 from pathlib import Path
 
 COMMANDS = ("train", "hydra-train", "generate", "interactive", "eval-lm", "validate")
-FULL = "HYDRA_FULL_ERROR"  # makes hydra pass an error on to Python, which prints it
+FULL = "HYDRA_FULL_ERROR"  # makes hydra raise an error instead of printing it
 
 
 def print_in_one_line() -> None:
-    """Print a user's error that ends fairseq-train and the like in one line, once they have read the plugin.
+    """Print a user's error in one line when fairseq-train or another command of fairseq has loaded the plugin.
 
     FAIRSEQ_MEGA_TRACEBACK=1, and hydra's own HYDRA_FULL_ERROR=1, keep the traceback.
     """
@@ -37,7 +37,7 @@ def print_in_one_line() -> None:
 
 
 def command_of(path: Path) -> typing.Optional[str]:
-    """Name the command of fairseq that a path starts, its script or its module; None for other programs."""
+    """Return the name of fairseq's command of a script or module, None for other programs."""
     stem = path.name[: -len(path.suffix)] if path.suffix in (".py", ".exe") else path.name
     name = f"fairseq-{stem.replace('_', '-')}" if path.parent.name == "fairseq_cli" else stem
     return name if name in [f"fairseq-{command}" for command in COMMANDS] else None

@@ -1,4 +1,4 @@
-"""Paths with a colon in them: fairseq separates paths by colons, even where that cuts the name of a folder."""
+"""Support paths with a colon: fairseq separates paths by colons, even within the name of an existing folder."""
 
 import os
 import typing
@@ -9,7 +9,7 @@ SEPARATOR = os.pathsep
 
 
 def keep_existing_paths_whole() -> None:
-    """Read a path that exists as a path, in --path, the data folder, and from_pretrained's checkpoint_file."""
+    """Keep existing paths whole in --path, the data folder, and from_pretrained's checkpoint_file."""
     from fairseq import hub_utils, utils
     from fairseq.tasks.fairseq_task import FairseqTask, LegacyFairseqTask
 
@@ -20,11 +20,11 @@ def keep_existing_paths_whole() -> None:
 
 
 def split(paths: str, folder: str = "") -> typing.List[str]:
-    """Split a list of paths, of which each may hold colons if it exists.
+    """Split a list of paths; an existing path may contain colons.
 
     Args:
-        paths: as given to an option.
-        folder: that relative paths start from.
+        paths: value of an option.
+        folder: folder of relative paths.
     """
     parts, found = paths.split(SEPARATOR), []
     while parts:
@@ -37,13 +37,13 @@ def split(paths: str, folder: str = "") -> typing.List[str]:
 
 
 def _is_path(path: str) -> bool:
-    """Return whether a path exists, or its folder that has the colons: a file may be there with a suffix alone."""
+    """Return whether a path exists, or the folder of its colons, as a file may exist only with a suffix."""
     folder, name = os.path.split(path)
     return os.path.exists(path) or (SEPARATOR in folder and SEPARATOR not in name and os.path.isdir(folder))
 
 
 def lost_part(paths: str) -> typing.Optional[str]:
-    """Return which part of a list of paths is missing; None where none is, and for a single path."""
+    """Return which part of a list of paths is missing; None if none is missing, and for a single path."""
     parts = [] if "://" in paths else split(paths)
     missing = [part for part in parts if not os.path.exists(part)]
     if len(parts) < 2 or not missing:
@@ -65,7 +65,7 @@ def _has_sharded_data(original: typing.Callable, self: typing.Any, split_name: s
 
 
 class _Files(str):
-    """Names of files that are split already."""
+    """List of files whose ``split`` keeps existing paths whole."""
 
     folder = ""
 

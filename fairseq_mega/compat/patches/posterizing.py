@@ -1,4 +1,4 @@
-"""Posterizing to no bits by timm's RandAugment, which Pillow refuses from version 13 on."""
+"""Support posterizing to 0 bits by timm's RandAugment, which Pillow 13 and later reject."""
 
 from functools import partial
 from typing import Any, Callable
@@ -7,15 +7,15 @@ from fairseq_mega.compat.patches.torchvision_operators import import_timm
 
 
 def allow_no_bits(purpose: str) -> None:
-    """Make an image black where timm keeps none of its bits, as earlier versions of Pillow do.
+    """Make an image black if timm keeps 0 bits, as earlier versions of Pillow do.
 
     The "increasing" variant keeps 0 bits at the largest magnitude.
 
     Args:
-        purpose: what needs timm, for the message.
+        purpose: feature that requires timm, for the message.
 
     Raises:
-        ValueError: with the remedy, if timm is not installed.
+        ValueError: if timm is not installed.
     """
     module = import_timm("timm.data.auto_augment", purpose)
     operations, mended = module.NAME_TO_OP, partial(_posterize, module.posterize)

@@ -1,4 +1,4 @@
-"""Ranges of fairseq's numeric options: outside, fairseq ends in a traceback or reads the number past."""
+"""Ranges of fairseq's numeric options; for other numbers fairseq ends with a traceback or ignores the option."""
 
 import math
 import typing
@@ -8,8 +8,8 @@ class Range(typing.NamedTuple):
     """Numbers that an option accepts.
 
     Attributes:
-        words: the range, for the message.
-        holds: whether a number lies in it.
+        words: description of the range, for the message.
+        holds: returns whether a number is in the range.
     """
 
     words: str
@@ -58,10 +58,10 @@ RANGES: typing.Dict[str, Range] = {
 
 
 def out_of_range(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Return which option has an impossible number; None where all are in their ranges.
+    """Return which option has a number out of its range, or None.
 
     Args:
-        given: all options, as fairseq's parser names them.
+        given: all options by the parser's names.
     """
     for name, allowed in RANGES.items():
         value = given.get(name)
@@ -77,11 +77,11 @@ def out_of_range(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]
             return f"--{name.replace('_', '-')} {value}: give a finite number"
     shard, shards = given.get("shard_id"), given.get("num_shards")
     if isinstance(shard, int) and isinstance(shards, int) and shard >= shards:
-        return f"--shard-id {shard}: shards count from 0, so that with --num-shards {shards} the last is {shards - 1}"
+        return f"--shard-id {shard}: give 0 to {shards - 1}, as --num-shards is {shards}"
     rank, processes = given.get("distributed_rank"), given.get("distributed_world_size")
     if isinstance(rank, int) and isinstance(processes, int) and rank >= processes:
-        return f"--distributed-rank {rank}: with --distributed-world-size {processes} the last rank is {processes - 1}"
+        return f"--distributed-rank {rank}: give 0 to {processes - 1}, as --distributed-world-size is {processes}"
     beam, best = given.get("beam"), given.get("nbest")
     if isinstance(beam, int) and isinstance(best, int) and best > beam:
-        return f"--nbest {best} is above --beam {beam}: give at most as many as are searched for"
+        return f"--nbest {best} is above --beam {beam}: give --nbest {beam} or less, or a larger --beam"
     return None

@@ -1,4 +1,4 @@
-"""Import torchvision, and timm, which needs it, where its compiled operators were built for another torch."""
+"""Import torchvision, and timm, which requires it, even if its compiled operators were built for another torch."""
 
 import importlib
 import re
@@ -8,11 +8,11 @@ import torch
 
 
 def import_torchvision() -> None:
-    """Import torchvision for what it does without its compiled operators, such as transforms.
+    """Import torchvision for its parts without compiled operators, such as transforms.
 
-    The wheels of the Python index are built for CUDA. Beside a torch for the CPU their library does not load, and the
-    import ends with "operator torchvision::nms does not exist", as the package describes the operators to torch all
-    the same. Those that it misses are declared here; they have no implementation and cannot be called.
+    The wheels of the Python index are built for CUDA. With a torch for the CPU their library does not load, and the
+    import fails with "operator torchvision::nms does not exist", because the package registers the operators anyway.
+    This function declares the missing operators, without an implementation.
 
     Raises:
         ImportError: if torchvision is not installed.
@@ -26,24 +26,24 @@ def import_torchvision() -> None:
             missing = re.search(r"operator (torchvision::\w+) does not exist", str(error))
             if missing is None:
                 raise
-            torch.library.define(missing[1], "() -> ()")  # a RuntimeError where it was declared before
+            torch.library.define(missing[1], "() -> ()")  # raises RuntimeError if it was declared before
 
 
 def import_timm(module: str, purpose: str) -> Any:
-    """A module of timm.
+    """Import a module of timm.
 
     Args:
-        module: its full name.
-        purpose: what needs it, for the message.
+        module: full name of the module.
+        purpose: feature that requires timm, for the message.
 
     Raises:
-        ValueError: with the remedy, if timm or torchvision is not installed.
+        ValueError: if timm or torchvision is not installed.
     """
     try:
         import_torchvision()
         return importlib.import_module(module)
     except ImportError as error:
         raise ValueError(
-            f"{purpose} needs timm, which is not installed ({error}): bash scripts/setup.sh --extras images, or pip "
-            f"install 'fairseq_mega[images]'"
+            f"{purpose} requires timm, which is not installed ({error}): run bash scripts/setup.sh --extras images, or "
+            f"pip install 'fairseq_mega[images]'"
         ) from error

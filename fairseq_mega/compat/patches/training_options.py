@@ -1,4 +1,4 @@
-"""Options of a training that fairseq ends over late, in a traceback, or reads past: schedules, metrics, BLEU."""
+"""Check training options on which fairseq fails late, or which it ignores: schedules, metrics, BLEU."""
 
 import glob
 import json
@@ -43,7 +43,7 @@ METRICS = {  # that a validation computes beside those; those of other criterion
 
 
 def name_impossible_schedules() -> None:
-    """Name the schedule and its options where fairseq divides by zero or fails an assertion over them."""
+    """Name the schedule and its options if fairseq divides by zero or fails an assertion."""
     from fairseq.optim import lr_scheduler
 
     wrap(lr_scheduler, "build_lr_scheduler", _build_named)
@@ -76,7 +76,7 @@ def _build_named(original: typing.Callable, cfg: typing.Any, *args: typing.Any, 
 
 
 def end_with_the_error_of_a_gradient() -> None:
-    """Report a gradient that is not finite, whatever other error fairseq's search for its place raises."""
+    """Report a gradient that is not finite, even if fairseq's search for its origin raises another error."""
     from fairseq.nan_detector import NanDetector
 
     wrap(NanDetector, "__exit__", _exit_and_go_on)
@@ -95,9 +95,9 @@ def name_unknown_metrics() -> None:
 
 
 def tell_options_of_a_checkpoints_optimizer() -> None:
-    """Log which optimizer options a training reads from its checkpoint; refuse overrides that the optimizer lacks.
+    """Log which optimizer options a training reads from its checkpoint; reject overrides that the optimizer lacks.
 
-    fairseq replaces the options by those of the checkpoint without a word.
+    fairseq replaces the options by those of the checkpoint without a message.
     """
     from fairseq.optim import FairseqOptimizer
 
@@ -155,29 +155,29 @@ def _validate_named(original: typing.Callable, cfg: typing.Any, *args: typing.An
     try:
         losses = original(cfg, *args, **kwargs)
         if any(isinstance(loss, str) for loss in losses):
-            raise ValueError(f"--best-checkpoint-metric {metric} is {losses[0]}, no number: give another one")
+            raise ValueError(f"--best-checkpoint-metric {metric} is {losses[0]}, not a number: give another metric")
         return losses
     except KeyError as error:
         if error.args != (metric,):
             raise
         raise ValueError(
-            f"--best-checkpoint-metric {metric}: the validation computes no such number; give one of its last line "
-            f"above"
+            f"--best-checkpoint-metric {metric}: the validation does not compute this metric; give a metric of the "
+            f"validation's last line above"
         ) from None
 
 
 def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Return why options of a training cannot be combined; None where they can, and for most of other commands.
+    """Return why options of a training cannot be combined, or None; None for most other commands.
 
     Args:
-        given: all options, as the parser names them.
+        given: all options by the parser's names.
     """
     masking = _obstacle_of_masking(given)
     if masking is not None or "best_checkpoint_metric" not in given or "max_update" not in given:
         return masking
     betas = given.get("adam_betas")
     if isinstance(betas, str) and not is_pair_of_shares(betas):
-        return f"--adam-betas {betas}: two numbers in brackets are needed, from 0 to below 1, such as '(0.9, 0.98)'"
+        return f"--adam-betas {betas}: give two numbers in brackets, at least 0 and below 1, such as '(0.9, 0.98)'"
     last = os.path.join(given.get("save_dir") or "", "checkpoint_last.pt")
     for name in ("finetune_from_model", "continue_once"):
         file = given.get(name)
@@ -195,7 +195,7 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
 
 
 def _is_saved(file: str) -> bool:
-    """Return whether a file is there, whole or in parts of several processes; addresses are not looked up."""
+    """Return whether a file exists, whole or in parts of several processes; True for addresses."""
     if file == "checkpoint_last.pt" or "://" in file or os.path.isfile(file):
         return True
     stem, ending = os.path.splitext(file)
@@ -203,7 +203,7 @@ def _is_saved(file: str) -> bool:
 
 
 def _alone(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Name an option that acts beside another one alone, which was not given."""
+    """Return the message for an option that has no effect without another option that was not given, or None."""
     from fairseq.dataclass.configs import CheckpointConfig, CommonConfig, DistributedTrainingConfig, EMAConfig
     from fairseq.models.transformer_lm import TransformerLanguageModelConfig
     from fairseq.optim.lr_scheduler.fixed_schedule import FixedLRScheduleConfig
@@ -251,7 +251,7 @@ def _beginning(group: typing.Any, letters: str) -> typing.List[str]:
 
 
 def _is_there(given: typing.Mapping[str, typing.Any], option: str) -> bool:
-    """Return whether an option is on, "--option", or has a value, "--option value"."""
+    """Return whether a switch "--option" is on, or "--option value" has this value."""
     name, _, value = option[2:].partition(" ")
     found = given.get(name.replace("-", "_"))
     return str(found) == value if value else found not in (None, False, -1, "none")
@@ -259,11 +259,11 @@ def _is_there(given: typing.Mapping[str, typing.Any], option: str) -> bool:
 
 def _add(name: str, value: typing.Any, needed: str) -> str:
     option = f"--{name.replace('_', '-')}"
-    return f"{option if value is True else f'{option} {value}'}: add {needed}, without which it does nothing"
+    return f"{option if value is True else f'{option} {value}'}: add {needed}, without which it has no effect"
 
 
 def complete(namespace: typing.Any) -> None:
-    """Give --total-num-update its default, --max-update, with which fairseq's polynomial_decay never begins."""
+    """Set --total-num-update to --max-update by default; fairseq's polynomial_decay has no usable default."""
     if getattr(namespace, "lr_scheduler", "") == "polynomial_decay" and namespace.total_num_update is None:
         namespace.total_num_update = namespace.max_update
 
@@ -279,7 +279,7 @@ def _obstacle_of_criterion(given: typing.Mapping[str, typing.Any]) -> typing.Opt
     name, model = given.get("criterion"), ARCH_MODEL_REGISTRY.get(given.get("arch"))
     origins = [getattr(part, "__module__", "").split(".")[0] for part in (CRITERION_REGISTRY.get(name), model)]
     if given.get("load_alignments") and origins[1] == __name__.split(".")[0]:
-        return "--load-alignments: no model of this package can learn its attention from them; leave it out"
+        return "--load-alignments: models of this package cannot learn attention from alignments; leave it out"
     fitting = OF_TOKENS_AND_CLASSES | ({"masked_lm"} if given.get("task") == "masked_lm" else set())
     if origins != ["fairseq", __name__.split(".")[0]] or name in fitting:
         return None
@@ -290,7 +290,7 @@ def _obstacle_of_criterion(given: typing.Mapping[str, typing.Any]) -> typing.Opt
 
 
 def _obstacle_of_masking(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Return :func:`obstacle` for masked_lm; ``given`` may lack options, as those that replace a checkpoint's do."""
+    """Return :func:`obstacle` for masked_lm; ``given`` may lack options, as overrides of a checkpoint's do."""
     if given.get("task") != "masked_lm":
         return None
     for name, reason in (
@@ -312,7 +312,7 @@ def _obstacle_of_masking(given: typing.Mapping[str, typing.Any]) -> typing.Optio
             return f"--{name.replace('_', '-')} {given[name]}: give {allowed.words}"
     unmasked, drawn = given.get("leave_unmasked_prob", 0), given.get("random_token_prob", 0)
     if unmasked + drawn > 1:
-        return f"--leave-unmasked-prob {unmasked} and --random-token-prob {drawn}: together they are above 1"
+        return f"--leave-unmasked-prob {unmasked} and --random-token-prob {drawn}: give a sum of at most 1"
     return None
 
 
@@ -331,9 +331,9 @@ def _obstacle_of_schedule(given: typing.Mapping[str, typing.Any]) -> typing.Opti
     if kind == "cosine" or total is None:
         option, total = f"{option} (by default --max-update)", given["max_update"]
     if not total > 0:
-        return f"{option} {total:g}: --lr-scheduler {kind} needs the number of updates over which the rate falls"
+        return f"{option} {total:g}: --lr-scheduler {kind} requires the number of updates over which the rate falls"
     if warmup >= total:
-        return f"--warmup-updates {warmup}: give fewer than {option}, {total:g}, or the rate never falls slowly"
+        return f"--warmup-updates {warmup}: give fewer than {option}, {total:g}"
     return None
 
 
@@ -349,7 +349,7 @@ def _obstacle_of_manual(given: typing.Mapping[str, typing.Any]) -> typing.Option
 
 
 def _are_rates(found: typing.Any) -> bool:
-    """Return whether a value holds rates by numbers of epochs or updates: texts such as "1", "2-3" and "4,6"."""
+    """Return whether a value is a dictionary of rates by epochs or updates: keys such as "1", "2-3" and "4,6"."""
     if not isinstance(found, dict) or not all(isinstance(key, str) and NUMBERS.fullmatch(key) for key in found):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Faults of fairseq's task of translation: pairs of languages, alignments, weights of data, the language of BLEU."""
+"""Repair fairseq's translation task: pairs of languages, alignments, weights of data, the language of BLEU."""
 
 import contextlib
 import contextvars
@@ -16,21 +16,21 @@ from . import paths, unread
 from .bleu_tokenizers import KOREAN, USUAL, language_of, tokenizer_for
 
 logger = logging.getLogger("fairseq_mega.compat.patches.translating")
-ORDERS = 4  # of the n-grams of BLEU
+ORDERS = 4  # maximum n of the n-grams of BLEU
 PIECES = {"subword_nmt": re.compile(r"\S@@$").search, "sentencepiece": re.compile("\u2581").search}  # as --post-process
 JOINED_BY = {"subword_nmt": ("subword_nmt", "@@ "), "sentencepiece": ("sentencepiece",)}  # values of --post-process
-# Values of --post-process that remove all spaces, and what they make spaces of.
+# Values of --post-process that remove all spaces, and the mark that they replace by a space.
 SPACES = {"sentencepiece": "\u2581", "wordpiece": "_", "letter": "|", "_EOW": "_EOW"}
-MANY = 0.01  # of the words of a text
-SAMPLE = 1000  # sentences whose script decides
+MANY = 0.01  # share of the words of a text
+SAMPLE = 1000  # maximum sentences by which the script is determined
 _joined = contextvars.ContextVar("joined", default=False)
 _interactive = contextvars.ContextVar("interactive", default=False)
 _language: "contextvars.ContextVar[typing.Optional[str]]" = contextvars.ContextVar("language", default=None)
 
 
 def load_what_is_asked_for() -> None:
-    """Refuse a folder of several pairs of which none is named, --load-alignments without alignments, and
-    --upsample-primary without further training sets.
+    """Report options without data: a folder of several pairs without --source-lang and --target-lang,
+    --load-alignments without alignments, and --upsample-primary without further training sets.
     """
     from fairseq.data import data_utils
     from fairseq.tasks import translation
@@ -40,7 +40,7 @@ def load_what_is_asked_for() -> None:
 
 
 def pairs_of(folder: str) -> typing.List[typing.Tuple[str, str]]:
-    """Return the pairs of languages, sorted, that a folder has data of; a code may hold hyphens, as zh-Hans."""
+    """Return the sorted pairs of languages of a folder's data; a code may contain hyphens, such as zh-Hans."""
     found = set()
     for name in os.listdir(folder):
         parts = name.split(".")
@@ -49,15 +49,15 @@ def pairs_of(folder: str) -> typing.List[typing.Tuple[str, str]]:
             found.add((language, pair[len(language) + 1 :]))
         elif pair.endswith(f"-{language}"):
             found.add((pair[: -len(language) - 1], language))
-    whole = {pair for pair in found if "None" not in pair}  # which fairseq-preprocess --only-source writes
+    whole = {pair for pair in found if "None" not in pair}  # fairseq-preprocess --only-source writes None
     return sorted(whole or found)
 
 
 def several_pairs(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Return a message where a translation's folder has data of several pairs and none is named, else None.
+    """Return a message if a translation's folder has data of several pairs and no option names one, else None.
 
     Args:
-        given: all options, as the parser names them.
+        given: all options by the parser's names.
     """
     folder = paths.split(given.get("data") or ".")[0]
     if "source_lang" not in given or given["source_lang"] or given.get("target_lang") or not os.path.isdir(folder):
@@ -72,11 +72,11 @@ def _unnamed(folder: str, pairs: typing.Iterable[typing.Tuple[str, str]]) -> str
 
 
 def _infer_pair(original: typing.Callable, path: str) -> typing.Tuple[typing.Optional[str], typing.Optional[str]]:
-    """Return the one pair of a folder, (None, None) where there is none.
+    """Return the pair of a folder, (None, None) without one.
 
     Raises:
-        OSError: if there is no folder.
-        ValueError: if it has several pairs.
+        OSError: if the folder does not exist.
+        ValueError: if the folder has several pairs.
     """
     pairs = pairs_of(path)
     if len(pairs) > 1:
@@ -104,8 +104,8 @@ def _load_pairs(
     several = combine and any(indexed_dataset.dataset_exists(name, impl=dataset_impl) for name in names)
     if combine and upsample_primary > 1 and not several:
         raise ValueError(
-            f"--upsample-primary {upsample_primary}: {data_path} has no {os.path.basename(names[0])}, no second "
-            f"training set beside which the first could weigh more: leave it out"
+            f"--upsample-primary {upsample_primary} requires a second training set, and {data_path} has no "
+            f"{os.path.basename(names[0])}: leave it out"
         )
     how = (src, src_dict, tgt, tgt_dict, combine, dataset_impl, max(1, upsample_primary))  # -1, the default, loses data
     pairs = original(data_path, split, *how, *args, **kwargs)
@@ -113,12 +113,12 @@ def _load_pairs(
         missing = f"--load-alignments: {os.path.join(data_path, f'{split}.align.{src}-{tgt}')} does not exist"
         if combine:
             raise ValueError(f"{missing}: give --align-suffix to fairseq-preprocess, or leave it out")
-        logger.warning(f"{missing}: the loss of {split} is without that of alignments")
+        logger.warning(f"{missing}: the loss of {split} does not include alignments")
     return pairs
 
 
 def score_as_the_language_is_written() -> None:
-    """Make sacreBLEU split words as the target language has them, and score a validation without words as 0."""
+    """Make sacreBLEU split words by the target language, and score a validation without words as 0."""
     from fairseq.scoring.bleu import SacrebleuScorer
     from fairseq.tasks.translation import TranslationTask
 
@@ -130,7 +130,7 @@ def score_as_the_language_is_written() -> None:
 
 
 def _name_scoring(record: logging.LogRecord) -> bool:
-    """Put the option that fairseq-generate has into its advice on BLEU of pieces."""
+    """Correct the name of the option in fairseq-generate's advice on BLEU of pieces."""
     if isinstance(record.msg, str):
         record.msg = record.msg.replace("Use --sacrebleu ", "Use --scoring sacrebleu ")
     return True
@@ -148,7 +148,7 @@ def _score_in_language(original: typing.Callable, self: typing.Any, *args: typin
 
 
 def _first_references(task: typing.Any) -> typing.Iterator[str]:
-    """Sentences of the targets that a task validates with: the same ones in all processes, and for all batches."""
+    """Yield target sentences of a task's validation data, the same in all processes and for all batches."""
     for split, pairs in sorted(task.datasets.items()):
         if split != "train" and getattr(pairs, "tgt", None) is not None:
             for number in range(min(len(pairs.tgt), SAMPLE)):
@@ -157,7 +157,7 @@ def _first_references(task: typing.Any) -> typing.Iterator[str]:
 
 @contextlib.contextmanager
 def _usual_tokenizer(name: str) -> typing.Iterator[None]:
-    """Make sacreBLEU split words by another tokeniser where no option names one."""
+    """Set sacreBLEU's default tokeniser within the block."""
     import sacrebleu
 
     before = sacrebleu.corpus_bleu
@@ -174,7 +174,7 @@ def _reduce_with_bleu(
     logging_outputs: typing.Sequence[typing.Mapping[str, typing.Any]],
     criterion: typing.Any,
 ) -> None:
-    """Log the numbers of a batch whose translations are empty, too, which fairseq leaves out."""
+    """Also log the numbers of a batch with empty translations, which fairseq skips."""
     from fairseq.logging import metrics
 
     original(self, logging_outputs, criterion)
@@ -197,11 +197,11 @@ def _bleu(meters: typing.Mapping[str, typing.Any]) -> float:
 
 
 def choose_tokenizer(namespace: typing.Any, words: typing.Sequence[str]) -> None:
-    """Make --scoring sacrebleu split words as the target language has them, unless an option names a tokeniser.
+    """Make --scoring sacrebleu split words by the target language, unless an option names a tokeniser.
 
     Args:
-        namespace: options of fairseq-generate; those of other commands change nothing.
-        words: of the command line.
+        namespace: options of fairseq-generate; options of other commands are not changed.
+        words: words of the command line.
     """
     given = vars(namespace)
     if unread.command_of(given) != "generate":
@@ -214,12 +214,12 @@ def choose_tokenizer(namespace: typing.Any, words: typing.Sequence[str]) -> None
 
 
 def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
-    """Warn where BLEU would be that of pieces, as nothing joins them, or of sentences that have no spaces.
+    """Warn if BLEU would be computed from pieces that are not joined, or from sentences without spaces.
 
-    Of lines of input, which have no BLEU, warn where --post-process joins other pieces than those of the data.
+    For lines of input, which have no BLEU, warn if --post-process joins other pieces than those of the data.
 
     Args:
-        given: all options, as the parser names them.
+        given: all options by the parser's names.
     """
     if given.get("score_reference"):
         return
@@ -238,11 +238,11 @@ def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
     if way is None:
         return
     if joined not in JOINED_BY[way] and not given.get("bpe"):
-        logger.warning(f"the words of {file} are pieces, and BLEU is theirs: give {option} {way}{way_out}")
+        logger.warning(f"the words of {file} are pieces, and BLEU counts pieces: give {option} {way}{way_out}")
     elif given.get("scoring") == "bleu" and language_of(code, counts) not in (None, KOREAN):
         logger.warning(
-            "--scoring bleu, the default, splits words at spaces, and the target language is written without them: "
-            "give --scoring sacrebleu"
+            "--scoring bleu, the default, splits words at spaces, and the target language has no spaces: give "
+            "--scoring sacrebleu"
         )
 
 
@@ -258,7 +258,7 @@ def _warn_of_other_pieces(given: typing.Mapping[str, typing.Any]) -> None:
 
 
 class Joined:
-    """An encoder of a text that --post-process puts together: to decode it as well would remove its spaces."""
+    """Encoder whose text --post-process joins, and which therefore must not decode: that would remove spaces."""
 
     def __init__(self, encoder: typing.Any) -> None:
         self.encoder = encoder
@@ -267,15 +267,15 @@ class Joined:
         return getattr(self.encoder, name)
 
     def decode(self, text: str) -> str:
-        """Return a text as it is."""
+        """Return a text unchanged."""
         return text
 
 
 def note_command(given: typing.Mapping[str, typing.Any]) -> None:
-    """Record whether a command reads lines of text, and whether its --post-process puts its output together.
+    """Record whether a command reads lines of text, and whether --post-process joins its output.
 
     Args:
-        given: all options, as the parser names them; none for a model of the hub.
+        given: all options by the parser's names; empty for a model of the hub.
     """
     command = unread.command_of(given)
     _interactive.set(command == "interactive")
@@ -288,18 +288,18 @@ def reads_lines() -> bool:
 
 
 def joined_once(encoder: typing.Any) -> typing.Any:
-    """Return an encoder that leaves alone what --post-process puts together; None stays None."""
+    """Return an encoder that does not decode if --post-process joins the output; None stays None."""
     return encoder if encoder is None or not _joined.get() else Joined(encoder)
 
 
 def nothing_to_join(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Return a message where --post-process would join no words of the data, else None.
+    """Return a message if --post-process would join no words of the data, else None.
 
-    That of fairseq-eval-lm joins words that subword-nmt cut, and leaves the perplexity of all others as it is. That of
-    commands that generate removes all spaces, and puts some back for what begins or ends a word of the right kind.
+    In fairseq-eval-lm --post-process joins only pieces of subword-nmt; the perplexity of other data does not change. In
+    commands that generate it removes all spaces, and replaces the marks of the right kind of pieces by spaces.
 
     Args:
-        given: all options, as the parser names them.
+        given: all options by the parser's names.
     """
     way, command = given.get("post_process"), unread.command_of(given)
     if command in ("generate", "interactive") and way in SPACES:
@@ -321,7 +321,7 @@ def nothing_to_join(given: typing.Mapping[str, typing.Any]) -> typing.Optional[s
 
 
 def _no_spaces(given: typing.Mapping[str, typing.Any], way: str) -> typing.Optional[str]:
-    """Return a message where a text of words would lose all spaces; characters may, and pieces get a warning."""
+    """Return a message if a text of words would lose all spaces; None for characters and for pieces."""
     file, counts = _words_of(given, f"dict.{_target_language(given)}.txt", "dict.txt")
     longer = sum(len(symbol) > 1 for symbol in counts)
     if 2 * longer <= len(counts) or _way_to_join(counts) or any(SPACES[way] in symbol for symbol in counts):
@@ -333,9 +333,9 @@ def _no_spaces(given: typing.Mapping[str, typing.Any], way: str) -> typing.Optio
 
 
 def _words_of(given: typing.Mapping[str, typing.Any], *names: str) -> typing.Tuple[str, typing.Dict[str, int]]:
-    """Return the first of some dictionaries that the data folder holds, and how often its own symbols were counted.
+    """Return the first existing dictionary of the data folder, and the counts of its symbols without special symbols.
 
-    Where it holds none, the last one's path comes with no symbols.
+    Without a dictionary, return the last path and no symbols.
     """
     from fairseq.data import Dictionary
 
@@ -349,7 +349,7 @@ def _words_of(given: typing.Mapping[str, typing.Any], *names: str) -> typing.Tup
 
 
 def _way_to_join(counts: typing.Mapping[str, int]) -> typing.Optional[str]:
-    """Return fairseq's name of the pieces that a dictionary holds; None for words."""
+    """Return fairseq's name of the pieces of a dictionary; None for words."""
     for way, has_mark in PIECES.items():
         if sum(count for symbol, count in counts.items() if has_mark(symbol)) > MANY * sum(counts.values()):
             return way
@@ -357,7 +357,7 @@ def _way_to_join(counts: typing.Mapping[str, int]) -> typing.Optional[str]:
 
 
 def _keep_text(original: typing.Callable, self: typing.Any, ref: str, pred: str) -> None:
-    """Keep the text of a translation and of its reference until all references are there, which decide."""
+    """Keep the texts of a translation and its reference: all references together determine the tokeniser."""
     if _language.get() is None:
         original(self, ref, pred)
         return
@@ -366,7 +366,7 @@ def _keep_text(original: typing.Callable, self: typing.Any, ref: str, pred: str)
 
 
 def _score_text(original: typing.Callable, self: typing.Any, *args: typing.Any) -> typing.Any:
-    """Cut the text that is kept as the language of the references is written, and score it."""
+    """Tokenise the kept texts by the language of the references, and score them."""
     code, text = _language.get(), getattr(self, "text", [])
     if code is not None and len(self.ref) < len(text):
         found = tokenizer_for(code, (reference for reference, _ in text))
@@ -384,7 +384,7 @@ def _score_text(original: typing.Callable, self: typing.Any, *args: typing.Any) 
 
 
 def _target_language(given: typing.Mapping[str, typing.Any]) -> str:
-    """The language that is given, or the one of the data folder; "" where it has none."""
+    """Return --target-lang, or the target language of the data folder, or ""."""
     from fairseq.data import data_utils
 
     folder = paths.split(given.get("data") or ".")[0]

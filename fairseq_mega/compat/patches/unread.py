@@ -1,9 +1,9 @@
-"""Options that a command of fairseq lists, as every command does, and that neither it nor its task ever reads."""
+"""Find options that a command of fairseq lists but neither the command nor its task reads."""
 
 import argparse
 import typing
 
-IN_TRAINING = {  # what fairseq-train lists and does not read; other commands and fairseq-hydra-train do
+IN_TRAINING = {  # options that fairseq-train lists and does not read, unlike other commands and fairseq-hydra-train
     *("gen_subset", "shard_id", "scoring", "checkpoint_shard_count", "suppress_crashes", "reset_logging"),
     "fast_stat_sync",
 }
@@ -14,7 +14,7 @@ EVERYWHERE = {
     *("distributed_world_size", "device_id"),
 }
 LOADING = {"num_workers", "data_buffer_size", "dataset_impl", "use_plasma_view", "plasma_path"}
-READ: typing.Dict[str, typing.Set[str]] = {  # as fairseq 0.12's main functions, and the tasks that they build, do
+READ: typing.Dict[str, typing.Set[str]] = {  # options that fairseq 0.12's main functions and their tasks read
     "generate": {
         *("gen_subset", "skip_invalid_size_inputs_valid_test", "required_batch_size_multiple", "post_process", "quiet"),
         *("results_path", "checkpoint_shard_count", "pipeline_model_parallel", "bpe", "tokenizer", "scoring"),
@@ -35,14 +35,14 @@ READ: typing.Dict[str, typing.Set[str]] = {  # as fairseq 0.12's main functions,
         *LOADING,
     },
 }
-FILLED = {  # options that have the value of another, where they are not given
+FILLED = {  # options whose default is the value of another option
     "max_tokens_valid": "max_tokens",
     "batch_size_valid": "batch_size",
     "update_epoch_batch_itr": "grouped_shuffling",
 }
-BY_TASKS = ("dataset_impl", "required_seq_len_multiple", "use_plasma_view", "plasma_path")  # a task lists what it reads
-OF_FAIRSEQ = ("language_modeling", "masked_lm")  # tasks beside those of this package of which this is known
-IN_PLACE = {  # options that were probably meant
+BY_TASKS = ("dataset_impl", "required_seq_len_multiple", "use_plasma_view", "plasma_path")  # only some tasks read them
+OF_FAIRSEQ = ("language_modeling", "masked_lm")  # tasks of fairseq that list the options that they read
+IN_PLACE = {  # options that were probably intended
     ("train", "gen_subset"): "--valid-subset",
     ("validate", "gen_subset"): "--valid-subset",
     ("generate", "valid_subset"): "--gen-subset",
@@ -54,7 +54,7 @@ IN_PLACE = {  # options that were probably meant
 
 
 def command_of(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Name the evaluating command that has these options, without "fairseq-"; None of a training and others."""
+    """Return the evaluating command with these options, without "fairseq-"; None for a training and other commands."""
     if "max_update" in given or "results_path" not in given:
         return None
     marks = {"buffer_size": "interactive", "beam": "generate", "context_window": "eval-lm"}
@@ -64,12 +64,12 @@ def command_of(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
 def obstacle(
     parser: argparse.ArgumentParser, given: typing.Mapping[str, typing.Any], words: typing.Sequence[str]
 ) -> typing.Optional[str]:
-    """Name an option that was given to a command which does not read it; None where there is none.
+    """Return a message for an option that the command does not read, or None.
 
     Args:
-        parser: of the command, with all options added.
-        given: all options, as the parser names them.
-        words: of the command line, which decide under which of its names an option is refused.
+        parser: parser of the command, with all options added.
+        given: all options by the parser's names.
+        words: words of the command line, from which the message takes the option's name.
     """
     command = command_of(given) or ("train" if "max_update" in given else None)
     if command is None:
@@ -93,12 +93,12 @@ def obstacle(
         if name in of_task:
             return f"{there}: --task {given['task']} does not read it; {advice}"
     if command != "train" and given.get("bf16") and not given.get("amp"):
-        return f"--bf16: fairseq-{command} reads it beside --amp alone; give --precision bf16"
+        return f"--bf16: fairseq-{command} reads it only with --amp; give --precision bf16"
     return None
 
 
 def _is_of_bleu(action: argparse.Action) -> bool:
-    """Return whether an option is one of fairseq's own BLEU, whose places of special symbols are the dictionary's."""
+    """Return whether an option belongs to fairseq's own BLEU, whose special symbols come from the dictionary."""
     from fairseq.scoring.bleu import BleuConfig
 
     field = BleuConfig.__dataclass_fields__.get(action.dest)
@@ -106,7 +106,7 @@ def _is_of_bleu(action: argparse.Action) -> bool:
 
 
 def _read_past_by_task(task: str) -> typing.Set[str]:
-    """Options of every command that only some tasks read, and this one does not."""
+    """Return options of every command that only some tasks read, and this task does not."""
     from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 
     package = __name__.split(".")[0]
@@ -116,14 +116,14 @@ def _read_past_by_task(task: str) -> typing.Set[str]:
 
 
 def _of_training_alone(task: str) -> typing.Set[str]:
-    """Options of a task of this package that nothing but a training reads."""
+    """Return options of a task of this package that only a training reads."""
     from fairseq.tasks import TASK_REGISTRY
 
     return set(getattr(TASK_REGISTRY.get(task), "training_options", ()))
 
 
 def _options_of_training(command: str) -> typing.Set[str]:
-    """Options that fairseq lists for every command, whatever reads them."""
+    """Return options of trainings that fairseq lists for every command."""
     from fairseq.dataclass import configs
     from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
     from fairseq.tasks.translation import TranslationConfig

@@ -1,4 +1,4 @@
-"""Workers that load batches ahead: fairseq's processes and threads end when their batches are used or dropped."""
+"""End fairseq's processes and threads that load batches ahead when their batches are used or dropped."""
 
 import contextlib
 import multiprocessing
@@ -19,19 +19,19 @@ SHORT_EPOCH = 200  # batches; starting and ending a worker takes 20 to 100 ms
 
 
 def start_workers_by_fork() -> None:
-    """Start worker processes by fork with Python 3.14, too, whose default on Linux hands each the data set pickled."""
+    """Start worker processes by fork also on Python 3.14, whose default on Linux pickles the data set for each."""
     if sys.version_info >= (3, 14) and multiprocessing.get_start_method() == "forkserver":
         multiprocessing.set_start_method("fork", force=True)
 
 
 def end_workers_with_their_batches() -> None:
-    """Make the workers of --num-workers end with the last batch of an epoch, or as soon as nobody wants its batches.
+    """End the workers of --num-workers after the last batch of an epoch, or when its batches are dropped.
 
-    fairseq creates workers that outlive the epoch, for a DataLoader that is kept. Where batches are drawn again in
-    each epoch there is a new one each time, and the old one is part of a circle of references: the garbage collector
-    closes the queues of the workers first, then waits 5 s for each worker to read its end from them.
+    fairseq creates workers that outlive the epoch, for a DataLoader that is kept. If batches are drawn again in each
+    epoch, every epoch has a new DataLoader, and the old one is in a reference cycle: the garbage collector closes the
+    queues of the workers first, then waits 5 s for each worker to read its end from its queue.
 
-    Unless --num-workers is given, the main process loads the batches where that is faster, see
+    Unless --num-workers is given, the main process loads the batches if that is faster, see
     :func:`workers_are_of_use`.
     """
     from fairseq.data import iterators
@@ -43,31 +43,31 @@ def end_workers_with_their_batches() -> None:
 def _batches_of_an_epoch(
     original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
-    """The batches, whose workers end with the epoch."""
+    """Return the batches of an epoch, whose workers end with the epoch."""
     workers = self.num_workers
     self.persistent_workers = self.reuse_dataloader = False
     if not workers_are_asked_for(sys.argv) and not workers_are_of_use(len(self)):
         self.num_workers = 0
     try:
-        with warnings.catch_warnings():  # fairseq wants pinned memory on machines without a GPU, too
+        with warnings.catch_warnings():  # fairseq requests pinned memory also without a GPU
             warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true but no accelerator")
             batches = original(self, *args, **kwargs)
     finally:
         self.num_workers = workers
-    if hasattr(self, "epoch_batch_sampler"):  # read once, in its constructor; it would close the circle
+    if hasattr(self, "epoch_batch_sampler"):  # read once, in the constructor; it would close a reference cycle
         self.epoch_batch_sampler.ordered_batches = None
     loader: typing.Any = getattr(batches, "_itr", None)
-    if hasattr(loader, "_shutdown_workers"):  # no BufferedIterator between; other circles may hold the batches
+    if hasattr(loader, "_shutdown_workers"):  # no BufferedIterator between; other cycles may hold the batches
         weakref.finalize(batches, loader._shutdown_workers)
     return batches
 
 
 def workers_are_of_use(batches: int) -> bool:
-    """Return whether an epoch of so many batches is worth fairseq's default, one worker.
+    """Return whether fairseq's default of one worker is faster for an epoch with this number of batches.
 
-    A thread loads ahead in any case (--data-buffer-size), and batches that lie in memory are ready in less than 1 ms. A
-    worker takes longer to hand one over, and on a CPU its time is the training's: 200 batches of a toy translator took
-    4.0 s with a worker and 3.1 s without.
+    A thread always loads ahead (--data-buffer-size), and batches in memory are ready in less than 1 ms. A worker
+    requires more time to transfer a batch, and on a CPU its time is taken from the training: 200 batches of a toy
+    translator took 4.0 s with a worker and 3.1 s without.
     """
     return batches >= SHORT_EPOCH and torch.cuda.is_available()
 
@@ -78,12 +78,12 @@ def workers_are_asked_for(arguments: typing.Sequence[str]) -> bool:
 
 
 def end_background_loading_with_its_reader() -> None:
-    """End the thread in which fairseq loads batches ahead when its reader goes, at the latest as Python shuts down.
+    """End fairseq's thread that loads batches ahead when its reader is deleted, at the latest when Python shuts down.
 
-    A training that reaches --max-update in mid-epoch, or a validation cut short by --max-valid-steps, leaves such a
-    thread waiting, and with it its workers. Where the shutdown finds it inside torch, Python unwinds it, and C++ aborts
-    the process: "terminate called without an active exception", exit status -6 after a complete training (seen once in
-    some hundred runs, on a busy machine).
+    A training that reaches --max-update within an epoch, or a validation shortened by --max-valid-steps, leaves the
+    thread and its workers waiting. If the shutdown finds the thread inside torch, Python unwinds it, and C++ aborts the
+    process: "terminate called without an active exception", exit status -6 after a complete training (seen once in some
+    hundred runs, on a busy machine).
     """
     from fairseq.data.iterators import BufferedIterator
 
@@ -96,11 +96,11 @@ def _create_finalized(original: typing.Callable, self: typing.Any) -> None:
 
 
 def end_background_loading(thread: typing.Any, seconds: float = 10.0) -> None:
-    """Make a BackgroundConsumer finish the batch at hand and end; waits at most ``seconds``."""
+    """Make a BackgroundConsumer finish the current batch and end; waits at most ``seconds``."""
     deadline = time.monotonic() + seconds
-    thread._max_len = 0  # its loop ends after the batch at hand
+    thread._max_len = 0  # its loop ends after the current batch
     thread._queue.maxsize = sys.maxsize
     with contextlib.suppress(queue.Empty):
-        thread._queue.get_nowait()  # wakes it where it waits for room in the queue
-    if thread is not threading.current_thread():  # where the garbage collector runs is not ours to choose
+        thread._queue.get_nowait()  # wakes the thread if it waits for room in the queue
+    if thread is not threading.current_thread():  # the garbage collector may run in any thread
         thread.join(max(0.0, deadline - time.monotonic()))
