@@ -143,7 +143,7 @@ def test_chunks_are_attended_to_one_by_one():
 
 def test_without_matplotlib_nothing_is_measured(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SystemExit, match="a plot needs matplotlib"):
+    with pytest.raises(SystemExit, match="a plot requires matplotlib"):
         call_main(monkeypatch, "--smoke", "--ops", "timestep-norm", "--plot", "x.png")
     assert capsys.readouterr().out == ""
 
@@ -178,7 +178,7 @@ def test_what_takes_too_long_is_left_out(monkeypatch, capsys):
         (["--shape", "4,128"], "--shape takes B,D,N"),
         (["--shape", "4,128,0"], "all at least 1"),
         (["--lengths", "64,x"], "--lengths '64,x': give whole numbers"),
-        (["--shape", "2,8,4,60,8,16,7"], "the chunk has to divide the length"),
+        (["--shape", "2,8,4,60,8,16,7"], "the chunk must divide the length"),
         (["--ops", "ema", "--memory-limit", "1e-9"], "nothing could be measured:\n(.*\n)*.*--memory-limit"),
     ],
 )

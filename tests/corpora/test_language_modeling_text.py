@@ -146,7 +146,10 @@ def test_invalid_bytes_are_replaced_only_on_request(tmp_path: Path, capsys: pyte
     ("end", "message"),
     [
         (" ", "has 0 line feeds, too few to be cut between lines"),
-        ("\r", r"has 0 line feeds and 399 carriage returns, which end no line here (`tr '\r' '\n'` makes line feeds"),
+        (
+            "\r",
+            r"has 0 line feeds and 399 carriage returns, which do not end lines here (`tr '\r' '\n'` makes line feeds",
+        ),
     ],
     ids=["one line", "carriage returns"],
 )
@@ -178,7 +181,7 @@ def test_carriage_returns_among_line_feeds_are_told(unit: str, tmp_path: Path, c
         path = tmp_path / "text"
         path.write_bytes((end.join(lines[:150]) + "\n" + "\n".join(lines[150:])).encode())
         cut(unit, path, tmp_path / f"out {end!r}")
-        note = "has 250 line feeds and 149 carriage returns without one, which end no line here (`tr"
+        note = "has 250 line feeds and 149 carriage returns without one, which do not end lines here (`tr"
         assert (note in capsys.readouterr().err) == told
 
 

@@ -78,7 +78,9 @@ def test_marks_of_other_tools_are_told(name: str, lines: bool, tmp_path: Path) -
     else:
         path.write_text("\n\n".join(texts), encoding="utf-8")
     options = ("--texts", path, "--vocab-size", 300, "--out", tmp_path / "out")
-    notes = [line for line in prepare("own-documents", *options).output.splitlines() if "learnt as they are" in line]
+    notes = [
+        line for line in prepare("own-documents", *options).output.splitlines() if "which the model learns" in line
+    ]
     assert any(told in note and f"lines of {path} hold" in note for note in notes) if told else not notes
 
 
@@ -163,11 +165,11 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     "old.doc": (lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of an office program; save it as plain"),
     "x.bz2": (lambda: bz2.compress(PLAIN.encode()), "packed with bzip2; unpack it: `bunzip2"),
     "x.xz": (lambda: lzma.compress(PLAIN.encode()), "packed with xz; unpack it: `unxz"),
-    "x.pdf": (lambda: b"%PDF-1.7\n%\xe2\xe3", "it is a PDF; take its text out: `pdftotext"),
+    "x.pdf": (lambda: b"%PDF-1.7\n%\xe2\xe3", "it is a PDF; extract its text: `pdftotext"),
     "twice.gz": (lambda: gzip.compress(gzip.compress(PLAIN.encode())), "it is packed with gzip; unpack it"),
     "x.parquet": (lambda: b"PAR1\x15\x04", "a table in Parquet"),
-    "nul.txt": (lambda: b"a b c d e f g h\n" * 99 + b"\0", "holds NUL bytes"),
-    "late nul.txt": (lambda: b"a b c d e f g h\n" * 999 + b"\0", "line 1000: it holds a NUL byte"),
+    "nul.txt": (lambda: b"a b c d e f g h\n" * 99 + b"\0", "contains NUL bytes"),
+    "late nul.txt": (lambda: b"a b c d e f g h\n" * 999 + b"\0", "line 1000: it contains a NUL byte"),
     "latin.txt": (lambda: "größer\n".encode("latin-1"), "is not UTF-8"),
     "text.json": (lambda: PLAIN.encode(), "line 1: it is not JSON"),
     "broken.json": (lambda: json_text(TEXTS, indent=1)[:-9], "it begins as JSON, and is not .*jq -c"),
@@ -188,10 +190,13 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     "sequence.txt": (lambda: b'\x1e{"text": "a"}\n\x1e{"text": "b"}\n', "it holds a sequence of JSON texts"),
     "twice.jsonl": (
         lambda: b'{"text": "a", "id": {}, "text": "b"}\n',
-        "line 1: it has the field 'text' twice in one object; a line",
+        "line 1: it has the field 'text' twice in one object; every line",
     ),
     "twice.json": (lambda: b'[{"text": "a", "text": "b"}]', "it has the field 'text' twice in one object"),
-    "returns.jsonl": (lambda: lines(TEXTS).replace("\n", "\r").encode(), "carriage returns, which end no line .`tr"),
+    "returns.jsonl": (
+        lambda: lines(TEXTS).replace("\n", "\r").encode(),
+        "carriage returns, which do not end lines .`tr",
+    ),
     "latin.jsonl": (lambda: b'{"text": "gr\xf6\xdfer"}\n', "line 1: it is not UTF-8 .invalid.*, byte 0xf6"),
     "fields.json": (lambda: b'[{"body": "x"}]', "entry 1: it has no text in the field 'text'"),
 }
@@ -244,7 +249,7 @@ def test_tables_and_tags_as_text_are_told(name: str, text: str, told: bool, tmp_
 
 def test_a_file_that_would_vanish_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("no JSON\nnone here\n")
-    with pytest.raises(ValueError, match=r"x.jsonl: each of its 2 lines is bad"):
+    with pytest.raises(ValueError, match=r"x.jsonl: all of its 2 lines are bad"):
         list(DocumentFile(tmp_path / "x.jsonl", "text", "skip"))
 
 
@@ -289,7 +294,7 @@ def test_documents_that_are_learnt_and_held_out_are_told(tmp_path: Path) -> None
     for times, told in ((1, False), (2, True)):
         files = [tmp_path / "x.jsonl"] * times
         run = prepare("own-documents", "--texts", *files, "--vocab-size", 300, "--out", tmp_path / str(times))
-        note = "note: documents of valid that are in train as well, which makes its score better: "
+        note = "note: documents of valid that are also in train, which raises the score: "
         assert (note in run.succeeded().output) == told
 
 

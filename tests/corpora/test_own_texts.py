@@ -96,7 +96,7 @@ REFUSED: Dict[str, Tuple[bytes, str]] = {
     ),
     "labels in single quotes": (
         "".join(f"'{label}'\t'{text}'\n" for label, text in ROWS).encode(),
-        "its labels stand in single quotes",
+        "its labels are in single quotes",
     ),
     "a NUL byte": (tsv(ROWS * 200 + [("bad", "x\0y")]).encode(), "line 1201 holds a NUL byte"),
     "UTF-7": (tsv([*ROWS, ("bad", "schön")]).encode("utf-7"), "text in UTF-7; .*`iconv -f UTF-7"),
@@ -161,7 +161,7 @@ def test_labels_of_nearly_the_same_name_are_told(label: str, tmp_path: Path) -> 
     (tmp_path / "own.tsv").write_text(tsv(ROWS) + tsv([(label, "x y z")] * 3))
     run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
     told = " and ".join(map(repr, sorted([label, "good"])))
-    assert f"nearly the same name are kept apart: {told}" in run.output
+    assert f"similar names are separate classes: {told}" in run.output
 
 
 def test_what_options_take_away_is_told(tmp_path: Path) -> None:
@@ -206,10 +206,10 @@ TOLD: Dict[str, Tuple[str, str]] = {
         comma("text,label\n") + '"never closed,good\n' + "a film,bad\n" * 20 + '5",bad\n',
         "1 rows have several lines, the longest one 22, up to line 29",
     ),
-    "one text, two labels": (tsv([*ROWS, ("bad", ROWS[0][1])]), "stand under several labels, .* learn one: 1"),
+    "one text, two labels": (tsv([*ROWS, ("bad", ROWS[0][1])]), "with several labels, .* learn only one: 1"),
     "escapes of HTML": (tsv([*ROWS, ("bad", "it &quot;is&quot;")]), "1 of the 7 lines of .* hold escapes such as"),
     "UTF-8 that was misread": (tsv([*ROWS, ("bad", "sch\u00c3\u00b6n")]), "1 of the 7 lines of .* letters such as"),
-    "copies": (tsv(ROWS * 9), "texts of test that train holds as well, which makes its score better: 4"),
+    "copies": (tsv(ROWS * 9), "texts of test that are also in train, which raises the score: 4"),
 }
 
 

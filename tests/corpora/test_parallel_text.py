@@ -364,7 +364,7 @@ def test_given_pairs_that_are_learnt_or_empty_are_told(tmp_path: Path, capsys: p
         prefixes: Dict[str, Optional[str]] = {"train": str(tmp_path / "t"), split: str(tmp_path / "given")}
         write_own_pairs({name: prefixes.get(name) for name in SPLITS}, tmp_path / f"out {split}", ("en", "de"))
         output = capsys.readouterr().err
-        for told in (" that --text holds as well, which makes the score better: 3", " an empty side, .* same: 2"):
+        for told in ("that --text has, too, which raises the score: 3", " an empty side, .* nevertheless: 2"):
             assert re.search(f"note: .* of --{split}.*{told}", output) if split else "note: " not in output
 
 

@@ -431,4 +431,4 @@ def test_copies_of_clips_are_told(tmp_path: Path) -> None:
     files = {f"{label}/{number}.wav": riff(PCM[: 2000 + 2 * number]) for label in "ab" for number in range(4)}
     write(tmp_path / "wav", {**files, "b/4.wav": files["b/3.wav"], "b/5.wav": files["b/3.wav"]})
     run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
-    assert "clips that stand under several labels, of which a model can learn one: 4" in run.output
+    assert "clips with several labels, of which a model can learn only one: 4" in run.output

@@ -76,7 +76,7 @@ def test_the_line_is_counted_from_the_beginning_of_the_file_in_later_ranges_too(
         ("plain text\n".encode("utf-16-be"), "text in UTF-16 without a byte-order mark; .*iconv -f UTF-16BE -t UTF-8"),
         ("plain text\n".encode("utf-32"), "text in UTF-32; .*iconv -f UTF-32 -t UTF-8"),
         (gzip.compress(b"plain text\n"), "packed with gzip; unpack it: `gunzip "),
-        (b"%PDF-1.4\n", "a PDF; take its text out: `pdftotext "),
+        (b"%PDF-1.4\n", "a PDF; extract its text: `pdftotext "),
         (b"PK\x03\x04" + bytes(50), "packed with zip"),
     ],
     ids=["utf-16", "utf-16-le", "utf-16-be", "utf-32", "gzip", "pdf", "zip"],
@@ -88,7 +88,7 @@ def test_what_is_no_plain_text_is_named(content: bytes, message: str, tmp_path: 
         check_words(path)
     with helpers.captured_output() as told:
         check_files([path], "bytes", False)
-    assert re.search(f"note: .*text: it is {message}.*its bytes are taken as they are", told.getvalue())
+    assert re.search(f"note: .*text: it is {message}.*its bytes are used unchanged", told.getvalue())
 
 
 @pytest.mark.parametrize("content", [b'{"text": "a"}\n', b'[{"text": "a"}]', b'{\n "text": "a"\n}'])

@@ -112,7 +112,7 @@ def test_bad_input(device_flags, tmp_path):
     mega = ["--arch", "mega_lra_pf32", *MEGA]
     with pytest.raises(ValueError, match="16 real numbers is no multiple of --encoder-chunk-size 5"):
         train(data, tmp_path / "a", *common, *mega, "--chunk-size", 5)
-    with pytest.raises(ValueError, match="--input-type text: the data of this task are --input-type image"):
+    with pytest.raises(ValueError, match="--input-type text: the data of this task have --input-type image"):
         train(data, tmp_path / "b", *common, "--arch", "mega_lra_imdb", *MEGA)
 
 

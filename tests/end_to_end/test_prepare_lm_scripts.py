@@ -69,7 +69,7 @@ def counts(out: Path) -> Dict[str, Any]:
 def test_wikitext(tmp_path: Path) -> None:
     out = tmp_path / "wiki text"
     output = checked(run_by_bash("prepare_wikitext103", "--skip-setup", "--out", out, "--smoke", "--workers", 2))
-    assert "SMOKE RUN on made-up data" in output
+    assert "SMOKE RUN on invented data" in output
     for split, found in counts(out)["splits"].items():
         lines = toy_data.wikitext_lines(split)
         assert found["lines"] == len(lines) == toy_data.LINES[split]

@@ -130,7 +130,7 @@ def test_a_failing_stage_shows_its_log_and_is_not_marked_as_done(
     failed = quickstart("--smoke", "--skip-setup", "--cpu", "--text", text, "--work-dir", str(work))
     assert failed.returncode == 1
     assert f"train ended with status 1; the end of {work}/train.log" in failed.stderr
-    assert "Start the same command again to go on from here" in failed.stderr
+    assert "Run the same command again to continue from here" in failed.stderr
     assert "sacreBLEU" not in failed.stdout
     assert not (work / ".done" / "train").exists()
 

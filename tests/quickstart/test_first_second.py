@@ -30,7 +30,7 @@ TEXTS: Dict[str, Any] = {
     "carriage returns": (
         {"text.en": GOOD.replace("\n", "\r"), "text.ja": GOOD},
         [],
-        r"text.en: its lines end in carriage returns, which end no line here: make line feeds of them: `tr '\r'",
+        "text.en: its lines end in carriage returns, which do not end lines here: replace them by line feeds",
     ),
     "no valid": ({"text.en": GOOD, "text.ja": GOOD}, ["--valid", "valid"], "valid.en does not exist"),
     "work folder is a file": (

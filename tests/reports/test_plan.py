@@ -119,13 +119,13 @@ def test_the_command(capsys: Any) -> None:
     ):
         assert option in first
     lines = run("--plan llama_lm --symbols 100 --context 64 --gib 0.2", capsys)
-    assert len(lines) == 2 and lines[1].startswith("None fits: the least is ") and "nodes" in lines[1]
+    assert len(lines) == 2 and lines[1].startswith("No setting fits: the smallest requires ") and "nodes" in lines[1]
     lines = run("--plan megalodon_lm_tiny --gib 1e-4", capsys)
     assert len(lines) == 2 and "more nodes do not help" in lines[1]
 
 
 REFUSED = [
-    ("megalodon_lm_tiny --plan", "--plan needs the memory of a GPU: give --gib M"),
+    ("megalodon_lm_tiny --plan", "--plan requires the memory of a GPU: give --gib M"),
     ("megalodon_lm_tiny --plan --gib 0", "--gib 0: give the GiB of a GPU"),
     ("megalodon_lm_tiny --plan --gib 1 --nodes 0", "--nodes 0: give 1 or more"),
     ("megalodon_lm_tiny --plan --gib 1 --context 0", "--context 0: give 1 to "),

@@ -130,8 +130,8 @@ def test_accents_of_another_form_are_told(told: bool, tmp_path: Path, capsys: An
         *(("a @-@ b", "words joined by"), ("<br/>", "tags such as"), ("Kaf\u00adfee", "invisible characters")),
         *(
             ("\u200bda", "invisible"),
-            ("ＡＢＣ１", "of full width"),
-            ("ｶﾞｷﾞ", "kana of half"),
+            ("ＡＢＣ１", "full-width"),
+            ("ｶﾞｷﾞ", "half-width kana"),
             ("，。！", ""),
             ("R & D", ""),
         ),
@@ -251,7 +251,7 @@ def test_the_official_test_set_is_used_where_it_lies_and_its_absence_is_said(
     lines = generation(dict(enumerate(REFERENCES)))
     options = ["--sacrebleu-test-set", "wmt14/full", "--source-lang", "en"]
     assert run(tmp_path, lines, *options) == 0
-    assert "wmt14/full is not on this machine: scoring against reference.de" in capsys.readouterr().out
+    assert "wmt14/full is not on this machine; using reference.de" in capsys.readouterr().out
 
     official = Path(dataset._get_txt_file_path("en-de", "ref"))
     assert tmp_path in official.parents

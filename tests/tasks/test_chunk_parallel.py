@@ -116,7 +116,7 @@ def test_a_lost_neighbour_ends_the_pass(how, timeout, tmp_path):
     assert waiting.exitcode == 0
     message, seconds = torch.load(tmp_path / "1")
     assert message.startswith(
-        f"the processes of ranks 0 to 1 share sequences, and piece 1 got nothing from piece 0 within {timeout} s"
+        f"the processes of ranks 0 to 1 share sequences, and piece 1 received nothing from piece 0 within {timeout} s"
     )
     assert seconds < 30
 

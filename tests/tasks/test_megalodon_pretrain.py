@@ -169,7 +169,7 @@ def test_first_loss_is_that_of_the_uniform_distribution(data: Path, device_flags
         (["--shorten-method", "truncate"], "--shorten-method truncate is not supported"),
         (["--dataset-impl", "mmap"], "this task reads JSON lines"),
         (["--sample-break-mode", "complete"], "--sample-break-mode complete is not supported.* leave it out"),
-        (["--curriculum", 1], "--curriculum .* leave it out"),
+        (["--curriculum", 1], "--curriculum .* leave --curriculum out"),
         (["--valid-block", "lines"], "fairseq-mega-interactive"),
         (["--output-dictionary-size", 20], "the sentencepiece model sets the vocabulary"),
         (["--train-subset", "nothing"], "Dataset not found: nothing"),

@@ -36,7 +36,7 @@ def test_a_command_that_fails_shows_its_last_lines(tmp_path: Path) -> None:
     with pytest.raises(StageError, match="ended with status 3; the end of .*with space/one.log") as failed:
         commands.execute([sys.executable, "-c", program], tmp_path / "with space" / "one.log", {})
     shown = str(failed.value).splitlines()
-    assert [shown[1], shown[-2]] == ["  30", "  49"] and "go on from here" in shown[-1]
+    assert [shown[1], shown[-2]] == ["  30", "  49"] and "continue from here" in shown[-1]
 
 
 def test_an_interrupt_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

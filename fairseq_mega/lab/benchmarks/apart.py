@@ -47,5 +47,5 @@ def _measure(part: str, arguments: argparse.Namespace, found: Path, messages: Pa
             os.dup2(file.fileno(), stream.fileno())
     warnings.simplefilter("ignore")
     measure = find(arguments.benchmark).measure
-    assert measure is not None, f"{arguments.benchmark} measures nothing in a process of its own"
+    assert measure is not None, f"{arguments.benchmark} does not measure in a separate process"
     found.write_text(json.dumps(measure(part, arguments)))

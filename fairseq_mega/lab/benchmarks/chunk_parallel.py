@@ -22,7 +22,7 @@ DESCRIPTION = """\
 Memory of each process, and time, where several processes share one sequence (--chunk-parallel-size).
 
 One forward and backward pass of a language model over one sequence. The largest peak memory of a process, without the
-model, should fall towards 1/N of that of one process. The time is meaningful only with a core or GPU for each process.
+model, should fall towards 1/N of the peak of one process. The time is meaningful only with a core or GPU per process.
 """
 MODELS = {"mega": "mega_lm", "megalodon": "megalodon_lm"}
 SMOKE = ("--length=64", "--width=32", "--layers=1", "--chunk=16", "--repeat=1", "--sizes=1,2")

@@ -14,11 +14,11 @@ from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, c
 from fairseq_mega.models.context import Context, load_context, read_tokens, save_context
 
 DESCRIPTION = """\
-Seconds to read a long text once, and bytes to keep it.
+Seconds to read a long text once, and bytes of its saved context.
 
-Models with random weights read random tokens, write the file of --save-context and load it again. A Transformer of
-their size is not run: its bytes are those of its cache, 2 d numbers of float32 for each layer and token. The default
-number of tokens leaves one token to the end of a chunk, so that the file has its largest size.
+Models with random weights read random tokens, write the file of --save-context and load it again. A Transformer of the
+same size is not run: its bytes are computed from its cache, 2 d numbers of float32 for each layer and token. The
+default number of tokens ends one token before the end of a chunk, so the file has its maximum size.
 """
 MODELS = ("mega", "megalodon")
 SMOKE = ("--tokens=63", "--width=32", "--layers=1", "--chunk=16", "--symbols=50")

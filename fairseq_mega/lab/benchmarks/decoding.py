@@ -14,19 +14,19 @@ from fairseq_mega.lab.benchmarks.incremental_decoder import IncrementalDecoder
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 
 DESCRIPTION = """\
-Speed of decoding at several positions of a text: MEGA's language model beside fairseq's transformer_lm.
+Speed of decoding at several positions of a text: MEGA's language model and fairseq's transformer_lm.
 
-Both have equally many parameters and random weights. MEGA reads a text up to a position in one call; the Transformer,
-which fairseq would feed token by token, gets random keys and values for it, as the time does not depend on them. Then
-both decode token by token, greedily, and the median time per step is reported; with --beam, each step first reorders
-the memory of the hypotheses, as beam search does. First the logits of step-by-step
-decoding are compared with those of one call over the whole text; nothing is measured if they differ.
+Both models have the same number of parameters and random weights. First, the logits of step-by-step decoding are
+compared with the logits of one call over the whole text; nothing is measured if they differ. Then MEGA reads a text up
+to a position in one call. The Transformer gets random keys and values instead, because the time does not depend on
+their values. Both models decode token by token, greedily, and the median time per step is reported. With --beam, each
+step first reorders the memory of the hypotheses, as beam search does.
 
-Beside each time stands its limit: the bytes of weights and state that a step reads, divided by the bandwidth of reading
-that the same process measures with as many threads; the share is the part of this bandwidth that a step reaches. What
-stays in the caches from step to step may take less.
+The limit of a time is the bytes of weights and state that a step reads, divided by the read bandwidth, which the same
+process measures with the same number of threads. The share is the part of this bandwidth that a step reaches. Data that
+stay in the caches between steps may be read faster.
 
---models all --width 512 measures float32, bfloat16 and int8 matrices of MEGA and MEGALODON beside the Transformer.
+--models all --width 512 measures float32, bfloat16 and int8 matrices of MEGA and MEGALODON, and the Transformer.
 """
 COLUMNS = (
     "| model | parameters of the layers | position | ms per step | limit, ms | share | tokens/s "
@@ -46,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--layers", type=int, default=6, help="number of layers (default: %(default)s)")
     add("--chunk", default="256", help="MEGA's chunk, or several, comma separated (default: %(default)s)")
     add("--symbols", type=int, default=10000, help="size of the dictionary (default: %(default)s)")
-    add("--batch", type=int, default=1, help="texts side by side (default: %(default)s)")
+    add("--batch", type=int, default=1, help="texts in a batch (default: %(default)s)")
     add(
         "--beam",
         type=int,

@@ -15,11 +15,11 @@ from fairseq_mega.lab.benchmarks.rows import Rows
 DESCRIPTION = """\
 Time and peak memory of one MEGA layer against a Transformer layer of the same width, forward and backward.
 
-"kept" is what the forward pass leaves allocated for the backward pass, its result included; it needs no idle machine.
-Every measurement runs in a process of its own; on a GPU, whose allocator counts exactly, in this one. With --rows every
-measurement is kept as a line of JSON at once, and the same command continues. Before anything is timed, the
-measured paths of the MEGA layer are compared in float32 with the reference paths, outputs and gradients; nothing is
-printed if they differ. The models:
+"kept" is the memory that the forward pass leaves allocated for the backward pass, including its result; it does not
+depend on the load of the machine. Every measurement runs in a separate process, or in this process on a GPU, whose
+allocator counts exactly. With --rows every measurement is written as a line of JSON at once, and the same command
+continues. First, outputs and gradients of the measured paths of the MEGA layer are compared in float32 with the
+reference paths; nothing is measured if they differ. The models:
 
 """ + "\n".join(f"  {name}: {meaning}" for name, meaning in MODELS.items())
 SMOKE = (

@@ -17,7 +17,7 @@ Training speed and peak memory of language models over the length of their block
 
 One update's forward and backward pass over one block, tokens per second and peak memory on top of the model. MEGA and
 MEGALODON in chunks should take the same time per token from 4,096 on. Lengths that would take longer than --time-limit
-are left out. A model can also be that of a recipe, such as megalodon/figure4/11m/llama, in its own sizes.
+are skipped. A model can also be a recipe's, such as megalodon/figure4/11m/llama, with the recipe's sizes.
 """
 MODELS = (*lm_pair.MODELS, "megalodon", "llama")
 LINEAR = ("mega", "megalodon")  # their time grows as the length does
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
         for length in sorted(int(length) for length in arguments.lengths.split(",")):
             growth = (length / before) ** (1 if name in LINEAR else 2) if before else 0.0
             if seconds * growth > arguments.time_limit:
-                print(f"| {name} | {length:,} | left out: would take about {seconds * growth:.0f} s a run | | |")
+                print(f"| {name} | {length:,} | skipped: would take about {seconds * growth:.0f} s a run | | |")
                 continue
             found = apart.run_apart(f"{name}:{length}", arguments, f"{name} at L = {length}")
             seconds, before, tokens = found["seconds"], length, tokens + length

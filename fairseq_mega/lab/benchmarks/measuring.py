@@ -20,7 +20,7 @@ MODULE = "fairseq_mega.lab.benchmarks"
 def resident_mib(field: str) -> float:
     """This process's resident memory in MiB: VmRSS for now, VmHWM for its peak (Linux)."""
     found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found, f"/proc/self/status has no {field}; measuring memory needs Linux"
+    assert found, f"/proc/self/status has no {field}; measuring memory requires Linux"
     return int(found.group(1)) / 2**10
 
 
@@ -35,7 +35,7 @@ def available_gib(device: torch.device) -> float:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] / 2**30
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    assert found, "/proc/meminfo has no MemAvailable; measuring memory needs Linux"
+    assert found, "/proc/meminfo has no MemAvailable; measuring memory requires Linux"
     return int(found.group(1)) / 2**20
 
 

@@ -33,7 +33,7 @@ def add_common_options(parser: argparse.ArgumentParser, repeat: Optional[int]) -
     add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     add("--device", choices=["cpu", "cuda"], default="cpu", help="device to measure on (default: %(default)s)")
     add("--json", type=Path, metavar="FILE", help="also write the measurements to this file")
-    add("--smoke", action="store_true", help="measure tiny sizes, as a quick check")
+    add("--smoke", action="store_true", help="measure tiny sizes for a quick check")
 
 
 def add_sweep_options(parser: argparse.ArgumentParser, autocast: bool = False) -> None:

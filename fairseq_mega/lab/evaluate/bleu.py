@@ -48,7 +48,7 @@ def detokenize(lines: Sequence[str], language: str) -> List[str]:
     try:
         from sacremoses import MosesDetokenizer
     except ImportError as error:
-        raise ScoringError("--detokenize needs sacremoses: pip install 'fairseq_mega[translation]'") from error
+        raise ScoringError("--detokenize requires sacremoses: pip install 'fairseq_mega[translation]'") from error
     moses = MosesDetokenizer(lang=language_of_moses(language))
     return [moses.detokenize(line.split()) for line in lines]
 

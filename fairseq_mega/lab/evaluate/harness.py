@@ -60,7 +60,7 @@ class HarnessModel(LM):
         if not path or not data:
             raise ValueError("--model_args: give path=CHECKPOINT,data=FOLDER")
         if str(batch_size) != "1":
-            logger.warning(f"--batch_size {batch_size}: texts are read one after the other")
+            logger.warning(f"--batch_size {batch_size}: texts are read one after the other; leave it out")
         file = Path(path)
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         hub = MegaLanguageModel.from_pretrained(str(file.parent), file.name, os.path.abspath(data), **overrides)

@@ -30,7 +30,9 @@ def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {"data": str(data)})
     if chunk_size is not None:
         if "test_chunk_size" not in (getattr(state.get("cfg"), "task", None) or ()):
-            raise ValueError(f"--chunk-size {chunk_size}: {path} is no model of --task mega_language_modeling")
+            raise ValueError(
+                f"--chunk-size {chunk_size}: {path} has no --task mega_language_modeling; leave --chunk-size out"
+            )
         state["cfg"].task.test_chunk_size = chunk_size
     with architectures.expect_models_of(FairseqLanguageModel):
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)

@@ -55,9 +55,7 @@ def shorter_blocks(task: Any, setting: Setting) -> Iterator[None]:
     """Make a task of fairseq read blocks with room for the context window; raise ValueError as :func:`evaluate`."""
     window, block = setting.context_window or 0, task.args.tokens_per_sample
     if (setting.segments, setting.context, setting.exact_context) != (None, None, None):
-        raise ValueError(
-            "--segments, --contexts, --exact-contexts: this model carries no memory along; give --context-window"
-        )
+        raise ValueError("--segments, --contexts, --exact-contexts: this model has no memory; give --context-window")
     if window >= block:
         raise ValueError(f"--context-window {window}: blocks have {block} tokens; give fewer")
     task.args.tokens_per_sample = block - window

@@ -54,7 +54,7 @@ class TextReader:
                 raise ValueError(f"line {number} of the input: it is {kind.name}; give lines of plain text in UTF-8")
             line = line.rstrip("\r\n").lstrip(BYTE_ORDER_MARK)
             if "\r" in line:
-                say(f"note: line {number} has carriage returns in it, which end no line ({TO_LINE_FEEDS})")
+                say(f"note: line {number} has carriage returns in it, which do not end lines ({TO_LINE_FEEDS})")
             yield line, self._inputs(line, f"line {number}")
 
     def read_file(self, path: Path) -> Item:
@@ -73,10 +73,13 @@ class TextReader:
             say(f"note: {place} holds no text: its label says nothing")
         unknown = sum(int((tokens == self.task.dictionary.unk()).sum()) for tokens in found)
         if unknown and any("\udc80" <= character <= "\udcff" for character in text):
-            say(f"note: {place} is not UTF-8, and {unknown} of its symbols are in no text of training: encode it alike")
+            say(
+                f"note: {place} is not UTF-8, and {unknown} of its symbols are in no training text: "
+                "encode it like the training texts"
+            )
         elif unknown:
             symbols = sum(int((tokens >= self.task.dictionary.unk()).sum()) for tokens in found)
-            say(f"note: {unknown} of the {symbols} symbols of {place} are in no text of training")
+            say(f"note: {unknown} of the {symbols} symbols of {place} are in no training text")
         return dict(zip(("src_tokens", "src1_tokens"), found))
 
     def _tokens(self, text: str, place: str) -> Tensor:

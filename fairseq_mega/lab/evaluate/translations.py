@@ -17,8 +17,8 @@ Score the output of fairseq-generate: sacreBLEU and, on request, compound-split 
 
     fairseq-mega-report translations generate.txt --reference test.de --target-lang de --expect 3003
 
-A hypothesis that is missing, doubled or out of range stops the program: fairseq can leave sentences out of its batches
-without a word, and a score over fewer sentences must never pass for the score of the test set.
+A hypothesis that is missing, doubled or out of range is an error: fairseq can skip sentences without a message, and a
+score of fewer sentences is not the score of the test set.
 """
 
 
@@ -43,7 +43,7 @@ def warn_of_marks(translations: Sequence[str], references: Sequence[str]) -> Non
         if found[side] and not found[other]:
             print(
                 f"warning: {found[side]} of {len(references)} {side} hold {what}, and no {other} do: they count as "
-                f"differences; write both alike"
+                f"differences; write both in the same form"
             )
 
 
@@ -69,7 +69,7 @@ def score(args: argparse.Namespace) -> Dict[str, Any]:
             raise ScoringError("--sacrebleu-test-set needs --source-lang to name the language pair")
         official = cached_test_set(args.sacrebleu_test_set, args.source_lang, args.target_lang)
         if official is None:
-            print(f"sacreBLEU's {args.sacrebleu_test_set} is not on this machine: scoring against {reference_name}")
+            print(f"sacreBLEU's {args.sacrebleu_test_set} is not on this machine; using {reference_name}")
         else:
             references = expect_lines(official, args.expect, "--sacrebleu-test-set", args.sacrebleu_test_set)
             reference_name = f"sacrebleu:{args.sacrebleu_test_set}"

@@ -98,7 +98,7 @@ def report(options: argparse.Namespace) -> None:
         from . import plan
 
         if options.gib is None:
-            raise ValueError("--plan needs the memory of a GPU: give --gib M")
+            raise ValueError("--plan requires the memory of a GPU: give --gib M")
         machine = plan.Machine(options.nodes, options.gpus, options.gib)
         name, precision = str(options.checkpoint), options.precision
         print("\n".join(plan.lines_of(name, machine, precision, options.context, options.batch, options.symbols)))

@@ -33,7 +33,11 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--attention", metavar="TEXT", help="draw the attention of one layer for a text")
     what.add_argument("--compare", type=Path, metavar="OTHER", help="list the differences from another checkpoint")
     what.add_argument(
-        "--memory", type=float, nargs="+", metavar="GIB", help="longest context of a training step in this memory"
+        "--memory",
+        type=float,
+        nargs="+",
+        metavar="GIB",
+        help="estimate the longest context of a training step in this memory",
     )
     plan = "list the settings that train the model on several GPUs: memory of a GPU, bytes sent for an update"
     what.add_argument("--plan", action="store_true", help=plan)

@@ -25,10 +25,10 @@ SHOWN = 8  # settings
 DOUBLINGS = 12  # of nodes, where none fits
 PRECISIONS = {"fp32": (FLOAT32,), "bf16": (AUTOCAST, ROUNDED)}
 NOTE = """\
-Exact: the state (weights, gradients, Adam's moments) and the bytes sent, where collectives send as rings do. Estimated:
-buffers of fully_sharded, and activations, of layers run without numbers at two lengths with the kernels of a CPU. Not
-counted: CUDA, NCCL and gaps between tensors, for which --gib should leave some GiB; and what fairseq logs.
-First come settings that compute no layer twice, then those of which a GPU sends fewest bytes."""
+Exact: the state (weights, gradients, Adam's moments) and the sent bytes, with collectives as rings. Estimated: buffers
+of fully_sharded, and activations, from layers run without numbers at two lengths with the kernels of a CPU. Not
+counted: CUDA, NCCL and gaps between tensors, for which --gib should leave some GiB, and fairseq's log.
+Settings that compute no layer twice come first; the fewer bytes a GPU sends, the earlier the setting."""
 
 
 class Machine(NamedTuple):
@@ -262,7 +262,10 @@ def lines_of(
         more = _nodes_that_do(planner, machine, tokens)
         remedy = f"{more} nodes would do" if more else "more nodes do not help"
         given = " ".join(filter(None, least.options(work.length)))
-        return [first, f"None fits: the least is {least.held.total / GIB:.1f} GiB of a GPU, with {given}; {remedy}"]
+        return [
+            first,
+            f"No setting fits: the smallest requires {least.held.total / GIB:.1f} GiB of a GPU, with {given}; {remedy}",
+        ]
     arch = f"--arch {name}" if planner.options == {"_name": name} else ""  # else a checkpoint's
     world = f"--distributed-world-size {machine.processes}"
     words = ["fairseq-mega-train DATA", arch, world, *planner.sequences(), *fitting[0].options(work.length)]

@@ -11,7 +11,7 @@ from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.unpacking import check_expansion, naming_damage, open_gzip
 from fairseq_mega.lab.runs.files import blocks_of, write_json
 
-FETCH_AGAIN = "remove it and fetch it again"
+FETCH_AGAIN = "remove the file, and run the command again"
 
 
 class Archive(NamedTuple):
@@ -38,7 +38,7 @@ def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path,
     ``given`` is an own copy; None downloads to ``folder``, continuing an earlier attempt. Raises
     :class:`DownloadError` when it cannot be fetched, or naming the expected and the found checksum.
     """
-    remedy = archive.remedy or f"An own copy of {archive.name} can be given with --archive FILE"
+    remedy = archive.remedy or f"Give your copy of {archive.name} with --archive FILE"
     path = given
     if path is None:
         path = folder / archive.name
@@ -105,7 +105,7 @@ def read_records(path: Path) -> Records:
         problem = "an entry lacks bytes or sha256"
     except (ValueError, AttributeError, TypeError) as error:
         problem = str(error)
-    raise DownloadError(f"{path} is not a list of checksums ({problem}); remove it to record them anew")
+    raise DownloadError(f"{path} is not a list of checksums ({problem}); remove the file to record them again")
 
 
 def tar_files(path: Path) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:

@@ -70,7 +70,7 @@ def with_toy_data(words: Sequence[str], folder: Path) -> List[str]:
     own = {word.partition("=")[0] for word in words}
     for option, value in zip(options, options[1:]):
         if option in own and value.startswith(str(folder)):
-            raise ValueError(f"--smoke makes data of its own: leave {option} out")
+            raise ValueError(f"--smoke makes its own small data: leave {option} out")
     return [words[0], *options, *words[1:]]
 
 
@@ -101,7 +101,7 @@ def prepare(given: Sequence[str], leaves: Tuple[str, ...] = ()) -> None:
         except BrokenProcessPool:
             raise ValueError("a process died, possibly for lack of memory; give fewer --workers") from None
         if smoke:
-            print("SMOKE RUN on made-up data: the numbers mean nothing", file=sys.stderr)
+            print("SMOKE RUN on invented data: the numbers mean nothing", file=sys.stderr)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

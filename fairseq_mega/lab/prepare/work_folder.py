@@ -54,7 +54,7 @@ class WorkFolder:
         if (self.out / EARLIER).exists() and not self._leaves:
             raise ValueError(
                 f"--out {self.out} was made by an earlier version: read its data-bin as it is, or give a new folder to "
-                "make the data anew"
+                "make the data again"
             )
         if foreign and not self.finished and not self.built:
             raise ValueError(
@@ -193,13 +193,13 @@ class WorkFolder:
             if found != record["bytes"]:
                 raise ValueError(
                     f"{path}: expected {record['bytes']} bytes as in {SOURCE}, found {found or 'none'}: remove "
-                    f"{self.out} to have the data made anew"
+                    f"{self.out} to make the data again"
                 )
         of_classes = sorted({name.partition("/")[0] for name in files if name.count("/") > 1})
         for path in (path for top in of_classes for path in sorted((self.out / top).rglob("*"))):
             if path.is_file() and not is_hidden(path.name) and path.relative_to(self.out).as_posix() not in files:
                 raise ValueError(
-                    f"{path} is none of the files of {SOURCE}: remove it, or remove {self.out} to have all made anew"
+                    f"{path} is not a file of {SOURCE}: remove it, or remove {self.out} to make all files again"
                 )
 
     def publish(self, source: Optional[Dict[str, Any]] = None) -> None:

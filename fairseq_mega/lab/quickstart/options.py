@@ -23,7 +23,7 @@ stages and continues a training.
   --task translation   English to German, from the help of LibreOffice: BLEU, examples, and the command for
                        interactive translation; within 20 minutes on 2 idle CPU cores, 25 on busy ones, installation
                        included
-  --task lm            a language model of bytes, from a dictionary of English: bits per byte, and a text of its own;
+  --task lm            a language model of bytes, from a dictionary of English: bits per byte, and a generated text;
                        within 10 minutes"""
 HEAD = 4096  # bytes that show the kind of a file
 NEEDED, NEEDED_BY_SMOKE = 300e6, 50e6  # bytes of --work-dir: checkpoints for the most part
@@ -55,8 +55,8 @@ def build_parser() -> Parser:
     add(
         "--train-minutes",
         metavar="N",
-        help=f"time of the training (default: {minutes}); the learning rate falls to 0 over it, so a longer training "
-        "begins anew, in another --work-dir",
+        help=f"time of the training (default: {minutes}); the learning rate falls to 0 over this time, so a longer "
+        "training begins again, in another --work-dir",
     )
     add("--updates", metavar="N", help="train N updates, within 1 hour or --train-minutes")
     add("--precision", default="auto", metavar="P", help="auto, fp32 or bf16 (default: auto, bf16 where it is fast)")

@@ -37,6 +37,6 @@ def run(options: argparse.Namespace) -> int:
     found = [*differences(options.root), *outdated(options.root)]
     print("\n".join(found or ["all tables and numbers are those of their results"]))
     if found:
-        remedy = "fairseq-mega-report --write makes them anew"
+        remedy = "run fairseq-mega-report --write"
         print(f"{len(found)} rows, numbers and pictures differ: {remedy}", file=sys.stderr)
     return 1 if found else 0

@@ -78,7 +78,7 @@ def what_is_missing(named: Sequence[Path], files: Sequence[str]) -> str:
     text = f": {folder} lacks {', '.join(missing[:3])}"
     if all(name.startswith("src") for name in missing):
         text += (
-            " (an archive without its src-bin was published once, facebookresearch/mega#1: get it anew, or binarise "
+            " (an archive without its src-bin was published once, facebookresearch/mega#1: get it again, or binarise "
         )
         text += "its texts with fairseq-preprocess)"
     return text

@@ -83,7 +83,7 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
     if given.path is not None:
         return score_checkpoint(recipes, given, choices)
     if choices.gpus == 0 and given.gpus is None and not given.smoke:
-        raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
+        raise RecipeError("no GPU is visible: give --gpus 0 to use the CPU, or --smoke for a quick test")
     if given.settings:
         check_by_fairseq([recipe for recipe in recipes if choices.settings_of(recipe)])
     for recipe in recipes if extra else ():

@@ -150,7 +150,7 @@ def own(task: str, dataset: str) -> Data:
     def check(folder: Path, choices: Choices) -> None:
         if not choices.smoke:
             raise RecipeError(
-                f"{folder} holds no whole data: name those of your own with --data, or fairseq-mega-prepare {dataset} "
+                f"{folder} holds no complete data: give yours with --data, or run fairseq-mega-prepare {dataset} "
                 f"--out {folder}"
             )
 

@@ -33,9 +33,9 @@ def source_of(folder: Path) -> Dict[str, Any]:
     try:
         found = json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
     except ValueError as error:
-        raise RecipeError(f"{source} is damaged ({error}): make the data anew, or remove that file") from error
+        raise RecipeError(f"{source} is damaged ({error}): make the data again, or remove the file") from error
     if not isinstance(found, dict):
-        raise RecipeError(f"{source} is damaged: make the data anew, or remove that file")
+        raise RecipeError(f"{source} is damaged: make the data again, or remove the file")
     return found
 
 

@@ -128,7 +128,7 @@ def whole_numbers(option: str, text: str) -> List[int]:
         if number is None:
             raise RecipeError(f"{option} is '{text}': whole numbers separated by commas are needed, for instance 1,11")
         if number in found:
-            raise RecipeError(f"{option} is '{text}': {number} stands there twice; give each once")
+            raise RecipeError(f"{option} is '{text}': {number} is there twice; give each number once")
         found.append(number)
     return found
 

@@ -139,7 +139,7 @@ def on_one_device(recipe: Recipe, choices: Choices) -> Choices:
         RecipeError: for settings about a training, as nothing is trained.
     """
     if choices.extra:
-        raise RecipeError(f"{recipe.name} measures a speed and trains nothing: leave out the options after --")
+        raise RecipeError(f"{recipe.name} measures a speed and does not train: leave out the options after --")
     if choices.used_precision == "fp16":
         raise RecipeError(f"{recipe.name}: --precision fp16 leaves the range of MEGALODON's sums: give bf16 or fp32")
     return replace(choices, gpus_per_run=1)

@@ -46,7 +46,7 @@ class CommandError(StageError):
         tail = "".join(f"  {line}\n" for line in last_lines(log))
         super().__init__(
             f"{title} ended with status {status}; the end of {log}:\n{tail}"
-            "Start the same command again to go on from here"
+            "Run the same command again to continue from here"
         )
 
 

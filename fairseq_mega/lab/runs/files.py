@@ -81,6 +81,6 @@ def count_lines(path: Path) -> int:
 def returns_end_no_line(path: object) -> str:
     """Return the message about carriage returns in place of line feeds, which follows the name of the file."""
     return (
-        f"its lines end in carriage returns, which end no line here: make line feeds of them: `tr '\\r' '\\n' <{path} "
-        f">OUT`"
+        f"its lines end in carriage returns, which do not end lines here: replace them by line feeds: `tr '\\r' '\\n' "
+        f"<{path} >OUT`"
     )

@@ -37,7 +37,7 @@ class Work:
             shown = "\n".join(("< " if line[0] == "-" else "> ") + line[2:] for line in changes)
             raise StageError(
                 f"{folder} was begun with other settings or another text:\n{shown}\n"
-                f"give the same options, another {option}, or remove that folder"
+                f"give the same options, give another {option}, or remove the folder"
             )
 
     def stage(self, name: str, make: Callable[[], None]) -> None:

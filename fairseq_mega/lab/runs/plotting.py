@@ -183,7 +183,7 @@ def load_pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise SystemExit("a plot needs matplotlib: pip install 'matplotlib>=3.6'") from None
+        raise SystemExit("a plot requires matplotlib: pip install 'matplotlib>=3.6'") from None
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -71,7 +71,7 @@ def benchmark_read(options: argparse.Namespace, benchmark: str) -> str:
     return benchmark + ("-smoke" if options.smoke else "")
 
 
-def warn_of_smoke(smoke: bool, data: str = "made-up data") -> None:
+def warn_of_smoke(smoke: bool, data: str = "invented data") -> None:
     """Print below the numbers of a --smoke run that they are meaningless."""
     if smoke:
         print(f"SMOKE RUN on {data}: these numbers mean nothing")

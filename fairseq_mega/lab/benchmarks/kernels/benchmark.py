@@ -22,10 +22,10 @@ from fairseq_mega.ops.common import native
 DESCRIPTION = """\
 Time and peak memory of every path of the operators: EMA, attention, linear maps, timestep norm; forward and backward.
 
-First every path is compared with the plain reference, outputs and all gradients; nothing is measured or printed if one
-differs. Then every measurement runs in a process of its own; on a GPU, whose allocator counts exactly, in this one.
-With --rows every measurement is kept as a line of JSON at once, and the same command continues. The EMA's
-paths stand beside "DxNxL", the arrangement of the published code; attention beside explicit weights and torch's SDPA.
+First, outputs and all gradients of every path are compared with the plain reference; nothing is measured if one
+differs. Then every measurement runs in a separate process, or in this process on a GPU, whose allocator counts exactly.
+With --rows every measurement is written as a line of JSON at once, and the same command continues. The EMA's paths are
+compared with "DxNxL", the arrangement of the published code; attention with explicit weights and torch's SDPA.
 
 The column "of limit" is the time that moving the operator's inputs, outputs and gradients once would take, over the
 time measured; the machine's bandwidth is that of a copy in torch, measured in the same run. Counted are, in numbers of
@@ -96,10 +96,10 @@ def check(chosen: List[Tuple[str, Shape]], arguments: argparse.Namespace) -> Non
         for dtype in dict.fromkeys([torch.float32, getattr(torch, arguments.dtype)]):
             wrong += disagreements(OPS[op], shape, torch.device(arguments.device), dtype)
     if wrong:
-        sys.exit("nothing is measured, as paths differ from the reference:\n  " + "\n  ".join(wrong))
+        sys.exit("nothing is measured, because paths differ from the reference:\n  " + "\n  ".join(wrong))
     print("all paths agree with the reference, outputs and gradients", file=sys.stderr)
     if native.PROBLEM is not None:
-        print(f"the compiled kernels are left out: {native.PROBLEM}; {native.REMEDY}", file=sys.stderr)
+        print(f"the compiled kernels are not measured: {native.PROBLEM}; {native.REMEDY}", file=sys.stderr)
 
 
 def run(arguments: argparse.Namespace) -> None:

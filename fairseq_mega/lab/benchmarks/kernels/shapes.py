@@ -83,8 +83,8 @@ def parse_shapes(shape: str, lengths: str) -> List[Shape]:
             raise ValueError
     except (TypeError, ValueError):
         raise ValueError(
-            "--shape takes B,D,N or B,D,N,L[,z,v,chunk] and --lengths a list, all at least 1, as in --shape 4,128,16; "
-            "the chunk has to divide the length"
+            "give --shape B,D,N or B,D,N,L[,z,v,chunk] and --lengths a list, all at least 1, as in --shape 4,128,16; "
+            "the chunk must divide the length"
         ) from None
     return found
 

@@ -39,13 +39,13 @@ PEERS = {
 }
 INSTALLED = [name for name, peer in PEERS.items() if peer.module]
 DESCRIPTION = """\
-Training speed and peak memory of language models beside other implementations of the same models.
+Training speed and peak memory of language models, compared with other implementations of the same models.
 
-A forward and backward pass in float32 over the same random symbols, on a CPU; no optimizer, as megalodon-jax has none.
-Every model has a process of its own, in the environment of its package; the processes of a shape take turns pass by
-pass, and the median counts. Peak memory is that above the model and its compiled program. Parameters differ by at most
-one percent. Before anything is timed, two steps down the gradients have to lower the loss by as much as the gradients
-predict. A peer that is not installed is left out. The peers:
+A forward and backward pass in float32 over the same random symbols, on a CPU; without optimizer, as megalodon-jax has
+none. Every model runs in a separate process, in the environment of its package. The processes of a shape take turns,
+and the median of the passes counts. Peak memory is counted on top of the model and its compiled program. Parameters
+differ by at most one percent. First, two steps down the gradients must lower the loss by as much as the gradients
+predict. A peer that is not installed is skipped. The peers:
 
 """ + "\n".join(f"  {name} (beside {peer.ours}): {peer.meaning}" for name, peer in PEERS.items())
 SMOKE = ("--shapes=2x32", "--layers=1", "--chunk=16", "--repeat=1")

@@ -197,7 +197,7 @@ BUILDERS: Dict[str, Callable[[Sizes], Training]] = {
 def resident_mib(field: str) -> float:
     """This process's resident memory in MiB: VmRSS for now, VmHWM for its peak (Linux)."""
     found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found, f"/proc/self/status has no {field}; measuring memory needs Linux"
+    assert found, f"/proc/self/status has no {field}; measuring memory requires Linux"
     return int(found.group(1)) / 2**10
 
 

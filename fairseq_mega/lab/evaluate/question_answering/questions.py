@@ -53,7 +53,7 @@ class Questions:
             if question.text != texts[place]:
                 raise ValueError(
                     f"{path}, question {line + 1}: its id {question.number!r} is that of question "
-                    f"{self.first[place] + 1}, another question: give each question an id of its own"
+                    f"{self.first[place] + 1}, another question: give every question a different id"
                 )
             self.references[place].append(question.answer)
 

@@ -216,7 +216,7 @@ def _read_csv(path: Path, header: Header) -> Iterator[Tuple[int, List[bytes]]]:
                 if fields and len(fields) != header.columns:
                     raise ValueError(
                         f"{path}: line {reader.line_num} has {len(fields)} columns, {header.columns} are needed; a "
-                        f"text with {header.delimiter!r} stands in double quotes"
+                        f"text with {header.delimiter!r} must be in double quotes"
                     )
                 if fields:
                     yield reader.line_num, [field.encode("utf-8", "surrogateescape") for field in fields]

@@ -73,7 +73,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
                 f"fairseq's own"
             )
         if b"\0" in text:
-            raise ValueError(f"{path}: line {number} holds a NUL byte, which no text does: correct the file")
+            raise ValueError(f"{path}: line {number} contains a NUL byte, which is not text: correct the file")
         if not holds_text(text.decode("utf-8", "replace")):
             raise ValueError(f"{path}: line {number} has no text")
         found.append((text, label))
@@ -83,7 +83,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
         raise ValueError(f"{path} is empty: give lines of label TAB text")
     if all(len(label) > 2 and label[0] == label[-1] == "'" for _, label in found):
         raise ValueError(
-            f"{path}: its labels stand in single quotes, which count as part of labels and texts: remove them, or "
+            f"{path}: its labels are in single quotes, which count as part of labels and texts: remove them, or "
             f"write double quotes"
         )
     readable = [text.decode("utf-8", "replace") for text, _ in found]
@@ -93,7 +93,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
         mixed = any(not text.isascii() and _is_utf8(text) for text, _ in found)
         say(
             f"note: {path} is not UTF-8 in {len(others):,} of {len(found):,} texts, first in line {others[0]}: their "
-            f"bytes are taken as they are; new texts have to be encoded alike, or {not_utf8(path, mixed)}"
+            f"bytes are taken as they are; new texts must have the same encoding, or {not_utf8(path, mixed)}"
         )
     return found
 

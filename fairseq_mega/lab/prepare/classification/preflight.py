@@ -43,7 +43,7 @@ def is_there(task: str, folder: Path) -> bool:
     if missing:
         raise ValueError(
             f"the data of --task {task} in {folder} are incomplete, {', '.join(missing[:3])} "
-            f"{'is' if len(missing) == 1 else 'are'} missing: complete them, or remove them to have them made anew"
+            f"{'is' if len(missing) == 1 else 'are'} missing: complete the data, or remove them to make them again"
         )
     return True
 

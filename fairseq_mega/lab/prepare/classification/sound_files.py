@@ -95,7 +95,7 @@ def _mended(error: WaveError) -> str:
     if "several recordings" in str(error):
         return f"cut it into files of one each, with {CONVERT} for the first"
     if "wrong sizes" in str(error):
-        return f"have its header written anew: {CONVERT.replace('-i', '-ignore_length 1 -i')}"
+        return f"write its header again: {CONVERT.replace('-i', '-ignore_length 1 -i')}"
     if "nearly silent" in str(error):
         return f"if it is silence, write it in 16 bits: {CONVERT}"
     return f"get a new copy, or convert what can be read of it: {CONVERT}"

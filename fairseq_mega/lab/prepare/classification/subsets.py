@@ -93,12 +93,12 @@ def say_copies(splits: Dict[str, List[Tuple[bytes, str]]], things: str) -> None:
             labels[content].add(label)
     several = sum(len(found) > 1 for found in labels.values())
     if several:
-        say(f"note: {things} that stand under several labels, of which a model can learn one: {several:,}")
+        say(f"note: {things} with several labels, of which a model can learn only one: {several:,}")
     learnt = {content for content, _ in splits["train"]}
     for split in SPLITS[1:]:
         known = sum(content in learnt for content, _ in splits[split])
         if known:
-            say(f"note: {things} of {split} that train holds as well, which makes its score better: {known:,}")
+            say(f"note: {things} of {split} that are also in train, which raises the score: {known:,}")
 
 
 def note_on_limit(limit: Optional[List[int]]) -> List[str]:

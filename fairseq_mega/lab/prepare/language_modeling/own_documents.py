@@ -197,7 +197,7 @@ class DocumentFile:
             for number, line in enumerate(file, start=1):
                 if "\0" in line:
                     raise ValueError(
-                        f"{path}, line {number}: it holds a NUL byte, which no text does: correct the file"
+                        f"{path}, line {number}: it contains a NUL byte, which is not text: correct the file"
                     )
                 if line.strip():
                     lines.append(line)
@@ -328,7 +328,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     for split in SPLITS[1:]:
         known = sum(document in trained for document in hashes[split])
         if known:
-            say(f"note: documents of {split} that are in train as well, which makes its score better: {known:,}")
+            say(f"note: documents of {split} that are also in train, which raises the score: {known:,}")
     if args.vocabulary is None:
         counts["train"]["pieces"] = train_model(learnt, work.output / Path(MODEL_FILE).stem, args.vocab_size, True)
     else:

@@ -28,7 +28,7 @@ from fairseq_mega.lab.prepare.text_files import beginning_of, is_marked_up, not_
 from fairseq_mega.lab.runs.files import blocks_of, write_json, written_whole
 
 COUNTS = "counts.json"
-END_NO_LINE = f"which end no line here ({TO_LINE_FEEDS})"
+END_NO_LINE = f"which do not end lines here ({TO_LINE_FEEDS})"
 
 
 class TextCounts(NamedTuple):
@@ -116,7 +116,7 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
             check_words(path, replace_invalid)
         kind = kind_of_file(path)
         if unit == "bytes" and kind is not None:
-            say(f"note: {kind.told(path)}; with --unit bytes its bytes are taken as they are")
+            say(f"note: {kind.told(path)}; with --unit bytes its bytes are used unchanged")
         if unit == "bytes" and kind is None and not is_utf8(path):
             say(f"note: {path} is not UTF-8, and what is typed for its model is: {not_utf8(path)}")
         feeds, returns = (0, 0) if kind is not None else line_ends(path)
@@ -143,7 +143,9 @@ def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
     given = {split: getattr(cut, split) for split in SPLITS if getattr(cut, split) is not None}
     if cut.sizes is not None:
         if len(given) > 1:
-            raise ValueError("a text that is cut into parts of given sizes stands alone: give no other")
+            raise ValueError(
+                "a text that is cut into parts of given sizes cannot be combined with another text: give one text"
+            )
         return {split: (cut.train, ranges) for split, ranges in consecutive_ranges(cut.train, cut.sizes).items()}
     missing = [split for split in SPLITS if split not in given]
     how = (cut.train, missing, cut.blocks, cut.held_out, cut.limit)

@@ -108,9 +108,7 @@ def note_same_texts(files: Mapping[str, Path]) -> None:
     """Print a note on each two splits whose files, by split, hold the same text."""
     for first, second in itertools.combinations(files, 2):
         if filecmp.cmp(files[first], files[second], shallow=False):
-            say(
-                f"note: --{first} {files[first]} and --{second} {files[second]} are the same: scores of it are too good"
-            )
+            say(f"note: --{first} {files[first]} and --{second} {files[second]} are the same: its scores are too good")
 
 
 def threshold_of(args: argparse.Namespace, usual: int) -> int:

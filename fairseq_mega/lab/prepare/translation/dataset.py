@@ -100,11 +100,11 @@ def write_own_pairs(
             learnt = {leak_key(pair.source) for pair in pairs}
             known = sum(leak_key(pair.source) in learnt for pair in given.get(name, ()))
             if known:
-                say(f"note: sources of --{name} that --{other} holds as well, which makes the score better: {known:,}")
+                say(f"note: sources of --{name} that --{other} has, too, which raises the score: {known:,}")
         if name in given:
             earlier[name] = given[name]
         if empty:
-            say(f"note: pairs of --{name} that have an empty side, and are scored all the same: {empty:,}")
+            say(f"note: pairs of --{name} with an empty side, which are scored nevertheless: {empty:,}")
     say(f"pairs read: {len(given['train'])}; dropped: {describe_dropped(corpus)}")
     say(f"sentence pairs: {describe_splits(corpus)}")
 

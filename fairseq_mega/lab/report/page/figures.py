@@ -70,7 +70,7 @@ def training_curves(folders: Sequence[Path], work: Path) -> List[str]:
             _, left_out = curves.draw(logs, output)
     except ValueError as error:
         return [f"<p>{html.escape(str(error))}.</p>"]
-    return [picture(output, "Training curves"), *(f"<p>Left out: {html.escape(line)}.</p>" for line in left_out)]
+    return [picture(output, "Training curves"), *(f"<p>Not shown: {html.escape(line)}.</p>" for line in left_out)]
 
 
 def readable_text() -> Any:
