@@ -254,7 +254,7 @@ class TestRefused:
 
     def test_sizes_beside_other_files(self, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         message = error_of(cut, "bytes", text, tmp_path / "out", test=text, sizes=(1, 1, 1))
-        assert "stands alone" in message
+        assert "cannot be combined with another text" in message
 
 
 class TestCount:

@@ -98,7 +98,7 @@ REFUSED: Dict[str, Tuple[bytes, str]] = {
         "".join(f"'{label}'\t'{text}'\n" for label, text in ROWS).encode(),
         "its labels are in single quotes",
     ),
-    "a NUL byte": (tsv(ROWS * 200 + [("bad", "x\0y")]).encode(), "line 1201 holds a NUL byte"),
+    "a NUL byte": (tsv(ROWS * 200 + [("bad", "x\0y")]).encode(), "line 1201 contains a NUL byte"),
     "UTF-7": (tsv([*ROWS, ("bad", "schön")]).encode("utf-7"), "text in UTF-7; .*`iconv -f UTF-7"),
     "too few": (tsv(ROWS[:4]).encode(), "labels with too few examples: 'bad' has 1; 3 of each are needed"),
     "UTF-16 without a mark": (tsv(ROWS).encode("utf-16-le"), "text in UTF-16 without a byte-order mark; .*UTF-16LE"),
