@@ -76,7 +76,7 @@ TRANSLATION = ["sacremoses>=0.0.53", "subword-nmt>=0.3.8"]
 PLOTS = ["matplotlib>=3.6"]
 IMAGES = ["timm>=1.0.31"]  # brings torchvision and pillow along, in the versions that fit torch
 SPEECH = ["soundfile>=0.12"]  # reads FLAC, Ogg, MP3, AIFF and SPHERE; WAV needs nothing
-# lm-evaluation-harness; not in DEV, as it brings datasets, pandas and pyarrow along, and an older python-dateutil.
+# lm-evaluation-harness; not in DEV, as it brings 38 packages along, datasets, pandas and pyarrow among them.
 LM_EVAL = ["lm-eval>=0.4.13"]
 DEV = [
     *TRANSLATION,

@@ -12,7 +12,8 @@ Creates a virtual environment with the versions of scripts/constraints.txt and i
 (editable). The first call needs a few minutes, mostly to compile fairseq; later calls only check a stamp.
 
   --venv DIR     folder of the environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
-  --extras LIST  extras of setup.py, separated by commas: translation, plots, images, speech, dev (default: translation)
+  --extras LIST  extras of setup.py, separated by commas: translation, plots, images, speech, lm-eval,
+                 dev (default: translation)
   --python EXE   Python 3.11 to 3.14 for the environment (default: python3 where it is one of these, else the newest
                  that is found)
   --apex FOLDER  build NVIDIA's apex, too, from its sources in FOLDER (a clone of github.com/NVIDIA/apex; needs nvcc).
@@ -46,11 +47,11 @@ while [[ $# -gt 0 ]]; do
     *) die "unknown option '$1'; see --help" ;;
   esac
 done
-[[ $extras =~ ^[a-z]+(,[a-z]+)*$ ]] || die "--extras is '$extras': names separated by commas are needed, for instance translation,plots"
+[[ $extras =~ ^[a-z-]+(,[a-z-]+)*$ ]] || die "--extras is '$extras': names separated by commas are needed, for instance translation,plots"
 for extra in ${extras//,/ }; do
   case $extra in
-    translation | plots | images | speech | dev) ;;
-    *) die "--extras names '$extra', which setup.py does not have: choose from translation, plots, images, speech, dev" ;;
+    translation | plots | images | speech | lm-eval | dev) ;;
+    *) die "--extras names '$extra', which setup.py does not have: choose from translation, plots, images, speech, lm-eval, dev" ;;
   esac
 done
 [[ -z $apex || -d $apex ]] || die "--apex is '$apex', which is no folder: give that of a clone of https://github.com/NVIDIA/apex"

@@ -1,6 +1,7 @@
 """scripts/setup.sh before it downloads anything: which Python it takes, and what it says where something lacks."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -81,3 +82,11 @@ def test_what_lacks_is_named_at_once(lacking: Tuple[str, ...], packages: str, tm
 def test_a_folder_that_cannot_be_in_the_path(tmp_path: Path) -> None:
     message = set_up(tmp_path, {"python3": "3.13"}, "--venv", str(tmp_path / "a:b"))
     assert "a:b': a colon parts the folders of $PATH" in message and len(message.splitlines()) == 1
+
+
+def test_all_extras_of_the_package_are_accepted(tmp_path: Path) -> None:
+    (extras,) = re.findall(r"extras_require=\{(.*?)\}", (helpers.REPOSITORY / "setup.py").read_text(), re.DOTALL)
+    names = re.findall(r'"([\w-]+)":', extras)
+    message = set_up(tmp_path, {"python3": "3.13"}, "--venv", str(tmp_path / "venv"), "--extras", ",".join(names))
+    assert "makes it" in message, message
+    assert "lm-eval" in names
