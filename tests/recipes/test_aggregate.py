@@ -14,7 +14,7 @@ from fairseq_mega.lab.report.command import main as report
 from fairseq_mega.lab.reproduce.aggregate import cell, write_cells
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.evaluating import results_of
-from fairseq_mega.lab.reproduce.recording import data_of
+from fairseq_mega.lab.reproduce.origins import data_of
 from fairseq_mega.lab.reproduce.revising import at_each_rate
 from fairseq_mega.lab.reproduce.runs import Run, plan
 from fairseq_mega.lab.reproduce.tables import print_report

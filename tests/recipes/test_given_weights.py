@@ -105,25 +105,28 @@ def score(recipe: str, out: Path, *words: object) -> int:
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(
-    ("recipe", "archive", "score_name", "row"),
+    ("recipe", "archive", "score_name", "row", "scored_on"),
     [
         (
             TEXT,
             "mega.lra.zip",
             "test_accuracy",
             r"  authors' weights of other settings, scored here +- +{score:.2f} +-",
+            "; the validation set is the test set",
         ),
         (
             LANGUAGE,
             "enwik8.zip",
             "bits_per_token",
             r"  MEGA, authors' weights of other settings, scored here .* {score:.3f} ",
+            " tokens; the validation set is another",
         ),
         (
             IMAGES,
             "mega.imagenet.zip",
             "top1_accuracy",
             r"  authors' weights of other settings, scored here +[\d,]+ +{score:.2f}",
+            " examples, those of the validation set",
         ),
     ],
     ids=["classifier", "language model", "images"],
@@ -133,6 +136,7 @@ def test_from_the_server_to_the_table(
     archive: str,
     score_name: str,
     row: str,
+    scored_on: str,
     out: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -148,6 +152,7 @@ def test_from_the_server_to_the_table(
         assert server.ranges == [None, "bytes=1000-", "bytes=3000-"]
     printed = capsys.readouterr()
     assert "train: begins" not in printed.err and "SHA-256" in printed.err and ", in the recipe " in printed.err
+    assert "  data: made up" in printed.err and re.search(f"  test set: [0-9,]+.*{scored_on}\n", printed.err)
     found = [one for one in read_results_of(out) if one["settings"].get("recipe") == recipe]
     (told,) = {json.dumps(one["settings"]["weights"]) for one in found}
     kept = json.loads(told)

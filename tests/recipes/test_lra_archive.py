@@ -13,7 +13,7 @@ from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.recording import data_of
+from fairseq_mega.lab.reproduce.origins import data_of
 from fairseq_mega.lab.reproduce.runs import plan
 from tests.support.in_process import in_process  # noqa: F401
 from tests.support.prepare_runs import refusal

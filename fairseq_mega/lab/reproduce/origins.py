@@ -13,6 +13,7 @@ from fairseq_mega.lab.recipes.recipe import RecipeError
 from .choices import Choices
 from .datasets import DATASETS, PREPARE, OwnExamples
 from .lra_archive import is_released
+from .runs import Run
 
 # Data of other seeds and of the archive are a recipe's, too; results record the scaling of speech.
 FREE = {"dataset", "seed", "released", "scaling"}
@@ -21,6 +22,17 @@ FREE = {"dataset", "seed", "released", "scaling"}
 def is_generated(folder: Path) -> bool:
     """Return whether the data of a folder were generated, by its record."""
     return str(source_of(folder).get("origin", "")).startswith("generated")
+
+
+def data_of(run: Run, choices: Choices) -> str:
+    """Return the origin of a run's data for its result: generated, released, random, or made up for a smoke run."""
+    if run.smoke:
+        return "made up"
+    if run.recipe.measured:
+        return "random tokens"
+    if choices.processed is not None:
+        return "released, processed by the authors"
+    return "generated" if is_generated(run.data) else "released"
 
 
 def source_of(folder: Path) -> Dict[str, Any]:

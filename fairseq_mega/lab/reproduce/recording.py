@@ -14,7 +14,7 @@ from fairseq_mega.lab.runs.results import EXTRA, GIVEN, SET, read_result, write_
 from .behind import changing
 from .choices import Choices
 from .evaluating import results_of
-from .origins import is_generated
+from .origins import data_of
 from .runs import Run
 
 
@@ -52,17 +52,6 @@ def about(run: Run, choices: Choices) -> Dict[str, Any]:
         **({EXTRA: shlex.join(extra)} if extra else {}),
         **({GIVEN: weights.told()} if weights is not None else {}),
     }
-
-
-def data_of(run: Run, choices: Choices) -> str:
-    """Return the origin of a run's data for its result: generated, released, random, or made up for a smoke run."""
-    if run.smoke:
-        return "made up"
-    if run.recipe.measured:
-        return "random tokens"
-    if choices.processed is not None:
-        return "released, processed by the authors"
-    return "generated" if is_generated(run.data) else "released"
 
 
 def results_folder(choices: Choices) -> Path:

@@ -217,7 +217,7 @@ def perform(
         suffix = f".{run.updates}" if choices.keep_schedule else ""
         weights = choices.weights.get(run.recipe.name)
         if weights is not None:
-            stage(run.folder, "convert", lambda: convert(run, weights), f"{run.name}.convert")
+            stage(run.folder, "convert", lambda: convert(run, weights, choices), f"{run.name}.convert")
         elif not run.recipe.measured:
             stage(
                 run.folder,

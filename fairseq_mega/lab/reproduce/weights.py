@@ -41,6 +41,7 @@ from .authors_archives import FETCH_AGAIN, PUBLISHED, is_address, unpack
 from .authors_data import is_named
 from .choices import Choices, Weights
 from .runs import Run
+from .scored_data import describe
 
 HOST = "https://dl.fbaipublicfiles.com/mega"  # the READMEs of facebookresearch/mega, and XuezheMax/mega-image
 ARCHIVES = {  # by recipes
@@ -254,7 +255,7 @@ def digest_of(path: Path) -> str:
     return hashlib.sha256(listed.encode()).hexdigest()
 
 
-def convert(run: Run, weights: Weights) -> None:
+def convert(run: Run, weights: Weights, choices: Choices) -> None:
     """Copy the weights to the place of a training's best checkpoint, and print what may differ from the recipe.
 
     Raises:
@@ -264,7 +265,8 @@ def convert(run: Run, weights: Weights) -> None:
     say(f"weights: {weights.source}, SHA-256 {weights.sha256}")
     lines = list(weights.differs) or ["options of the model: those of the recipe"]
     lines += symbols_told(run, found.checkpoint["model"], found.path)
-    lines += [f"data: {run.recipe.notes}"] if run.recipe.notes else []
+    lines += describe(run, choices)
+    lines += [f"recipe: {run.recipe.notes}"] if run.recipe.notes else []
     for line in lines:
         say(f"  {line}")
     options = found.checkpoint.get("args")
