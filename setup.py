@@ -107,6 +107,7 @@ CONSOLE_SCRIPTS = [
     "fairseq-mega-reproduce = fairseq_mega.lab.reproduce.command:main",
     "fairseq-mega-inspect = fairseq_mega.lab.inspect.command_line:main",
     "fairseq-mega-qa = fairseq_mega.lab.evaluate.question_answering.command:main",
+    "fairseq-mega-lm-eval = fairseq_mega.lab.evaluate.lm_eval_command:main",
     "fairseq-mega-report = fairseq_mega.lab.report.command:main",
     "fairseq-mega-convert = fairseq_mega.cli.convert_checkpoint:main",
 ]

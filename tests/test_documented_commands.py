@@ -61,7 +61,7 @@ def plugin_flags() -> str:
 def test_modules_know_their_options(command: Command) -> None:
     module, sub = documents.module_of(command)
     assert importlib.util.find_spec(module) is not None
-    if module.endswith(".harness"):
+    if module.endswith(".lm_eval_command"):
         pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: pip install 'fairseq_mega[lm-eval]'")
     printed = documents.help_of(module, tuple(sub))
     assert not set(command.options) - set(OPTION.findall(printed)), printed[:300]

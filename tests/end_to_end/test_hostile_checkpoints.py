@@ -282,8 +282,9 @@ class TestCommandsOfThePackage:
         files = [path for room in rooms for path in (package / room).rglob("*.py") if "__name__ ==" in path.read_text()]
         found = {".".join(path.relative_to(package.parent).with_suffix("").parts) for path in files}
         tools = (average_checkpoints, classify, convert_checkpoint, evaluate_lm, inspect_checkpoint, lra_results)
-        harness = "fairseq_mega.lab.evaluate.harness"  # which reads by MegaLanguageModel.from_pretrained, tried below
-        assert found == {harness, *(module.__name__ for module in (*tools, question_answering, reproduce))}
+        # These read by MegaLanguageModel.from_pretrained, which is tried below.
+        harness = {f"fairseq_mega.lab.evaluate.{name}" for name in ("harness", "lm_eval_command")}
+        assert found == {*harness, *(module.__name__ for module in (*tools, question_answering, reproduce))}
         tried = {name.split()[0] for name in (*ON_PAIRS, *ON_TEXT)}
         assert tried == set(console.COMMANDS)
 

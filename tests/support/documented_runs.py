@@ -74,7 +74,7 @@ ELSEWHERE: Dict[str, Union[RunBy, Read]] = {  # by the beginning of a command, o
     "fairseq-mega-prepare": ABBREVIATED,
     "fairseq-mega-prepare pg19": RunBy("corpora/test_pg19.py::test_from_the_bucket"),
     "fairseq-mega-qa": RunBy("reports/test_question_answering.py::test_answers_of_a_model"),
-    "python -m fairseq_mega.lab.evaluate.harness": RunBy("reports/test_harness.py::test_tasks_of_local_files"),
+    "fairseq-mega-lm-eval": RunBy("reports/test_harness.py::test_tasks_of_local_files"),
     "python -m fairseq_mega.lab.evaluate.language_model": RunBy(
         "cli/test_evaluate_lm.py::test_finished_results_are_kept_and_printed"
     ),

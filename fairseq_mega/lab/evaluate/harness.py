@@ -1,7 +1,4 @@
-"""Language models of this package in lm-evaluation-harness, whose command line this is:
-
-python -m fairseq_mega.lab.evaluate.harness run --model fairseq_mega --model_args path=CHECKPOINT,data=FOLDER --tasks T
-"""
+"""Language models of this package in lm-evaluation-harness; as a program its command line, fairseq-mega-lm-eval."""
 
 import itertools
 import logging
