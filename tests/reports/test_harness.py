@@ -167,13 +167,15 @@ def test_arguments(trained: Trained, tmp_path: Path) -> None:
         HarnessModel(str(trained.checkpoint), str(trained.data), device="cpu", nonsense=1)
 
 
-def test_the_tasks_and_shots_of_table_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tasks_of_table_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """MEGALODON, Table 1: ten benchmarks, MMLU in its 57 subjects; their data are not fetched."""
     asked: Dict[str, int] = {}
+    metrics: Dict[str, str] = {}
 
     class Asked(ConfigurableTask):
         def __init__(self, config: Dict[str, Any]) -> None:
             asked[config["task"]] = config["num_fewshot"]
+            (metrics[config["task"]],) = (entry["metric"] for entry in config["metric_list"])
             self._config = SimpleNamespace(task=config["task"])
 
         task_name = property(lambda self: self._config.task)
@@ -182,5 +184,7 @@ def test_the_tasks_and_shots_of_table_1(monkeypatch: pytest.MonkeyPatch) -> None
     TaskManager(include_path=str(REPOSITORY / "examples" / "megalodon")).load(["megalodon_table1"])
     subjects = [name for name in asked if name.startswith("mmlu_")]
     assert len(subjects) == 57 and {asked.pop(name) for name in subjects} == {5}
+    assert {metrics.pop(name) for name in subjects} == {"acc"}
+    assert [name for name, metric in metrics.items() if metric == "exact_match"] == ["nq_open", "triviaqa"]
     zero = ("boolq", "hellaswag", "piqa", "social_iqa", "winogrande", "arc_easy", "arc_challenge")
     assert asked == {**dict.fromkeys(zero, 0), "nq_open": 5, "triviaqa": 5}

@@ -6,6 +6,7 @@ from typing import Any, Dict
 import pytest
 
 from fairseq_mega.lab.evaluate.lra_runs import LRA, TASKS
+from fairseq_mega.lab.recipes.paper_values import without_recipe
 from fairseq_mega.lab.report.command import main
 from fairseq_mega.lab.report.table1 import paper
 from fairseq_mega.lab.reproduce.command import main as reproduce
@@ -62,5 +63,19 @@ def test_nothing_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     tmp_path.joinpath("results").mkdir()
     assert main(["table1", str(tmp_path / "results")]) == 0
     assert capsys.readouterr().out.count("not yet") == 2
-    assert reproduce(["table1", "--list"]) == 1
-    assert "is the summary of Tables" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("table1", "is the summary of Tables"),
+        ("mega/table1", "is the summary of Tables"),
+        ("megalodon/table1", "--tasks megalodon_table1"),
+        ("megalodon/table2", "fairseq-mega-qa"),
+        *((name, number.instead) for name, number in without_recipe().items()),
+    ],
+)
+def test_numbers_without_a_recipe_are_answered(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce([name, "--gpus", "0"]) == 1
+    printed = capsys.readouterr().err
+    assert said in printed and "has no recipe" in printed and len(printed.splitlines()) == 1

@@ -5,6 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
+from .paper_values import without_recipe
 from .recipe import FOLDER, PARTS, PRESETS, Recipe, RecipeError, load
 
 ORDER = (  # of tasks and models in the paper's tables; others follow by their numbers and names
@@ -12,11 +13,6 @@ ORDER = (  # of tasks and models in the paper's tables; others follow by their n
     *("mega", "mega_chunk", "transformer", "s4d", "softmax", "mega_softmax", "mega_laplace"),
     *("megalodon", "megalodon_chunk"),
 )
-
-
-WITHOUT_RECIPES = {
-    "table1": "Table 1 is the summary of Tables 2, 4, 5, 6 and 7: run those, then fairseq-mega-report table1 RESULTS",
-}
 
 
 def place(path: Path) -> List[Tuple[int, int, str]]:
@@ -47,19 +43,21 @@ def find(name: str) -> List[Recipe]:
     if name.endswith((".yaml", ".yml")):
         return [load(Path(name))]
     wanted = name.strip("/")
-    found = [
-        recipe
-        for key, recipe in known.items()
-        if key == wanted or f"/{key}/".find(f"/{wanted}/") >= 0  # whole names of folders, anywhere in the path
-    ]
+    found = [recipe for key, recipe in known.items() if is_within(wanted, key)]
     if wanted and found:
         return of_one_paper(found, wanted)
-    if wanted.rpartition("/")[2] in WITHOUT_RECIPES:
-        raise RecipeError(f"{name}: {WITHOUT_RECIPES[wanted.rpartition('/')[2]]}")
+    others = [key for key in without_recipe() if wanted and is_within(wanted, key)]
+    if others:  # MEGA's come first
+        raise RecipeError(f"{others[0]} has no recipe: {without_recipe()[others[0]].instead}")
     folders = {"/".join(key.split("/")[:depth]) for key in known for depth in (1, 2, 3)}
     near = difflib.get_close_matches(wanted, list(dict.fromkeys([*known, *sorted(folders)])), 3, 0.3)
     hint = " or ".join(near) or ", ".join(sorted(folder for folder in folders if folder.count("/") == 1))
     raise RecipeError(f"the recipe or table {name!r} is unknown: give {hint} (--list names all)")
+
+
+def is_within(wanted: str, name: str) -> bool:
+    """Return whether a name holds a wanted one: whole names of folders, anywhere in the path."""
+    return name == wanted or f"/{wanted}/" in f"/{name}/"
 
 
 def of_one_paper(recipes: List[Recipe], wanted: str) -> List[Recipe]:

@@ -1,14 +1,34 @@
-"""The paper's values, from the recipes; only values without a recipe are elsewhere."""
+"""The paper's values, from the recipes, and from a file those of numbers without a recipe."""
 
-from typing import List, Sequence
+from functools import lru_cache
+from typing import Dict, List, NamedTuple, Sequence
+
+import yaml
 
 from .recipe import FOLDER, load
 
-NEEDS_WEIGHTS = {  # the paper's values of its 7B model, which was trained on 2T tokens and never released
-    "megalodon/table1/academic-benchmarks": "49.8",  # MMLU, the first column
-    "megalodon/table2/long-context-qa": "23.9/28/13.1",
-    "megalodon/table3/mt-bench": "6.27",
-}
+
+class WithoutRecipe(NamedTuple):
+    """A number of a paper that no recipe trains.
+
+    Attributes:
+        reason: for a list.
+        instead: for whoever asks for it.
+        paper: metrics or tasks to the paper's values.
+        peers: other models in the paper's table to their values.
+    """
+
+    reason: str
+    instead: str
+    paper: Dict[str, float] = {}
+    peers: Dict[str, Dict[str, float]] = {}
+
+
+@lru_cache(maxsize=None)
+def without_recipe() -> Dict[str, WithoutRecipe]:
+    """Return the numbers that no recipe trains, by names like those of recipes."""
+    found = yaml.safe_load((FOLDER / "without_recipe.yaml").read_text(encoding="utf-8"))
+    return {name: WithoutRecipe(**about) for name, about in found.items()}
 
 
 def row_title(name: str, trained: bool, values_from: str = "") -> str:

@@ -2,10 +2,10 @@
 
 import statistics
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.recipes.paper_values import NEEDS_WEIGHTS
+from fairseq_mega.lab.recipes.paper_values import without_recipe
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.log_progress import parse_statistics
 from fairseq_mega.lab.runs.results import read_result
@@ -21,7 +21,6 @@ from .storage import bytes_of_recipe, size_of
 from .weights import archive_of
 
 COLUMNS = ("recipe", "state", "paper", "ours", "disk", "time left", "authors' weights")
-SUMMARY = "Table 1 is a summary of others: fairseq-mega-report table1 RESULTS"
 
 
 def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -> List[str]:
@@ -42,19 +41,19 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -
         rows.append(row(recipe, runs, choices))
     many = len({recipe.name for recipe in recipes})
     if many == len(catalogue()):
-        for name, paper in NEEDS_WEIGHTS.items():
-            rows.append([name, "unreleased weights", paper, *["-"] * (len(COLUMNS) - 3)])
+        for name, number in without_recipe().items():
+            rows.append([name, number.reason, paper_cell(number.paper), *["-"] * (len(COLUMNS) - 3)])
     said = (
         f"{many} recipes; disk: of the checkpoints of all seeds; time left: of all seeds one after the other, measured "
         f"here or estimated {RATES_SAID}; authors' weights: the archive that --checkpoint published takes, and the "
-        f"estimated time of their scoring; {SUMMARY}"
+        f"estimated time of their scoring; for a number without a recipe the command names what to run instead"
     )
     return [*terminal(Table(COLUMNS, rows)).splitlines(), said]
 
 
 def row(recipe: Recipe, runs: Sequence[Run], choices: Choices) -> List[str]:
     """The cells of a recipe, whose runs are empty where its data are not there."""
-    paper = "/".join(f"{value:g}" for value in recipe.paper.values()) or ("plot" if "figure" in recipe.report else "-")
+    paper = paper_cell(recipe.paper, "plot" if "figure" in recipe.report else "-")
     metric = next(iter(recipe.paper), None)
     values = [value for run in runs for value in scores(run, metric)]
     logs = [run.folder / "train.log" for run in runs if (run.folder / "train.log").exists()]
@@ -69,6 +68,12 @@ def row(recipe: Recipe, runs: Sequence[Run], choices: Choices) -> List[str]:
     archive = archive_of(recipe)
     weights = "-" if archive is None else f"{archive}, {scoring(recipe, choices.gpus, choices.workers)}"
     return [recipe.name, state(runs), paper, ours, size_of(bytes_of_recipe(recipe)), left, weights]
+
+
+def paper_cell(values: Mapping[str, float], without: str = "-") -> str:
+    """Return the paper's values of a number, the first three of many; ``without`` values that text."""
+    texts = [f"{value:g}" for value in values.values()]
+    return "/".join(texts[:3]) + "/..." * (len(texts) > 3) if texts else without
 
 
 def state(runs: Sequence[Run]) -> str:

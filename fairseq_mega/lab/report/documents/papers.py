@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Dict, List, Sequence
 
+import yaml
+
+from fairseq_mega.lab.recipes.paper_values import without_recipe
 from fairseq_mega.lab.report import megalodon_figure1, megalodon_figure4
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.report.recipe_states import benchmark_table, find_results, states
@@ -50,6 +53,20 @@ def rates(folder: Path, words: Sequence[str]) -> Table:
         texts = bold_best([f"{loss:.3f}" for loss in values.values()], list(values.values()), min)
         rows.append({"model": title, **dict(zip((f"rate {rate:g}" for rate in values), texts))})
     return table_of([row for row in rows if len(row) > 1])
+
+
+def academic_benchmarks(folder: Path, words: Sequence[str]) -> Table:
+    """MEGALODON's Table 1: tasks, shots and metrics of a file of lm-evaluation-harness, and the paper's values."""
+    (name,) = words
+    number = without_recipe()["megalodon/table1/academic-benchmarks"]
+    columns = {**number.peers, "MEGALODON 7B": number.paper}
+    rows = []
+    for entry in yaml.safe_load((folder / name).read_text(encoding="utf-8"))["task"]:
+        task = entry.get("task") or entry["group"]
+        (metric,) = (measured["metric"] for measured in entry["metric_list"])
+        settings = {"task of the harness": f"`{task}`", "shots": str(entry["num_fewshot"]), "metric": metric}
+        rows.append({**settings, **{f"{model}, paper": f"{values[task]:.1f}" for model, values in columns.items()}})
+    return table_of(rows)
 
 
 def of_benchmark(folder: Path, words: Sequence[str], benchmark: str) -> List[Result]:

@@ -30,6 +30,7 @@ Builder = Callable[[Path, Sequence[str]], Table]
 TABLES: Dict[str, Builder] = {
     "benchmarks": papers.benchmarks,
     **{f"paper-{name}": partial(papers.of_paper, name=name) for name in PAPER_TABLES},
+    "megalodon-table1": papers.academic_benchmarks,
     "megalodon-figure1": papers.trainings,
     "megalodon-figure1-contexts": papers.contexts,
     "megalodon-figure1-rates": papers.rates,
