@@ -44,7 +44,7 @@ def test_classifiers(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {(result["seed"], result["examples"], result["settings"]["data"]) for result in results} == {
         (7, 16, "made up")
     }
-    assert all(result["settings"]["precision"] == "fp32" for result in results)
+    assert all(result["settings"]["precision"] == "fp32" and result["training_hours"] >= 0 for result in results)
     # The same again: nothing is done, nothing changes.
     reproduce(out, "mega/table2/text/mega", "mega/table3/text/softmax", "--seeds", "7")
     assert "begins" not in capsys.readouterr().err and found(out, "lra-smoke") == results
@@ -115,6 +115,7 @@ def test_language_models(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr()
     assert printed.err.count(".train: begins") == 1 and "MEGA, measured" in printed.out
     assert "18.07" in printed.out and (out / "figure6.png").exists()
+    assert all(result["training_hours"] >= 0 for result in found(out, "figure6-smoke"))
     settings = [result["settings"] for result in found(out, "figure6-smoke")]
     assert {(row["segments"], row["chunk_size"]) for row in settings} == {(4, 16), (1, 16), (2, 16)}
 

@@ -39,6 +39,14 @@ def read(text: str) -> training_log.Training:
 # --- the log
 
 
+def test_hours_of_all_starts() -> None:
+    end = json.dumps({"epoch": 1, "train_num_updates": "9", "train_train_wall": "700", "train_wall": "1800"})
+    log = HEAD + inner(4, train_wall="9", wall="40") + inner(4, train_wall="9", wall="3600")
+    log += HEAD + inner(4, train_wall="9", wall="900") + f"{STAMP} | train | {end}\n" + "| killed {\n" + HEAD
+    assert training_log.training_hours(log.splitlines()) == 1.5
+    assert training_log.training_hours(HEAD.splitlines()) is None
+
+
 def test_log_of_a_training_that_was_interrupted() -> None:
     """Updates after the last checkpoint are trained again; the later numbers count."""
     first = HEAD + inner(0) + inner(4) + valid(1, 100, 60.0) + valid(2, 200, 99.0)

@@ -9,7 +9,7 @@ from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
 from .choices import Choices
 from .evaluating import results_of
-from .recording import about, cells_folder
+from .recording import about, cells_folder, time_of
 from .runs import Run, plan
 
 CHOSEN_BY = "best_valid_accuracy"
@@ -87,6 +87,7 @@ def cell(runs: Sequence[Run], choices: Choices, command: str) -> Optional[Dict[s
                 "seed": result["run"].seed,
                 "lr": rate_of(result["run"]),
                 **{key: result[key] for key in ("scores", "curve", "train_command", "date", "hardware")},
+                **time_of(result["run"]),
             }
             for result in done
         ],

@@ -10,6 +10,7 @@ from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.alike import CONDITIONS, cell_of
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import EXTRA, GIVEN, SET, read_result, write_result
+from fairseq_mega.lab.runs.training_log import training_hours
 
 from .behind import changing
 from .choices import Choices
@@ -27,6 +28,7 @@ def record(run: Run, choices: Choices) -> List[Path]:
     for path in sorted(results_of(run).glob("*.json")):
         result = read_result(path)
         result["settings"] = {**result["settings"], **about(run, choices)}
+        result.update(time_of(run))
         weights = choices.weights.get(run.recipe.name)
         seed = run.seed if weights is None else weights.seed
         result["settings"].setdefault("seed", seed)
@@ -34,6 +36,16 @@ def record(run: Run, choices: Choices) -> List[Path]:
         write_result(target, {**result, "seed": seed})
         written.append(target)
     return written
+
+
+def time_of(run: Run) -> Dict[str, float]:
+    """Return the hours of a training as an entry for its result; nothing where there was none."""
+    log = run.folder / "train.log"
+    if not log.is_file():
+        return {}
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        hours = training_hours(lines)
+    return {} if hours is None else {"training_hours": round(hours, 4)}
 
 
 def about(run: Run, choices: Choices) -> Dict[str, Any]:

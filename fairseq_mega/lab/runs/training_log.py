@@ -1,4 +1,4 @@
-"""The log of a classifier's training: its size, its speed, its memory and its validations."""
+"""The log of a training: its time; of a classifier's also its size, its speed, its memory and its validations."""
 
 import re
 import statistics
@@ -49,6 +49,22 @@ class Training(NamedTuple):
     def after(self, epoch: int) -> Validation:
         """The last validation up to the end of an epoch, or the first one if there is none."""
         return [found for found in self.validations if found.epoch <= epoch or found == self.validations[0]][-1]
+
+
+def training_hours(lines: Iterable[str]) -> Optional[float]:
+    """Return the hours of all starts in a log with --log-format json, validations included; None without a record.
+
+    fairseq counts "wall" in seconds from each start. What was trained twice after an interruption counts twice.
+    """
+    earlier, wall = 0.0, None
+    for line in lines:
+        if _PARAMETERS.search(line):  # once in each start
+            earlier, wall = earlier + (wall or 0.0), 0.0 if wall is not None else None
+        elif '"wall"' in line or '"train_wall"' in line:
+            found = parse_statistics(line)
+            key = "train_wall" if "train_num_updates" in found else "wall"  # of an epoch, of an interval
+            wall = float(found[key]) if key in found else wall
+    return None if wall is None else (earlier + wall) / 3600
 
 
 def _count(text: str) -> int:
