@@ -20,10 +20,12 @@ from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.reproduce import precisions
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.estimates import duration, operations, span
+from fairseq_mega.lab.reproduce.estimates import duration, operations, scoring, span
 from fairseq_mega.lab.reproduce.runner import folders
 from fairseq_mega.lab.reproduce.runs import plan
+from fairseq_mega.lab.reproduce.sizes import model_of
 from fairseq_mega.lab.reproduce.weights import archive_of
+from fairseq_mega.models import cost
 from fairseq_mega.models.presets import preset
 
 ONE = (FOLDER / "mega/table2/text/mega_chunk.yaml").read_text(encoding="utf-8")
@@ -406,6 +408,21 @@ def test_the_time_that_is_left(tmp_path: Path) -> None:
     half = 12500 * operations(full)
     assert duration(full, 12500, 25000, [], 1, 2) == f"{span(half / 40e12)} (estimated)"
     assert duration(full, 12500, 25000, [], 0, 2) == f"{span(half / 50e9)} (estimated)"
+
+
+def test_the_time_of_scoring() -> None:
+    """The test reviews of IMDb have 1,269 bytes in the mean; an image of CIFAR-10 has 1,024 pixels, as all others."""
+    text, image = (catalogue()[f"mega/table2/{task}/mega_chunk"] for task in ("text", "image"))
+    for recipe, examples, length in ((text, 25_000, 1269), (image, 10_000, 1024)):
+        work = examples * length * cost.operations(model_of(recipe), length)
+        assert scoring(recipe, 0, 2) == span(work / (2 * 25e9)) and scoring(recipe, 1, 2) == span(work / 40e12)
+    # By hand, of Text: a layer has six linear maps (d = 128, v = 256, z = 64: d*v + d*(z+v+2d) + v*d), attention over
+    # 128 positions (2 * 128 * (v + z)) and three FFTs; four layers, 2 operations for each weight.
+    linear = 2 * (128 * 256 + 128 * (64 + 256 + 2 * 128) + 256 * 128)
+    attention = 2 * 128 * (256 + 64)
+    least = 4 * (linear + attention) * 25_000 * 1269 / 50e9
+    assert least < 60 * float(scoring(text, 0, 2).split()[0]) < 2 * least
+    assert scoring(catalogue()["miniature/text/mega"], 0, 2) == ""
 
 
 def test_texts_are_not_downloaded_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -34,6 +34,18 @@ class Report:
     parts: Tuple[str, ...] = ()
 
 
+class Scored(NamedTuple):
+    """Size of the part of a data set that is scored.
+
+    Attributes:
+        size: number of examples, or of tokens of a text.
+        mean_length: of the examples, in positions; None where all have the same, or it is unknown.
+    """
+
+    size: int
+    mean_length: Optional[float] = None
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A data set of the command.
@@ -52,6 +64,7 @@ class Dataset:
         reads: files that the result depends on and that no option names as they are, by a name for each.
         members: by option, patterns of the files that are read in its folder; without patterns all files.
         leaves: names of all results, where the folder may contain other files; none for a folder of its own.
+        scored: size of the published part that papers score; None where there is none.
     """
 
     name: str
@@ -66,3 +79,4 @@ class Dataset:
     reads: Callable[[argparse.Namespace], Dict[str, Path]] = lambda args: {}
     members: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
     leaves: Tuple[str, ...] = ()
+    scored: Optional[Scored] = None

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Sequence
+from typing import Callable, List, NamedTuple, Optional, Sequence
 
+from fairseq_mega.lab.prepare.dataset import Scored
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
@@ -26,12 +27,14 @@ class Data:
         command: makes it in a folder; the same command continues an interrupted one.
         check: raises a RecipeError where the folder is broken or the data can be neither found nor made.
         files: that fairseq reads, by their paths in the folder.
+        scored: size of the published part that papers score; None where there is none.
     """
 
     task: str
     command: Callable[[Path, Choices], List[str]]
     check: Callable[[Path, Choices], None]
     files: Sequence[str]
+    scored: Optional[Scored] = None
 
     def is_there(self, folder: Path) -> bool:
         """Return whether all files exist; a work folder of fairseq-mega-prepare must be finished."""

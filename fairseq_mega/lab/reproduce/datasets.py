@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from fairseq_mega.data.text_units import MODEL_FILE, symbols_of_file
 from fairseq_mega.lab.inspect.symbols import SYMBOLS
 from fairseq_mega.lab.prepare.classification.preflight import FILES, check_can_be_made
+from fairseq_mega.lab.prepare.dataset import Scored
+from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
+from fairseq_mega.lab.prepare.language_modeling.texts import ENWIK8_SIZES
+from fairseq_mega.lab.prepare.registry import DATASETS as PREPARED
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.wmt16.dataset import need_packages
 from fairseq_mega.lab.prepare.wmt16.sources import archive_urls
@@ -52,11 +56,16 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
         except ValueError as error:
             raise RecipeError(str(error)) from error
 
-    return Data(task, command, check, FILES[task])
+    return Data(task, command, check, FILES[task], PREPARED[dataset].scored if released else None)
 
 
-def text(corpus: str, dataset: str, file: str, options: Sequence[str] = ()) -> Data:
-    """A text for language modelling, in ``folder/data-bin``; ``file`` is one of those that it is made of."""
+def text(corpus: str, dataset: str, file: str, options: Sequence[str] = (), tokens: Optional[int] = None) -> Data:
+    """A text for language modelling, in ``folder/data-bin``.
+
+    Args:
+        file: one of those that it is made of.
+        tokens: of the published test part.
+    """
 
     def command(folder: Path, choices: Choices) -> List[str]:
         words = [*PREPARE, dataset, "--out", str(folder), "--workers", str(choices.workers), *options]
@@ -69,7 +78,8 @@ def text(corpus: str, dataset: str, file: str, options: Sequence[str] = ()) -> D
         if not choices.download and not choices.smoke and not raw.exists():
             raise RecipeError(f"{raw} does not exist: put the text of {corpus} there, or leave --no-download out")
 
-    return Data(corpus, command, check, ["data-bin/dict.txt", *(f"data-bin/{name}" for name in BINARISED)])
+    files = ["data-bin/dict.txt", *(f"data-bin/{name}" for name in BINARISED)]
+    return Data(corpus, command, check, files, None if tokens is None else Scored(tokens))
 
 
 def books() -> Data:
@@ -173,8 +183,8 @@ DATASETS: Dict[str, Data] = {
     ),
     "miniature-image": classification("image", "cifar10", ["--side", "16", "--limit", "20000,1000,4000"]),
     "wikitext-2": text("wikitext-2", "wikitext", "wiki.train.tokens", ["--version", "2"]),
-    "wikitext-103": text("wikitext-103", "wikitext", "wiki.train.tokens"),
-    "enwik8": text("enwik8", "enwik8", "enwik8"),
+    "wikitext-103": text(*("wikitext-103", "wikitext", "wiki.train.tokens"), tokens=CORPORA["wikitext-103"].tokens[-1]),
+    "enwik8": text("enwik8", "enwik8", "enwik8", tokens=ENWIK8_SIZES[-1]),
     "gcide": text("gcide", "gcide", "gcide.txt", FEW),
     "gcide-bytes": text("gcide", "gcide", "gcide.txt", ["--limit", "8000000"]),
     "gcide-bytes-16m": text("gcide", "gcide", "gcide.txt", ["--limit", "17000000", "--held-out", "0.025"]),

@@ -9,23 +9,15 @@ from fairseq_mega.lab.runs.log_progress import parse_statistics
 from fairseq_mega.models import cost
 from fairseq_mega.modules.images import patch_count
 
+from .datasets import DATASETS
 from .sizes import model_of
 
 GPU_RATE = 40e12  # assumed operations per second: a quarter of an A100's peak in TF32
 CORE_RATE = 25e9  # of a CPU's core: 22 to 39 were measured on an AMD EPYC, by the trainings of the miniature
-RATES_SAID = "at 40 TFLOP/s a GPU (a quarter of an A100's peak in TF32) or 25 GFLOP/s a core"
-SCORED = {  # examples, or tokens, of the part that a data set is scored on
-    "listops": 2000,
-    "imdb": 25_000,
-    "aan": 17_437,
-    "cifar10": 10_000,
-    "pathfinder32": 20_000,
-    "pathx": 20_000,
-    "speech-commands": 5_247,
-    "imagenet": 50_000,
-    "wikitext-103": 245_569,
-    "enwik8": 5_000_000,
-}
+RATES_SAID = (
+    f"at {GPU_RATE / 1e12:.0f} TFLOP/s a GPU (a quarter of an A100's peak in TF32) or "
+    f"{CORE_RATE / 1e9:.0f} GFLOP/s a core"
+)
 SENTENCE = 256  # assumed positions of a translation
 
 
@@ -43,12 +35,19 @@ def measured_rate(logs: List[Path]) -> Optional[float]:
 
 def operations(recipe: Recipe) -> float:
     """Floating-point operations of an update, forward and backward, which is two passes: for the order of magnitude."""
-    model, config = model_of(recipe), recipe.config
-    length = longest(config["task"].get("tokens_per_sample"), config["model"])
+    model, config, length = model_of(recipe), recipe.config, mean_length(recipe)
     tokens = config["dataset"].get("max_tokens")
     if tokens is None:
         tokens = config["dataset"]["batch_size"] * length * getattr(model, "documents", 1)
     return 3.0 * cost.operations(model, length) * tokens * recipe.gpus * config["optimization"]["update_freq"][0]
+
+
+def mean_length(recipe: Recipe) -> int:
+    """Return the mean number of positions of a data set's examples; the longest where it is unknown or all have it."""
+    scored = DATASETS[recipe.data].scored
+    if scored is not None and scored.mean_length is not None:
+        return round(scored.mean_length)
+    return longest(recipe.config["task"].get("tokens_per_sample"), recipe.config["model"])
 
 
 def longest(block: Optional[int], model: Mapping[str, Any]) -> int:
@@ -59,18 +58,18 @@ def longest(block: Optional[int], model: Mapping[str, Any]) -> int:
 
 
 def scoring(recipe: Recipe, gpus: int, cores: int) -> str:
-    """Return the estimated time of scoring a checkpoint, at the rates above; 0 if the size of the test part is unknown.
+    """Return the estimated time of scoring a checkpoint, at the rates above; "" without a published test part.
 
     Args:
         gpus, cores: see :func:`duration`; a GPU scores alone.
     """
-    if recipe.data not in SCORED:
+    scored = DATASETS[recipe.data].scored
+    if scored is None:
         return ""
-    model, config = model_of(recipe), recipe.config
-    length = longest(config["task"].get("tokens_per_sample"), config["model"])
+    model, length = model_of(recipe), mean_length(recipe)
     each = 1 if recipe.evaluate["kind"] == "language-model" else length * getattr(model, "documents", 1)
     times = len(recipe.evaluate.get("contexts", [{}]))
-    work = times * SCORED[recipe.data] * each * cost.operations(model, length)
+    work = times * scored.size * each * cost.operations(model, length)
     return span(work / (GPU_RATE if gpus > 0 else CORE_RATE * cores))
 
 

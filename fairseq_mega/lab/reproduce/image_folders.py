@@ -66,4 +66,4 @@ def archives_of(folder: Path, choices: Choices) -> Path:
     return choices.archives or folder.parent / "archives"
 
 
-IMAGENET = ImageFolders("imagenet", command, check, [])
+IMAGENET = ImageFolders("imagenet", command, check, [], imagenet.DATASET.scored)

@@ -17,7 +17,7 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, Scored
 from fairseq_mega.lab.prepare.lra_archive import TABLES, add_released, released_files
 from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length, exactly_one, need_files
 from fairseq_mega.lab.prepare.text_files import read_lines, read_table
@@ -96,4 +96,5 @@ DATASET = Dataset(
     make,
     toy_data.aan,
     members={"tsv_dir": tuple(FILES.values())},
+    scored=Scored(PUBLISHED["test"]),
 )

@@ -14,7 +14,7 @@ from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, Scored
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, exactly_one, need_files
 from fairseq_mega.lab.prepare.unpacking import DAMAGE, check_zip
@@ -157,5 +157,13 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 DATASET = Dataset(
-    "cifar10", ARENA, "CIFAR-10 in grey (the task Image)", DETAILS, add_options, check, make, toy_data.cifar10
+    "cifar10",
+    ARENA,
+    "CIFAR-10 in grey (the task Image)",
+    DETAILS,
+    add_options,
+    check,
+    make,
+    toy_data.cifar10,
+    scored=Scored(10_000),
 )

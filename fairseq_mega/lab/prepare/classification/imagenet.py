@@ -11,7 +11,7 @@ from fairseq_mega.data.image_folder import ImageFolder
 from fairseq_mega.lab.prepare.archives import read_tar
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, digests_of
 from fairseq_mega.lab.prepare.classification import toy_data
-from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report, Scored
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import need_files
@@ -186,4 +186,5 @@ DATASET = Dataset(
     check,
     make,
     toy_data.imagenet,
+    scored=Scored(IMAGES["valid"]),
 )

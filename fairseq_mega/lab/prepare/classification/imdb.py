@@ -12,7 +12,7 @@ from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, Scored
 from fairseq_mega.lab.prepare.shared_options import (
     add_archive,
     add_length,
@@ -125,5 +125,13 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 DATASET = Dataset(
-    "imdb", ARENA, "film reviews as bytes (the task Text)", DETAILS, add_options, check, make, toy_data.imdb
+    "imdb",
+    ARENA,
+    "film reviews as bytes (the task Text)",
+    DETAILS,
+    add_options,
+    check,
+    make,
+    toy_data.imdb,
+    scored=Scored(25_000, 31_714_156 / 25_000),  # bytes of the test reviews, at most 4,000 of each, and </s>
 )

@@ -10,7 +10,7 @@ from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import Example, TextSplit, write_text_task
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, Scored
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
 from fairseq_mega.lab.prepare.generators.listops.trees import ListOpsRules, generate_listops
 from fairseq_mega.lab.prepare.lra_archive import TABLES, add_released, released_files
@@ -153,4 +153,5 @@ DATASET = Dataset(
     make,
     toy_data.listops,
     members={"tsv_dir": tuple(RELEASED.values())},
+    scored=Scored(2_000, 1_050),  # the mean of 2,000 generated trees
 )

@@ -13,7 +13,7 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
 from fairseq_mega.lab.prepare.classification.lra_pathfinder import Released, opener, places_of
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, Scored
 from fairseq_mega.lab.prepare.generators.pathfinder import PATHFINDER32, PATHFINDER128, generate_pathfinder
 from fairseq_mega.lab.prepare.lra_archive import add_released, released_files
 from fairseq_mega.lab.prepare.progress import Progress, say
@@ -151,7 +151,8 @@ def make(size: int, args: argparse.Namespace, work: WorkFolder) -> Report:
 def _dataset(name: str, summary: str, size: int, toy: Callable[[Path], List[str]]) -> Dataset:
     details = DETAILS.format(size=size, times=TIMES[size])
     functions = (partial(add_options, size), partial(check, size), partial(make, size))
-    return Dataset(name, ARENA, summary, details, *functions, toy, members={"archive_dir": places_of(size)})
+    members = {"archive_dir": places_of(size)}
+    return Dataset(name, ARENA, summary, details, *functions, toy, members=members, scored=Scored(20_000))
 
 
 PATHFINDER = _dataset("pathfinder32", "dashed contours, 32 x 32, generated or released", 32, toy_data.pathfinder32)

@@ -17,7 +17,7 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.clips import save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, WAVES, read_wave
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, Scored
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, exactly_one
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -194,4 +194,5 @@ DATASET = Dataset(
     make,
     toy_data.speech_commands,
     members={"dir": WORDS},
+    scored=Scored(5_247),
 )
