@@ -175,8 +175,14 @@ def test_who_has_published_weights() -> None:
     found = {name: weights.archive_of(recipe) for name, recipe in catalogue().items()}
     known = {name: archive for name, archive in found.items() if archive is not None}
     assert set(known.values()) == {"mega.lra.zip", "mega.sc.zip", "wt103.zip", "enwik8.zip", "mega.imagenet.zip"}
-    assert known[TEXT] == "mega.lra.zip" and known["mega/table4/speech/big"] == "mega.sc.zip"
-    assert not any("transformer" in name or "s4d" in name or name.startswith("megalodon") for name in known)
+    arena = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
+    assert known == {
+        **{f"mega/table2/{task}/{name}": "mega.lra.zip" for task in arena for name in ("mega", "mega_chunk")},
+        **{f"mega/table4/speech/{size}": "mega.sc.zip" for size in ("base", "big")},
+        **dict.fromkeys(("mega/table5/wikitext103/mega", "mega/figure6/wikitext103/mega"), "wt103.zip"),
+        "mega/table5/enwik8/mega": "enwik8.zip",
+        "mega/table6/imagenet/mega": "mega.imagenet.zip",
+    }
 
 
 OWN = published("lra_classifier", 30)

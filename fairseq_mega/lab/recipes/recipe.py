@@ -58,6 +58,7 @@ class Recipe:
         values_from: the source of the values in ``paper``, where it is not the paper of the table.
         rates: peak learning rates to train at, each with all seeds; the number is that of the best mean accuracy on the
             validation set. By default the one of ``config``.
+        weights: reports to the archives with weights that the authors published for them.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Recipe:
     notes: str = ""
     values_from: str = ""
     rates: List[float] = field(default_factory=list)
+    weights: Dict[str, str] = field(default_factory=dict)
 
     @property
     def gpus(self) -> int:
@@ -171,7 +173,7 @@ def as_yaml(recipe: Recipe) -> str:
     return f"# @package _global_\n# {recipe.name}\n{body}"
 
 
-OPTIONAL = ("notes", "values_from", "rates")
+OPTIONAL = ("notes", "values_from", "rates", "weights")
 ENTRIES = {  # to the type of its value
     entry.name: get_origin(entry.type) or entry.type for entry in fields(Recipe) if entry.name not in ("name", "config")
 }

@@ -44,13 +44,6 @@ from .runs import Run
 from .scored_data import describe
 
 HOST = "https://dl.fbaipublicfiles.com/mega"  # the READMEs of facebookresearch/mega, and XuezheMax/mega-image
-ARCHIVES = {  # by recipes
-    r"mega/table2/\w+/mega(_chunk)?": "mega.lra.zip",
-    r"mega/table4/speech/\w+": "mega.sc.zip",
-    r"mega/(table5|figure6)/wikitext103/mega": "wt103.zip",
-    r"mega/table5/enwik8/mega": "enwik8.zip",
-    r"mega/table6/imagenet/mega": "mega.imagenet.zip",
-}
 KINDS = {"classifier": "classifier", "images": IMAGES, "language-model": "language model"}  # of evaluations, of models
 PUBLISHED_MODELS = {  # models with another published layout than this package's
     "classifier": MegaClassifier,
@@ -74,7 +67,7 @@ class Candidate(NamedTuple):
 
 def archive_of(recipe: Recipe) -> Optional[str]:
     """Name of the archive with the weights that the authors published for a recipe, or None."""
-    return next((name for names, name in ARCHIVES.items() if re.fullmatch(names, recipe.name)), None)
+    return recipe.weights.get(recipe.report)
 
 
 def find_weights(recipes: Sequence[Recipe], asked: str, choices: Choices) -> Dict[str, Weights]:
