@@ -50,6 +50,14 @@ def published(name: str, symbols: int, chunk: int = 16) -> Dict[str, Any]:
     return found
 
 
+def with_classes(checkpoint: Dict[str, Any], classes: int) -> Dict[str, Any]:
+    """Return a published classifier of two classes with more of them."""
+    tensor = checkpoint["model"]["sentence_projection_layer.weight"]
+    checkpoint["model"]["sentence_projection_layer.weight"] = torch.cat([tensor, tensor])[:classes].clone()
+    checkpoint["args"].sentence_class_num = classes
+    return checkpoint
+
+
 def pack(path: Path, files: Files) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as container:
         for name, content in files.items():
@@ -335,6 +343,9 @@ def test_other_dictionaries_are_refused_and_tables_keep_trainings_apart(
     torch.save(published("lra_classifier", symbols + 1), tmp_path / "other.pt")
     assert score(TEXT, out, "--checkpoint", tmp_path / "other.pt") == 1
     assert f"has {symbols + 1} symbols, and " in capsys.readouterr().err
+    torch.save(with_classes(published("lra_classifier", symbols, 128), 3), tmp_path / "classes.pt")
+    assert score(TEXT, out, "--checkpoint", tmp_path / "classes.pt") == 1
+    assert re.search(r"has --sentence-class-num 3, and .+ 2 classes", capsys.readouterr().err)
     for name, chunk in (("a b.pt", 16), ("c.pt", 128)):
         torch.save(published("lra_classifier", symbols, chunk), tmp_path / name)
         assert score(TEXT, out, "--checkpoint", tmp_path / name) == 0

@@ -256,6 +256,7 @@ def convert(run: Run, weights: Weights, choices: Choices) -> None:
     """
     found = read(run.recipe, weights.path)
     say(f"weights: {weights.source}, SHA-256 {weights.sha256}")
+    check_classes(run, flat_options(found.checkpoint), found.path)
     lines = list(weights.differs) or ["options of the model: those of the recipe"]
     lines += symbols_told(run, found.checkpoint["model"], found.path)
     lines += describe(run, choices)
@@ -266,6 +267,17 @@ def convert(run: Run, weights: Weights, choices: Choices) -> None:
     if options is not None and getattr(options, "criterion", None) is None:
         options.criterion = run.recipe.config["criterion"]["_name"]  # required by fairseq-validate
     save(found.checkpoint, run.folder / "checkpoints" / "checkpoint_best.pt")
+
+
+def check_classes(run: Run, options: Dict[str, Any], path: Path) -> None:
+    """Raise a ValueError if a classifier has another number of classes than the data."""
+    for name in ("sentence_class_num", "image_class_num"):
+        there, found = run.config["model"].get(name), options.get(name)
+        if there is not None and found is not None and int(found) != int(there):
+            raise ValueError(
+                f"{path} has --{name.replace('_', '-')} {found}, and {run.data} {there} classes: it was trained on "
+                "other data; give weights of this task"
+            )
 
 
 def symbols_told(run: Run, model: Dict[str, Any], path: Path) -> List[str]:
