@@ -19,8 +19,9 @@ from fairseq_mega.models.cost import (
     language_model,
 )
 from fairseq_mega.tasks.chunk_parallel import check_part
+from fairseq_mega.tasks.megalodon_pretrain import MegalodonPretrainConfig
 
-CHUNKS = 8  # of a sequence, as --task megalodon_pretrain has them
+CHUNKS = MegalodonPretrainConfig.variant_block_multiple_max  # of a sequence
 SHOWN = 8  # settings
 DOUBLINGS = 12  # of nodes, where none fits
 PRECISIONS = {"fp32": (FLOAT32,), "bf16": (AUTOCAST, ROUNDED)}
