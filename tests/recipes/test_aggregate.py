@@ -15,7 +15,7 @@ from fairseq_mega.lab.reproduce.aggregate import cell, write_cells
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.evaluating import results_of
 from fairseq_mega.lab.reproduce.origins import data_of
-from fairseq_mega.lab.reproduce.revising import at_each_rate
+from fairseq_mega.lab.reproduce.revising import at_each_rate, parse_setting, revise_all
 from fairseq_mega.lab.reproduce.runs import Run, plan
 from fairseq_mega.lab.reproduce.tables import print_report
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
@@ -114,3 +114,18 @@ def test_a_cosine_ends_with_the_training(tmp_path: Path) -> None:
     assert (schedule["warmup_updates"], schedule["lr_period_updates"]) == (100, 900.0)
     kept = Choices(tmp_path, max_update=1000, keep_schedule=True)
     assert plan(recipe, 1, Path("data"), "0", kept).config["lr_scheduler"] == recipe.config["lr_scheduler"]
+
+
+@pytest.mark.parametrize("updates", [1000, None])
+def test_values_of_set_stay_in_a_shortened_schedule(updates: Optional[int], tmp_path: Path) -> None:
+    texts = ("lr_scheduler.warmup_updates=700", "lr_scheduler.total_num_update=900")
+    settings = tuple(map(parse_setting, texts))
+    for given, wanted in ((settings, (700, 900.0)), (settings[:1], (700, float(updates or 25_000)))):
+        (changed,) = revise_all([catalogue()["mega/table2/text/mega"]], given)
+        choices = Choices(tmp_path, max_update=updates, settings=given)
+        found = plan(changed, 1, Path("data"), "0", choices).config["lr_scheduler"]
+        assert (found["warmup_updates"], found["total_num_update"]) == wanted
+    (cosine,) = revise_all([catalogue()["mega/table2/text/s4d"]], settings[:1])
+    choices = Choices(tmp_path, max_update=1000, settings=settings[:1])
+    schedule = plan(cosine, 1, Path("data"), "0", choices).config["lr_scheduler"]
+    assert (schedule["warmup_updates"], schedule["lr_period_updates"]) == (700, 300.0)

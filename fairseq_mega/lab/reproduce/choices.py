@@ -54,7 +54,8 @@ class Choices:
         gpus: that may be used; 0 for the CPU.
         gpus_per_run: at most; by default as many as the published batch comes from.
         per_step: examples that a GPU processes at a time; by default the recipe's.
-        max_update: fewer updates than the paper's; the warm-up is shortened in proportion.
+        max_update: fewer updates than the paper's; the schedule is shortened in proportion, but for what is in
+            ``settings``.
         keep_schedule: with ``max_update``: the paper's schedule, stopped there; more updates continue it.
         precision: one of PRECISIONS; by default TF32 on GPUs, which torch used by default when the papers' models were
             trained, and else float32.

@@ -111,7 +111,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="maximum GPUs of one run (default: as many as the published batch comes from)",
     )
     how("--per-step", metavar="N", help="examples of one pass on a GPU (default: the recipe's)")
-    how("--max-update", metavar="N", help="train N updates, not more than the paper's, with a schedule of this length")
+    how(
+        "--max-update",
+        metavar="N",
+        help="train N updates, not more than the paper's; warm-up and decay are shortened alike, but --set keeps its "
+        "values",
+    )
     how("--keep-schedule", action="store_true", help="with --max-update: keep the paper's schedule and stop it at N")
     how(
         "--precision",

@@ -159,15 +159,18 @@ def set_schedule(recipe: Recipe, config: Config, choices: Choices) -> None:
         config["lr_scheduler"] = {"_name": "linear_decay", "warmup_updates": warmup, "total_num_update": float(wanted)}
     if choices.keep_schedule or recipe.timed:
         return
+    scaled: Dict[str, Any] = {}
     if schedule.get("total_num_update") is not None:
-        schedule["total_num_update"] = float(wanted)
+        scaled["total_num_update"] = float(wanted)
     if schedule["_name"] == "epoch_cosine":
-        schedule["period_epochs"] = -(-schedule["period_epochs"] * wanted // published)
-        schedule["warmup_epochs"] = schedule["warmup_epochs"] * wanted // published
+        scaled["period_epochs"] = -(-schedule["period_epochs"] * wanted // published)
+        scaled["warmup_epochs"] = schedule["warmup_epochs"] * wanted // published
     elif not choices.smoke or recipe.evaluate["kind"] == "classifier":
-        schedule["warmup_updates"] = recipe.config["lr_scheduler"]["warmup_updates"] * wanted // published
-    if schedule.get("lr_period_updates") is not None:  # of a cosine that ends where the training does
-        schedule["lr_period_updates"] = float(wanted - schedule["warmup_updates"])
+        scaled["warmup_updates"] = recipe.config["lr_scheduler"]["warmup_updates"] * wanted // published
+    given = choices.settings_of(recipe)
+    schedule.update({option: value for option, value in scaled.items() if f"lr_scheduler.{option}" not in given})
+    if schedule.get("lr_period_updates") is not None and "lr_scheduler.lr_period_updates" not in given:
+        schedule["lr_period_updates"] = float(wanted - schedule["warmup_updates"])  # the cosine ends with the training
 
 
 def set_batch(config: Config, choices: Choices) -> None:
