@@ -48,7 +48,7 @@ def refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
 def test_data_of_all_tasks_come_first(refused: Any, trained: List[List[str]], tmp_path: Path) -> None:
     """Table 2 with its defaults says at once that Retrieval's data are not there, before ListOps is generated."""
     said = refused("mega/table2", "--data", tmp_path / "data")
-    assert "those of --task retrieval cannot be fetched alone" in said
+    assert "the data of task retrieval cannot be fetched alone" in said and "--where task=LIST" in said
     assert f"fairseq-mega-prepare aan --tsv-dir DIR --out {tmp_path}/data/retrieval" in said
     assert not trained and not (tmp_path / "data").exists()
 
@@ -60,7 +60,7 @@ def test_incomplete_data_come_first(refused: Any, trained: List[List[str]], tmp_
     (tmp_path / "data" / "pathfinder" / "input" / "test.src").unlink()
     options = ["mega/table2", "--data", tmp_path / "data", "--where", "task=image,pathfinder", "--seeds", 1]
     said = refused(*options)
-    assert "--task pathfinder in" in said and "input/test.src is missing" in said
+    assert "task pathfinder in" in said and "input/test.src is missing" in said
     assert not trained
     shutil.copy(tmp_path / "data" / "pathfinder" / "input" / "valid.src", tmp_path / "data/pathfinder/input/test.src")
     said = refused(*options, "--no-speed")

@@ -25,9 +25,9 @@ FILES: Dict[str, List[str]] = {
     "speech": [f"processed_data/raw/{split}_{kind}.pt" for split in ("train", "val", "test") for kind in ("X", "y")],
 }
 CANNOT_BE_FETCHED = {
-    "retrieval": "those of --task retrieval cannot be fetched alone: make them with 'fairseq-mega-prepare aan "
+    "retrieval": "the data of task retrieval cannot be fetched alone: make them with 'fairseq-mega-prepare aan "
     "--tsv-dir DIR --out {folder}' (see its --help), give --released to have the archive of the Long Range Arena "
-    "(8 GB) fetched, or name the other tasks with --task"
+    "(8 GB) fetched, or choose other tasks with --where task=LIST"
 }
 
 
@@ -42,7 +42,7 @@ def is_there(task: str, folder: Path) -> bool:
         return False
     if missing:
         raise ValueError(
-            f"the data of --task {task} in {folder} are incomplete, {', '.join(missing[:3])} "
+            f"the data of task {task} in {folder} are incomplete, {', '.join(missing[:3])} "
             f"{'is' if len(missing) == 1 else 'are'} missing: complete the data, or remove them to make them again"
         )
     return True

@@ -1,0 +1,54 @@
+"""Messages of fairseq-mega-reproduce give no option that the command refuses."""
+
+import ast
+import re
+from pathlib import Path
+from typing import Iterator, Set, Tuple
+
+import pytest
+
+import fairseq_mega
+from fairseq_mega.lab.reproduce.options import REMOVED
+
+PACKAGE = Path(fairseq_mega.__file__).parent
+OWN = ("lab/reproduce", "lab/recipes")  # rooms of the command
+OPTION = re.compile(r"--[a-z][\w-]*")
+
+
+def spoken(tree: ast.AST) -> Iterator[str]:
+    """Yield the texts of a module that a user may read; a single word is an argument of a command."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.value
+
+
+def helpers(tree: ast.AST) -> Iterator[Path]:
+    """Yield the files of lab/prepare that a module imports, but for those with a command line of their own."""
+    for node in ast.walk(tree):
+        module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+        if module.startswith("fairseq_mega.lab.prepare."):
+            path = PACKAGE.parent / f"{module.replace('.', '/')}.py"
+            if path.is_file() and "add_argument" not in path.read_text(encoding="utf-8"):
+                yield path
+
+
+def modules() -> Set[Path]:
+    """Files whose messages reach the user of the command."""
+    own = {path for room in OWN for path in (PACKAGE / room).glob("*.py")}
+    return own | {helper for path in own for helper in helpers(ast.parse(path.read_text(encoding="utf-8")))}
+
+
+def removed_in(text: str) -> Tuple[str, ...]:
+    """Return the removed options that a text names."""
+    return tuple(option for option in OPTION.findall(text) if option in REMOVED)
+
+
+def test_the_helpers_are_among_them() -> None:
+    assert PACKAGE / "lab/prepare/classification/preflight.py" in modules()
+    assert removed_in("name the other tasks with --task") == ("--task",) and not removed_in("--where task=image")
+
+
+@pytest.mark.parametrize("path", sorted(modules()), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_no_message_names_a_removed_option(path: Path) -> None:
+    texts = list(spoken(ast.parse(path.read_text(encoding="utf-8"))))
+    assert not [text for text in texts if removed_in(text)]
