@@ -4,10 +4,8 @@ from argparse import Namespace
 
 import pytest
 import torch
-import yaml
 
 from fairseq_mega.models.mega_classifier import MegaClassifier
-from fairseq_mega.models.presets import FOLDER, preset, preset_names
 from fairseq_mega.modules.classifier_head import sentence_vector
 from tests.support.tiny_classifier import build, padded, parameters, texts
 from tests.support.tiny_mega import dictionary, lively
@@ -47,14 +45,6 @@ def test_parameter_counts_of_raw_speech(arch, per_layer, total):
     with torch.device("meta"):
         model = build(arch, "image")
     assert parameters(model.encoder.layers[0]) == per_layer and parameters(model) == total
-
-
-@pytest.mark.parametrize("model", ["mega_lra", "transformer_lra"])
-def test_yaml_presets_equal_architectures(model):
-    for name in preset_names(model):
-        text = (FOLDER / f"{name}.yaml").read_text()
-        assert text.startswith("# @package model\n")
-        assert yaml.safe_load(text) == {"_name": model, **preset(name)}
 
 
 def test_mean_is_over_true_tokens():

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, List, Union
 
 import pytest
+import torch
 from fairseq import models, options
 from fairseq.data import Dictionary
 from fairseq.dataclass.initialize import add_defaults, hydra_init
@@ -24,6 +25,7 @@ from fairseq_mega.lab.recipes.command_line import arguments
 from fairseq_mega.lab.recipes.recipe import FOLDER
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.runs import plan
+from tests.support import hydra_runs, lra_data
 
 NAMES = ("_name", "arch")  # the line names the preset, the file the model itself
 # fairseq's only model in the recipes without a dataclass: its options come from the function of its architecture when
@@ -95,6 +97,21 @@ def test_both_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert not different
     assert file["task"]["_name"] == line["task"]["_name"]
+
+
+@pytest.mark.slow
+def test_hydra_trains_a_recipe(tmp_path: Path) -> None:
+    """The documented command trains; the settings here replace the data, sizes and the number of updates."""
+    (tmp_path / "data").mkdir()
+    lra_data.write_texts(tmp_path / "data")
+    settings = [f"task.data={tmp_path / 'data'}", "checkpoint.save_dir=out", "common.cpu=true"]
+    settings += ["model.encoder_layers=1", f"model.sentence_class_num={lra_data.CLASSES}", "optimization.max_update=2"]
+    done = hydra_runs.start(FOLDER, "mega/table2/text/mega_chunk", settings, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cfg = torch.load(tmp_path / "out" / "checkpoint_last.pt")["cfg"]
+    wanted = {**catalogue()["mega/table2/text/mega_chunk"].config["model"]}
+    wanted.update(encoder_layers=1, sentence_class_num=lra_data.CLASSES)
+    assert {option: cfg["model"][option] for option in wanted} == wanted
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])

@@ -70,7 +70,7 @@ ELSEWHERE: Dict[str, Union[RunBy, Read]] = {  # by the beginning of a command, o
     "bash scripts/megalodon_": SMOKE_FORM,
     "bash scripts/megalodon_table4_imagenet.sh --data": TRAINS,
     "fairseq-mega-reproduce megalodon/figure1 --seeds 1": SMOKE_FORM,
-    "fairseq-hydra-train": RunBy("models/test_presets.py::test_hydra_trains_a_preset"),
+    "fairseq-hydra-train": RunBy("recipes/test_command_line.py::test_hydra_trains_a_recipe"),
     "fairseq-mega-prepare": ABBREVIATED,
     "fairseq-mega-prepare pg19": RunBy("corpora/test_pg19.py::test_from_the_bucket"),
     "fairseq-mega-qa": RunBy("reports/test_question_answering.py::test_answers_of_a_model"),

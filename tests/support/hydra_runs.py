@@ -33,8 +33,20 @@ def write(folder: Path) -> Path:
 
 def run(folder: Path, data: Path, settings: Sequence[str], **environment: str) -> "subprocess.CompletedProcess[str]":
     """Train with settings such as ``model.encoder_layers=1``, in the folder of configurations."""
+    settings = [
+        f"task.data={data}",
+        "checkpoint.save_dir=out",
+        f"common.user_dir={presets.FOLDER.parents[1]}",
+        *settings,
+    ]
+    return start(folder, "run", settings, folder, **environment)
+
+
+def start(
+    configurations: Path, name: str, settings: Sequence[str], folder: Path, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """Train with a configuration and settings that replace parts of it, in any folder."""
     command = [sys.executable, "-m", "fairseq_cli.hydra_train"]
-    command += ["--config-dir", str(folder), "--config-name", "run", f"task.data={data}", "checkpoint.save_dir=out"]
-    command += [f"common.user_dir={presets.FOLDER.parents[1]}", *settings]
+    command += ["--config-dir", str(configurations), "--config-name", name, *settings]
     surroundings = {**os.environ, **environment}
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=surroundings)
