@@ -33,7 +33,7 @@ INHERITS = "[/mega/table2/text/mega@_global_, _self_]"
 WRONG = [
     ("recipe:", "recipes:", "the file has the unknown recipes"),
     ("model:", "modell:", "the file has the unknown modell"),
-    ("  cell: {chunk: 128}", "  cell: 128", "'cell' of 'recipe' is 128"),
+    ("  number:", "  cell: 128\n  number:", "'cell' of 'recipe' is 128"),
     ("  number:", "  numbers:", "'recipe' has the unknown numbers"),
     ("  number:", "  evaluate: {kind: guess}\n  number:", "'evaluate' has the kind 'guess'"),
     ("recipe:\n", "recipe: [\n", "this is not YAML"),
@@ -66,9 +66,18 @@ def test_a_file_inherits_entry_by_entry(tmp_path: Path) -> None:
         **parent.config,
         "model": {**parent.config["model"], "encoder_chunk_size": 64, "dropout": 0.2},
     }
-    assert own.cell == {**parent.cell, "chunk": 128} and own.paper == {"test_accuracy": 90.19}
+    assert own.cell == {**parent.cell, "chunk": 64} and own.paper == {"test_accuracy": 90.19}
     path.write_text(ONE.replace("{test_accuracy: 90.19}", "{test_accuracy: null}"), encoding="utf-8")
     assert load(path).paper == {} and parent.paper == {"test_accuracy": 90.43}
+
+
+def test_a_cell_shows_its_model(tmp_path: Path) -> None:
+    """Options of the model replace what a file says of them; other entries are the file's."""
+    path = tmp_path / "own.yaml"
+    path.write_text(ONE.replace("  number:", "  cell: {chunk: 4, ema_dim: 4, place: 4}\n  number:"), encoding="utf-8")
+    assert load(path).cell == {**catalogue()["mega/table2/text/mega_chunk"].cell, "place": 4}
+    cell = catalogue()["mega/table2/text/transformer"].cell
+    assert cell == {"task": "text", "model": "transformer", "attention": "softmax", "ema_dim": 0, "chunk": -1}
 
 
 @pytest.mark.parametrize("name", catalogue())

@@ -26,6 +26,11 @@ LINE = 120  # characters of a line that is printed
 PARTS = "base"  # folder of files that several recipes share
 PRESETS = "model"  # group of fairseq, and link to the folder of the presets, where hydra finds them
 AUTO = "auto"
+IN_CELL = {  # options of a model that a cell with the entry shows
+    "encoder_chunk_size": "chunk",
+    "encoder_n_dim": "ema_dim",
+    "attention_activation_fn": "attention",
+}
 EVALUATIONS = (
     *("classifier", "images", "language-model", "translation"),
     "speed",  # of the model's updates, measured on made-up tokens: nothing is trained
@@ -44,7 +49,8 @@ class Recipe:
         name: its path in the folder of recipes, without the ending.
         number: the table and the place of the number in it, in words.
         report: of :mod:`fairseq_mega.lab.report`, which prints the number beside the paper's.
-        cell: the settings that distinguish it from the other numbers of the report.
+        cell: the settings that distinguish it from the other numbers of the report. Entries of IN_CELL have the values
+            of the model; the file has those of a model without the option.
         source: where its settings are published.
         paper: metrics to the paper's values; empty, or null in the file, where the paper has a plot only.
         preset: architecture whose values its model has or changes; by default the one in ``defaults``.
@@ -161,7 +167,13 @@ def load(path: Path, name: Optional[str] = None) -> Recipe:
     kind = about["evaluate"].get("kind")
     if kind not in EVALUATIONS:
         raise RecipeError(f"{path}: 'evaluate' has the kind {kind!r}: give one of {', '.join(EVALUATIONS)}")
+    about["cell"] = shown(about["cell"], found["model"])
     return Recipe(name=name or name_of(path), config=found, **about)
+
+
+def shown(cell: Mapping[str, Any], model: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return a cell with the values of a model's options in its entries of IN_CELL."""
+    return {**cell, **{entry: model[key] for key, entry in IN_CELL.items() if entry in cell and key in model}}
 
 
 def as_yaml(recipe: Recipe) -> str:

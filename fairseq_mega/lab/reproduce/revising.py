@@ -11,16 +11,11 @@ import torch
 import yaml
 
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
-from fairseq_mega.lab.recipes.recipe import GROUPS, Recipe, RecipeError
+from fairseq_mega.lab.recipes.recipe import GROUPS, IN_CELL, Recipe, RecipeError, shown
 from fairseq_mega.lab.reproduce.sizes import model_of
 from fairseq_mega.lab.runs.options import whole_number
 
 EVALUATE = "evaluate"  # group of --set for entries of a recipe's evaluation
-IN_CELL = {  # settings that a cell shows, where it has the entry
-    "model.encoder_chunk_size": "chunk",
-    "model.encoder_n_dim": "ema_dim",
-    "model.attention_activation_fn": "attention",
-}
 OF_RUNS = {"common.seed": "--seeds", "common.cpu": "--gpus 0", "task.data": "--data", "checkpoint.save_dir": "--out"}
 SETTING = re.compile(r"(?:(?P<scope>[^:=]+):)?(?P<group>[a-z_]+)\.(?P<option>\w+)=(?P<text>.+)", re.DOTALL)
 
@@ -59,7 +54,7 @@ class Setting(NamedTuple):
 
     def is_told(self, recipe: Recipe) -> bool:
         """Return whether the cell of a changed recipe shows the setting."""
-        return IN_CELL.get(self.key) in recipe.cell
+        return self.group == "model" and IN_CELL.get(self.option) in recipe.cell
 
 
 def parse_setting(text: str) -> Setting:
@@ -190,12 +185,11 @@ def with_value(recipe: Recipe, setting: Setting, value: Any) -> Recipe:
     """Return a recipe with another value of an option; learning rates replace all of the recipe's."""
     if setting.group == EVALUATE:
         return replace(recipe, evaluate={**recipe.evaluate, setting.option: value})
-    config, cell, rates = copy.deepcopy(recipe.config), dict(recipe.cell), recipe.rates
+    config, rates = copy.deepcopy(recipe.config), recipe.rates
     if setting.key == "optimization.lr" and rates:
         rates, value = value, value[:1]
     config[setting.group][setting.option] = value
-    if setting.is_told(recipe):
-        cell[IN_CELL[setting.key]] = value
+    cell = shown(recipe.cell, config["model"])
     if setting.key == "model.encoder_chunk_size":
         check_chunk(recipe, value)
     if setting.key == "task.sc_scaling" and value != "twice":
