@@ -13,7 +13,7 @@ from tests.support import hydra_runs
 from tests.support.helpers import make_parallel_corpus
 
 CLASSIFIERS = ("mega_image", "mega_lra", "megalodon_image", "megalodon_lra", "s4d_lra", "transformer_lra", "vit_image")
-MODELS = ("mega", "mega_lm", "mega_masked_lm", "megalodon_lm", *CLASSIFIERS)
+MODELS = ("llama_lm", "mega", "mega_lm", "mega_masked_lm", "megalodon_lm", *CLASSIFIERS)
 ALL = [name for model in MODELS for name in presets.preset_names(model)]
 
 
@@ -49,7 +49,7 @@ def test_names_of_one_model():
 
 
 def test_an_unknown_preset():
-    with pytest.raises(ValueError, match="preset mega_huge is unknown: give one of mega_image_base, "):
+    with pytest.raises(ValueError, match="preset mega_huge is unknown: give one of llama_lm_11m, "):
         presets.preset("mega_huge")
 
 

@@ -233,7 +233,8 @@ SYMBOLS = {  # of architectures, and their parameters: published ones, or those 
     "megalodon_lm_11m": (260, None),
     "megalodon_lm_1b3_pg19": (32_000, None),
     "mega_lm_tiny": (32_000, None),
-    "mega_lm": (32_000, None),  # of recipes with several
+    "mega_lm": (32_000, None),
+    "mega_lm_small": (32_000, None),  # of recipes with several
 }
 
 
