@@ -8,11 +8,12 @@ from typing import Any, Dict, List, Union
 
 import pytest
 import torch
-from fairseq import models, options
+from fairseq import models, optim, options
 from fairseq.data import Dictionary
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, omegaconf_no_object_check
 from fairseq.models.transformer import TransformerModelBase
+from fairseq.optim import lr_scheduler
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
@@ -31,6 +32,7 @@ NAMES = ("_name", "arch")  # the line names the preset, the file the model itsel
 # fairseq's only model in the recipes without a dataclass: its options come from the function of its architecture when
 # it is built, from a file as from a line, and a line's namespace has the options of all groups.
 WITHOUT_DATACLASS = {"transformer"}
+LENGTHS = {"total_num_update": None, "lr_period_updates": -1}  # of schedules: absent in a file, given by the line
 OUTSIDE_OF_TRAINING = {"recipe", "bpe", "tokenizer", "scoring", "simul_type"}
 
 
@@ -89,6 +91,9 @@ def test_both_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         file["model"] = built(OmegaConf.create(file["model"]), monkeypatch)
         line["model"] = built(line["model"], monkeypatch)
     assert set(file) - OUTSIDE_OF_TRAINING == set(line) - {"_name"} - OUTSIDE_OF_TRAINING
+    for option, default in LENGTHS.items():
+        if file["lr_scheduler"].get(option, "missing") == default:
+            file["lr_scheduler"][option] = line["lr_scheduler"][option]  # alike: test_a_schedule_without_its_length
     different = {
         f"{group}.{option}": (file[group].get(option, "missing"), line[group].get(option, "missing"))
         for group in set(line) - {"_name"} - OUTSIDE_OF_TRAINING
@@ -97,6 +102,21 @@ def test_both_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert not different
     assert file["task"]["_name"] == line["task"]["_name"]
+
+
+@pytest.mark.parametrize(
+    "name", ["mega/table2/text/mega_chunk", "mega/table2/text/s4d", "mega/table5/wikitext103/transformer"]
+)
+def test_a_schedule_without_its_length(name: str) -> None:
+    """By a file the schedule has the rates of the line, which gives its number of updates."""
+    recipe, rates = catalogue()[name], []
+    for found in (by_file(name), by_line(arguments(recipe.config, recipe.preset))):
+        cfg = OmegaConf.create(found)
+        plain = Namespace(optimizer="sgd", lr=found["optimization"]["lr"], momentum=0.0, weight_decay=0.0)
+        optimizer = optim.build_optimizer(plain, [torch.nn.Parameter(torch.zeros(1))])
+        schedule = lr_scheduler.build_lr_scheduler(cfg.lr_scheduler, optimizer)
+        rates.append([schedule.step_update(step) for step in range(0, recipe.updates, recipe.updates // 50)])
+    assert rates[0] == rates[1] and len(set(rates[0])) > 10
 
 
 @pytest.mark.slow

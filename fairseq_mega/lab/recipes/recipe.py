@@ -168,12 +168,26 @@ def load(path: Path, name: Optional[str] = None) -> Recipe:
     if kind not in EVALUATIONS:
         raise RecipeError(f"{path}: 'evaluate' has the kind {kind!r}: give one of {', '.join(EVALUATIONS)}")
     about["cell"] = shown(about["cell"], found["model"])
+    found["lr_scheduler"].update(length(found))
     return Recipe(name=name or name_of(path), config=found, **about)
 
 
 def shown(cell: Mapping[str, Any], model: Mapping[str, Any]) -> Dict[str, Any]:
     """Return a cell with the values of a model's options in its entries of IN_CELL."""
     return {**cell, **{entry: model[key] for key, entry in IN_CELL.items() if entry in cell and key in model}}
+
+
+def length(config: Config) -> Dict[str, float]:
+    """Return the default of the option with a schedule's number of updates, which is that of the training; nothing for
+    a schedule without the option, or with a value in the file.
+    """
+    schedule, updates = config["lr_scheduler"], config["optimization"].get("max_update", 0)
+    lengths = {
+        "linear_decay": ("total_num_update", updates),
+        "cosine": ("lr_period_updates", updates - schedule.get("warmup_updates", 0)),
+    }
+    option, value = lengths.get(str(schedule.get("_name")), ("", 0))
+    return {option: float(value)} if option and option not in schedule else {}
 
 
 def as_yaml(recipe: Recipe) -> str:
