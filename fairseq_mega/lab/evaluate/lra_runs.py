@@ -1,39 +1,52 @@
 """Runs of the Long Range Arena and of speech: their choice, and whether they learned."""
 
 import math
-from functools import lru_cache
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence
 
-from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.recipe import FOLDER, load
 from fairseq_mega.lab.runs.results import Result, changes_of
 
 BENCHMARK = "lra"
 
 
 class Task(NamedTuple):
-    """A task: its title, MEGA's attention function, the chunk of MEGA-chunk.
+    """A task and what the paper's MEGA-chunk has for it.
 
-    ``most_frequent`` is the share of the most frequent class in per cent, where classes have unequal shares.
+    Attributes:
+        title: in tables.
+        classes: number of classes.
+        attention: attention function.
+        chunk: length of a chunk.
+        ema_dim: N of the moving average.
+        most_frequent: share of the most frequent class in per cent, where classes have unequal shares.
     """
 
     title: str
+    classes: int
     attention: str
     chunk: int
+    ema_dim: int
     most_frequent: Optional[float] = None
 
 
+def of_recipe(title: str, name: str, most_frequent: Optional[float] = None) -> Task:
+    """Return a task with the settings of a recipe of MEGA-chunk."""
+    recipe = load(FOLDER / f"{name}.yaml")
+    classes, cell = recipe.config["model"]["sentence_class_num"], recipe.cell
+    return Task(title, classes, cell["attention"], cell["chunk"], cell["ema_dim"], most_frequent)
+
+
 TASKS = {
-    "listops": Task("ListOps", "softmax", 128, most_frequent=17.0),
-    "text": Task("Text", "softmax", 128),
-    "retrieval": Task("Retrieval", "softmax", 128),
-    "image": Task("Image", "laplace", 128),
-    "pathfinder": Task("Pathfinder", "laplace", 128),
-    "pathx": Task("Path-X", "laplace", 4096),
-    "speech": Task("Speech", "laplace", 1000),
+    "listops": of_recipe("ListOps", "mega/table2/listops/mega_chunk", most_frequent=17.0),
+    "text": of_recipe("Text", "mega/table2/text/mega_chunk"),
+    "retrieval": of_recipe("Retrieval", "mega/table2/retrieval/mega_chunk"),
+    "image": of_recipe("Image", "mega/table2/image/mega_chunk"),
+    "pathfinder": of_recipe("Pathfinder", "mega/table2/pathfinder/mega_chunk"),
+    "pathx": of_recipe("Path-X", "mega/table2/pathx/mega_chunk"),
+    "speech": of_recipe("Speech", "mega/table4/speech/base"),
 }
 MARGIN = 4.0  # points above chance that show learning: more than a validation set of 1,000 examples gives by luck
 LRA = [task for task in TASKS if task != "speech"]
-EMA_DIM = 16
 REMEDY = (
     "Whether a run leaves chance can depend on the seed (google-research/long-range-arena#37): give further --seeds. "
     "If several stay there, lower the peak rate or lengthen the warm-up (state-spaces/s4#82), for instance with "
@@ -47,9 +60,9 @@ def select(results: Sequence[Result], **settings: Any) -> List[Result]:
     return [result for result in results if all(result["settings"][key] == settings[key] for key in settings)]
 
 
-def mega(results: Sequence[Result], task: str, chunk: int, attention: str = "", ema_dim: int = EMA_DIM) -> List[Result]:
-    """Results of MEGA with an attention function (default: the task's)."""
-    function = attention or TASKS[task].attention
+def mega(results: Sequence[Result], task: str, chunk: int, attention: str = "") -> List[Result]:
+    """Results of MEGA with the paper's N and an attention function (default: the task's)."""
+    function, ema_dim = attention or TASKS[task].attention, TASKS[task].ema_dim
     return select(results, task=task, model="mega", chunk=chunk, attention=function, ema_dim=ema_dim)
 
 
@@ -58,17 +71,10 @@ def shortened(result: Result) -> bool:
     return bool(result["settings"]["updates"] < result["settings"]["published_updates"])
 
 
-@lru_cache(maxsize=None)
-def classes_of_tasks() -> Dict[str, int]:
-    """Return the number of classes of each task, from the recipes."""
-    models = {recipe.cell.get("task"): recipe.config["model"] for recipe in catalogue().values()}
-    return {task: int(models[task]["sentence_class_num"]) for task in TASKS}
-
-
 def chance_of(task: str) -> float:
     """Accuracy in per cent of the best guess without an input: the share of the most frequent class."""
     share = TASKS[task].most_frequent
-    return 100.0 / classes_of_tasks()[task] if share is None else share
+    return 100.0 / TASKS[task].classes if share is None else share
 
 
 def stuck(result: Result) -> bool:

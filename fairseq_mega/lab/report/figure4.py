@@ -5,12 +5,13 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
-from fairseq_mega.lab.evaluate.lra_runs import EMA_DIM, TASKS, Result, select
+from fairseq_mega.lab.evaluate.lra_runs import TASKS, Result, select
 from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.lra_figure import figure_report
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 
 Points = Dict[int, List[Result]]
+EMA_DIM = TASKS["text"].ema_dim  # Image has the same
 
 
 def over(results: Sequence[Result], task: str, axis: str, fixed: int) -> Points:
