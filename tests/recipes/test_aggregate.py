@@ -116,6 +116,13 @@ def test_a_cosine_ends_with_the_training(tmp_path: Path) -> None:
     assert plan(recipe, 1, Path("data"), "0", kept).config["lr_scheduler"] == recipe.config["lr_scheduler"]
 
 
+def test_a_smoke_run_is_not_longer_than_set(tmp_path: Path) -> None:
+    settings = (parse_setting("optimization.max_update=3"),)
+    (changed,) = revise_all([catalogue()["mega/table2/text/mega"]], settings)
+    planned = plan(changed, 1, Path("data"), "0", Choices(tmp_path, smoke=True, settings=settings))
+    assert planned.config["optimization"]["max_update"] == 3
+
+
 @pytest.mark.parametrize("updates", [1000, None])
 def test_values_of_set_stay_in_a_shortened_schedule(updates: Optional[int], tmp_path: Path) -> None:
     texts = ("lr_scheduler.warmup_updates=700", "lr_scheduler.total_num_update=900")
