@@ -231,7 +231,7 @@ def test_the_commands_for_ones_own_text_run_as_they_stand(text: str, tmp_path: P
     assert quick.startswith("bash scripts/quickstart.sh --text corpus/train ") and quick.count("\n") == 1
     assert len(small.replace("\\\n", "").strip().splitlines()) <= 4
     for old, new in (
-        ("--encoder-embed-dim 256 --encoder-hidden-dim 512", "--cpu --encoder-embed-dim 16 --encoder-hidden-dim 32"),
+        ("--arch mega_small", "--cpu --arch mega_small --encoder-embed-dim 16 --encoder-hidden-dim 32"),
         ("--stop-time-hours 0.25", "--stop-time-hours 0.002"),
         ("--arch mega_iwslt_de_en", "--cpu --arch mega_tiny"),
         ("--max-update 30000", "--max-update 5"),

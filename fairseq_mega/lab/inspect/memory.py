@@ -11,6 +11,7 @@ from fairseq_mega.convert.options import flat_options
 from fairseq_mega.lab.inspect.symbols import symbols_of_preset
 from fairseq_mega.models.cost import AUTOCAST, FLOAT32, GIB, Step, training_step
 from fairseq_mega.models.presets import preset
+from fairseq_mega.ops.common import native
 
 MODELS = ("mega_lm", "megalodon_lm", "llama_lm")
 USUAL_SYMBOLS = 32000
@@ -80,12 +81,17 @@ def options_of(path: Path, asked: str) -> Tuple[Mapping[str, Any], int]:
 
     Raises:
         OSError: if there is no such file.
-        ValueError: if it is no language model of this package with a plain table.
+        ValueError: if it is not a language model of this package with a plain table.
     """
     checkpoint = load_checkpoint(path)
     table = checkpoint["model"].get("decoder.embedding.tokens.weight")
-    if table is None or any(tensor.startswith("encoder.") for tensor in checkpoint["model"]):
-        raise ValueError(f"{path}: {asked} is for language models of this package with a plain table")
+    if any(tensor.startswith("encoder.") for tensor in checkpoint["model"]):
+        raise ValueError(f"{path}: {asked} requires a language model of this package, found a model with an encoder")
+    if table is None:
+        raise ValueError(
+            f"{path}: {asked} requires a language model with a plain table; for adaptive tables give the name of its "
+            f"--arch and --symbols N instead"
+        )
     megalodon = any(tensor.endswith(".ema.theta") for tensor in checkpoint["model"])
     llama = not any(tensor.endswith(".ema.omega") for tensor in checkpoint["model"])
     name = "megalodon_lm" if megalodon else "llama_lm" if llama else "mega_lm"
@@ -104,4 +110,6 @@ def lines_of(name: str, memories: List[float], symbols: Optional[int] = None, bf
     step, symbols = model_of(name, symbols, bf16)
     state, token = f"{step.state / GIB:.2f} GiB of training state", f"{step.token / 1024:,.1f} KiB for each token"
     first = f"{step.parameters:,} parameters with {symbols:,} symbols: {state}, {token}"
+    if native.PROBLEM is not None:
+        first += f"\nmeasured without the compiled kernels, which need less memory: {native.PROBLEM}; {native.REMEDY}"
     return [first, *(f"{memory:g} GiB: {step.context(memory * GIB):,} tokens" for memory in memories)]

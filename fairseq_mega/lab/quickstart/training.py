@@ -158,7 +158,7 @@ class QuickStart:
         if rate >= self.usual * SLOW:
             minutes = max(2 * self.minutes, self.enough / rate)
             return (
-                f"{made}: the machine is fast enough, the time was short. For a better model give --train-minutes "
+                f"{made}: the time was short. For a better model give --train-minutes "
                 f"{math.ceil(minutes)} or more and another --work-dir"
             )
         return (
