@@ -175,7 +175,7 @@ def test_what_takes_too_long_is_left_out(monkeypatch, capsys):
     ("options", "message"),
     [
         (["--ops", "ema,convolution"], "'convolution' is unknown, choose from ema, "),
-        (["--shape", "4,128"], "--shape takes B,D,N"),
+        (["--shape", "4,128"], "give --shape B,D,N"),
         (["--shape", "4,128,0"], "all at least 1"),
         (["--lengths", "64,x"], "--lengths '64,x': give whole numbers"),
         (["--shape", "2,8,4,60,8,16,7"], "the chunk must divide the length"),

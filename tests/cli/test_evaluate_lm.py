@@ -123,7 +123,7 @@ def test_finished_results_are_kept_and_printed(trained, device, tmp_path, capsys
     [
         ("transformer", ["--segments", "3"], "this model has no memory; give --context-window"),
         ("transformer", ["--exact-contexts", "30"], "this model has no memory; give --context-window"),
-        ("transformer", ["--chunk-size", "4"], "--chunk-size 4: .* is no model of --task mega_language_modeling"),
+        ("transformer", ["--chunk-size", "4"], "--chunk-size 4: .* has no --task mega_language_modeling"),
         ("transformer", ["--context-window", "30"], "--context-window 30: blocks have 30 tokens"),
         ("mega", ["--subset", "nowhere"], "Dataset not found: nowhere"),
     ],

@@ -123,7 +123,7 @@ def test_lines_of_a_split_go_on_from_it(reading: Reading) -> None:
 def test_packed_weights_have_contexts_of_their_own(reading: Reading, kind: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT)
     own, packed = tmp_path / "own.safetensors", ["--decode-weights", kind]
-    with pytest.raises(ValueError, match="belongs to other weights"):
+    with pytest.raises(ValueError, match="belongs to another checkpoint"):
         reading.answers(*packed)
     run_fairseq("interactive", reading.arguments(*packed, "--read", tmp_path / "text.txt", "--save-context", own))
     exact, found = (

@@ -31,4 +31,4 @@ def test_a_missing_package_is_named(package, capsys, monkeypatch) -> None:
         with pytest.raises(SystemExit):
             words = ["data", "--arch", "mega_tiny", f"--{name.replace('_', '-')}"]
             options.parse_args_and_arch(options.get_training_parser(), words)
-        assert f"needs {package}: pip install {package}, or leave the option out" in capsys.readouterr().err
+        assert f"requires {package}: pip install {package}, or leave the option out" in capsys.readouterr().err

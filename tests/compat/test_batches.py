@@ -108,7 +108,7 @@ def test_a_place_behind_the_end_of_an_epoch() -> None:
     """Refuse it of a checkpoint that does not tell how many batches there were."""
     (iterator,) = iterators(8, 4, 1)
     state = {"version": 2, "epoch": 3, "iterations_in_epoch": 2, "shuffle": True}
-    with pytest.raises(ValueError, match="at batch 2 of epoch 3, which has 2 batches .* --reset-dataloader"):
+    with pytest.raises(ValueError, match="at batch 2 of epoch 3, which now has 2 batches .* --reset-dataloader"):
         iterator.load_state_dict(state)
 
 

@@ -196,7 +196,7 @@ def test_nodes_that_scontrol_does_not_know(surroundings: pytest.MonkeyPatch) -> 
         raise FileNotFoundError("scontrol")
 
     surroundings.setattr(launching.subprocess, "check_output", fail)
-    with pytest.raises(ValueError, match="--distributed-init-method tcp://HOST:PORT, .* --distributed-rank"):
+    with pytest.raises(ValueError, match="--distributed-init-method tcp://HOST:PORT .* --distributed-rank"):
         call(surroundings, slurm(2, 1, nodes=2), TOGETHER)
 
 

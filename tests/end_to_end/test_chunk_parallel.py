@@ -50,5 +50,5 @@ def test_a_killed_process_ends_the_others(trainings: tiny_trainings.Trainings, t
 
 
 def test_one_process_cannot_share(trainings: tiny_trainings.Trainings, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--chunk-parallel-size 2 does not divide the number of processes, 1"):
+    with pytest.raises(ValueError, match="--chunk-parallel-size 2 does not divide the number of processes 1"):
         helpers.run_fairseq("train", trainings.arguments("megalodon", *SHARED, "--cpu", "--save-dir", tmp_path))

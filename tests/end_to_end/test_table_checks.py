@@ -97,7 +97,7 @@ def test_plots_are_possible(
 ) -> None:
     """Without matplotlib a figure says so before its models are trained."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SystemExit, match="needs matplotlib"):
+    with pytest.raises(SystemExit, match="requires matplotlib"):
         main([f"mega/{figure}", "--smoke", "--out", str(tmp_path / "out")])
     assert not trained and not (tmp_path / "out" / "runs").exists()
 

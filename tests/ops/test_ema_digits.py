@@ -45,7 +45,7 @@ def test_scans_and_their_gradients(kernel_device, kind, request):
         found = torch.autograd.grad((y * noise.to(y)).sum() / LENGTH + state.abs().sum(), [x, *coefficients])
         return [tensor.detach().cpu() for tensor in (y, state, *found)]
 
-    wanted = outputs_and_gradients(tensors, "fft")
+    wanted = outputs_and_gradients(tensors, "torch_fft")
     found = outputs_and_gradients(single(tensors), "native")
     names = ("output", "state", "gradient of x", "of the decay", "of the expansion", "of the projection")
     for name, got, want in zip(names, found, wanted):
@@ -59,7 +59,7 @@ def test_blocks_of_channels(kernel_device, request):
     tensors = [torch.ones(1, LENGTH, 40, dtype=torch.float64), *parameters("real", [0.5] * 32 + [SLOW] * 8)]
     x, *coefficients = (tensor.to(kernel_device) for tensor in single(tensors))
     got = damped_ema(x, EMACoefficients(*coefficients), path="native", return_state=True)[0].cpu()
-    want = damped_ema(tensors[0], EMACoefficients(*tensors[1:]), path="fft", return_state=True)[0]
+    want = damped_ema(tensors[0], EMACoefficients(*tensors[1:]), path="torch_fft", return_state=True)[0]
     assert error(got[..., 32:], want[..., 32:]) < 1e-5
 
 

@@ -126,6 +126,7 @@ def test_hydra_trains_a_recipe(tmp_path: Path) -> None:
     lra_data.write_texts(tmp_path / "data")
     settings = [f"task.data={tmp_path / 'data'}", "checkpoint.save_dir=out", "common.cpu=true"]
     settings += ["model.encoder_layers=1", f"model.sentence_class_num={lra_data.CLASSES}", "optimization.max_update=2"]
+    settings += ["lr_scheduler.warmup_updates=1"]
     done = hydra_runs.start(FOLDER, "mega/table2/text/mega_chunk", settings, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     cfg = torch.load(tmp_path / "out" / "checkpoint_last.pt")["cfg"]

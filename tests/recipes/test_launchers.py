@@ -30,7 +30,7 @@ def test_commands_are_printed(words: List[str], capsys: pytest.CaptureFixture[st
 
 def test_a_seed_is_given_once(words: List[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words[:-1], "11,1,11", "--gpus", "0", "--list"]) == 1
-    assert "--seeds is '11,1,11': 11 stands there twice" in capsys.readouterr().err
+    assert "--seeds is '11,1,11': 11 is there twice" in capsys.readouterr().err
 
 
 def test_a_printed_command_has_the_settings_of_its_recipe(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

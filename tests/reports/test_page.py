@@ -219,7 +219,7 @@ def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> No
     assert f"run: 2 updates\n{failed} holds no training" in capsys.readouterr().out
     with figures.readable_text():
         page = "".join(figures.training_curves([tmp_path], tmp_path))
-    assert "<img" in page and f"Left out: {html.escape(str(failed))} holds no training" in page
+    assert "<img" in page and f"Not shown: {html.escape(str(failed))} holds no training" in page
     log.write_text("nothing\n")
     assert command.main(["curves", str(log), "--output", str(image)]) == 1
     assert "train.log holds no training: it failed" in capsys.readouterr().err

@@ -376,7 +376,7 @@ def test_bad_input(data, trained, device_flags, tmp_path):
     refused("--valid-block splits:0: give splits:K", "--valid-block", "splits:0")
     refused("--num-shards 2: one process must read a text with carried memory", "--num-shards", 2, "--shard-id", 0)
     lines = ("--valid-block", "lines", "--num-shards", 999, "--batch-size", 2)
-    refused("no sequence to score; --shard-id 500 of --num-shards 999 has none", *lines, "--shard-id", 500)
+    refused("no sequence to score; --shard-id 500 of --num-shards 999 has no batch", *lines, "--shard-id", 500)
     refused("--context-window: streams always carry", "--context-window", 4)
     refused("--chunk-nums 0: must be", "--chunk-nums", 0)
     refused("--add-bos-token: texts always begin with </s>", "--add-bos-token")
