@@ -7,7 +7,7 @@ from typing import List, NamedTuple, Optional
 from fairseq_mega.lab.runs.text_tables import Table, markdown
 
 from . import marked
-from .markers import Call, replace
+from .markers import Call, make, replace
 from .registry import TABLES
 
 
@@ -48,15 +48,9 @@ def build(document: Path, call: Call) -> Table:
     Raises:
         ValueError: naming document and table, if it is unknown or a result is missing or damaged.
     """
-    where = f"{document}: table {str(call)!r}"
-    if call.name not in TABLES:
-        raise ValueError(f"{where} is unknown: give {', '.join(sorted(TABLES))}")
-    try:
-        table = TABLES[call.name](document.parent, call.words)
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"{where}: {error!r}" if isinstance(error, KeyError) else f"{where}: {error}") from error
+    table = make("table", TABLES, document, call)
     if not table.rows:
-        raise ValueError(f"{where} has no row: its results are missing")
+        raise ValueError(f"{document}: table {str(call)!r} has no row: its results are missing")
     return table
 
 

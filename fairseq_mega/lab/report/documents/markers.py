@@ -7,7 +7,8 @@
 
 import re
 import shlex
-from typing import Callable, List, NamedTuple, Tuple
+from pathlib import Path
+from typing import Callable, List, Mapping, NamedTuple, Sequence, Tuple, TypeVar
 
 BEGIN, END = "<!-- table: ", "<!-- /table -->"
 PICTURE = "<!-- picture: "
@@ -26,9 +27,31 @@ class Call(NamedTuple):
         return shlex.join([self.name, *self.words])
 
 
-def _call(match: "re.Match[str]") -> Call:
-    name, *words = shlex.split(match["call"])
+def _call(text: str) -> Call:
+    name, *words = shlex.split(text)
     return Call(name, words)
+
+
+Made = TypeVar("Made")
+
+
+def make(kind: str, makers: Mapping[str, Callable[[Path, Sequence[str]], Made]], document: Path, call: Call) -> Made:
+    """Return what the marker of a document asks for.
+
+    Args:
+        kind: of the marker, for messages.
+        makers: by names of calls, functions of the document's folder and the words of the call.
+
+    Raises:
+        ValueError: naming document and call, if it is unknown or a result is missing or damaged.
+    """
+    where = f"{document}: {kind} {str(call)!r}"
+    if call.name not in makers:
+        raise ValueError(f"{where} is unknown: give {', '.join(sorted(makers))}")
+    try:
+        return makers[call.name](document.parent, call.words)
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"{where}: {error!r}" if isinstance(error, KeyError) else f"{where}: {error}") from error
 
 
 def check_pairs(text: str) -> None:
@@ -52,7 +75,7 @@ def replace(text: str, fill: Callable[[Call, str], str]) -> str:
     check_pairs(text)
 
     def block(match: "re.Match[str]") -> str:
-        return f"{BEGIN}{match['call']} -->\n{fill(_call(match), match['body'].rstrip())}\n{END}"
+        return f"{BEGIN}{match['call']} -->\n{fill(_call(match['call']), match['body'].rstrip())}\n{END}"
 
     return BLOCK.sub(block, text)
 
@@ -70,8 +93,7 @@ def pictures(text: str) -> List[Tuple[Call, str, str]]:
             image = IMAGE.fullmatch(lines[number]) if number < len(lines) else None
             if image is None or not line.endswith(" -->"):
                 raise ValueError(f"line {number}: '{PICTURE}NAME ... -->' stands in the line before '![words](file)'")
-            name, *words = shlex.split(line[len(PICTURE) : -len(" -->")])
-            found.append((Call(name, words), image["words"], image["file"]))
+            found.append((_call(line[len(PICTURE) : -len(" -->")]), image["words"], image["file"]))
     return found
 
 

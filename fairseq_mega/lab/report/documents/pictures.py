@@ -16,12 +16,12 @@ from fairseq_mega.lab.runs.results import read_result, read_results
 
 from . import losses
 from .filling import documents
-from .markers import Call, pictures
+from .markers import Call, make, pictures
 from .papers import of_benchmark
 
 
 class Drawing(NamedTuple):
-    """What a picture is drawn from, a JSON value, and the function that draws it to a file with its digest."""
+    """Results that a picture is drawn from, a JSON value, and the function that draws them to a file with a digest."""
 
     results: Any
     draw: Callable[[Any, Path, str], None]
@@ -93,15 +93,9 @@ def drawing_of(document: Path, call: Call) -> Drawing:
     Raises:
         ValueError: naming document and picture, if it is unknown or its results are missing or damaged.
     """
-    where = f"{document}: picture {str(call)!r}"
-    if call.name not in PICTURES:
-        raise ValueError(f"{where} is unknown: give {', '.join(sorted(PICTURES))}")
-    try:
-        drawing = PICTURES[call.name](document.parent, call.words)
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"{where}: {error!r}" if isinstance(error, KeyError) else f"{where}: {error}") from error
+    drawing = make("picture", PICTURES, document, call)
     if not drawing.results:
-        raise ValueError(f"{where} has no results")
+        raise ValueError(f"{document}: picture {str(call)!r} has no results")
     return drawing
 
 
