@@ -47,6 +47,13 @@ def test_hours_of_all_starts() -> None:
     assert training_log.training_hours(HEAD.splitlines()) is None
 
 
+def test_hours_of_validations() -> None:
+    """The hours that were logged last before a validation, which needs time itself."""
+    log = HEAD + valid(1, 5, 50.0) + inner(4, wall="1800") + valid(2, 10, 60.0) + inner(4, wall="3600")
+    log += HEAD + inner(4, wall="900") + valid(3, 15, 70.0)
+    assert [found.hours for found in read(log).validations] == [None, 0.5, 1.25]
+
+
 def test_log_of_a_training_that_was_interrupted() -> None:
     """Updates after the last checkpoint are trained again; the later numbers count."""
     first = HEAD + inner(0) + inner(4) + valid(1, 100, 60.0) + valid(2, 200, 99.0)
@@ -119,6 +126,7 @@ def test_train_and_test_in_process(tmp_path: Path) -> None:
     assert result["correct"] == int(test_line[1]) and result["examples"] == lra_data.SIZES["test"]
     assert result["scores"]["best_valid_accuracy"] == max(point["accuracy"] for point in result["curve"])
     assert [point["updates"] for point in result["curve"]] == [3, 6, 9]
+    assert [point["hours"] for point in result["curve"]] == sorted(point["hours"] for point in result["curve"])
     assert result["settings"]["chunk"] == 8 and result["settings"]["model"] == "mega"
     assert result["settings"]["trained_on"] == "cpu" and result["settings"]["train_examples"] == 60
     assert 0.1 < result["scores"]["peak_memory_gib"] < 100 and result["scores"]["seconds_per_epoch"] > 0

@@ -11,7 +11,7 @@ from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK
 from fairseq_mega.lab.evaluate.validation import Validate, score_split
 from fairseq_mega.lab.runs.report import parse_setting
 from fairseq_mega.lab.runs.results import make_result, write_result
-from fairseq_mega.lab.runs.training_log import Training, read_training
+from fairseq_mega.lab.runs.training_log import Training, Validation, read_training
 from fairseq_mega.tasks.speech_commands import scaling_of
 
 
@@ -120,6 +120,13 @@ def read_log(options: argparse.Namespace) -> Tuple[Dict[str, float], Dict[str, A
     }
     details = {
         "train_command": options.train_command.read_text(encoding="utf-8").strip(),
-        "curve": [found._asdict() for found in training.validations],
+        "curve": [point_of(found) for found in training.validations],
     }
     return scores_of(training, options.early_epoch, options.batch), settings, details
+
+
+def point_of(found: Validation) -> Dict[str, float]:
+    """Return a validation as a point of a result's curve."""
+    point = found._asdict()
+    hours = point.pop("hours")
+    return {**point, **({} if hours is None else {"hours": round(hours, 4)})}

@@ -2,7 +2,7 @@
 
 import re
 import statistics
-from typing import Dict, Iterable, List, NamedTuple, Optional
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from fairseq_mega.lab.runs.log_progress import parse_statistics
 
@@ -14,12 +14,16 @@ _GPU = re.compile(r"rank\s+\d+: .*total memory = ([\d.]+) GB ; name = (.*?)\s*$"
 
 
 class Validation(NamedTuple):
-    """One validation: accuracy in per cent, loss in bits."""
+    """One validation: accuracy in per cent, loss in bits.
+
+    ``hours`` are those of the training, earlier validations included, at the last time that was logged before it.
+    """
 
     epoch: int
     updates: int
     accuracy: float
     loss: float
+    hours: Optional[float] = None
 
 
 class Training(NamedTuple):
@@ -51,8 +55,8 @@ class Training(NamedTuple):
         return [found for found in self.validations if found.epoch <= epoch or found == self.validations[0]][-1]
 
 
-def training_hours(lines: Iterable[str]) -> Optional[float]:
-    """Return the hours of all starts in a log with --log-format json, validations included; None without a record.
+def timed(lines: Iterable[str]) -> Iterator[Tuple[str, Optional[float]]]:
+    """Yield each line of a log with --log-format json, and the hours of all starts up to it; None before a record.
 
     fairseq counts "wall" in seconds from each start. What was trained twice after an interruption counts twice.
     """
@@ -64,7 +68,12 @@ def training_hours(lines: Iterable[str]) -> Optional[float]:
             found = parse_statistics(line)
             key = "train_wall" if "train_num_updates" in found else "wall"  # of an epoch, of an interval
             wall = float(found[key]) if key in found else wall
-    return None if wall is None else (earlier + wall) / 3600
+        yield line, None if wall is None else (earlier + wall) / 3600
+
+
+def training_hours(lines: Iterable[str]) -> Optional[float]:
+    """Return the hours of all starts in a log with --log-format json, validations included; None without a record."""
+    return max((hours for _, hours in timed(lines) if hours is not None), default=None)
 
 
 def _count(text: str) -> int:
@@ -84,16 +93,16 @@ def read_training(lines: Iterable[str], name: str = "the log") -> Training:
     free: List[float] = []
     total: List[float] = []
     gpus: Dict[str, str] = {}
-    for line in lines:
+    for line, hours in timed(lines):
         tagged = _TAG.search(line)
         found = parse_statistics(line) if tagged or RESIDENT in line else {}
         if tagged and not found:
             continue  # the process was killed while it wrote the line
         if tagged and tagged[1] == "valid":
             updates = int(found["valid_num_updates"])
-            values = (float(found[f"valid_{key}"]) for key in ("accuracy", "loss"))
+            accuracy, loss = float(found["valid_accuracy"]), float(found["valid_loss"])
             # A start after an interruption repeats what came after the last checkpoint.
-            validations[updates] = Validation(int(found["epoch"]), updates, *values)
+            validations[updates] = Validation(int(found["epoch"]), updates, accuracy, loss, hours)
         elif tagged:
             speeds += [float(found["ups"])] if float(found.get("ups", 0)) > 0 else []
             free += [float(found["gb_free"])] if "gb_free" in found else []

@@ -14,6 +14,7 @@ from fairseq_mega.lab.report import classifiers, megalodon_figure1, megalodon_fi
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import read_result, read_results
 
+from . import accuracies as accuracy_curves
 from . import losses
 from .filling import documents
 from .markers import Call, make, pictures
@@ -71,6 +72,11 @@ def accuracies(folder: Path, words: Sequence[str]) -> Drawing:
     return Drawing(sorted(found, key=classifiers.order), classifiers.plot)
 
 
+def training_accuracies(folder: Path, words: Sequence[str]) -> Drawing:
+    """The validation accuracies of some result files, over updates and hours."""
+    return Drawing([read_result(folder / name) for name in words], accuracy_curves.plot)
+
+
 def pathfinder(folder: Path, words: Sequence[str]) -> Drawing:
     """Images of Pathfinder of a size."""
     (size,) = words
@@ -80,6 +86,7 @@ def pathfinder(folder: Path, words: Sequence[str]) -> Drawing:
 PICTURES: Dict[str, Callable[[Path, Sequence[str]], Drawing]] = {
     "kernels": kernels,
     "training-losses": training_losses,
+    "training-accuracies": training_accuracies,
     "megalodon-figure1": figure1,
     "megalodon-figure4": figure4,
     "classifiers": accuracies,
