@@ -90,6 +90,9 @@ def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict
     else:
         values["task"] = LANGUAGE_MODELING[1]
         values.setdefault("arch", "mega_lm")
+        if (values.get("decoder_chunk_size") or -1) > 0:  # the length of blocks depends on it, here and there
+            tokens = values.pop("tokens_per_sample", None)
+            values["max_target_positions"] = values.get("max_target_positions") or tokens
     values["truncation_length"] = values.get("truncation_length") or 0  # published None: no truncation
     values.setdefault("criterion", "adaptive_loss" if values.get("adaptive_softmax_cutoff") else "cross_entropy")
     _fill(values, model, kind)
@@ -136,8 +139,11 @@ def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str,
             values.setdefault("classifier_in_dim", inner.size(1))
         values = {"layer_type": "mega", "use_p": False, **values}
         known = RECORDINGS if values.get("task") == "speech_commands" else known
-    elif kind == "language model" and values.get("decoder_input_dim") is None:
-        values["decoder_input_dim"] = values["decoder_embed_dim"]
+    elif kind == "language model":
+        if values.get("decoder_input_dim") is None:
+            values["decoder_input_dim"] = values["decoder_embed_dim"]
+        if values.get("tokens_per_sample") is None and values.get("max_target_positions") is not None:
+            values["tokens_per_sample"] = values["max_target_positions"]
     if values.get("arch") not in known:  # a name of this package
         values["arch"] = known[0]
     if (values.get("truncation_length") or 0) < 1:

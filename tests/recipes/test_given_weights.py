@@ -26,12 +26,13 @@ from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.runs.results import make_result, read_results, write_result
 from fairseq_mega.models import on_paper
 from fairseq_mega.models.cost import parameters
-from tests.support import published_images
+from tests.support import published_images, published_layouts
 from tests.support.breaking_server import Server
 from tests.support.in_process import in_process  # noqa: F401
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
 TEXT, LANGUAGE, IMAGES = "mega/table2/text/mega_chunk", "mega/table5/enwik8/mega", "mega/table6/imagenet/mega"
+WORDS, SPEECH = "mega/table5/wikitext103/mega", "mega/table4/speech/base"
 Files = Dict[str, Any]  # contents of an archive by their paths: checkpoints, and bytes
 
 
@@ -45,9 +46,14 @@ def published(name: str, symbols: int, chunk: int = 16) -> Dict[str, Any]:
             found["model"][key] = tensor.repeat(9)[: 2 * (64 if chunk < 0 else chunk) - 1].clone()
     if name == "lra_classifier":
         found["args"].chunk_size = chunk
+    return after_updates(found)
+
+
+def after_updates(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a published checkpoint with the history of a training."""
     history = {"criterion_name": "X", "optimizer_name": "FairseqAdam", "lr_scheduler_state": {"best": 1.0}}
-    found["optimizer_history"] = [{**history, "num_updates": 25_000}]
-    return found
+    checkpoint["optimizer_history"] = [{**history, "num_updates": 25_000}]
+    return checkpoint
 
 
 def with_classes(checkpoint: Dict[str, Any], classes: int) -> Dict[str, Any]:
@@ -93,6 +99,12 @@ def archive_of(recipe: str, out: Path) -> Files:
         for name in ("head.weight", "head.bias"):  # of the four classes that are made up
             found["model"][name] = found["model"][name].repeat_interleave(2, 0)[:4]
         return {"mega.imagenet/checkpoint.pth": found}
+    if recipe == WORDS:
+        return {"wt103/checkpoint_best.pt": after_updates(published_layouts.language_model(True, symbols))}
+    if recipe == SPEECH:
+        found = after_updates(published_layouts.classifier("speech", 10))
+        found["args"].max_positions = 16_000
+        return {"mega.sc/base/checkpoint_best.pt": found}
     if recipe == LANGUAGE:
         return {"enwik8/checkpoint_best.pt": published("language_model", symbols), "enwik8/train.log": b"..."}
     text, full = published("lra_classifier", symbols, 128), published("lra_classifier", symbols, -1)
@@ -136,8 +148,22 @@ def score(recipe: str, out: Path, *words: object) -> int:
             r"  authors' weights of other settings, scored here +[\d,]+ +{score:.2f}",
             " examples, those of the validation set",
         ),
+        (
+            WORDS,
+            "wt103.zip",
+            "perplexity",
+            r"  MEGA, authors' weights of other settings, scored here .* {score:.2f} ",
+            " tokens; the validation set is another",
+        ),
+        (
+            SPEECH,
+            "mega.sc.zip",
+            "test_accuracy",
+            r"  authors' weights of other settings, scored here, C = 1000, scaled twice .* {score:.2f}",
+            "; the validation set is another",
+        ),
     ],
-    ids=["classifier", "language model", "images"],
+    ids=["classifier", "language model", "images", "adaptive language model", "speech"],
 )
 def test_from_the_server_to_the_table(
     recipe: str,
@@ -377,5 +403,5 @@ def test_the_state_of_the_recipes(tmp_path: Path) -> None:
 
 
 def read_results_of(out: Path) -> List[Dict[str, Any]]:
-    names = ("lra-smoke", "table5-smoke", "imagenet-smoke")
+    names = ("lra-smoke", "table5-smoke", "imagenet-smoke", "speech-smoke")
     return [result for name in names for result in read_results(out / "results", name)]

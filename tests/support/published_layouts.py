@@ -69,19 +69,19 @@ def checkpoint(model: Dict[str, Tensor], **args: Any) -> Dict[str, Any]:
     return {"args": Namespace(**args), "model": model, **extra}
 
 
-def language_model(adaptive: bool) -> Dict[str, Any]:
+def language_model(adaptive: bool, symbols: int = SYMBOLS) -> Dict[str, Any]:
     """Two causal layers; with an adaptive table and softmax as on WikiText-103, or a plain table that is shared."""
     shapes: Shapes = {}
     for index in range(2):
         shapes.update(layer(f"decoder.layers.{index}", False, "layernorm", None))
-    bands: List[Tuple[int, int]] = [(6, D), (7, D // 2), (SYMBOLS - 13, D // 4)]
+    bands: List[Tuple[int, int]] = [(6, D), (7, D // 2), (symbols - 13, D // 4)]
     if adaptive:
         for band, (rows, width) in enumerate(bands):
             shapes[f"decoder.embed_tokens.embeddings.{band}.0.weight"] = (rows, width)
             shapes[f"decoder.embed_tokens.embeddings.{band}.1.weight"] = (D, width)
         shapes["decoder.adaptive_softmax.head.class_proj.weight"] = (2, D)
     else:
-        shapes["decoder.embed_tokens.weight"] = (SYMBOLS, D)
+        shapes["decoder.embed_tokens.weight"] = (symbols, D)
     model = drawn(shapes, 3)
     for index in range(2):
         model[f"decoder.layers.{index}.mega_layer.rel_pos_bias._float_tensor"] = torch.zeros(1)
@@ -105,7 +105,7 @@ def language_model(adaptive: bool) -> Dict[str, Any]:
     return checkpoint(model, arch="mega_lm", task="language_modeling", tokens_per_sample=20, **tables, **shape)
 
 
-def classifier(kind: str) -> Dict[str, Any]:
+def classifier(kind: str, classes: int = CLASSES) -> Dict[str, Any]:
     """ "image" and "speech" read numbers, "retrieval" two texts."""
     text = kind == "retrieval"
     chunk, name = {"retrieval": (-1, "scalenorm"), "image": (-1, "batchnorm"), "speech": (20, "batchnorm")}[kind]
@@ -124,7 +124,7 @@ def classifier(kind: str) -> Dict[str, Any]:
             }
         )
     shapes.update(affine("classifier.0.0", 6, 2 * D if text else D))
-    shapes["sentence_projection_layer.weight"] = (CLASSES, 6)
+    shapes["sentence_projection_layer.weight"] = (classes, 6)
     function = "softmax" if text else "laplace"
     options = {"chunk_size": chunk, "norm_type": name, "attention_activation_fn": function, "truncation_length": 9}
     arch, task = {
@@ -132,7 +132,7 @@ def classifier(kind: str) -> Dict[str, Any]:
         "image": ("mega_lra_cifar10", "lra-image"),
         "speech": ("mega_sc_raw_base", "speech_commands"),
     }[kind]
-    sizes = {"max_positions": 40, "sentence_class_num": CLASSES, "encoder_normalize_before": not text}
+    sizes = {"max_positions": 40, "sentence_class_num": classes, "encoder_normalize_before": not text}
     return checkpoint(drawn(shapes, 4), arch=arch, task=task, **options, **sizes)
 
 
