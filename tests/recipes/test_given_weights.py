@@ -86,7 +86,7 @@ def symbols_of(recipe: str, out: Path) -> int:
     choices = Choices(out.resolve(), smoke=True)
     ((data, folder),) = runner.folders([catalogue()[recipe]], choices).items()
     runner.prepare(data, folder, choices)
-    names = [folder / name for name in ("src-bin/dict.txt", "data-bin/dict.txt")]
+    names = [folder / name for name in ("src-bin/dict.txt", "data-bin/dict.txt", "data-bin/dict.en.txt")]
     lengths = [len(Dictionary.load(str(path))) for path in names if path.exists()]
     return lengths[0] + (recipe == TEXT) if lengths else 0  # the task has a symbol in front of a text
 
@@ -204,6 +204,26 @@ def test_from_the_server_to_the_table(
     assert "begins" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
+def test_a_translator(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights of Table 7, of which none were published: a file in the published layout."""
+    recipe = "mega/table7/en-de/mega_softmax"
+    torch.save(published("translator", symbols_of(recipe, out)), tmp_path / "x.pt")
+    assert score(recipe, out, "--checkpoint", tmp_path / "x.pt") == 0
+    printed = capsys.readouterr()
+    told = re.findall(r"dictionary: \d+ symbols, as many as in .*(dict\.\w+\.txt)", printed.err)
+    assert told == ["dict.en.txt", "dict.de.txt"] and re.search(r"  test set: \d+ sentences\n", printed.err)
+    (found,) = read_results(out / "results", "wmt16-newstest2014-smoke")
+    assert found["settings"]["checkpoint"] == "given" and int(found["settings"]["max_update"]) == 25_000
+    bleu = f"{found['scores']['tokenized_bleu']:.2f} +{found['scores']['sacrebleu']:.2f} "
+    assert re.search(rf"  weights of x.pt of other settings, \w+, scored here +{bleu}", printed.out), printed.out
+    assert "--decoder-embed-dim 16, in the recipe 512" in printed.out and "in the recipe None" not in printed.out
+    torch.save(published("translator", symbols_of(recipe, out) + 1), tmp_path / "y.pt")
+    assert score(recipe, out, "--checkpoint", tmp_path / "y.pt") == 1
+    assert re.search(r"y.pt has \d+ symbols, and .*dict.en.txt \d+: it was trained", capsys.readouterr().err)
+
+
 def test_who_has_published_weights() -> None:
     """facebookresearch/mega, README.md; XuezheMax/mega-image, README.md."""
     found = {name: weights.archive_of(recipe) for name, recipe in catalogue().items()}
@@ -291,11 +311,7 @@ def test_options_of_trainings_are_refused(
     [
         (TEXT, "absent.pt", "--checkpoint absent.pt does not exist: give a file, a folder, an address or 'published'"),
         ("mega/table2/text/s4d", "published", "the authors published no weights for mega/table2/text/s4d"),
-        (
-            "mega/table7/en-de/mega_softmax",
-            "published",
-            "is of translation: leave it out, and see",
-        ),
+        ("mega/table7/en-de/mega_softmax", "published", "the authors published no weights for mega/table7/en-de"),
     ],
 )
 def test_what_cannot_be_scored(

@@ -16,7 +16,7 @@ TRAINED = {  # rows to the names of their recipes
     "MEGA softmax": "mega_softmax",
     "MEGA laplace": "mega_laplace",
 }
-CHECKPOINTS = {"best": "best checkpoint", "average": "averaged checkpoints"}
+CHECKPOINTS = {"best": ", best checkpoint", "average": ", averaged checkpoints", "given": ""}  # ends of titles
 
 
 def recipe_of(settings: Dict[str, Any]) -> str:
@@ -42,7 +42,7 @@ def measured_cells(results: Sequence[Result], recipe: str, checkpoint: str) -> L
 def measured(results: Sequence[Result], recipe: str) -> Rows:
     """A row for each checkpoint of a recipe that was scored, or one for no results yet."""
     cells = {name: measured_cells(results, recipe, checkpoint) for checkpoint, name in CHECKPOINTS.items()}
-    rows = [[f"  measured, {name}", *row] for name, row in cells.items() if set(row) != {"-"}]
+    rows = [[f"  measured{name}", *row] for name, row in cells.items() if set(row) != {"-"}]
     return rows or [["  measured", "not yet", *["-"] * (len(COLUMNS) - 1)]]
 
 

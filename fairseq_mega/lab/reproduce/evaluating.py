@@ -7,11 +7,10 @@ and simultaneous runs have a log each.
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.runs.commands import PYTHON, Execute
-from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.loss_curve import averaged, read_losses, spikes_of
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
@@ -19,7 +18,7 @@ from fairseq_mega.models.averaging import average, last_epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 
 from .choices import Choices
-from .runs import Run
+from .runs import Run, languages, sentences, test_text
 from .training import MODULE as RESULTS
 from .training import variables
 from .weights import parameters_of
@@ -198,17 +197,21 @@ def option(key: str) -> str:
 
 
 def translation(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
-    """BLEU of the best checkpoint, and of the averaged last ones where the recipe averages some."""
+    """BLEU of given weights, or of the best checkpoint and of the averaged last ones where the recipe averages some."""
     wanted, checkpoints = run.recipe.evaluate, run.folder / "checkpoints"
-    paths = {"best": checkpoints / "checkpoint_best.pt"}
-    if "average" in wanted:
+    weights = choices.weights.get(run.recipe.name)
+    paths = {"best" if weights is None else "given": checkpoints / "checkpoint_best.pt"}
+    if "average" in wanted and weights is None:
         paths["average"] = run.folder / "checkpoint_average.pt"
         save(average(last_epoch_checkpoints(checkpoints, wanted["average"])), paths["average"])
     for name, path in paths.items():
         translate(run, name, path, execute, env)
         label = f"{run.name}.{name}"
         settings = {**run.recipe.cell, "checkpoint": name, "max_update": run.updates, "seed": run.seed}
-        settings.update({"averaged_epochs": wanted["average"]} if "average" in wanted else {})
+        if weights is not None:
+            settings["max_update"] = weights.updates or run.updates
+        elif "average" in wanted:
+            settings["averaged_epochs"] = wanted["average"]
         settings["precision"] = json.dumps(run.recipe.precision)
         words = [
             *(*score_words(run, name), "--examples", "3", "--json", str(results_of(run) / f"{label}.json")),
@@ -230,22 +233,6 @@ def generated(run: Run, name: str) -> Path:
     """The translations of a checkpoint; of other settings of the evaluation another file."""
     other = [] if run.evaluation == run.recipe.report else [run.evaluation]
     return run.folder / ".".join(["generate", name, *other, "txt"])
-
-
-def languages(run: Run) -> Tuple[str, str]:
-    """Source and target of a translation."""
-    task = run.config["task"]
-    return task["source_lang"], task["target_lang"]
-
-
-def test_text(run: Run, language: str) -> Path:
-    """One side of the test set as plain text."""
-    return run.data.parent / f"{run.recipe.evaluate['test']}.{language}"
-
-
-def sentences(run: Run) -> int:
-    """Return the number of sentences of the test set."""
-    return count_lines(test_text(run, languages(run)[0]))
 
 
 def translator_words(run: Run, path: Path) -> List[str]:

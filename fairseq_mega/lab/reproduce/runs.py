@@ -3,12 +3,13 @@
 import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.recipes.command_line import arguments
 from fairseq_mega.lab.recipes.recipe import Config, Recipe, RecipeError
 from fairseq_mega.lab.recipes.smoke import UPDATES, shrink, shrink_evaluation
+from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.fingerprints import digest
 
 from .batches import seen_by_norm, share_out
@@ -204,3 +205,19 @@ def settings_of(config: Config, choices: Choices, seed: int, data_digest: str) -
     if choices.keep_schedule:
         del found["optimization"]["max_update"]  # more updates continue in the same folder
     return {**found, "batch": step * places, "seed": seed, "data": data_digest, "extra": list(choices.extra)}
+
+
+def languages(run: Run) -> Tuple[str, str]:
+    """Source and target of a translation."""
+    task = run.config["task"]
+    return task["source_lang"], task["target_lang"]
+
+
+def test_text(run: Run, language: str) -> Path:
+    """One side of the test set as plain text."""
+    return run.data.parent / f"{run.recipe.evaluate['test']}.{language}"
+
+
+def sentences(run: Run) -> int:
+    """Return the number of sentences of the test set."""
+    return count_lines(test_text(run, languages(run)[0]))

@@ -12,7 +12,7 @@ from fairseq_mega.lab.runs.files import count_lines
 
 from .choices import Choices
 from .origins import data_of, source_of
-from .runs import Run
+from .runs import Run, sentences
 
 
 def entries(path: Path) -> int:
@@ -49,6 +49,8 @@ def describe(run: Run, choices: Choices) -> List[str]:
     if run.recipe.evaluate["kind"] == "images":
         images = len(ImageFolder(split_folder(run.data, "valid")))
         return [*lines, f"test set: {images:,} examples, those of the validation set"]
+    if run.recipe.evaluate["kind"] == "translation":
+        return [*lines, f"test set: {sentences(run):,} sentences"]
     told = "the validation set is the test set" if is_validation(run.data) else "the validation set is another"
     return [*lines, f"test set: {size_of_test(run.data) or 'of unknown size'}; {told}"]
 

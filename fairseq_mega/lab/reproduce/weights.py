@@ -32,6 +32,7 @@ from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.stages import say
 from fairseq_mega.models import cost
 from fairseq_mega.models.checkpoint_files import save
+from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_classifier import MegaClassifier
 from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
@@ -40,15 +41,21 @@ from fairseq_mega.tasks.lra_text import CLS
 from .authors_archives import FETCH_AGAIN, PUBLISHED, is_address, unpack
 from .authors_data import is_named
 from .choices import Choices, Weights
-from .runs import Run
+from .runs import Run, languages
 from .scored_data import describe
 
 HOST = "https://dl.fbaipublicfiles.com/mega"  # the READMEs of facebookresearch/mega, and XuezheMax/mega-image
-KINDS = {"classifier": "classifier", "images": IMAGES, "language-model": "language model"}  # of evaluations, of models
+KINDS = {  # of evaluations, of models
+    "classifier": "classifier",
+    "images": IMAGES,
+    "language-model": "language model",
+    "translation": "translator",
+}
 PUBLISHED_MODELS = {  # models with another published layout than this package's
     "classifier": MegaClassifier,
     IMAGES: MegaImageModel,
     "language model": MegaLanguageModel,
+    "translator": MegaModel,
 }
 BUFFERS = re.compile(  # names of tensors that are not learned
     r"(^|\.)(dictionary_fingerprints?|sample_scale|version|_float_tensor|running_\w+|num_batches_tracked|start)$"
@@ -87,10 +94,7 @@ def find_weights(recipes: Sequence[Recipe], asked: str, choices: Choices) -> Dic
         kind = recipe.evaluate["kind"]
         if kind not in KINDS:
             known = ", ".join(KINDS)
-            raise RecipeError(
-                f"--checkpoint scores recipes of {known}, and {recipe.name} is of {kind}: leave it out"
-                + (", and see fairseq-mega-generate" if kind == "translation" else "")
-            )
+            raise RecipeError(f"--checkpoint scores recipes of {known}, and {recipe.name} is of {kind}: leave it out")
         source = address_of(recipe) if asked == PUBLISHED else asked
         if source not in places:
             places[source] = obtain(source, choices)
@@ -216,12 +220,24 @@ def differences(recipe: Recipe, options: Dict[str, Any]) -> List[str]:
         defaults = {name: value for name, value in defaults.items() if name in SETTINGS}
     wanted = {name: value for name, value in {**defaults, **vars(given)}.items() if name not in OF_TRAINING | {"_name"}}
     found = {name: options.get(name) if options.get(name) is not None else defaults.get(name) for name in wanted}
+    wanted, found = in_effect(wanted), in_effect(found)
     return [
         f"--{name.replace('_', '-')} {found[name]}, in the recipe {value}"
         for name, value in wanted.items()
         if found[name] is not None and not (is_of_task(value) or is_of_task(found[name]))
         if not is_same(found[name], value)
     ]
+
+
+def in_effect(options: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a model's options with what others decide: a decoder's missing ones are the encoder's."""
+    filled = {
+        name: options.get(name.replace("decoder", "encoder", 1)) if value is None else value
+        for name, value in options.items()
+    }
+    if options.get("share_all_embeddings") and "share_decoder_input_output_embed" in options:
+        filled["share_decoder_input_output_embed"] = True
+    return filled
 
 
 def is_of_task(value: Any) -> bool:
@@ -281,17 +297,35 @@ def check_classes(run: Run, options: Dict[str, Any], path: Path) -> None:
 
 
 def symbols_told(run: Run, model: Dict[str, Any], path: Path) -> List[str]:
-    """Return a line about the dictionary, if the model has one.
+    """Return a line about each dictionary of the model.
 
     Raises:
-        ValueError: if it is not as long as the data's.
+        ValueError: if one is not as long as the data's.
     """
-    side, file = ("decoder", "dict.txt") if kind_of(model) == "language model" else ("encoder", "src-bin/dict.txt")
+    return [
+        line
+        for side, file in dictionaries(run, kind_of(model)).items()
+        for line in table_told(run, model, path, side, file)
+    ]
+
+
+def dictionaries(run: Run, kind: str) -> Dict[str, str]:
+    """Return the files of the dictionaries of a kind of model by its sides."""
+    if kind == "language model":
+        return {"decoder": "dict.txt"}
+    if kind == "translator":
+        source, target = languages(run)
+        return {"encoder": f"dict.{source}.txt", "decoder": f"dict.{target}.txt"}
+    return {"encoder": "src-bin/dict.txt"}
+
+
+def table_told(run: Run, model: Dict[str, Any], path: Path, side: str, file: str) -> List[str]:
+    """Return a line about the dictionary of a side, if it has one; raises ValueError as :func:`symbols_told`."""
     dictionary = run.data / file
     if not dictionary.is_file() or not any(name.startswith(f"{side}.embedding.tokens.") for name in model):
         return []  # the tables of other models are compared where they are loaded
     symbols = Dictionary.load(str(dictionary))
-    if side == "encoder":
+    if kind_of(model) == "classifier":
         symbols.add_symbol(CLS)  # as the task does
     needed, there = table_length(model, side), len(symbols)
     if needed != there:
