@@ -12,6 +12,7 @@ import torch
 from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks import TASK_REGISTRY
 
 from fairseq_mega.compat.checkpoints.settings import OF_TRAINING
 from fairseq_mega.convert import convert_checkpoint
@@ -352,6 +353,33 @@ def test_weights_of_another_model_are_refused(kind: str, tmp_path: Path) -> None
                 message = f"this is a model of --arch {arch_of(recipe)}, and the recipe is of --arch {arch_of(other)}"
                 with pytest.raises(ValueError, match=message):
                     weights.read(catalogue()[other], path)
+
+
+OF_SPEECH = "mega/table4/speech/base"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "trained", "task", "message"),
+    [
+        ("mega/table2/image/mega", "mega/table2/listops/mega", {}, "--input-type text, .* --input-type image"),
+        ("mega/table2/listops/s4d", "mega/table2/image/s4d", {}, "--input-type image, .* --input-type text"),
+        ("mega/table2/image/s4d", OF_SPEECH, {}, "--task speech_commands, .* --task lra-image"),
+        ("mega/table2/image/s4d", "mega/table2/pathfinder/s4d", {}, "normalization 0.5 0.5, .* 0.48 0.24"),
+        (OF_SPEECH, OF_SPEECH, {"sc_scaling": "once"}, "--sc-scaling once, .* --sc-scaling twice"),
+    ],
+)
+def test_weights_of_other_data_are_refused_before_data_are_made(
+    recipe: str, trained: str, task: Dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The architecture is that of the recipe; what differs is what the model reads."""
+    config = catalogue()[trained].config
+    options = {**catalogue()[recipe].config["model"], "encoder_layers": 1}
+    model, path = on_paper.build(options, 300).to_empty(device="cpu"), tmp_path / "a.pt"
+    options["input_type"] = TASK_REGISTRY[config["task"]["_name"]].input_type
+    torch.save({"cfg": {"task": {**config["task"], **task}, "model": options}, "model": model.state_dict()}, path)
+    assert score(recipe, tmp_path / "out", "--checkpoint", path) == 1
+    assert re.search(message, capsys.readouterr().err)
+    assert not (tmp_path / "out" / "data").exists()
 
 
 @pytest.mark.parametrize(

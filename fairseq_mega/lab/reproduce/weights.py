@@ -9,6 +9,7 @@ import re
 import zipfile
 from argparse import Namespace
 from dataclasses import fields
+from enum import Enum
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
@@ -20,6 +21,7 @@ from fairseq.models import (
     ARCH_MODEL_REGISTRY,
     MODEL_DATACLASS_REGISTRY,
 )
+from fairseq.tasks import TASK_REGISTRY
 
 from fairseq_mega.compat.checkpoints.settings import OF_TRAINING, SETTINGS
 from fairseq_mega.convert import layouts
@@ -36,6 +38,7 @@ from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_classifier import MegaClassifier
 from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.tasks.classification import ClassificationTask
 from fairseq_mega.tasks.lra_text import CLS
 
 from .authors_archives import FETCH_AGAIN, PUBLISHED, is_address, unpack
@@ -60,6 +63,7 @@ PUBLISHED_MODELS = {  # models with another published layout than this package's
 BUFFERS = re.compile(  # names of tensors that are not learned
     r"(^|\.)(dictionary_fingerprints?|sample_scale|version|_float_tensor|running_\w+|num_batches_tracked|start)$"
 )
+OF_DATA = ("pixel_normalization", "sc_scaling")  # options of tasks that decide the numbers in the data
 FILES = (".pt", ".pth")
 RECORDS = "weights.json"  # checksums of the archives that were fetched
 
@@ -190,7 +194,7 @@ def read(recipe: Recipe, path: Path) -> Candidate:
     """A checkpoint in this package's layout.
 
     Raises:
-        ValueError: if it is of another model than the recipe's, or its tensors do not fit its options.
+        ValueError: if it is of another model than the recipe's or of other data, or its tensors do not fit its options.
     """
     given = layouts.read(path)
     arch, wanted_arch = flat_options(given).get("arch"), recipe.config["model"]["_name"]
@@ -198,6 +202,7 @@ def read(recipe: Recipe, path: Path) -> Candidate:
     if known is not None and known is not wanted:
         raise ValueError(f"this is a model of --arch {arch}, and the recipe is of --arch {wanted_arch}")
     if known is not None and known not in PUBLISHED_MODELS.values():  # whose layout is this package's own
+        check_task(recipe, flat_options(given), flat_options(given).get("task"))
         return Candidate(path, given, differences(recipe, flat_options(given)))
     ours = given if layouts.is_this_packages(given) else layouts.to_ours(given, str(path))
     kind, wanted_kind = kind_of(ours["model"]), KINDS[recipe.evaluate["kind"]]
@@ -206,8 +211,38 @@ def read(recipe: Recipe, path: Path) -> Candidate:
     options = flat_options(ours)
     if ARCH_MODEL_REGISTRY.get(str(options.get("arch")), PUBLISHED_MODELS[kind]) is not wanted:
         raise ValueError(f"these are published weights of another model, and the recipe is of --arch {wanted_arch}")
+    check_task(recipe, options, flat_options(given).get("task"))
     check_complete(Namespace(**options), ours["model"], str(path))
     return Candidate(path, ours, differences(recipe, options))
+
+
+def check_task(recipe: Recipe, options: Dict[str, Any], named: Optional[str]) -> None:
+    """Raise a ValueError if a classifier was trained on another form of input, or by another task, than a recipe.
+
+    Args:
+        options: of the checkpoint, converted.
+        named: the task in the checkpoint, if it names one.
+    """
+    wanted = recipe.config["task"]
+    task, given = (TASK_REGISTRY.get(str(name)) for name in (wanted["_name"], options.get("task")))
+    if task is None or not issubclass(task, ClassificationTask):
+        return
+    pairs = {"input_type": (options.get("input_type") or getattr(given, "input_type", None), task.input_type)}
+    if given is not None and named is not None and issubclass(given, ClassificationTask):
+        pairs["task"] = (named, wanted["_name"])
+    pairs.update({name: (options.get(name), wanted.get(name)) for name in OF_DATA})
+    for name, values in pairs.items():
+        if None not in values and len(set(map(as_words, values))) > 1:
+            option, (found, value) = f"--{name.replace('_', '-')}", map(as_words, values)
+            raise ValueError(
+                f"this model was trained with {option} {found}, and the recipe has {option} {value}: give weights of "
+                f"the recipe's task"
+            )
+
+
+def as_words(value: Any) -> str:
+    """Return a value of an option as it stands on a command line."""
+    return str(value) if isinstance(value, (str, Enum)) else " ".join(f"{float(number):g}" for number in value)
 
 
 def differences(recipe: Recipe, options: Dict[str, Any]) -> List[str]:
