@@ -1,7 +1,7 @@
-"""The one place for quirks of fairseq, torch and numpy versions; `apply` works around them all.
+"""Workarounds for versions of fairseq, torch and numpy; `apply` applies all of them.
 
-Every workaround is idempotent and silent and changes nothing where the installed version does not need it. They
-reach each fairseq command: those import the plugin before they parse arguments or load a checkpoint.
+Every workaround is idempotent and silent, and changes nothing where the installed version does not need it. Workarounds
+apply to every fairseq command, because a command imports the plugin before it parses arguments or loads a checkpoint.
 """
 
 from . import startup, versions
@@ -33,7 +33,7 @@ from .patches import (
 
 
 def prepare() -> None:
-    """Apply what needs no fairseq, or has to be there before fairseq is imported.
+    """Apply the workarounds that do not require fairseq, or that must precede its import.
 
     Raises ImportError where torch is too old, or where fairseq would import another package for apex.
     """

@@ -14,19 +14,19 @@ from fairseq_mega.compat.checkpoints.loading import RefusedContents, UnreadableF
 from fairseq_mega.compat.checkpoints.names import OtherNames
 
 MISSING = re.compile(r": (\w+)")  # of omegaconf
-OF_HYDRA = (  # words of its errors, and ours in their place
+OF_HYDRA = (  # patterns of its errors, and our messages
     (
         r"Could not find '(\w+)/([\w-]+)'",
-        "--{0} {1}: fairseq has no place for it in the settings of a training: leave it out",
+        "--{0} {1}: fairseq has no settings for it: leave it out",
     ),
-    (r"override (\w+)\.(\w+)=null", "--{1} is missing: this --{0} needs it"),
-    (r"override (\w+)\.(\w+)='?([^\s']+)'?", "--{1} {2} is no value for this --{0}: give another one"),
+    (r"override (\w+)\.(\w+)=null", "--{1} is missing: this --{0} requires it"),
+    (r"override (\w+)\.(\w+)='?([^\s']+)'?", "--{1} {2} is not valid for this --{0}: give another value"),
 )
 RENAME = "rename the file or folder; where LC_ALL=C is set, PYTHONUTF8=1 reads the names in UTF-8"
-OUTSIDE = "index out of range in self"  # of a table of embeddings
+OUTSIDE = "index out of range in self"  # raised by an embedding table
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
 ONE_LIMIT = re.compile(r"max_positions=\d")
-NOT_UTF8 = (  # what a file is that begins so
+NOT_UTF8 = (  # first bytes of a file -> its format and the remedy
     (b"\x1f\x8b", "it is packed with gzip: unpack it with gunzip"),
     (b"PK\x03\x04", "it is packed with zip: unpack it, or save the document as plain text"),
     (b"\xff\xfe\0\0", "it is UTF-32: convert it with iconv -f UTF-32 -t UTF-8"),
@@ -58,13 +58,13 @@ def is_users_error(error: BaseException) -> bool:
 
 
 def _is_unknown_name(error: KeyError) -> bool:
-    """Return whether an error is fairseq's of a criterion, optimizer or the like that no parser has looked up."""
+    """Return whether fairseq's registry of criterions, optimizers and so on raised the error."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and frames[-1].filename.endswith(os.path.join("fairseq", "registry.py"))
 
 
 def remedy(error: BaseException, text: str) -> str:
-    """The remedy of a user's error; nothing where the message contains it."""
+    """Return the remedy of a user's error, "" where the message contains the remedy."""
     if isinstance(error, OtherNames):
         return ""  # the message contains it
     if isinstance(error, UnreadableFile):
@@ -84,17 +84,17 @@ def remedy(error: BaseException, text: str) -> str:
         return RENAME
     if isinstance(error, IndexError):
         return (
-            "the data hold numbers beyond the model's table of symbols: binarise all splits with one dictionary "
+            "the data contain indices beyond the model's embedding table: binarise all splits with one dictionary "
             "(fairseq-preprocess --srcdict DATA/dict.txt)"
         )
     if isinstance(error, FloatingPointError):
-        return "the training diverges: lower --lr, give more --warmup-updates, or --clip-norm 1.0"
+        return "the training diverges: use a lower --lr, more --warmup-updates, or --clip-norm 1.0"
     if text == "Key 'default' is not in struct":  # --optimizer composite
         return (
-            "--optimizer composite is described in a file: give it to fairseq-hydra-train, or choose another optimizer"
+            "--optimizer composite requires a configuration file: use fairseq-hydra-train, or choose another optimizer"
         )
     if text == "optimizer is required!":
-        return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
+        return "give --optimizer adam, with --lr and, as in the recipes, --adam-betas '(0.9, 0.98)'"
     if any(words in text for words in ("does not exist: ", "separates paths: ", "nothing to train", "or leave --")):
         return ""  # our message contains the remedy
     if "Model file not found" in text:
@@ -106,18 +106,18 @@ def remedy(error: BaseException, text: str) -> str:
     if isinstance(error, FileNotFoundError):
         return "check the path; relative paths start from the folder that the command is called in"
     if "max_positions=" in text:
-        one_side = ONE_LIMIT.search(text) is not None  # a limit of sequences that are no pairs
+        one_side = ONE_LIMIT.search(text) is not None  # one limit: sequences that are not pairs
         options = "--tokens-per-sample" if one_side else "--max-source-positions / --max-target-positions"
         return (
-            f"sequences beyond {options} (given in training) cannot be taken: shorten or split them "
-            f"(fairseq-mega-generate and -validate leave them out with --skip-invalid-size-inputs-valid-test)"
+            f"sequences longer than {options} of the training are not accepted: shorten or split them "
+            "(fairseq-mega-generate and -validate skip them with --skip-invalid-size-inputs-valid-test)"
         )
     if "Optimizer does not match" in text:
         if "FP16Optimizer" not in text:
             return "give the --optimizer of the checkpoint, or --reset-optimizer"
         return (
-            "only one of the two trainings has --fp16 or --bf16: give what the checkpoint was trained with, or "
-            "--precision bf16, which goes on from float32"
+            "only one of the two trainings has --fp16 or --bf16: give the option of the checkpoint's training, or "
+            "--precision bf16, which continues from float32"
         )
     if "Cannot load model parameters" in text:
         return "give the model options that the checkpoint was trained with, or another --save-dir"
@@ -133,10 +133,10 @@ def _of_hydra(text: str) -> str:
 
 
 def check_names(words: typing.Iterable[str]) -> None:
-    """Refuse words of a command line that are not UTF-8, before a library ends over them or writes half a file.
+    """Refuse arguments that are not UTF-8, before a library fails on them or writes half a file.
 
     Raises:
-        ValueError: with the first one.
+        ValueError: names the first one.
     """
     for word in words:
         try:
@@ -146,7 +146,7 @@ def check_names(words: typing.Iterable[str]) -> None:
 
 
 def _without_utf8(text: str, place: int) -> str:
-    """Name what holds a byte that is not UTF-8, at a place of a text in which names may stand between quotes."""
+    """Describe the name that contains a byte that is not UTF-8; in a longer text names may stand between quotes."""
     before, after = re.split(r"""["'\s\0]""", text[:place])[-1], re.split(r"""["'\s\0]""", text[place:])[0]
     return f"the name {before + after!a} is not UTF-8"
 
@@ -157,7 +157,9 @@ def describe(error: BaseException) -> str:
     if isinstance(error, (EOFError, pickle.UnpicklingError)):
         parts = [f"{type(error).__name__}: {error}"]
     elif type(error) is KeyError:
-        parts = [f"{error} is no name of a criterion, an optimizer, a schedule or the like: give one that --help lists"]
+        parts = [
+            f"{error} is not the name of a criterion, an optimizer, a schedule or the like: give one that --help lists"
+        ]
     elif isinstance(error, UnicodeEncodeError):
         parts = [_without_utf8(error.object, error.start)]
     elif isinstance(error, HydraException):
@@ -175,7 +177,7 @@ def describe(error: BaseException) -> str:
 
 
 def in_one_line(program: str, error: BaseException) -> typing.Optional[str]:
-    """Return the line about an error of the user's; None for others, and with FAIRSEQ_MEGA_TRACEBACK=1."""
+    """Return one line about a user's error; None for other errors, and with FAIRSEQ_MEGA_TRACEBACK=1."""
     if os.environ.get("FAIRSEQ_MEGA_TRACEBACK", "0") != "0" or not is_users_error(error):
         return None
     return f"{program}: error: {describe(error)} (traceback: FAIRSEQ_MEGA_TRACEBACK=1)"

@@ -1,4 +1,4 @@
-"""Wrap or replace functions of fairseq wherever it holds them, and modules as one of its own modules sees them."""
+"""Wrap or replace functions of fairseq in all modules that refer to them, or names of a module for one of them."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ WRAPPERS = "wrappers_of_fairseq_mega"  # attribute of a wrapped function
 
 
 class ModuleWith(types.ModuleType):
-    """A module with some of its names replaced, for those who are to see it so; the module itself stays as it is."""
+    """View of a module with some names replaced; the module itself is unchanged."""
 
     def __init__(self, original: types.ModuleType, **replaced: typing.Any) -> None:
         super().__init__(original.__name__)
@@ -24,10 +24,10 @@ def wrap(owner: typing.Any, name: str, wrapper: typing.Callable) -> None:
     """Replace a function by ``wrapper(original, *args, **kwargs)``; a second call changes nothing.
 
     Args:
-        owner: the class, or the module of fairseq, that has the function. A module's is replaced wherever a loaded
-            module of fairseq holds it.
+        owner: the class, or the module of fairseq, that has the function. The function of a module is replaced wherever
+            a loaded module of fairseq refers to it.
         name: of the function.
-        wrapper: by its name it is known whether the function is wrapped already.
+        wrapper: its name marks the function as wrapped.
     """
     original = getattr(owner, name)
     replacement = wrapped(original, wrapper)
@@ -42,7 +42,7 @@ def wrap(owner: typing.Any, name: str, wrapper: typing.Callable) -> None:
 
 
 def wrapped(original: typing.Callable, wrapper: typing.Callable) -> typing.Callable:
-    """A function that ``wrapper`` answers for, see :func:`wrap`; ``original`` where it does so already."""
+    """Return ``original`` wrapped by ``wrapper``, see :func:`wrap`; ``original`` itself if it is wrapped already."""
     known = getattr(original, WRAPPERS, ())
     if wrapper.__name__ in known:
         return original
@@ -56,14 +56,14 @@ def wrapped(original: typing.Callable, wrapper: typing.Callable) -> typing.Calla
 
 
 def replace_in_fairseq(name: str, original: typing.Callable, replacement: typing.Callable) -> None:
-    """Put `replacement` wherever a loaded fairseq module holds `original`, imported by name or not."""
+    """Replace `original` in every loaded fairseq module that refers to it, imported by name or not."""
     for module_name, module in list(sys.modules.items()):
         if module_name.split(".")[0] in ("fairseq", "fairseq_cli") and vars(module).get(name) is original:
             setattr(module, name, replacement)
 
 
 def globals_of_training() -> typing.Dict[str, typing.Any]:
-    """Names of the module of fairseq-train that is running: fairseq_cli.train, or __main__ with ``python -m``."""
+    """Return the globals of the running module of fairseq-train: fairseq_cli.train, or __main__ with ``python -m``."""
     frame: typing.Optional[types.FrameType] = sys._getframe()
     while frame is not None:
         if {"should_stop_early", "validate_and_save", "train"} <= frame.f_globals.keys():

@@ -1,6 +1,6 @@
-"""Repair modules of other packages as they are imported. Needs the standard library alone.
+"""Repair modules of other packages as they are imported. This file requires the standard library alone.
 
-Python 3.14 cannot import fairseq unless it is repaired, and fairseq's own commands import it before the plugin. An
+Python 3.14 cannot import an unrepaired fairseq, and fairseq's own commands import fairseq before the plugin. An
 environment made by scripts/setup.sh therefore loads this file at each start of Python, as ``fairseq_mega_startup``.
 """
 
@@ -17,7 +17,7 @@ COMPLETION = "Install or uninstall shell completion"
 
 
 class Watcher(importlib.abc.MetaPathFinder):
-    """Finds one module where the other finders do, imports it within a context, then calls ``then(module)``."""
+    """Finder of one module through the other finders; imports it within a context, then calls ``then(module)``."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Watcher(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: typing.Any = None, target: typing.Any = None
     ) -> typing.Optional[importlib.machinery.ModuleSpec]:
-        """Find the module that is watched for, and no other."""
+        """Find the watched module, and no other."""
         if name != self.name:
             return None
         others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
@@ -53,7 +53,7 @@ class Watcher(importlib.abc.MetaPathFinder):
 
 
 def when_imported(name: str, then: typing.Callable[[types.ModuleType], None]) -> None:
-    """Call ``then(module)`` as soon as a module is imported, by whomever: right now where it is already."""
+    """Call ``then(module)`` as soon as a module is imported; at once if it is imported already."""
     if name in sys.modules:
         then(sys.modules[name])
     else:
@@ -61,7 +61,7 @@ def when_imported(name: str, then: typing.Callable[[types.ModuleType], None]) ->
 
 
 def repair() -> None:
-    """Repair what keeps fairseq and hydra from reading their options on Python 3.14; a second call does nothing."""
+    """Make fairseq and hydra read their options on Python 3.14; a second call does nothing."""
     if sys.version_info >= (3, 14) and not getattr(sys, "fairseq_mega_repairs", False):
         sys.fairseq_mega_repairs = True  # type: ignore[attr-defined]  # this file may be loaded under both of its names
         when_imported("fairseq.dataclass.utils", read_unions)
@@ -69,7 +69,7 @@ def repair() -> None:
 
 
 def read_unions(utils: types.ModuleType) -> None:
-    """Make fairseq see an optional type in ``str | None``, which is how Python 3.14 writes ``Optional[str]``, too."""
+    """Make fairseq recognize ``str | None``, Python 3.14's form of ``Optional[str]``, as an optional type."""
     original = utils.interpret_dc_type
 
     def interpret_dc_type(field_type: typing.Any) -> typing.Any:
@@ -82,7 +82,7 @@ def read_unions(utils: types.ModuleType) -> None:
 
 
 def write_help_as_text(utils: types.ModuleType) -> None:
-    """Give hydra's --shell-completion a text as its help: Python 3.14 refuses the object that stands for one."""
+    """Replace the help of hydra's --shell-completion, an object that Python 3.14 refuses, by a string."""
 
     class Parser(argparse.ArgumentParser):
         def add_argument(self, *names: typing.Any, **options: typing.Any) -> argparse.Action:

@@ -1,8 +1,8 @@
-"""The oldest torch that the package runs with, for those who did not install it with pip, which sees to that."""
+"""Check for the oldest supported torch; pip checks it too, other ways of installing do not."""
 
 import torch
 
-OLDEST_TORCH = (2, 4)  # the first with F.rms_norm, and with is_autocast_enabled for a type of device
+OLDEST_TORCH = (2, 4)  # the first with F.rms_norm, and with is_autocast_enabled(device_type)
 
 
 def require_torch() -> None:

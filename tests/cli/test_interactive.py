@@ -165,7 +165,7 @@ def test_errors(reading: Reading, tmp_path: Path) -> None:
         ),
         (["--context", tmp_path / "none.safetensors"], "does not exist: give a file that --save-context wrote"),
         (["--context", tmp_path], "is a folder: give a file that --save-context wrote"),
-        (["--context", reading.checkpoint], "is no file of safetensors"),
+        (["--context", reading.checkpoint], "is not a file of safetensors"),
         (["--context", reading.context, "--test-chunk-size", 4], "and the model has --decoder-chunk-size 4"),
         (["--context", reading.context, "--score-reference"], "--score-reference requires a translator"),
     ):

@@ -58,7 +58,7 @@ class TestContents:
 
     def test_an_incomplete_checkpoint_is_told_by_fairseq_too(self, tmp_path: Path) -> None:
         torch.save(checkpoint(), tmp_path / "a.pt")
-        with pytest.raises(UnreadableFile, match=r"a\.pt is no checkpoint that this fairseq understands \(KeyError"):
+        with pytest.raises(UnreadableFile, match=r"a\.pt is not a checkpoint that this fairseq can read \(KeyError"):
             checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "a.pt"))
 
 
@@ -77,17 +77,17 @@ class TestDamage:
         ):
             path.write_bytes(contents)
             for function in (load, load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu):
-                with pytest.raises(UnreadableFile, match=r"a\.pt cannot be read: it is truncated or is no checkpoint"):
+                with pytest.raises(UnreadableFile, match=r"a\.pt cannot be read: it is truncated or not a checkpoint"):
                     function(str(path))
 
 
 HOSTILE = {
-    "a command": (Call(os.system, ("touch made",)), f"asks for {posix.__name__}.system"),
-    "an import": (Call(importlib.import_module, ("made",)), "asks for importlib.import_module"),
-    "eval": (Call(eval, ("open('made', 'w')",)), "asks for eval"),
-    "a method": (Call(getattr, (str, "format")), "asks for getattr"),
-    "an array of objects": (Call(np.dtype, ("O8", False, True)), "asks for an array of 'O8'"),
-    "a call of a value": (Call(list, ((1,),)), "asks for a call of <class 'list'>"),
+    "a command": (Call(os.system, ("touch made",)), f"contains {posix.__name__}.system"),
+    "an import": (Call(importlib.import_module, ("made",)), "contains importlib.import_module"),
+    "eval": (Call(eval, ("open('made', 'w')",)), "contains eval"),
+    "a method": (Call(getattr, (str, "format")), "contains getattr"),
+    "an array of objects": (Call(np.dtype, ("O8", False, True)), "contains an array of 'O8'"),
+    "a call of a value": (Call(list, ((1,),)), "contains a call of <class 'list'>"),
 }
 
 
@@ -103,7 +103,7 @@ def test_hostile_files_are_refused_in_words(
     pickles.write(checkpoint(best=contents), tmp_path / "a.pt")
     functions = (load, load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu, checkpoint_utils.torch.load)
     for function in (*functions, distributed_utils.torch.load):
-        with pytest.raises(RefusedContents, match=r"a\.pt is refused: it asks for ") as refusal:
+        with pytest.raises(RefusedContents, match=r"a\.pt is refused: it contains ") as refusal:
             function(str(tmp_path / "a.pt"))
         message = str(refusal.value)
         assert reason in message and "a source that you trust" in message and "\n" not in message
@@ -119,7 +119,7 @@ class TestSizes:
             for name in source.namelist():
                 packed.writestr(name, source.read(name))
         assert (tmp_path / "b.pt").stat().st_size < 10**5
-        with pytest.raises(RefusedContents, match=r"b\.pt is refused: it asks for records that unpack into more"):
+        with pytest.raises(RefusedContents, match=r"b\.pt is refused: it contains records that unpack into more"):
             load_checkpoint(tmp_path / "b.pt")
 
     def test_records_that_share_their_bytes_are_refused(self, tmp_path: Path) -> None:

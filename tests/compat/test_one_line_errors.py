@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [
             (["task.data=/nowhere"], "/nowhere/dict.en.txt does not exist"),
             (["+model.encoder_chunk_size=0"], "--encoder-chunk-size"),
-            (["optimizer._name=adan"], "'adan' is no name of"),
+            (["optimizer._name=adan"], "'adan' is not the name of"),
             (["lr_scheduler.warmup_updates=9"], "--total-num-update 3 must be above --warmup-updates 9"),
             (["checkpoint.restore_file=none.pt"], "--restore-file none.pt does not exist"),
             (["dataset.max_tokens=2"], "--max-tokens 2"),

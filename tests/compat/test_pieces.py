@@ -95,7 +95,7 @@ def test_what_a_training_remembers(
     task = TranslationTask(cfg, dictionary(["a"]), dictionary(["a"]))
     trainer = SimpleNamespace(task=task, cfg=SimpleNamespace(bpe=bpe))
     if kept is ValueError:
-        with pytest.raises(names.OtherNames, match=f"{models['other']} is not what .*-model {tmp_path}"):
+        with pytest.raises(names.OtherNames, match=f"{models['other']} did not split .*-model {tmp_path}"):
             names.names_of_training(trainer)
         return
     found = names.names_of_training(trainer).get(names.SUBWORDS)
@@ -108,9 +108,9 @@ def test_what_a_training_remembers(
     ("remembers", "given", "message"),
     [
         ("words", "words", None),
-        ("words", "own", "--bpe sentencepiece --sentencepiece-model .* is not what cut the training text"),
+        ("words", "own", "--bpe sentencepiece --sentencepiece-model .* did not split the training text"),
         (None, "words", None),
-        (None, "own", "did not cut the training text: it has no "),
+        (None, "own", "did not split the training text: it has no "),
     ],
 )
 def test_roads(
@@ -294,7 +294,7 @@ def test_what_cut_the_training_text_cuts_all_text(
     if remedy is None:
         assert build(now, task) is not None
     else:
-        with pytest.raises(names.OtherNames, match=f"is not what cut the training text: give .*{remedy} for the"):
+        with pytest.raises(names.OtherNames, match=f"did not split the training text: give .*{remedy} for the"):
             build(now, task)
 
 
@@ -324,7 +324,7 @@ def test_a_dictionary_shows_what_cannot_have_made_it(
         symbols = sorted({symbol for line in TEXT for symbol in maker.encode(line).split()})
     task, options = translator(tmp_path, symbols), options_of(given, tmp_path, codes, models)
     if refused:
-        with pytest.raises(names.OtherNames, match=f"--bpe {options['bpe']}.* did not cut the training text"):
+        with pytest.raises(names.OtherNames, match=f"--bpe {options['bpe']}.* did not split the training text"):
             build(options, task)
     else:
         assert build(options, task) is not None
@@ -363,7 +363,10 @@ def test_words_of_another_tokenizer(
     ("options", "message"),
     [
         ({"bpe": "sentencepiece", "sentencepiece_model": "none"}, "--sentencepiece-model none does not exist: give"),
-        ({"bpe": "sentencepiece", "sentencepiece_model": "text"}, "--sentencepiece-model text: no encoder can be made"),
+        (
+            {"bpe": "sentencepiece", "sentencepiece_model": "text"},
+            "--sentencepiece-model text: the encoder cannot be built",
+        ),
         ({"bpe": "byte_bpe", "sentencepiece_model_path": "none"}, "--sentencepiece-model-path none does not exist"),
         ({"bpe": "byte_bpe", "sentencepiece_model_path": "text"}, "--sentencepiece-model-path text: no encoder"),
         ({"bpe": "subword_nmt", "bpe_codes": "none", "bpe_separator": "@@"}, "--bpe-codes none does not exist"),

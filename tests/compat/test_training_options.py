@@ -91,7 +91,7 @@ REFUSED = [
     (["--keep-interval-updates-pattern", "4"], "--keep-interval-updates-pattern 4: add --keep-interval-updates"),
     (["--load-alignments"], "--load-alignments: models of this package cannot learn attention from"),
     (["--upsample-primary", "3"], "--upsample-primary 3 requires a second training set"),
-    (["--optimizer", "composite"], "--optimizer composite is described in a file: give it to fairseq-hydra-train"),
+    (["--optimizer", "composite"], "--optimizer composite requires a configuration file: use fairseq-hydra-train"),
     (["--fp16-adam-stats"], "--fp16-adam-stats is only supported with FusedAdamV1"),
     ([*BLEU, "--eval-bleu-remove-bpe", "nosuch"], "--eval-bleu-remove-bpe nosuch is unknown: give one of sentencep"),
 ]
@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused(options, message, tiny_corpus, capsys, tmp_pa
 
 def test_a_training_that_diverges(tiny_corpus, capsys, tmp_path) -> None:
     message = error_of(tiny_corpus, ["--weight-decay", "1e30", "--max-update", "3"], capsys, tmp_path)
-    assert "error: gradients are Nan/Inf. The training diverges: lower --lr" in message
+    assert "error: gradients are Nan/Inf. The training diverges: use a lower --lr" in message
 
 
 @pytest.mark.parametrize("name", ["ctc", "masked_lm", "label_smoothed_cross_entropy_with_alignment", "wav2vec"])
@@ -269,7 +269,7 @@ def test_options_of_a_checkpoints_optimizer(overrides, change, told: str, caplog
 @pytest.mark.parametrize(
     ("change", "remedy"),
     [
-        (["--bf16"], "--precision bf16, which goes on from float32"),
+        (["--bf16"], "--precision bf16, which continues from float32"),
         (["--optimizer", "nag"], "the --optimizer of the checkpoint"),
     ],
 )
@@ -295,7 +295,7 @@ def test_numbers_that_no_table_has() -> None:
 def test_a_sequence_beyond_the_limit(limit: str, option: str) -> None:
     """Sequences that are no pairs have one limit; fairseq's message names none of the options."""
     error = Exception(f"Size of sample #5 is invalid (=66) since max_positions={limit}, skip this example with --x")
-    assert f"beyond {option} (given in training)" in describe(error)
+    assert f"longer than {option} of the training" in describe(error)
 
 
 @pytest.mark.parametrize("task", ["lra-text", "lra-image", "image-classification", "speech_commands"])
@@ -325,7 +325,7 @@ def test_words_of_hydra_are_ours(tiny_corpus, capsys, tmp_path, monkeypatch) -> 
     monkeypatch.setitem(REGISTRIES["bpe"]["registry"], "strange", object)  # as another plugin may register one
     given = [str(tiny_corpus), *helpers.TINY_TRAINING, "--cpu", "--save-dir", str(tmp_path), "--bpe", "strange"]
     assert console.run("train", given) == console.FILE_ERROR
-    assert "error: --bpe strange: fairseq has no place for it in the settings of" in capsys.readouterr().err
+    assert "error: --bpe strange: fairseq has no settings for it" in capsys.readouterr().err
 
 
 def test_a_neighbour_is_no_file_to_restore(tmp_path: Path) -> None:

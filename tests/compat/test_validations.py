@@ -288,8 +288,8 @@ def without_optimizer(trainings: tiny_trainings.Trainings, tmp_path_factory: pyt
 @pytest.mark.parametrize(
     ("more", "end"),
     [
-        (["--max-update", 5], "holds no state of the optimizer .* after its 3 updates"),
-        (["--max-epoch", 2], "holds no state of the optimizer .* after its 3 updates"),
+        (["--max-update", 5], "contains no optimizer state .* after its 3 updates"),
+        (["--max-epoch", 2], "contains no optimizer state .* after its 3 updates"),
         (["--max-update", 5, "--reset-optimizer"], 5),
         (["--max-update", 5, "--reset-meters", "--reset-optimizer", "--reset-lr-scheduler"], 5),
     ],
@@ -431,4 +431,4 @@ def test_another_beginning_is_told(train: Trainer, tmp_path: Path) -> None:
     train("a", "--max-epoch", 1)
     train("b", "--max-epoch", 1)
     output = train("b", "--max-epoch", 2, "--finetune-from-model", tmp_path / "a" / "checkpoint_last.pt")
-    assert "a/checkpoint_last.pt is not read: the training goes on from" in output
+    assert "a/checkpoint_last.pt is not read: the training continues from" in output

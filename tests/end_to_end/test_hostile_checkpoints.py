@@ -140,7 +140,7 @@ def check(message: str, path: Path, *others: str) -> None:
     assert str(path) in message or any(other in message for other in others), message
     assert "weights_only" not in message and "truncated" not in message, message
     if "pickled" in path.parent.name:
-        assert f"is refused: it asks for {os.system.__module__}.system" in message, message
+        assert f"is refused: it contains {os.system.__module__}.system" in message, message
     if CODE in message:
         assert "its option adaptive_softmax_cutoff" in message or "its option encoder_layers" in message, message
     assert not list(Path().rglob(MADE))
@@ -229,7 +229,7 @@ class TestCommandsOfThePackage:
         given = [str(path), *(str(files.good["mega"]) if word == "GOOD" else word for word in more)]
         message = error_line(lambda: inspect_checkpoint.main(given), "fairseq-mega-inspect")
         check(message, path)
-        assert "is refused: it asks for" in message
+        assert "is refused: it contains" in message
         if more[:1] == ["--compare"]:
             reverse = [given[2], "--compare", given[0]]
             check(error_line(lambda: inspect_checkpoint.main(reverse), "fairseq-mega-inspect"), path)

@@ -205,8 +205,8 @@ def test_files_that_are_none(folders: Dict[str, Path], tmp_path: Path) -> None:
     good = file.read_bytes()
     (place,) = [index for index in range(len(good)) if good.startswith(b'\\"last\\": ', index)]
     broken = {
-        "is no file of safetensors": good[:-3],
-        "is no file of  safetensors": b"text",
+        "is not a file of safetensors": good[:-3],
+        "is not a file of  safetensors": b"text",
         "is damaged": good[:-9] + bytes([good[-9] ^ 1]) + good[-8:],
         "is  damaged": good[: place + 10] + b"9" + good[place + 11 :],
     }

@@ -55,7 +55,7 @@ def test_errors(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         load_checkpoint(path)
     path.write_bytes(b"no such file")
-    with pytest.raises(ValueError, match="is no checkpoint in safetensors"):
+    with pytest.raises(ValueError, match="is not a checkpoint in safetensors"):
         load_checkpoint(path)
     with pytest.raises(ValueError, match="cannot be written as JSON"):
         save({"model": {}, "cfg": {"a": object()}}, path)

@@ -1,1 +1,1 @@
-"""Checkpoints read and written: as data, whole, with the names of what their numbers mean."""
+"""Read checkpoints as data alone, and write them whole, with the names of their numbers."""

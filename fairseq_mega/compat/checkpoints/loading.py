@@ -1,4 +1,4 @@
-"""Reading of files of torch.save: always as data, whatever torch's default, and with readable errors."""
+"""Read files of torch.save: always as data, whatever torch's default is, and with readable errors."""
 
 import argparse
 import contextlib
@@ -36,19 +36,19 @@ REFUSED = (
     r"(?:Can only create new object|Can only build) .* but got (?P<kind>.+)",
 )
 ADVICE = (
-    "A file that asks for more than tensors and plain values can run any program on the machine that reads it: get the "
-    "checkpoint from a source that you trust, saved as plain values"
+    "A file that contains more than tensors and plain values can run any program on the machine that reads it: get "
+    "the checkpoint from a source that you trust, saved as plain values"
 )
 
 
 class UnreadableFile(ValueError):
-    """A file that is damaged, or of another kind; the message names it."""
+    """A file is damaged, or of another kind; the message names the file."""
 
 
 def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = False) -> typing.Any:
-    """Read a file of torch.save; it can hold tensors, plain containers and fairseq's settings only.
+    """Read a file of torch.save that contains only tensors, plain containers and fairseq's settings.
 
-    A name that ends with .safetensors is read as such, see :mod:`fairseq_mega.compat.checkpoints.safetensors_files`.
+    A file whose name ends with .safetensors is read by :mod:`fairseq_mega.compat.checkpoints.safetensors_files`.
 
     Args:
         file: a path, or a stream of bytes opened for reading.
@@ -56,9 +56,9 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
         mmap: map tensors into memory where the file allows it.
 
     Raises:
-        OSError: if it cannot be opened.
-        RefusedContents: if it holds anything else, which is not built, or unpacks into far more than its size.
-        UnreadableFile: if it is damaged or no such file.
+        OSError: if the file cannot be opened.
+        RefusedContents: if the file contains anything else, which is not built, or unpacks into far more than its size.
+        UnreadableFile: if the file is damaged or of another kind.
     """
     where = str(getattr(file, "name", "the data")) if hasattr(file, "read") else os.fspath(file)
     if os.path.isdir(where):
@@ -66,21 +66,21 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
     if safetensors_files.names_safetensors(where):
         return _read_safetensors(where, map_location)
     try:
-        mmap = _is_archive(file) and mmap  # the format before torch 1.6 cannot be mapped
+        mmap = _is_archive(file) and mmap  # files of torch before 1.6 cannot be mapped
         loaded = torch.load(file, map_location=map_location, weights_only=True, mmap=mmap)
         _count_values(loaded, {})
         return loaded
     except FileNotFoundError:
         raise FileNotFoundError(f"{where} does not exist; check the path") from None
     except RefusedContents as error:
-        raise RefusedContents(f"{where} is refused: it asks for {error}. {ADVICE}") from error
+        raise RefusedContents(f"{where} is refused: it contains {error}. {ADVICE}") from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a damaged file, which leads torch astray
             raise
         asked = _asked_for(error)
         if asked is not None:
-            raise RefusedContents(f"{where} is refused: it asks for {asked}. {ADVICE}") from error
-        raise UnreadableFile(f"{where} cannot be read: it is truncated or is no checkpoint of fairseq") from error
+            raise RefusedContents(f"{where} is refused: it contains {asked}. {ADVICE}") from error
+        raise UnreadableFile(f"{where} cannot be read: it is truncated or not a checkpoint of fairseq") from error
 
 
 def _read_safetensors(where: str, map_location: typing.Any) -> typing.Any:
@@ -95,7 +95,7 @@ def _read_safetensors(where: str, map_location: typing.Any) -> typing.Any:
 
 
 def load_checkpoint(file: typing.Any, map_location: typing.Any = "cpu") -> typing.Dict[str, typing.Any]:
-    """Read a checkpoint of fairseq, see :func:`load`; raises UnreadableFile too if it holds no model's tensors."""
+    """Read a checkpoint of fairseq, see :func:`load`; raise UnreadableFile also if it contains no model."""
     checkpoint = load(file, map_location)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         where = getattr(file, "name", file)
@@ -138,7 +138,7 @@ def _is_archive(file: typing.Any) -> bool:
 
 
 def _count_values(value: typing.Any, known: typing.Dict[int, int]) -> int:
-    """Count the values in `value` as often as they stand there; containers in one another could make 2^30 of few."""
+    """Count the values in `value`, each as often as it occurs: a few nested containers can hold 2^30 values."""
     if isinstance(value, argparse.Namespace):
         value = vars(value)
     if not isinstance(value, (dict, list, tuple)):
@@ -154,7 +154,7 @@ def _count_values(value: typing.Any, known: typing.Dict[int, int]) -> int:
 
 
 def load_data_only() -> None:
-    """Make fairseq read every file as data, whatever torch's default is, with readable errors."""
+    """Make fairseq read every file by :func:`load`."""
     from fairseq import checkpoint_utils
 
     for name in LOADING_MODULES:
@@ -176,7 +176,7 @@ def _naming_the_file(
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UnreadableFile(f"{path} is no checkpoint that this fairseq understands ({reason})") from error
+        raise UnreadableFile(f"{path} is not a checkpoint that this fairseq can read ({reason})") from error
 
 
 def _refusing_configurations(
@@ -191,7 +191,7 @@ def _refusing_configurations(
         for path in filter(os.path.isfile, filenames):
             checkpoint = load_checkpoint(path)
             for name in _options_of(error.text, [checkpoint.get("cfg"), checkpoint.get("args")]):
-                reason = f"its option {name} holds code: {error}. Get the checkpoint from a source that you trust"
+                reason = f"its option {name} contains code: {error}. Get the checkpoint from a source that you trust"
                 raise RefusedContents(f"{path} is refused: {reason}") from error
         raise  # of the command line
 
@@ -207,7 +207,7 @@ def _options_of(text: str, value: typing.Any, name: str = "") -> typing.Iterator
 
 
 class _ArchiveOfAFolder(tarfile.TarFile):
-    """An archive whose members stay within the folder that it is unpacked into; Pythons before 2023 lack this check."""
+    """An archive that refuses members outside its target folder; Python releases before 2023 lack this check."""
 
     extraction_filter = staticmethod(getattr(tarfile, "data_filter", lambda member, path: member))
 

@@ -22,26 +22,26 @@ _turns: typing.Dict[str, threading.Lock] = {}  # a lock of a file is one of a pr
 
 
 class InUse(Exception):
-    """A lock is held; the message describes the holder, "" where that has just begun."""
+    """A lock is held by another process; the message describes the holder, or is "" where the holder has just begun."""
 
 
 def acquire(path: str, what: str, user: str, wait: bool = False) -> typing.Optional[int]:
-    """Lock a file, which is created if absent, and write a description of this process into it.
+    """Lock a file, created if absent, and write a description of this process into it.
 
-    Not flock: processes that were forked from the holder and outlive it would hold its lock.
+    The lock is not one of flock, which processes forked from the holder would keep after its end.
 
     Args:
         path: of the file.
         what: it protects, for the messages.
         user: what may use it, one at a time, for the messages.
-        wait: for as long as another process holds it.
+        wait: while another process holds the lock.
 
     Returns:
         The open file, to be closed; None on a file system without locks (some of NFS), which is logged.
 
     Raises:
-        InUse: if another process holds it, on this host or on another that shares the folder.
-        OSError: if the file cannot be made.
+        InUse: if another process holds the lock, on this host or on another that shares the folder.
+        OSError: if the file cannot be created.
     """
     said = False
     while True:
@@ -63,7 +63,7 @@ def acquire(path: str, what: str, user: str, wait: bool = False) -> typing.Optio
         with contextlib.suppress(FileNotFoundError):
             if os.stat(path).st_ino == os.fstat(file).st_ino:
                 break
-        os.close(file)  # its holder removed it in between
+        os.close(file)  # the holder removed the file in between
     os.ftruncate(file, 0)
     os.pwrite(file, description().encode(), 0)
     return file
@@ -71,7 +71,7 @@ def acquire(path: str, what: str, user: str, wait: bool = False) -> typing.Optio
 
 @contextlib.contextmanager
 def held(path: typing.Union[str, os.PathLike], what: str, user: str) -> typing.Iterator[None]:
-    """Hold a lock within the block, for which threads and processes wait; see :func:`acquire`."""
+    """Hold a lock within the block; other threads and processes wait for it. See :func:`acquire`."""
     path = os.path.realpath(path)
     with _turns.setdefault(path, threading.Lock()):
         file = acquire(path, what, user, wait=True)
@@ -83,13 +83,13 @@ def held(path: typing.Union[str, os.PathLike], what: str, user: str) -> typing.I
 
 
 def lock_for_training(save_dir: str, owner: typing.Any) -> bool:
-    """Lock a folder for as long as ``owner`` or this process lives; does nothing where this process holds it already.
+    """Lock a folder for as long as ``owner`` or this process lives; do nothing if this process holds the lock already.
 
     Returns:
         False on a file system without locks.
 
     Raises:
-        FileExistsError: if another process holds it.
+        FileExistsError: if another process holds the lock.
     """
     path = os.path.realpath(os.path.join(save_dir, TRAINING))
     if path in _held:

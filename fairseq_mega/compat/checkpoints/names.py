@@ -1,4 +1,4 @@
-"""Names of a model's numbers: symbols of dictionaries, classes, languages, what cut text, and the scale of inputs.
+"""Names of a model's numbers: symbols of dictionaries, classes, languages, text encoders, and the scale of inputs.
 
 A checkpoint holds the names that its training data gave to the numbers, in its entry ``names``: text by kind, one name
 a line. A model is not loaded for data with other names for the same numbers: its tensors would fit, but its answers
@@ -22,7 +22,7 @@ SOURCE, TARGET, LABELS, LANGUAGES, SUBWORDS = "source", "target", "labels", "lan
 TOKENIZER = "tokenizer"
 SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING = "samples", "scale", "pixels", "normalization", "framing"
 INPUTS = frozenset((SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING))  # which a new training may have otherwise
-FOLLOWED = frozenset((FRAMING,))  # by which data are read for a model, in place of their own
+FOLLOWED = frozenset((FRAMING,))  # a model's names, which replace the data's own where data are read for it
 NOUNS = {
     SOURCE: "dictionary",
     TARGET: "target dictionary",
@@ -50,22 +50,22 @@ ENCODERS = {  # of fairseq, with their options
     },
     TOKENIZER: {"moses": "moses_no_escape moses_no_dash_splits", "nltk": "", "space": ""},
 }
-USUAL = {"bpe_separator": "@@"}  # values that need not be given
-NO_FILE = ("--bpe-separator",)  # of the options with a text
-OPTIONS = {SUBWORDS: "bpe", TOKENIZER: "tokenizer"}  # that take the names of encoders
+USUAL = {"bpe_separator": "@@"}  # default values, which may be left out
+NO_FILE = ("--bpe-separator",)  # options whose value is a text, not a file
+OPTIONS = {SUBWORDS: "bpe", TOKENIZER: "tokenizer"}  # that name encoders
 SUBWORDS_FILE = "subwords.model"  # in a data folder, the sentencepiece model that cut its text
-HANDED = "names of the checkpoint"  # in the state that a task is given: its file and its names
-FINGERPRINT = "\0fingerprint "  # in place of the names, in checkpoints of before they had them
+HANDED = "names of the checkpoint"  # in the state that a task loads: file and names of the checkpoint
+FINGERPRINT = "\0fingerprint "  # in older checkpoints, in place of the names
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 _FINGERPRINTS = re.compile(r"(?:^|\.)dictionary_fingerprints?$")
 
 
 class OtherNames(ValueError):
-    """A checkpoint whose numbers mean something else than those of the data; the message has file and remedy."""
+    """A checkpoint whose names differ from the data's; the message contains the file and the remedy."""
 
 
 class Names(typing.NamedTuple):
-    """Names of one kind: one a line in ``text``; for messages where they stand, and the remedy."""
+    """Names of one kind, one a line in ``text``; ``where`` and ``remedy`` are for messages."""
 
     text: str
     where: str
@@ -104,10 +104,10 @@ def names_of(task: typing.Any) -> typing.Dict[str, Names]:
 
 
 def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
-    """Symbols of all dictionaries of a task of fairseq, and its pair of languages.
+    """Return the symbols of all dictionaries of a task of fairseq, and its pair of languages.
 
     Raises:
-        OtherNames: if its data folders do not agree, of which fairseq reads the dictionaries of the first alone.
+        OtherNames: if its data folders have different dictionaries; fairseq reads the dictionaries of the first alone.
     """
     from fairseq.data import Dictionary
 
@@ -134,26 +134,26 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
                 unlike = difference_of_files(path, os.path.join(other, os.path.basename(path)))
                 if unlike:
                     raise OtherNames(
-                        f"data folders with several dictionaries, of which the first is taken: {unlike}; binarise all "
-                        f"with one (fairseq-preprocess --srcdict {path})"
+                        f"data folders have different dictionaries ({unlike}), and fairseq reads the first alone: "
+                        f"binarise all with one (fairseq-preprocess --srcdict {path})"
                     )
     return {**found, **names_of_subwords(pieces_of_data(task))}
 
 
 def names_of_dictionary(dictionary: typing.Any, where: str, option: str = "srcdict") -> Names:
-    """Symbols of a dictionary; ``option`` is the option of fairseq-preprocess for such a dictionary."""
+    """Return the symbols of a dictionary; ``option`` is its option of fairseq-preprocess."""
     remedy = f"give the data folder it was trained on, or binarise with its dictionary (fairseq-preprocess --{option})"
     return Names("\n".join(dictionary.symbols), where, remedy)
 
 
 def names_of_subwords(model: typing.Union[str, "os.PathLike[str]"]) -> typing.Dict[str, Names]:
-    """A sentencepiece model by its digest; nothing where there is no such file."""
+    """Return the digest of a sentencepiece model as names; nothing if the file does not exist."""
     if not os.path.isfile(model):
         return {}
     return {SUBWORDS: Names(_digest(model), str(model), _OF_THE_TRAINING)}
 
 
-_OF_THE_TRAINING = "give the one it was trained with: another one cuts the same text otherwise"
+_OF_THE_TRAINING = "give the model of pieces of the training: another one splits the same text differently"
 
 
 def _digest(file: typing.Union[str, "os.PathLike[str]"]) -> str:
@@ -162,7 +162,7 @@ def _digest(file: typing.Union[str, "os.PathLike[str]"]) -> str:
 
 
 def settings_of_encoder(kind: str, cfg: typing.Any) -> typing.List[typing.Tuple[str, typing.Any]]:
-    """Return options of an encoder of fairseq, with the values that they are given; see :func:`names_of_encoder`."""
+    """Return the options of an encoder of fairseq with their values; see :func:`names_of_encoder`."""
     from omegaconf.errors import MissingMandatoryValue
 
     found = []
@@ -181,7 +181,7 @@ def _name_of_encoder(kind: str, cfg: typing.Any) -> str:
 
 
 def names_of_encoder(kind: str, cfg: typing.Any) -> typing.Dict[str, Names]:
-    """Options of --bpe or --tokenizer as they are given, files by their digests; nothing where they are unknown.
+    """Return the options of --bpe or --tokenizer as names, files by their digests; nothing where they are unknown.
 
     Args:
         kind: SUBWORDS or TOKENIZER.
@@ -199,12 +199,12 @@ def names_of_encoder(kind: str, cfg: typing.Any) -> typing.Dict[str, Names]:
             text.append(f"{flag} {_digest(value)}")
         else:
             return {}
-    lasting_text = text[-1].split()[-1] if name == "sentencepiece" else " ".join(text)  # as a data folder names it
+    lasting_text = text[-1].split()[-1] if name == "sentencepiece" else " ".join(text)  # the form in a data folder
     return {kind: Names(lasting_text, " ".join(where), _OF_THE_TRAINING)}
 
 
 def options_of(text: str, file: str = "FILE") -> str:
-    """Options of the encoder that names stand for, with ``file`` in place of each digest."""
+    """Return the options of the encoder that names describe, with ``file`` in place of each digest."""
     if _DIGEST.fullmatch(text):
         return f"--bpe sentencepiece --sentencepiece-model {file}"
     return _DIGEST.sub(file, text)
@@ -214,14 +214,14 @@ def names_of_training(trainer: typing.Any) -> typing.Dict[str, Names]:
     """Return the names of the numbers of a training's data, and of its ``--bpe`` and ``--tokenizer``.
 
     Raises:
-        OtherNames: if the data were cut by another model of pieces.
+        OtherNames: if another model of pieces split the data.
     """
     own, given = names_of(trainer.task), {}
     for kind, option in OPTIONS.items():
         given.update(names_of_encoder(kind, getattr(trainer.cfg, option, None)))
     if SUBWORDS in own and SUBWORDS in given and own[SUBWORDS].text != given[SUBWORDS].text:
         wanted = options_of(own[SUBWORDS].text, own[SUBWORDS].where)
-        raise OtherNames(f"{given[SUBWORDS].where} is not what cut the training text: give {wanted}")
+        raise OtherNames(f"{given[SUBWORDS].where} did not split the training text: give {wanted}")
     return {**given, **own}
 
 
@@ -247,7 +247,7 @@ def _folders_of(cfg: typing.Any) -> typing.List[str]:
 
 
 def difference_of_files(first: str, other: str) -> typing.Optional[str]:
-    """Describe the difference of two files of dictionaries; None where they are the same, or one is not there."""
+    """Describe the difference of two dictionary files; None if they are equal, or if one does not exist."""
     from fairseq.data import Dictionary
 
     if not (os.path.isfile(first) and os.path.isfile(other)):
@@ -257,16 +257,16 @@ def difference_of_files(first: str, other: str) -> typing.Optional[str]:
 
 
 def trained_names(checkpoint: typing.Dict[str, typing.Any], where: typing.Any) -> typing.Dict[str, str]:
-    """The names in a checkpoint, text by kind; of an old one what it knew of its dictionaries.
+    """Return the names in a checkpoint, text by kind; of an older checkpoint the fingerprints of its dictionaries.
 
     Raises:
-        ValueError: if they are no names.
+        ValueError: if the entry does not contain names.
     """
     found = checkpoint.get(KEY)
     if found is None:
         return _from_fingerprints(checkpoint.get("model"))
     if not isinstance(found, dict) or not all(isinstance(text, str) for item in found.items() for text in item):
-        raise ValueError(f"{where}: its entry {KEY!r} holds no names of symbols; take another checkpoint")
+        raise ValueError(f"{where}: its entry {KEY!r} contains no names of symbols; use another checkpoint")
     return dict(found)
 
 
@@ -278,12 +278,12 @@ def _from_fingerprints(model: typing.Any) -> typing.Dict[str, str]:
 
 
 def is_fingerprint(name: str) -> bool:
-    """Return whether a tensor of a model stands for dictionaries, as in checkpoints of before they had names."""
+    """Return whether a tensor is a fingerprint of dictionaries, as in checkpoints older than names."""
     return _FINGERPRINTS.search(name) is not None
 
 
 def fingerprint(text: str) -> str:
-    """The number that stood for a dictionary in such checkpoints."""
+    """Return the fingerprint of a dictionary in checkpoints older than names."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
     return f"{FINGERPRINT}{int.from_bytes(digest[:7], 'big')}"
 
@@ -294,14 +294,14 @@ def noun(kind: str) -> str:
 
 
 def lasting(names: typing.Dict[str, str]) -> typing.Dict[str, str]:
-    """Names as a checkpoint holds them: without what an old one had in their place."""
+    """Return the names to be saved: without fingerprints of an older checkpoint."""
     return {kind: text for kind, text in names.items() if not text.startswith(FINGERPRINT)}
 
 
 def difference(
     theirs: str, ours: str, places: typing.Tuple[str, str] = ("the checkpoint", "the data")
 ) -> typing.Optional[str]:
-    """Describe the difference of two texts of names; None where they are the same.
+    """Describe the difference of two texts of names; None if they are equal.
 
     Args:
         theirs, ours: the texts.
@@ -310,7 +310,7 @@ def difference(
     hidden = FINGERPRINT in (theirs[: len(FINGERPRINT)], ours[: len(FINGERPRINT)])
     if hidden:
         numbers = {text if text.startswith(FINGERPRINT) else fingerprint(text) for text in (theirs, ours)}
-        return None if len(numbers) == 1 else "other symbols, or the same ones in another order"
+        return None if len(numbers) == 1 else "other symbols, or the same symbols in another order"
     if theirs == ours:
         return None
     one, other = theirs.split("\n"), ours.split("\n")
@@ -335,12 +335,11 @@ def check(
         file: the checkpoint's.
         theirs: its names, see :func:`trained_names`.
         task: set up for its data.
-        own: names of the task, see :func:`names_of`; None: they are looked up, for a use of the model.
-        anew: a training begins with the weights alone: it may be one of other languages that have the same symbols, and
-            of other inputs.
+        own: names of the task, see :func:`names_of`; None, where the model is only used: they are read from the task.
+        anew: a training begins with the weights alone; its languages (with the same symbols) and its inputs may differ.
 
     Raises:
-        OtherNames: with the first difference, from the task or from a model that the task has loaded before.
+        OtherNames: names the first difference from the task, or from a model that the task loaded before.
     """
     if own is None:
         own = {kind: names for kind, names in names_of(task).items() if kind not in FOLLOWED} if theirs else {}
@@ -354,7 +353,7 @@ def check(
             pair = theirs[kind].split("\n")
             raise OtherNames(f"{file} translates {'-'.join(pair)}, not {ours.where}: {ours.remedy.format(*pair)}")
         raise OtherNames(f"{file} was trained with another {noun(kind)} than {ours.where} ({found}): {ours.remedy}")
-    before = getattr(task, "trained_names", {})  # of the models that an ensemble began with
+    before = getattr(task, "trained_names", {})  # of the models before it in an ensemble
     for kind in before.keys() & theirs.keys() - own.keys():
         found = difference(before[kind], theirs[kind], ("the models before it", "this one"))
         if found is not None:
@@ -363,7 +362,7 @@ def check(
 
 
 def _with_names(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
-    """The state of a trainer with the names of its data, and those of its checkpoint that the data do not have."""
+    """Return the state of a trainer with the names of its data, and the checkpoint's names that the data lack."""
     given = self.names_of_data if hasattr(self, "names_of_data") else names_of(self.task)
     own = {kind: names.text for kind, names in given.items()}
     return {**original(self), KEY: lasting({**getattr(self.task, "trained_names", {}), **own})}
@@ -378,7 +377,7 @@ def _load_for_training(
     optimizer_overrides: typing.Any = None,
     reset_meters: bool = False,
 ) -> typing.Any:
-    """Load a checkpoint if there is one, at the beginning of a training, and keep the names of the training's data."""
+    """Load the checkpoint of a beginning training, if there is one, and keep the names of the training's data."""
     self.names_of_data = names_of_training(self)
     token = _training.set(_Training(self, reset_optimizer and reset_lr_scheduler and reset_meters))
     try:
@@ -394,7 +393,7 @@ def _load_for_training(
 
 
 def _option_of(file: str, settings: typing.Any) -> typing.Optional[str]:
-    """Name the option that gave a training a checkpoint; None where it is one of its own."""
+    """Return the option that named a training's checkpoint; None for a checkpoint of its own --save-dir."""
     for name in ("restore_file", "finetune_from_model", "continue_once"):
         if getattr(settings, name, None) == file:
             return f"--{name.replace('_', '-')}"
@@ -421,7 +420,7 @@ def _load_average(original: typing.Callable, fpath: typing.Any) -> typing.Any:
 def _handing_names_on(
     original: typing.Callable, path: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
-    """Load a checkpoint; for a training compare its names, else add them to the task's state for a later comparison."""
+    """Load a checkpoint; compare its names for a training, else add them to the task's state for a later comparison."""
     checkpoint = original(path, *args, **kwargs)
     names, training = trained_names(checkpoint, path), _training.get()
     if training is not None:
@@ -435,7 +434,7 @@ def _handing_names_on(
         if others:
             logger.warning(
                 f"{path} was trained with {'; '.join(others)}: the same weights compute something else now. Give the "
-                f"former settings unless you mean that"
+                "settings of the checkpoint unless the change is intended"
             )
     else:
         checkpoint["task_state"] = {**(checkpoint.get("task_state") or {}), HANDED: (path, names)}

@@ -12,8 +12,7 @@ BESIDES = ("generation_args", "is_vocoder", "load_checkpoint_heads", decode_weig
 
 
 def refuse_unknown_overrides() -> None:
-    """Refuse an option that no part of a checkpoint's settings has, before its model is built; correct its
-    criterion."""
+    """Refuse an option that is not in a checkpoint's settings, before its model is built; correct its criterion."""
     from fairseq import checkpoint_utils
 
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _load_with_known)
@@ -39,14 +38,14 @@ def _load_with_known(
         trained = getattr(settings.get("criterion"), "_name", None)
         if trained is not None and arg_overrides.get("criterion", trained) != trained:
             raise ValueError(
-                f"--criterion {arg_overrides['criterion']}: {path} was trained with {trained}, which scores it here "
-                f"as well: leave the option out"
+                f"--criterion {arg_overrides['criterion']}: {path} was trained with {trained}, which also scores it "
+                "here: leave the option out"
             )
     return state
 
 
 def _replace_criterion(settings: typing.Any, path: str) -> None:
-    """Replace another or a missing criterion of a checkpoint by that of its task, where the task has its own alone."""
+    """Replace a checkpoint's criterion that its task does not accept, or a missing one, by the task's first."""
     from fairseq.tasks import TASK_REGISTRY
     from omegaconf import OmegaConf, open_dict
 
@@ -60,7 +59,7 @@ def _replace_criterion(settings: typing.Any, path: str) -> None:
 
 
 def names_of(settings: typing.Any) -> typing.Set[str]:
-    """Names in nested settings, those of groups and those within them."""
+    """Return the names in nested settings, of groups and of their options."""
     if not hasattr(settings, "items"):
         return set(vars(settings)) if hasattr(settings, "__dict__") and not isinstance(settings, type) else set()
     found = set(settings)

@@ -1,4 +1,4 @@
-"""Encoders of ``--bpe`` and ``--tokenizer``: those that cut the training text, or none."""
+"""Check that the encoders of ``--bpe`` and ``--tokenizer`` are the ones that split the training text."""
 
 import argparse
 import logging
@@ -13,20 +13,20 @@ from . import names
 
 logger = logging.getLogger("fairseq_mega.compat.checkpoints.pieces")
 
-STRANGE = 0.05  # of the symbols of a dictionary; some may have been put before the pieces, as languages are
+STRANGE = 0.05  # fraction of a dictionary's symbols; some precede the pieces, for instance languages
 _BRACKETED = re.compile(r"[<\[_].*[>\]_]|madeupword\d+")
 _END_OF_WORD = "</w>"  # in the merges of subword-nmt and fastBPE
 
 
 class Pieces(typing.NamedTuple):
-    """Functions of a symbol: whether an encoder can have made it, and whether the encoder has one of its characters."""
+    """Functions of a symbol: whether an encoder can make it, and whether the encoder has one of its characters."""
 
     can_make: typing.Callable[[str], bool]
     knows: typing.Callable[[str], bool]
 
 
 def compare_encoders() -> None:
-    """Refuse other pieces and words than those of the training: they would be unknown, or mean little."""
+    """Refuse encoders other than the training's, whose pieces and words the model does not have."""
     from fairseq.data import encoders
     from fairseq.hub_utils import GeneratorHubInterface
     from fairseq.tasks import FairseqTask
@@ -51,7 +51,7 @@ def _build_named_tokenizer(
 def _build_named(
     original: typing.Callable, kind: str, cfg: typing.Any, args: typing.Any, kwargs: typing.Any
 ) -> typing.Any:
-    """Build an encoder that has its names; raise ValueError with the option of a file that cannot be used."""
+    """Build an encoder with its names; raise ValueError with the option of a file that cannot be used."""
     given = names.settings_of_encoder(kind, cfg)
     for flag, file in given:
         is_file = isinstance(file, str) and flag not in names.NO_FILE
@@ -63,7 +63,7 @@ def _build_named(
         if not given:
             raise
         where = " ".join(f"{flag} {value}" for flag, value in given)
-        raise ValueError(f"{where}: no encoder can be made of it ({error}): give what the training had") from error
+        raise ValueError(f"{where}: the encoder cannot be built ({error}): give the options of the training") from error
     if encoder is not None:
         encoder.names, encoder.given = names.names_of_encoder(kind, cfg), cfg
     return encoder
@@ -93,7 +93,7 @@ def _comparing(
 
 
 class TextOrPieces:
-    """An encoder of sentencepiece for text that may be cut into pieces already: pieces in, pieces out.
+    """An encoder of sentencepiece that also accepts text split into pieces already: pieces in, pieces out.
 
     Args:
         encoder: of ``--bpe sentencepiece``.
@@ -109,19 +109,19 @@ class TextOrPieces:
         return text if self.given_pieces else self.encoder.encode(text)
 
     def decode(self, text: str) -> str:
-        """Return the text of pieces, or the pieces themselves where the latest text was of pieces."""
+        """Return the text of pieces, or the pieces themselves if the latest text was split already."""
         return text if self.given_pieces else self.encoder.decode(text)
 
 
 def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
     """Return the encoder of a task's data where no option names one; None for words.
 
-    It is the task's ``unit()``, which language models have, or else the sentencepiece model of the data folder, if
-    that can have made the dictionary.
+    The encoder is the task's ``unit()``, which language models have, or else the sentencepiece model of the data
+    folder, if it can have made the dictionary.
 
     Args:
-        task: with its checkpoint loaded, whose model of pieces was compared with that of the folder.
-        reads_text: whether text is read that may not be cut into pieces; a sentencepiece model is used for it alone.
+        task: its checkpoint is loaded, and its model of pieces was compared with the folder's.
+        reads_text: whether text that is not split into pieces is read; otherwise a sentencepiece model is not used.
     """
     from fairseq.data import Dictionary, encoders
 
@@ -136,7 +136,7 @@ def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
     assert made is not None
     if strange_symbol(made, dictionary) is not None:
         return None
-    logger.info(f"text is cut into pieces by {model}, as the training text was; lines of pieces stay as they are")
+    logger.info(f"text is split into pieces by {model}, like the training text; lines of pieces are read unchanged")
     return TextOrPieces(encoder)
 
 
@@ -145,7 +145,7 @@ def compare(kind: str, encoder: typing.Any, task: typing.Any) -> None:
 
     Args:
         kind: SUBWORDS or TOKENIZER.
-        encoder: any; None where the text is cut already.
+        encoder: any; None if the text is split already.
         task: with its checkpoint loaded.
 
     Raises:
@@ -166,7 +166,7 @@ def compare(kind: str, encoder: typing.Any, task: typing.Any) -> None:
     elif given is None or given.text != known:
         file = own.where if own is not None and own.text == known else "FILE"
         raise names.OtherNames(
-            f"{where} is not what cut the training text: give {names.options_of(known, file)}, as for the training"
+            f"{where} did not split the training text: give {names.options_of(known, file)}, as for the training"
         )
 
 
@@ -176,15 +176,15 @@ def _look_at_dictionary(bpe: typing.Any, dictionary: typing.Any, given: typing.O
     symbol = None if made is None else strange_symbol(made, dictionary)
     if symbol is not None:
         raise names.OtherNames(
-            f"{where} did not cut the training text: it has no {symbol!r}, which the dictionary has; give the one of "
-            f"the training"
+            f"{where} did not split the training text: it has no {symbol!r}, which the dictionary has; give the "
+            "training's"
         )
     if given is not None and given.where.count(" --"):
-        logger.warning(f"the checkpoint does not say what cut its training text into pieces: {where} is taken for it")
+        logger.warning(f"the checkpoint does not name what split its training text into pieces: {where} is used")
 
 
 def pieces_of(bpe: typing.Any) -> typing.Optional[Pieces]:
-    """Return what an encoder of fairseq can have made; None where that is not known."""
+    """Return the pieces that an encoder of fairseq can make; None where they are not known."""
     from fairseq.data.encoders import byte_utils, bytes, characters, fastbpe, gpt2_bpe, hf_byte_bpe, subword_nmt_bpe
 
     processor = getattr(bpe, "sp", None)
@@ -204,14 +204,14 @@ def pieces_of(bpe: typing.Any) -> typing.Optional[Pieces]:
 
 
 def _merged(file: str) -> typing.Set[str]:
-    """Return all that the merges of a file make."""
+    """Return all pieces that the merges of a file make."""
     with open(file, encoding="utf-8", newline="\n") as lines:
         pairs = [line.split(" ") for line in lines]
     return {"".join(pair[:2]).rstrip("\r\n").removesuffix(_END_OF_WORD) for pair in pairs if len(pair) > 1}
 
 
 def strange_symbol(made: Pieces, dictionary: typing.Any) -> typing.Optional[str]:
-    """Return a symbol that an encoder cannot have made; None where there are few, or none.
+    """Return a symbol that an encoder cannot make; None where there are few, or none.
 
     Args:
         made: by the encoder, which makes one symbol of all unknown characters between two of its pieces.
@@ -228,7 +228,7 @@ def strange_symbol(made: Pieces, dictionary: typing.Any) -> typing.Optional[str]
 
 
 def _warn_of_other_words(tokenizer: typing.Any, dictionary: typing.Any) -> None:
-    """Warn where the words of a dictionary are not as ``--tokenizer moses`` writes them with the options given."""
+    """Warn if the words of a dictionary differ from what ``--tokenizer moses`` writes with the options given."""
     from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 
     if not isinstance(tokenizer, MosesTokenizer):
@@ -243,9 +243,12 @@ def _warn_of_other_words(tokenizer: typing.Any, dictionary: typing.Any) -> None:
         has_written = any(mark in symbol for mark in written for symbol in symbols)
         has_plain = next(filter(plain.search, symbols), None)
         if has_written and is_given:
-            logger.warning(f"{option}: the dictionary has words with {written[0]}, of text without it: leave it out")
+            logger.warning(
+                f"{option}: the dictionary has words with {written[0]}, so its text was made without "
+                f"{option}: leave it out"
+            )
         elif has_plain is not None and not has_written and not is_given:
             logger.warning(
-                f"--tokenizer moses writes {written[0]}, which no word of the dictionary has, unlike {has_plain}: give "
-                f"{option} if the training text was cut so"
+                f"--tokenizer moses writes {written[0]}, which no word of the dictionary has, unlike {has_plain}: "
+                f"give {option} if the training text was split with it"
             )

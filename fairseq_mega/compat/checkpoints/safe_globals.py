@@ -1,9 +1,8 @@
-"""Types that torch.load may build from a checkpoint beyond tensors and plain containers: values, and nothing else.
+"""Types that torch.load may build from a checkpoint beyond tensors and plain containers: plain values alone.
 
-torch calls every listed class and function with arguments of the file's choice, and sets any state of their instances.
-NumPy's own ones accept an address for an array, so each entry here is a guard of the same name: it accepts the contents
-of fairseq's checkpoints and broadcasts and refuses the rest. Types that occur as values alone are names that cannot be
-called.
+torch calls every listed class and function with arguments from the file, and sets any state of their instances. NumPy's
+own functions accept an address for an array. So each entry here is a guard of the same name, which accepts the contents
+of fairseq's checkpoints and broadcasts and refuses the rest. Types that occur only as values cannot be called.
 """
 
 import argparse
@@ -22,17 +21,17 @@ MOST_DIMENSIONS = 32
 
 
 class RefusedContents(ValueError):
-    """A file refers to something that no checkpoint of fairseq holds."""
+    """A file refers to something that no checkpoint of fairseq contains."""
 
 
 def _as(module: str, name: str, entry: typing.Any) -> typing.Any:
-    """`entry` under the name that pickles have for it."""
+    """Return `entry` with the name that pickles use for it."""
     entry.__module__, entry.__name__, entry.__qualname__ = module, name, name
     return entry
 
 
 class _TypeName:
-    """A type that pickles mention and may not call."""
+    """A type that pickles may name but not call."""
 
     def __init__(self, kind: typing.Any, module: str, name: str) -> None:
         self.kind = kind
@@ -64,7 +63,7 @@ class _Dtype:
 
 
 class _Array(np.ndarray):
-    """An array as a checkpoint holds it; saved again, printed and calculated with it is a plain one."""
+    """An array in a checkpoint; it is saved, printed and computed with as a plain array."""
 
     def __new__(cls) -> "_Array":
         return super().__new__(cls, (0,), "b")
@@ -110,7 +109,7 @@ def _defaultdict(factory: typing.Any = None) -> collections.defaultdict:
 
 
 def _guard(cls: typing.Any) -> type:
-    """A subclass of `cls` for torch.load: made without arguments, and of class `cls` as soon as it has its state."""
+    """Return a subclass of `cls` for torch.load: built without arguments, and of class `cls` once its state is set."""
     own = {name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())}
 
     def new(guard: type, *args: typing.Any) -> typing.Any:
@@ -120,7 +119,7 @@ def _guard(cls: typing.Any) -> type:
 
     def setstate(self: typing.Any, state: typing.Any) -> None:
         if type(state) is not dict or any(type(k) is not str or (hasattr(cls, k) and k not in own) for k in state):
-            raise RefusedContents(f"a {cls.__name__} whose state is no values by name")
+            raise RefusedContents(f"a {cls.__name__} whose state is not a dictionary of values")
         state = {name: value.kind if isinstance(value, _TypeName) else value for name, value in state.items()}
         object.__setattr__(self, "__class__", cls)
         if hasattr(cls, "__setstate__"):
@@ -135,7 +134,7 @@ def _guard(cls: typing.Any) -> type:
 
 @functools.lru_cache(maxsize=None)
 def safe_globals() -> typing.List[typing.Any]:
-    """List the guards of what fairseq's own checkpoints and broadcasts contain beyond tensors and containers."""
+    """List the guards of the types in fairseq's checkpoints and broadcasts beyond tensors and containers."""
     import omegaconf
     from fairseq.distributed import utils as distributed_utils
     from omegaconf import base, nodes

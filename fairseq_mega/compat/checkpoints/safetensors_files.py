@@ -19,21 +19,21 @@ SHARED = "shared_tensors"  # in the JSON: name of a tensor -> the name that the 
 
 
 class UnreadableSafetensors(ValueError):
-    """Files that are no safetensors with their configuration; the message names the reason."""
+    """A file is not safetensors, or lacks its configuration; the message names the reason."""
 
 
 def names_safetensors(path: typing.Any) -> bool:
-    """Return whether a path names a file of safetensors."""
+    """Return whether a path ends with .safetensors."""
     return os.fspath(path).endswith(SUFFIX)
 
 
 def configuration_file(path: typing.Any) -> str:
-    """The JSON file that goes with a file of safetensors."""
+    """Return the path of the JSON file beside a file of safetensors."""
     return os.fspath(path)[: -len(SUFFIX)] + ".json"
 
 
 def no_history() -> typing.List[typing.Dict[str, typing.Any]]:
-    """The history of a model that was trained elsewhere: fairseq reads its last entry."""
+    """Return the history of a model that was trained elsewhere: fairseq reads the last entry."""
     return [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}]
 
 
@@ -50,7 +50,7 @@ def read_tensors(path: typing.Any) -> typing.Dict[str, torch.Tensor]:
 
 
 def read_texts(path: typing.Any) -> typing.Dict[str, str]:
-    """Texts in the header of a file of safetensors.
+    """Return the texts in the header of a file of safetensors.
 
     Raises:
         OSError: if it is missing.
@@ -63,17 +63,17 @@ def read_texts(path: typing.Any) -> typing.Dict[str, str]:
 
 @contextlib.contextmanager
 def _errors_naming(path: typing.Any) -> typing.Iterator[None]:
-    """Turn errors of the library, which has its own, into UnreadableSafetensors."""
+    """Turn the library's errors into UnreadableSafetensors."""
     try:
         yield
     except OSError:
         raise
     except Exception as error:
-        raise UnreadableSafetensors(f"{path} is no file of safetensors ({_reason(error)})") from error
+        raise UnreadableSafetensors(f"{path} is not a file of safetensors ({_reason(error)})") from error
 
 
 def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
-    """The checkpoint in a file of safetensors and its JSON; tensors on the CPU.
+    """Return the checkpoint in a file of safetensors and its JSON, with tensors on the CPU.
 
     Raises:
         OSError: if one of the files is missing.
@@ -91,7 +91,7 @@ def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
     except OSError:
         raise
     except Exception as error:
-        message = f"{path} with {where} is no checkpoint in safetensors ({_reason(error)})"
+        message = f"{path} with {where} is not a checkpoint in safetensors ({_reason(error)})"
         raise UnreadableSafetensors(message) from error
     if isinstance(checkpoint.get("args"), dict):
         checkpoint["args"] = argparse.Namespace(**checkpoint["args"])
@@ -103,7 +103,7 @@ def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
 
     Raises:
         OSError: if a file cannot be written.
-        ValueError: if the configuration holds more than plain values.
+        ValueError: if the configuration contains more than plain values.
     """
     tensors, shared = _without_copies(checkpoint["model"])
     plain = {key: checkpoint[key] for key in ("args", "cfg", NAMES) if checkpoint.get(key) is not None}
@@ -152,7 +152,7 @@ def write_tensors(tensors: typing.Dict[str, torch.Tensor], path: typing.Any, tex
 def _without_copies(
     model: typing.Dict[str, torch.Tensor],
 ) -> typing.Tuple[typing.Dict[str, torch.Tensor], typing.Dict[str, str]]:
-    """Return tensors that share no memory, as the format requires, and for the others the name of the same tensor."""
+    """Return the tensors without copies of shared memory, as the format requires, and the names of the shared ones."""
     owners: typing.Dict[typing.Any, str] = {}
     tensors, shared = {}, {}
     for name, tensor in model.items():
@@ -167,7 +167,7 @@ def _without_copies(
 
 
 def _plain(value: typing.Any) -> typing.Any:
-    """A namespace or a configuration of omegaconf as a dictionary."""
+    """Return a namespace or a configuration of omegaconf as a dictionary."""
     if isinstance(value, argparse.Namespace):
         return vars(value)
     if hasattr(value, "items"):
@@ -186,6 +186,6 @@ def _library() -> typing.Any:
         import safetensors.torch
     except ImportError:
         raise ValueError(
-            "a checkpoint in safetensors needs the package of that name: pip install safetensors"
+            "a checkpoint in safetensors requires the package safetensors: pip install safetensors"
         ) from None
     return safetensors.torch

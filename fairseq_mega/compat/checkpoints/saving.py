@@ -1,4 +1,4 @@
-"""Writing of checkpoint files: complete or absent, also on a full disk, and by one training at a time."""
+"""Write checkpoint files complete or not at all, even on a full disk, and by one training at a time."""
 
 import contextlib
 import errno
@@ -31,7 +31,7 @@ def _save_whole(
 
 
 def name_folders_that_cannot_be_written() -> None:
-    """Name --save-dir where nothing can be written to it; fairseq names a file of its own in it."""
+    """Name --save-dir if it cannot be written to; fairseq names its own test file instead."""
     from fairseq import checkpoint_utils
 
     wrap(checkpoint_utils, "verify_checkpoint_directory", _verify_folder)
@@ -100,9 +100,10 @@ def is_for_want_of_space(error: typing.Optional[BaseException]) -> bool:
 
 
 def keep_the_best() -> None:
-    """Make --keep-best-checkpoints N keep N: fairseq saves the first and those that are better than the worst kept.
+    """Make --keep-best-checkpoints N keep N: fairseq saves the first, and then only checkpoints that beat the worst
+    kept.
 
-    fairseq also finds no file of a negative score, and so removes none.
+    fairseq also does not find files of negative scores, and so does not remove them.
     """
     from fairseq import checkpoint_utils
 

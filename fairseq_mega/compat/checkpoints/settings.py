@@ -1,4 +1,4 @@
-"""Settings of a model that no tensor shows: with other settings the same weights load, but compute something else."""
+"""Settings of a model that no tensor shows: with other settings, the same weights load but compute something else."""
 
 import argparse
 import typing
@@ -35,23 +35,23 @@ def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) 
 
 
 def seed_of(checkpoint: typing.Dict[str, typing.Any]) -> typing.Optional[int]:
-    """Return the seed of the training that left a checkpoint; None where it has no record."""
+    """Return the seed of the training that wrote a checkpoint; None if it is not recorded."""
     return typing.cast(typing.Optional[int], _value(_group_of(checkpoint, "common"), "seed"))
 
 
 def _model_of(given: typing.Any) -> typing.Any:
-    """Configuration of the model in a checkpoint; what is none stays as it is."""
+    """Return the configuration of the model in a checkpoint; a configuration itself is returned unchanged."""
     return _group_of(given, "model") if isinstance(given, dict) and "model" in given else given
 
 
 def _group_of(checkpoint: typing.Dict[str, typing.Any], name: str) -> typing.Any:
-    """A group of the options that a checkpoint was trained with; all of them in one of an older fairseq."""
+    """Return a group of a checkpoint's options; all options of a checkpoint of an older fairseq."""
     whole = checkpoint.get("cfg")
     return checkpoint.get("args") if whole is None else _value(whole, name)
 
 
 def _value(model: typing.Any, name: str) -> typing.Any:
-    """A setting, None where it is not known; a decoder without the setting has that of the encoder beside it."""
+    """Return a setting, None if it is not known; a decoder without the setting has the encoder's."""
     model = vars(model) if isinstance(model, argparse.Namespace) else model
     found = model.get(name) if hasattr(model, "get") else None
     if found is None and name.startswith("decoder_"):

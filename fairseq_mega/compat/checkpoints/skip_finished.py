@@ -1,4 +1,4 @@
-"""Ends of trainings: a finished one stays as it is, the last update is saved, and one without updates is an error."""
+"""Ends of trainings: a finished training is left unchanged, the last update is saved, and no updates is an error."""
 
 import copy
 import logging
@@ -28,7 +28,7 @@ def leave_finished_trainings() -> None:
 def save_last_epochs() -> None:
     """Save the last update of a training: with --save-interval 5 --max-epoch 9 fairseq loses the last four epochs.
 
-    With --no-last-checkpoints and an end before the first other checkpoint, fairseq leaves no checkpoint.
+    With --no-last-checkpoints, and an end before the first other checkpoint, fairseq writes no checkpoint.
     """
     from fairseq import checkpoint_utils
     from fairseq.trainer import Trainer
@@ -40,7 +40,7 @@ def save_last_epochs() -> None:
 def _save_and_note(
     original: typing.Callable, cfg: typing.Any, trainer: typing.Any, batches: typing.Any, loss: typing.Any
 ) -> typing.Any:
-    """Save, and note in each process whether there was a file to write."""
+    """Save, and record in each process whether there was a file to write."""
     epoch, each = batches.epoch, cfg.save_interval_updates
     if batches.end_of_epoch():
         due = not cfg.no_epoch_checkpoints and epoch % cfg.save_interval == 0
@@ -52,7 +52,7 @@ def _save_and_note(
 
 
 def _keep_something(trainer: typing.Any, batches: typing.Any, loss: typing.Any) -> None:
-    """Save the end of a training that has left no checkpoint."""
+    """Save the end of a training that wrote no checkpoint."""
     from fairseq import checkpoint_utils
 
     if getattr(trainer, "kept", False) or trainer.get_num_updates() == 0:
@@ -60,8 +60,8 @@ def _keep_something(trainer: typing.Any, batches: typing.Any, loss: typing.Any) 
     saving = copy.copy(trainer.cfg.checkpoint)
     saving.no_last_checkpoints = False
     logger.warning(
-        "the training ended before the first checkpoint was due, which --no-last-checkpoints leaves: its end is saved "
-        "all the same (--no-save saves nothing)"
+        "the training ended before the first checkpoint was due, and --no-last-checkpoints would leave none: the "
+        "end is saved nevertheless (--no-save saves nothing)"
     )
     checkpoint_utils.save_checkpoint(saving, trainer, batches, loss)
 
@@ -100,9 +100,9 @@ def _load_and_look(
     reason = nothing_left(trainer, loaded[1], lost)
     if reason is None and lost:
         raise ValueError(
-            f"{restored} holds no state of the optimizer (--no-save-optimizer-state, or an average): nothing goes on "
-            f"after its {lost} updates. Give another --save-dir, and --finetune-from-model {restored} to begin anew "
-            f"with its weights"
+            f"{restored} contains no optimizer state (--no-save-optimizer-state, or an average): training cannot "
+            f"continue after its {lost} updates. Give another --save-dir, and --finetune-from-model {restored} to "
+            "begin anew with its weights"
         )
     if reason is None:
         _tell_later_checkpoints(cfg, trainer, loaded[1])
@@ -125,7 +125,7 @@ def _load_and_look(
     if seed != asked:
         raise ValueError(
             f"nothing to train: {reason}, but {restored} was trained with --seed {seed}, not {asked}. Give another "
-            f"--save-dir for a training with --seed {asked}, or the former seed"
+            f"--save-dir for a training with --seed {asked}, or give --seed {seed}"
         )
     logger.info(f"nothing to train: {reason}")
     trainer.finished = True
@@ -133,27 +133,27 @@ def _load_and_look(
 
 
 def _tell_later_checkpoints(cfg: typing.Any, trainer: typing.Any, batches: typing.Any) -> None:
-    """Warn of files that another training left in --save-dir, which would count as the newest of this one."""
+    """Warn of later checkpoints of another training in --save-dir, which would count as this training's newest."""
     if cfg.no_save or trainer.data_parallel_rank != 0 or not os.path.isdir(cfg.save_dir):
         return
     later = later_checkpoints(os.listdir(cfg.save_dir), batches.next_epoch_idx, trainer.get_num_updates())
     if later:
         more = f" and {len(later) - 1} more" if later[1:] else ""
         logger.warning(
-            f"{cfg.save_dir} holds {later[0]}{more} of a training that went further: this one begins with "
-            f"epoch {batches.next_epoch_idx}, after {trainer.get_num_updates()} updates. --keep-last-epochs and its "
-            f"like, and averages of the last checkpoints, take these for the newest: move them away, or give another "
-            f"--save-dir"
+            f"{cfg.save_dir} contains {later[0]}{more} of a training that went further: this one begins with epoch "
+            f"{batches.next_epoch_idx}, after {trainer.get_num_updates()} updates. --keep-last-epochs, "
+            "--keep-interval-updates and averages of the last checkpoints would treat these as the newest: move "
+            "them away, or give another --save-dir"
         )
 
 
 def later_checkpoints(files: typing.Iterable[str], epoch: int, updates: int) -> typing.List[str]:
-    """Names of checkpoints that a training has not written yet.
+    """Return the names of checkpoints that a training has not written yet.
 
     Args:
         files: names of all files in its folder.
         epoch: the one that it begins with.
-        updates: that it has made.
+        updates: the number that it has made.
     """
     found = []
     for name in sorted(files):

@@ -1,4 +1,4 @@
-"""Record of validations in a checkpoint: the best score, of which data it is, and how long none was better."""
+"""Record of validations in a checkpoint: the best score, its data, and the number of validations since."""
 
 import argparse
 import hashlib
@@ -34,7 +34,7 @@ def remember_validations() -> None:
 
 
 def is_reset(cfg: typing.Any, restored: str) -> bool:
-    """Return whether a training begins anew with the weights of a checkpoint.
+    """Return whether a training begins anew with only the weights of a checkpoint.
 
     Args:
         cfg: a CheckpointConfig.
@@ -44,7 +44,7 @@ def is_reset(cfg: typing.Any, restored: str) -> bool:
 
 
 def restored_file(cfg: typing.Any, suffix: str) -> str:
-    """Path of the checkpoint that a training begins with, "" where there is none yet."""
+    """Return the path of the checkpoint that a training begins with, "" if there is none yet."""
     if cfg.restore_file != "checkpoint_last.pt":
         return str(cfg.restore_file).replace(".pt", f"{suffix}.pt")
     last = os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
@@ -65,8 +65,8 @@ def _load_with_validations(
     restored = restored_file(cfg, suffix)
     if cfg.finetune_from_model and restored != cfg.finetune_from_model:
         logger.warning(
-            f"--finetune-from-model {cfg.finetune_from_model} is not read: the training goes on from {restored}; give "
-            f"another --save-dir to begin with its weights"
+            f"--finetune-from-model {cfg.finetune_from_model} is not read: the training continues from {restored}; "
+            "give another --save-dir to begin with the weights of --finetune-from-model"
         )
     loaded = original(cfg, trainer, **options)
     subset = trainer.cfg.dataset.valid_subset.split(",")[0]
@@ -92,7 +92,7 @@ def _load_with_validations(
         reason = "another metric or other validation data"
         if other == ["score"]:
             reason = f"another kind ({before['score']}, now {now['score']})"
-        logger.info(f"the best score in {restored} is of {reason}: it begins anew")
+        logger.info(f"the best score in {restored} is of {reason}: the record of the best score begins anew")
         del save.best
         _forget_best_of_plateau(trainer.lr_scheduler)
         return loaded
@@ -132,7 +132,7 @@ def options_of_score(cfg: typing.Any) -> str:
 
 
 def _options(group: typing.Any) -> typing.Dict[str, typing.Any]:
-    """Options of a group; none of one that fairseq keeps together with all other options."""
+    """Return the options of a group; none for a group that fairseq keeps together with all other options."""
     found = {} if isinstance(group, argparse.Namespace) else dict(group)
     return {name: value for name, value in found.items() if name != "_name"}
 
@@ -150,14 +150,14 @@ def _save_with_validations(
 
 
 def digest(dataset: typing.Any) -> typing.Optional[str]:
-    """Digest of how many samples a data set has, of which sizes, and of some of them; None for one without places."""
+    """Return a digest of the number, the sizes and some of the samples of a data set; None for one without places."""
     from fairseq.data import data_utils
 
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         return None
     found = hashlib.sha256(str(len(dataset)).encode())
     if hasattr(dataset, "set_epoch"):
-        dataset.set_epoch(1)  # as for validation: what is drawn anew in each epoch is drawn alike
+        dataset.set_epoch(1)  # as in validation: random choices of each epoch are repeated
     _add(found, getattr(dataset, "sizes", None))
     with torch.random.fork_rng(devices=[]), data_utils.numpy_seed(1):
         torch.manual_seed(1)
