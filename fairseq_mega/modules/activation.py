@@ -17,15 +17,15 @@ ACTIVATIONS: Dict[str, Activation] = {
     "silu": silu,
     "relu": F.relu,
     "gelu": F.gelu,
-    "gelu_accurate": partial(F.gelu, approximate="tanh"),  # fairseq's name, of the time before the exact one
-    "gelu_fast": partial(F.gelu, approximate="tanh"),  # fairseq's older name of the same
+    "gelu_accurate": partial(F.gelu, approximate="tanh"),  # fairseq's older name, from before the exact one
+    "gelu_fast": partial(F.gelu, approximate="tanh"),  # fairseq's older name of the same function
     "tanh": torch.tanh,
     "linear": lambda x: x,
 }
 
 
 def get_activation(name: str) -> Activation:
-    """Activation function by name.
+    """Return the activation function of a name.
 
     Raises:
         FieldError: for an unknown name.

@@ -20,7 +20,7 @@ class AttentionCache(NamedTuple):
     prepared: ParameterCache
 
     def unfinished(self, chunk_size: int) -> "AttentionCache":
-        """The cache without finished chunks of ``chunk_size`` steps; -1: nothing is ever finished."""
+        """Return the cache without finished chunks of ``chunk_size`` steps; -1: no chunk is ever finished."""
         length = len(self.keys)
         done = length - length % chunk_size if chunk_size > 0 else 0
         if done == 0:
@@ -38,7 +38,7 @@ class AttentionCache(NamedTuple):
 
 
 def kept_steps(cache: Optional[AttentionCache], x: Tensor, widths: Tuple[int, int]) -> Tuple[TimeBuffer, TimeBuffer]:
-    """Keys and values of the steps before x (B, 1, D), of these widths; empty without a cache."""
+    """Return the keys and values of the steps before x (B, 1, D), of these widths; empty without a cache."""
     if cache is not None:
         return cache.keys, cache.values
     keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in widths)
@@ -54,7 +54,7 @@ def cached(
     most: Optional[int],
     given_up: bool = False,
 ) -> AttentionCache:
-    """The cache followed by further steps, or a new one.
+    """Return the cache followed by further steps, or a new cache.
 
     Args:
         cache: n steps, None for none.
@@ -65,7 +65,7 @@ def cached(
         given_up: see :class:`fairseq_mega.modules.layer.LayerContext`.
 
     Raises:
-        ValueError: if a row of the cache ends in padding after real steps, and does not end there.
+        ValueError: if a row of the cache ends in padding after real steps, and the new steps are not all padding.
     """
     if cache is None:
         return AttentionCache(TimeBuffer(key), TimeBuffer(value), padding_mask, prepared)

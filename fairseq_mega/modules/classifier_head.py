@@ -12,7 +12,8 @@ POOLINGS = ("mp", "cls")
 
 
 def sentence_vector(x: Tensor, padding_mask: Optional[Tensor], pooling: str) -> Tensor:
-    """One vector per sequence: the mean over its true positions ("mp"; 0 without any), or its first position ("cls").
+    """Return one vector per sequence: the mean over its true positions ("mp"; 0 without any), or its first position
+    ("cls").
 
     Args:
         x: (B, L, d), zero at padded positions.
@@ -36,7 +37,7 @@ class ClassifierHead(nn.Module):
     Args:
         in_dim: width of the sentence vector, of both documents together in retrieval.
         hidden_dim: width of the hidden layers.
-        hidden_layers: their number; 0 leaves the linear map.
+        hidden_layers: their number; 0 for the linear map alone.
         classes: number of classes.
         activation: of the hidden layers.
         dropout: probability of dropping one of their elements.
@@ -60,7 +61,7 @@ class ClassifierHead(nn.Module):
                 nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Sentence vectors (B, in_dim) to logits (B, classes)."""
+        """Map sentence vectors (B, in_dim) to logits (B, classes)."""
         for layer in self.hidden:
             x = self.activation(self.dropout(layer(x)))
         return self.output(x)

@@ -30,7 +30,7 @@ class RealNumberEmbedding(nn.Module):
         nn.init.normal_(self.bias, std=0.1)
 
     def forward(self, numbers: Tensor) -> Tensor:
-        """Numbers (B, L) or (B, L, 1) as (B, L, d)."""
+        """Map numbers (B, L) or (B, L, 1) to (B, L, d)."""
         if numbers.dim() == 2:
             numbers = numbers.unsqueeze(-1)
         return torch.addcmul(self.bias, numbers.to(self.weight.dtype), self.weight)
@@ -47,8 +47,8 @@ def character_table(size: int, embed_dim: int) -> nn.Embedding:
 
 
 def sinusoids(positions: int, dim: int) -> Tensor:
-    """Vectors of positions (positions, dim): sines in the first half, cosines in the second, of wavelengths 2 pi to
-    20,000 pi.
+    """Return vectors (positions, dim): sines in the first half, cosines in the second, of wavelengths 2 pi to 20,000
+    pi.
 
     Raises:
         FieldError: if dim is odd.
@@ -56,7 +56,7 @@ def sinusoids(positions: int, dim: int) -> Tensor:
     Source: Vaswani et al., 2017, 3.5.
     """
     if dim % 2:
-        raise FieldError("embed_dim", "{field} {value} is odd: sinusoidal positions need an even width", value=dim)
+        raise FieldError("embed_dim", "{field} {value} is odd: sinusoidal positions require an even width", value=dim)
     rates = torch.exp(torch.arange(dim // 2) * (-math.log(10000.0) / (dim // 2)))
     angles = torch.arange(positions).unsqueeze(1) * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)
@@ -69,7 +69,7 @@ class PositionedEmbedding(nn.Module):
         tokens: table from (B, L) to (B, L, d), see :class:`fairseq_mega.modules.embedding.TokenEmbedding`.
         max_positions: rows of the table of positions, drawn from Normal(0, d^-0.5).
         dropout: probability of dropping an element.
-        sinusoidal: sinusoids instead of that table; embeddings are then scaled by sqrt(d), to count beside them.
+        sinusoidal: sinusoids instead of the table; embeddings are then scaled by sqrt(d).
     """
 
     def __init__(self, tokens: nn.Module, max_positions: int, dropout: float, sinusoidal: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The numbers that shape one MEGA layer, checked once for every model."""
+"""Configuration of a MEGA layer, checked once for every model."""
 
 from dataclasses import dataclass
 from typing import Optional
@@ -26,7 +26,7 @@ class MegaLayerConfig:
     ffn_dim: int = 0  # inner width of the feed-forward sub-layer; 0 = none
     chunk_size: int = -1  # C, attention chunk; -1 = one chunk for everything
     max_positions: int = 1024  # of the simple relative bias where there are no chunks
-    truncation: Optional[int] = None  # reach of the EMA kernel; None = all
+    truncation: Optional[int] = None  # reach of the EMA kernel; None = no limit
     bidirectional: bool = False
     shift: bool = False  # bidirectional EMA: future part without the current position
     cross_attention: bool = False
@@ -73,4 +73,6 @@ class MegaLayerConfig:
         ):
             check_choice(field, name, known)
         if self.relative_bias == "rotary" and self.z_dim % 2 != 0:
-            raise FieldError("z_dim", "{field} {value}: {relative_bias} rotary needs an even number", value=self.z_dim)
+            raise FieldError(
+                "z_dim", "{field} {value}: {relative_bias} rotary requires an even number", value=self.z_dim
+            )

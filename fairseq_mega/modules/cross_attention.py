@@ -61,7 +61,7 @@ class GatedCrossAttention(nn.Module):
             encoder_out: (B, S, D), of any value where padded.
             padding_mask: (B, S) bool, True = padding.
         """
-        assert encoder_out is not None, "a layer with cross attention needs the encoder's output"
+        assert encoder_out is not None, "a layer with cross attention requires the encoder's output"
         if padding_mask is not None:
             encoder_out = finite_padding(encoder_out, padding_mask)
         value = self.hidden_dropout(self.activation(self.value_proj(encoder_out)))

@@ -1,4 +1,4 @@
-"""Documents within the rows of a batch, between which layers let nothing pass."""
+"""Documents within the rows of a batch; no information passes between them."""
 
 from functools import cached_property
 from typing import Callable, Dict, List, Optional, Tuple
@@ -16,7 +16,7 @@ class Documents:
     """Beginnings of documents in (B, L) steps; all layers of a pass share one object.
 
     Memory belongs to a row's present document. Chunks and positions are counted from the beginning of the row, because
-    processes that share a sequence cut it into chunks. Attention stays within a document, also inside a chunk.
+    processes that share a sequence divide it into chunks. Attention stays within a document, also inside a chunk.
 
     Args:
         begins: (B, L) bool, True at the first step of a document, which discards what came before.
@@ -28,16 +28,16 @@ class Documents:
 
     @cached_property
     def numbers(self) -> Tensor:
-        """Number of the document of each step, (B L,) long, counted along the flattened batch."""
+        """Return the number of each step's document, (B L,) long, counted along the flattened batch."""
         return F.pad(self.begins[:, 1:], (1, 0), value=True).flatten().cumsum(0) - 1
 
     @cached_property
     def count(self) -> int:
-        """Number of documents in the batch; a GPU waits for it."""
+        """Return the number of documents in the batch; on a GPU the call synchronizes."""
         return int(self.numbers[-1]) + 1
 
     def totals(self, x: Tensor) -> Tensor:
-        """Sums of x (B, L, ...) over the steps of each document, at each of its steps (B, L, ...); added in float64."""
+        """Return the sums of x (B, L, ...) over each document, at each of its steps (B, L, ...); added in float64."""
         flat = x.flatten(0, 1)
         totals = flat.new_zeros(self.count, *flat.shape[1:], dtype=torch.float64)
         totals = totals.index_add(0, self.numbers, flat.double())
@@ -47,7 +47,7 @@ class Documents:
         """Return the documents as parts; with a chunk size, the pieces that lie within one document and one chunk.
 
         Args:
-            past: number of steps before ``begins`` that count as well; the first of them begins a chunk.
+            past: number of steps before ``begins`` that are included; the first of them begins a chunk.
             chunk_size: -1 for no chunks.
         """
         key = (past, chunk_size)
@@ -72,7 +72,7 @@ class Documents:
         Args:
             attend: attention within single chunks.
             query: (B, L, z).
-            key, value: (B, past + L, z) and (B, past + L, v); the first of them begins a chunk.
+            key, value: (B, past + L, z) and (B, past + L, v); their first step begins a chunk.
             padding_mask: (B, past + L) bool, True = padding, or None.
             chunk_size: -1 for no chunks.
         """
@@ -80,26 +80,26 @@ class Documents:
         query = F.pad(query, (0, 0, past, 0))  # queries of the past, whose results are dropped
         parts = self.parts(past, chunk_size)
         outputs: List[Tensor] = []
-        for group in parts.groups:  # nothing sees a step that a shorter row repeats, as all of them are at its end
+        for group in parts.groups:  # no query sees the steps that a shorter row repeats: they are at its end
             mask = None if padding_mask is None else parts.take(padding_mask, group)
             outputs.append(attend(*(parts.take(part, group) for part in (query, key, value)), mask))
         return parts.join(outputs)[:, past:]
 
     def ended(self, kept: int) -> Optional[Tensor]:
-        """Mask (B, kept) bool of the last ``kept`` steps: True for documents that have ended; None if all are False."""
-        steps = torch.arange(self.begins.size(1), 0, -1, device=self.begins.device)  # how many are left, with itself
+        """Return a mask (B, kept) bool of the last ``kept`` steps: True for ended documents; None if all are False."""
+        steps = torch.arange(self.begins.size(1), 0, -1, device=self.begins.device)  # steps left, this one included
         present = torch.where(self.begins, steps, kept).amin(dim=1, keepdim=True).clamp(max=kept)
         ended = torch.arange(kept, 0, -1, device=steps.device) > present
         return ended if ended.any() else None
 
 
 def documents_of(tokens: Tensor, symbol: Optional[int], fresh: bool) -> Optional[Documents]:
-    """The documents of tokens (B, L), or None where no document begins within a row.
+    """Return the documents of tokens (B, L), or None where no document begins within a row.
 
     Args:
         tokens: long.
         symbol: with which each document begins; None for rows of one document.
-        fresh: nothing comes before the first token.
+        fresh: whether the first token begins the stream.
     """
     if symbol is None:
         return None

@@ -17,11 +17,11 @@ class Dropout(nn.Module):
         feature: drop features instead of elements.
 
     Raises:
-        ValueError: if p is no probability.
+        ValueError: if p is not a probability.
 
     Attributes:
         begin: updates of a training without dropout, see :func:`postpone`.
-        retained: whether evaluation drops, too.
+        retained: whether elements are dropped in evaluation, too.
     """
 
     def __init__(self, p: float, feature: bool = False) -> None:
@@ -36,7 +36,7 @@ class Dropout(nn.Module):
 
     @property
     def rate(self) -> float:
-        """The probability with which the next call drops."""
+        """Return the probability with which the next call drops."""
         trained = self.training and self.updates >= self.begin
         return self.p if trained or self.retained else 0.0
 
@@ -59,7 +59,7 @@ class Dropout(nn.Module):
         """Drop in evaluation too, if ``retain_dropout`` is True; fairseq calls this method before it generates.
 
         Args:
-            name: of this module in the model, such as decoder.layers.0.attention.dropout.
+            name: of this module in the model, for instance decoder.layers.0.attention.dropout.
             retain_dropout: whether evaluation drops.
             retain_dropout_modules: only modules with one of these components in their name drop; None: all do.
         """
@@ -78,7 +78,8 @@ class Dropout(nn.Module):
 
 
 class StochasticDepth(Dropout):
-    """Dropout of a sub-layer's result (B, L, D) for whole samples; those of the others are divided by 1 - p.
+    """Dropout of a sub-layer's result (B, L, D) for whole samples; the results of the other samples are divided by 1 -
+    p.
 
     Args:
         p: probability of dropping, in [0, 1].

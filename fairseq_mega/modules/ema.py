@@ -43,7 +43,7 @@ class MultiDimensionalDampedEMA(nn.Module):
         rows = 2 * embed_dim if bidirectional else embed_dim
 
         def parameter() -> nn.Parameter:
-            # With N = 0 nothing learns, and torch's DDP requires a gradient for every parameter that can.
+            # With N = 0 these parameters get no gradient, and torch's DDP requires one for every trainable parameter.
             return nn.Parameter(torch.empty(rows, ema_dim), requires_grad=ema_dim > 0)
 
         self.alpha = parameter()  # logit of the decay factor
@@ -67,7 +67,7 @@ class MultiDimensionalDampedEMA(nn.Module):
         nn.init.normal_(self.eta)
 
     def coefficients(self) -> EMACoefficients:
-        """Coefficients of the recurrence from the present parameters."""
+        """Return the coefficients of the recurrence from the present parameters."""
         return ema_coefficients(self.alpha, self.delta, self.beta, self.eta)
 
     def fresh_state(self, x: Tensor) -> Tensor:
@@ -88,10 +88,10 @@ class MultiDimensionalDampedEMA(nn.Module):
 
         Args:
             x: (B, L, D).
-            padding_mask: (B, L) bool, True = padding, which enters the EMA as zero (the skip sees x itself).
+            padding_mask: (B, L) bool, True = padding, which is zero for the EMA (the skip uses x itself).
             reset_mask: (B, L) bool, True at the first step of a document, which sees nothing before it.
             state: (B, D, N) memory before the first step.
-            return_state: also return the memory after the last step of each row that is no padding.
+            return_state: also return the memory after each row's last step that is not padding.
             prepared: keeps the coefficients for the next steps of a stream.
 
         Returns:

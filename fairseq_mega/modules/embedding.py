@@ -1,4 +1,4 @@
-"""Token embeddings as MEGA feeds them to its first layer."""
+"""Token embeddings, the input of MEGA's first layer."""
 
 import math
 from typing import Optional
@@ -20,8 +20,8 @@ class TokenEmbedding(nn.Module):
         scale: multiply by sqrt(D).
         norm: kind of norm on the embeddings, None for none.
         dim: width D of the result; a table of another width d is followed by a linear map. Default: d.
-        types: rows of a table of token types (types, D), 0 for none. Every token is of the first type; the others are
-            kept for models that were trained with them elsewhere.
+        types: rows of a table of token types (types, D), 0 for none. Every token is of the first type; the other rows
+            are kept for models that were trained with them elsewhere.
 
     Source: the published code; no positions are added, see the relative biases.
     """
@@ -53,7 +53,7 @@ class TokenEmbedding(nn.Module):
 
     @property
     def table(self) -> Tensor:
-        """The plain embedding table (V, d)."""
+        """Return the plain embedding table (V, d)."""
         assert isinstance(self.tokens, nn.Embedding)
         return self.tokens.weight
 

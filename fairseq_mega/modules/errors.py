@@ -1,4 +1,4 @@
-"""Errors that name a field of a configuration, so that its owner can say how the user sets it."""
+"""Errors that name a field of a configuration; the caller can replace the field by its option."""
 
 from typing import Any, Dict, Mapping, Sequence
 
@@ -10,7 +10,7 @@ class FieldError(ValueError):
         field: its name.
         message: where ``{field}`` stands for the field, ``{NAME}`` for another field of that name, or for the value
             given under it.
-        values: of the message, by the names that it has for them.
+        values: of the message, by their names in it.
     """
 
     def __init__(self, field: str, message: str, **values: object) -> None:
@@ -18,13 +18,13 @@ class FieldError(ValueError):
         super().__init__(self.under({}))
 
     def under(self, names: Mapping[str, str]) -> str:
-        """The message with other names in place of the fields' own, such as flags of a command line."""
+        """Return the message with other names in place of the fields' own, for instance options of a command."""
         words = _Words({**names, **self.values, "field": names.get(self.field, self.field)})
         return self.message.format_map(words)
 
 
 def check_probability(field: str, value: float) -> None:
-    """Raise a FieldError if the value of a field is no probability of dropping."""
+    """Raise a FieldError if the value of a field is not a probability of dropping."""
     if not 0.0 <= value < 1.0:
         raise FieldError(field, "{field} {value}: a dropout probability lies in [0, 1), for example 0.1", value=value)
 
@@ -36,7 +36,7 @@ def check_at_least(field: str, value: int, least: int = 1) -> None:
 
 
 def check_choice(field: str, name: str, known: Sequence[str]) -> None:
-    """Raise a FieldError if the value of a field is none of the known names."""
+    """Raise a FieldError if the value of a field is not one of the known names."""
     if name not in known:
         raise FieldError(field, "{field} {name}: choose from {known}", name=name, known=", ".join(known))
 

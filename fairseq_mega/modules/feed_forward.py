@@ -65,7 +65,8 @@ class NormalizedFeedForward(nn.Module):
         return x if self.prenorm else self.norm(x)
 
     def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[Callable[[Tensor], Tensor]]:
-        """Return the sub-layer as a function of single steps (B, D), computed by one kernel; None: operators do.
+        """Return the sub-layer as a function of single steps (B, D), computed by one kernel; None if operators compute
+        steps.
 
         The arguments are those of :meth:`fairseq_mega.modules.gated_attention.GatedAttention.single_step`.
         """

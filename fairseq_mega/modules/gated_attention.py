@@ -50,8 +50,8 @@ class AttentionStep(Protocol):
 class GatedAttention(nn.Module):
     """Single-head attention on an EMA of the input, with a reset gate inside and an update gate around it.
 
-    Bidirectional (encoder) or causal (decoder), by the configuration. A causal one can run over a stream in
-    pieces of any lengths, with the same result as in one call.
+    The configuration makes the attention bidirectional (encoder) or causal (decoder). A causal attention can run over a
+    stream in pieces of any lengths, with the same result as in one call.
 
     Args:
         config: shape and regularisation of the layer.
@@ -65,7 +65,7 @@ class GatedAttention(nn.Module):
         self.widths = (d, z, v)
         self.causal = not config.bidirectional
         self.chunk_size = config.chunk_size
-        self.kept_steps = config.chunk_size if config.chunk_size > 0 else None  # in a cache at most; None: all
+        self.kept_steps = config.chunk_size if config.chunk_size > 0 else None  # the most steps in a cache; None: all
         self.function = config.attention_function
         self.attention_dropout = Dropout(config.attention_dropout)
         self.prenorm = config.normalize_before
@@ -112,8 +112,8 @@ class GatedAttention(nn.Module):
             cache: of the unfinished chunk before x, from the same call.
 
         Raises:
-            ValueError: if the simple relative bias does not cover the length (a FieldError), or a memory is requested
-                of a bidirectional attention.
+            ValueError: if the simple relative bias does not cover the length (a FieldError), or if a memory is
+                requested of a bidirectional attention.
         """
         d, z, v = self.widths
         padding_mask, documents = context.padding_mask, context.documents
@@ -174,7 +174,7 @@ class GatedAttention(nn.Module):
         padding_mask: Optional[Tensor],
         prepared: Optional[ParameterCache] = None,
     ) -> Tensor:
-        """Attention of the last positions (B, L, z) to a sequence of keys that starts at a chunk's beginning."""
+        """Return the attention of the last positions (B, L, z) to keys that start at a chunk's beginning."""
         queries, keys = query.size(1), key.size(1)
         past = keys - queries
         dropout = self.attention_dropout.rate
@@ -203,7 +203,8 @@ class GatedAttention(nn.Module):
         return out[:, past:]
 
     def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[AttentionStep]:
-        """Return the sub-layer as a function of single steps, with its present settings; None: operators compute them.
+        """Return the sub-layer as a function of single steps, with its present settings; None if operators compute
+        steps.
 
         Args:
             functions: of the steps.

@@ -18,10 +18,10 @@ class PatchEmbedding(nn.Module):
     Args:
         embed_dim: d.
         image_size: height and width of the images in pixels.
-        patch_size: those of a patch, which divide them.
+        patch_size: height and width of a patch, a divisor of the image's.
 
     Raises:
-        FieldError: if the patches are no whole part of the image.
+        FieldError: if the patches do not divide the image.
 
     Source: MEGA (Ma et al., ICLR 2023), section 4.4, and its published code; after ViT (Dosovitskiy et al., 2021),
     without a class token.
@@ -64,12 +64,12 @@ class ImageHead(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Hidden states (B, L, d) to logits (B, classes)."""
+        """Map hidden states (B, L, d) to logits (B, classes)."""
         return self.output(sentence_vector(silu(self.hidden(x)), None, "mp"))
 
 
 def check_patches(image_size: int, patch_size: int) -> None:
-    """Raise a FieldError unless patches are a whole part of an image."""
+    """Raise a FieldError unless patches divide an image."""
     if image_size % patch_size:
         raise FieldError(
             "patch_size",

@@ -27,9 +27,9 @@ class LayerContext(NamedTuple):
     encoder_padding_mask: Optional[Tensor] = None  # (B, S) bool, True = padding
     return_state: bool = False  # also return memory and cache, to continue from here; causal layers only
     need_weights: bool = False  # also return the cross-attention weights
-    documents: Optional[Documents] = None  # that begin within the rows of x; of bidirectional layers PackedTexts
-    relay: Optional[Relay] = None  # x is one process's piece of a sequence: memory arrives and leaves through it
-    given_up: bool = False  # rows that continue after padding are dropped beams of a search: raise no error
+    documents: Optional[Documents] = None  # that begin within the rows of x; PackedTexts for bidirectional layers
+    relay: Optional[Relay] = None  # x is one process's piece of a sequence: the relay receives and sends memory
+    given_up: bool = False  # rows that continue after padding are dropped beams of a search: no error
     steps: Optional[StepFunctions] = None  # for x, if it is a single step; None: each sub-layer finds its own
 
 
@@ -74,7 +74,7 @@ def is_plain_step(x: Tensor, context: LayerContext, cache: Optional[AttentionCac
 
 
 def single_step_of(layer: nn.Module, functions: StepFunctions, dtype: torch.dtype) -> Callable[..., LayerOutput]:
-    """Return a function that is called as a layer is, for the single steps of a stream; the layer if it has none.
+    """Return a function with a layer's signature for the single steps of a stream; the layer itself if it has none.
 
     The function uses the parameters and settings that the modules have now, without a call of the modules. The layer
     itself is returned where a module has hooks, or a ``forward`` of another class than its ``single_step``.
@@ -103,7 +103,7 @@ class JoinedStep(Protocol):
 class Steps(NamedTuple):
     """Functions of the single steps of a trunk's layers."""
 
-    layers: Sequence[Callable[..., LayerOutput]]  # one after the other, called as layers are
+    layers: Sequence[Callable[..., LayerOutput]]  # one for each layer, with a layer's signature
     joined: Optional[JoinedStep] = None  # all at once
 
 
@@ -137,7 +137,7 @@ class Past(NamedTuple):
 
 
 def past_of(memories: Sequence[Optional[LayerMemory]], caches: Sequence[LayerCache]) -> Past:
-    """Return what the step of all layers continues."""
+    """Return the states, keys and values that the joined step of all layers continues."""
     return Past(
         [None if memory is None else memory.ema for memory in memories],
         [cache.attention.keys for cache in caches],

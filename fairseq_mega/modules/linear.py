@@ -1,4 +1,4 @@
-"""Linear maps as MEGA initialises and multiplies them."""
+"""Linear maps with MEGA's initialisation and products."""
 
 from torch import nn
 

@@ -57,7 +57,7 @@ class LlamaLayer(nn.Module):
         config: shape and regularisation.
 
     Source: Llama 2 (Touvron et al., 2023), section 2.2, the baseline of MEGALODON's section 4; the attention is torch's
-    ``scaled_dot_product_attention``, which chooses its own fast path. It remembers nothing but its keys and values.
+    ``scaled_dot_product_attention``, which chooses its own fast path. The layer's only state is its keys and values.
     """
 
     def __init__(self, config: LlamaLayerConfig) -> None:
@@ -98,13 +98,13 @@ class LlamaLayer(nn.Module):
         return LayerOutput(x, None, None if past is None or not context.return_state else LayerCache(past))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-        """Attention of the last steps (B, L, d) to all of (B, n, d)."""
+        """Return the attention of the last steps (B, L, d) to all steps (B, n, d)."""
         length, total = query.size(1), key.size(1)
         mask = None
         if padding_mask is not None or 1 < length < total:
             steps = torch.arange(total, device=key.device)
             mask = steps <= steps[total - length :].unsqueeze(-1)  # (L, n)
-            if padding_mask is not None:  # a padded step attends to itself: a row without any key has no softmax
+            if padding_mask is not None:  # a padded step attends to itself, because a softmax requires a key
                 absent = padding_mask[:, None, None, :] & (steps != steps[total - length :].unsqueeze(-1))
                 mask = mask & ~absent
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value))

@@ -20,8 +20,8 @@ class MegaLayer(nn.Module):
     """Gated attention, in decoders of encoder-decoder models gated cross attention, and a feed-forward sub-layer.
 
     Args:
-        config: shape of the layer; ``cross_attention`` adds the cross attention, ``ffn_dim`` 0 leaves the
-            feed-forward sub-layer out.
+        config: shape of the layer; ``cross_attention`` adds the cross attention, ``ffn_dim`` 0 omits the feed-forward
+            sub-layer.
 
     Source: MEGA (Ma et al., ICLR 2023), section 3.3 and Figure 2.
     """
@@ -41,7 +41,7 @@ class MegaLayer(nn.Module):
     ) -> LayerOutput:
         """Apply the layer, see :class:`fairseq_mega.modules.layer.Layer`.
 
-        A layer with cross attention needs ``context.encoder_out``, unless the cache holds its projection.
+        A layer with cross attention requires ``context.encoder_out``, unless the cache contains its projection.
         """
         x, memory, attention_cache = self.attention(x, context, memory, None if cache is None else cache.attention)
         source, weights = None if cache is None else cache.cross_attention, None
@@ -87,8 +87,8 @@ class MegaLayer(nn.Module):
     ) -> Optional[JoinedStep]:
         """Return all layers as a function of single steps, see :func:`fairseq_mega.modules.layer.steps_of`.
 
-        None where a kernel does not compute all of them: with cross attention, without a feed-forward sub-layer, and
-        where norms are no layer norms or follow their sub-layers.
+        None if no kernel computes all layers: with cross attention, without a feed-forward sub-layer, and where norms
+        are not layer norms or follow their sub-layers.
         """
         run, attentions, inner = functions.gated_layers, [], []
         first = layers[0].attention

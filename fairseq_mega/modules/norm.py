@@ -28,7 +28,7 @@ class LayerNorm(nn.LayerNorm):
         return row_norm(x, self.weight, self.bias, centred=True, eps=EPS, dtype=dtype)
 
     def of_step(self) -> Optional[StepNorm]:
-        """Return scale and shift in the form of the kernels for single steps; or None."""
+        """Return scale and shift in the form of the kernels for single steps, or None."""
         return decoding.step_norm(self.weight, self.bias)
 
 
@@ -71,8 +71,8 @@ def rms_norm(x: Tensor, weight: Optional[Tensor], dtype: Optional[torch.dtype] =
 def type_of_products(x: Tensor) -> torch.dtype:
     """Return bfloat16 where autocast multiplies x in it, else x's own type.
 
-    With x in that type nothing has to be converted between the products. Float16, whose range is smaller, is left to
-    autocast itself.
+    With x in that type, no conversion is needed between the products. Autocast itself handles float16, whose range is
+    smaller.
     """
     kind = x.device.type
     halve = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16
@@ -80,7 +80,7 @@ def type_of_products(x: Tensor) -> torch.dtype:
 
 
 def norm_for_products(norm: nn.Module, x: Tensor) -> Tensor:
-    """The norm of x (..., D), in the type in which it is multiplied next."""
+    """Return the norm of x (..., D), in the type of the next product."""
     dtype = type_of_products(x)
     if isinstance(norm, (LayerNorm, RMSNorm, ScaleNorm)):
         return norm(x, dtype)
@@ -96,7 +96,7 @@ class BatchStatistics(nn.modules.batchnorm._BatchNorm):
     """Batch norm with features last, and float32 for the statistics whatever the module's precision.
 
     A running variance of float16 would be infinite from 65,504 on. A running mean of bfloat16 would stop short of the
-    true mean: each step adds a tenth of the difference, which is soon below the last digit.
+    true mean: each step adds a tenth of the difference, which is soon below the type's precision.
     """
 
     def __init__(self, dim: int, affine: bool = True) -> None:
@@ -128,7 +128,7 @@ class SyncBatchNorm(BatchStatistics, nn.SyncBatchNorm):
 
 
 def build_norm(kind: str, dim: int, affine: bool = True) -> nn.Module:
-    """Norm over hidden states (B, L, dim).
+    """Return a norm over hidden states (B, L, dim).
 
     Args:
         kind: one of NORMS.

@@ -38,7 +38,7 @@ class PackedLinear(nn.Module):
         for name, tensor in (("data", packed.data), ("scale", packed.scale), ("bias", bias)):
             self.register_buffer(name, None if tensor is None else tensor.detach(), persistent=False)
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Any:  # .half(), .to() and the like: they move the matrix only
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:  # .half() and .to(): without a cast
         packed = PackedMatrix(self.data, self.scale)
         super()._apply(fn, recurse)
         device = self.data.device
@@ -56,14 +56,14 @@ class PackedLinear(nn.Module):
 
 
 def linear_map(module: nn.Module) -> Optional[LinearMap]:
-    """The matrix and bias of a module that is a linear map and nothing else, or None."""
+    """Return the matrix and bias of a module that is exactly a linear map, else None."""
     if isinstance(module, nn.Linear) and type(module) in (nn.Linear, Linear):  # another subclass may do more
         return LinearMap(module.weight, module.bias)
     return None
 
 
 def step_maps(*modules: nn.Module) -> Optional[Tuple[StepMap, ...]]:
-    """Return linear maps in the form of the kernels for single steps x (B, D); None where one is something else."""
+    """Return linear maps in the form of the kernels for single steps x (B, D); None if a module is not a linear map."""
     maps: List[StepMap] = []
     for module in modules:
         if type(module) is PackedLinear:
@@ -84,7 +84,7 @@ def pack_linear_maps(
     """Replace every linear map within a module by a packed one.
 
     Args:
-        module: what holds them; it is changed.
+        module: contains the linear maps; it is changed.
         kind: one of :data:`fairseq_mega.ops.packed_linear.KINDS`.
         linear_map_of: returns matrix and bias of a part that is a linear map, else None.
 

@@ -1,4 +1,4 @@
-"""Texts of a padded batch behind one another in one row, so that bidirectional layers compute no padding."""
+"""Texts of a padded batch one after another in one row, so that bidirectional layers compute no padding."""
 
 from functools import cached_property
 from typing import List, Optional
@@ -14,14 +14,14 @@ from .dropout import Dropout, StochasticDepth
 from .norm import BatchStatistics
 
 WORTH = 0.9  # a batch is packed if that leaves fewer of its steps than this share; packing costs a few copies
-# Texts attended to in one call: the longest has at most RATIO times the steps of the shortest, unless fewer of them
-# would be left than a CPU has threads, or than fill a GPU.
+# Texts of one call of attention: the longest has at most RATIO times the steps of the shortest, unless the call would
+# then have fewer texts than a CPU has threads, or than fill a GPU.
 RATIO = 1.15
 FEW_FOR_A_GPU = 8
 
 
 class PackedTexts(Documents):
-    """Texts in one row, each of which is attended to from its own first step.
+    """Texts in one row; attention begins at the first step of each text.
 
     Args:
         begins: (1, W) bool, True at the first step of a text.
@@ -34,7 +34,7 @@ class PackedTexts(Documents):
 
     @cached_property
     def alike(self) -> Parts:
-        """The texts, in groups of nearly equal lengths."""
+        """Return the texts in groups of nearly equal lengths."""
         least = torch.get_num_threads() if self.begins.device.type == "cpu" else FEW_FOR_A_GPU
         return Parts(self.begins, RATIO, least)
 
@@ -47,7 +47,7 @@ class PackedTexts(Documents):
         padding_mask: Optional[Tensor],
         chunk_size: int,
     ) -> Tensor:
-        """Attention within texts and chunks, in both directions; arguments as :meth:`Documents.attend` has them."""
+        """Attend within texts and chunks, in both directions; arguments as in :meth:`Documents.attend`."""
         if self.aligned:
             return recomputing(attend, query, key, value, padding_mask)
         outputs: List[Tensor] = []
@@ -64,12 +64,12 @@ class Packing:
 
     Args:
         padding_mask: (B, L) bool, True = padding.
-        lengths: (B,) long, the steps of each text up to its last one that is no padding; one of them at least 1.
-        slots: (B,) long, the steps that each text takes in the row, at least its own; the others are padding.
-        aligned: each slot is of whole chunks of the attention.
+        lengths: (B,) long, the steps of each text up to its last real one; one of them at least 1.
+        slots: (B,) long, the steps of the row for each text, at least its length; the rest is padding.
+        aligned: whether each slot consists of whole chunks of the attention.
 
     Attributes:
-        texts: what keeps the texts of the row apart.
+        texts: separates the texts of the row.
         padding_mask: (1, W) bool, or None where no step of the row is padding.
         positions: (1, W) long, the position of each step in its text.
     """
@@ -91,21 +91,21 @@ class Packing:
         self.positions = (row - row[begins[0]][self.texts.numbers]).unsqueeze(0)
 
     def lay(self, x: Tensor, fill: float) -> Tensor:
-        """The row (1, W, ...) of x (B, L, ...), ``fill`` where it is padding that the batch does not have."""
+        """Return the row (1, W, ...) of x (B, L, ...), with ``fill`` at padding that the batch does not have."""
         taken = x.flatten(0, 1).index_select(0, self._from)
         if self._to is not None:
             taken = taken.new_full((self._width, *taken.shape[1:]), fill).index_copy(0, self._to, taken)
         return taken.unsqueeze(0)
 
     def spread(self, x: Tensor) -> Tensor:
-        """The padded batch (B, L, ...) of a row (1, W, ...), zero behind the texts."""
+        """Return the padded batch (B, L, ...) of a row (1, W, ...), with zeros after the texts."""
         taken = x[0] if self._to is None else x[0].index_select(0, self._to)
         padded = taken.new_zeros(self._shape.numel(), *taken.shape[1:]).index_copy(0, self._from, taken)
         return padded.unflatten(0, self._shape)
 
 
 def packing_of(padding_mask: Optional[Tensor], chunk_size: int) -> Optional[Packing]:
-    """The packing of a batch with this mask (B, L), True = padding; None where it has little padding to lose.
+    """Return the packing of a batch with this mask (B, L), True = padding; None if packing would remove little padding.
 
     In batches longer than a chunk each text begins a chunk.
     """

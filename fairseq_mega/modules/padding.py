@@ -1,4 +1,4 @@
-"""Padding of sequences: where it is, and hidden states without it."""
+"""Masks of padding, and hidden states without padding."""
 
 from typing import Optional
 
@@ -9,7 +9,7 @@ from fairseq_mega.ops.ema import EMACoefficients, damped_ema
 
 
 def padding_of(tokens: Tensor, padding_idx: int) -> Optional[Tensor]:
-    """Padding mask (B, L) of tokens, or None where there is no padding."""
+    """Return the padding mask (B, L) of tokens, or None where there is no padding."""
     mask = tokens.eq(padding_idx)
     return mask if mask.any() else None
 
@@ -21,14 +21,14 @@ def zero_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
 
 def finite_padding(x: Tensor, padding_mask: Tensor) -> Tensor:
     """Set values at the padded positions of x (B, L, D) to zero unless they are finite: 0 * NaN would spread them."""
-    looks = x.device.type == "cpu" and not torch.compiler.is_compiling()  # a GPU would wait for the answer
+    looks = x.device.type == "cpu" and not torch.compiler.is_compiling()  # on a GPU the check would synchronize
     if looks and bool(x.detach()[padding_mask].isfinite().all()):
         return x
     return x.masked_fill(padding_mask.unsqueeze(-1) & ~x.isfinite(), 0.0)
 
 
 def extend_mask(before: Optional[Tensor], past: int, new: Optional[Tensor], like: Tensor) -> Optional[Tensor]:
-    """Padding mask of ``past`` positions followed by the new positions of ``like`` (B, L, ...); None for no padding."""
+    """Return the padding mask of ``past`` and the new positions of ``like`` (B, L, ...); None for no padding."""
     if before is None and new is None:
         return None
     batch, length = like.shape[:2]
@@ -46,10 +46,10 @@ def state_at_last_step(
     reset_mask: Optional[Tensor],
     state: Optional[Tensor],
 ) -> Tensor:
-    """Return the state (B, D, N) of a causal EMA after the last step of each row that is no padding.
+    """Return the state (B, D, N) of a causal EMA after each row's last step that is not padding.
 
-    Each row is turned so that it ends with that step: what then stands before it is padding, and padding before the
-    first step leaves a state of zeros as it is. The remainder of ``state`` is added.
+    Each row is rotated so that it ends with that step and begins with padding, which does not change a state of zeros.
+    The remainder of ``state`` is added.
 
     Args:
         x: (B, L, D), L at least 1.
@@ -76,7 +76,7 @@ def state_at_last_step(
 
 
 def refuse_to_read_on_after_padding(before: Optional[Tensor], new: Optional[Tensor]) -> None:
-    """Refuse real steps after padding that follows real steps of an unfinished chunk, whose places it takes.
+    """Refuse real steps after padding within an unfinished chunk, because padding occupies places of the chunk.
 
     Args:
         before: (B, n) bool, True = padding, of the unfinished chunk; None: no padding.
@@ -90,6 +90,6 @@ def refuse_to_read_on_after_padding(before: Optional[Tensor], new: Optional[Tens
     ended = before[:, -1] & ~before.all(dim=1)
     if bool((ended if new is None else ended & ~new.all(dim=1)).any()):
         raise ValueError(
-            "a row ends in padding within a chunk and cannot be read on with its cache: the padding took places of the "
-            "chunk. Give pieces that end together, or pass the memory alone: then the next step begins a chunk"
+            "a row ends in padding within a chunk and cannot continue with its cache: padding occupies places of "
+            "the chunk. Give pieces that end together, or pass the memory alone: then the next step begins a chunk"
         )

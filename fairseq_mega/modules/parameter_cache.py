@@ -1,4 +1,4 @@
-"""Values that the steps of a stream compute from parameters alone, kept from step to step."""
+"""Values that depend on parameters alone, kept between the steps of a stream."""
 
 from operator import attrgetter, methodcaller
 from typing import Any, Callable, Dict, Hashable, Iterable, List, NamedTuple, Optional, Tuple
@@ -14,11 +14,11 @@ from .dropout import Dropout
 VERSION, DTYPE = attrgetter("_version"), attrgetter("dtype")  # of tensors
 PATCHED = methodcaller("__contains__", "forward")  # of a module's attributes, see is_patched
 KNOWN_PACKAGES = (__name__.partition(".")[0], torch.__name__)
-TRAINING, RATES = attrgetter("training"), attrgetter("p", "retained")  # of modules, and of a Dropout in evaluation
+TRAINING, RATES = attrgetter("training"), attrgetter("p", "retained")  # of modules and of a Dropout
 
 
 class _Parts(NamedTuple):
-    """The modules within a module, in the form in which a step compares them fastest."""
+    """The modules within a module, in a form that a step compares fast."""
 
     module: nn.Module
     children: List[Dict[str, Any]]  # of each module within it
@@ -34,9 +34,9 @@ class ParameterCache:
     """Values that one layer, or the trunk, keeps for the single steps of one stream; part of the stream's state.
 
     A value is kept while gradients are off, the module is in evaluation mode and its parameters are the same tensors at
-    the same version. A write to ``parameter.data`` leaves the version as it is: a new stream, and every call of several
-    steps, therefore begins with nothing prepared. The result of a parametrisation has no version of its own, so that
-    no value that depends on it is kept.
+    the same version. A write to ``parameter.data`` does not change the version: a new stream, and every call of several
+    steps, therefore begins with an empty cache. The result of a parametrisation has no version, and so no value that
+    depends on it is kept.
     """
 
     def __init__(self) -> None:
@@ -44,9 +44,9 @@ class ParameterCache:
         self._parts: Dict[Hashable, _Parts] = {}
 
     def get(self, module: nn.Module, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """``compute()`` from the parameters of ``module`` itself, or the value it returned before under that key.
+        """Return ``compute()``, which reads parameters of ``module`` itself, or the value kept under this key.
 
-        The value is shared by all steps; the caller leaves it as it is.
+        The value is shared by all steps; the caller must not change it.
         """
         if self._may_keep(module):
             now = _versions([module._parameters])
@@ -57,8 +57,8 @@ class ParameterCache:
     def get_of_all(self, module: nn.Module, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return a value as :meth:`get`; ``compute`` reads parameters and buffers of all modules within ``module``.
 
-        The result of ``compute`` may also depend on whether a module is in training, drops anything, has hooks, or a
-        ``forward`` of its own.
+        The result of ``compute`` may also depend on whether a module is in training, drops anything, has hooks, or has
+        a ``forward`` set on it.
         """
         if not self._may_keep(module):
             return compute()
@@ -80,13 +80,13 @@ class ParameterCache:
         return self.get_of_all(module, (module, functions, dtype), lambda: module.single_step(functions, dtype))
 
     def _may_keep(self, module: nn.Module) -> bool:
-        """Return whether nothing is compiled or learned, and the parameters are tensors of their own."""
+        """Return whether nothing is compiled or trained, and no parameter is computed by a parametrisation."""
         if torch.compiler.is_compiling():
             return False
         if module.training or torch.is_grad_enabled():
-            self._values.clear()  # an optimiser may be about to write
+            self._values.clear()  # an optimiser may write next
             return False
-        return "parametrizations" not in module._modules  # as is_parametrized does, which is a hundred times slower
+        return "parametrizations" not in module._modules  # the test of is_parametrized, which is a hundred times slower
 
     def _kept(self, key: Hashable, now: Any, compute: Callable[[], Any]) -> Any:
         before, value = self._values.get(key, (None, None))
@@ -104,7 +104,7 @@ def _members(children: List[Dict[str, Any]]) -> List[nn.Module]:
 
 
 def hooks_of(modules: Iterable[nn.Module]) -> List[Dict[int, Any]]:
-    """The dictionaries of what watches the calls of modules, empty where nothing does."""
+    """Return the dictionaries of hooks around calls of modules, empty without hooks."""
     found = [of_all_modules._global_forward_hooks, of_all_modules._global_forward_pre_hooks]
     for part in modules:
         found += [part._forward_hooks, part._forward_pre_hooks]
@@ -114,7 +114,7 @@ def hooks_of(modules: Iterable[nn.Module]) -> List[Dict[int, Any]]:
 def is_patched(module: nn.Module) -> bool:
     """Return whether a ``forward`` from outside this package and torch computes a module or a part of it.
 
-    The ``forward`` is set on the object, or belongs to a subclass. Kernels that stand for the module do not know it.
+    The ``forward`` is set on the object, or belongs to a subclass. Kernels that replace the module would ignore it.
     """
     return any(PATCHED(vars(part)) or not _is_known(type(part).forward) for part in module.modules())
 

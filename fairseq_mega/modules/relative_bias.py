@@ -29,7 +29,7 @@ class SimpleRelativeBias(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, queries: int, keys: int, offset: int = 0, prepared: Optional[ParameterCache] = None) -> Tensor:
-        """Bias values for consecutive queries and keys.
+        """Return bias values for consecutive queries and keys.
 
         Args:
             queries: n.
@@ -48,12 +48,12 @@ class SimpleRelativeBias(nn.Module):
         return self.weight[start : start + queries + keys - 1]
 
     def reach(self, length: int) -> int:
-        """Number of positions of the table for the last of ``length`` steps, see :meth:`table`; errors as a call's."""
+        """Return the positions of :meth:`table` for the last of ``length`` steps; errors as in a call."""
         self._check_length(length)
         return self.max_positions
 
     def table(self, reach: int) -> Tensor:
-        """Values whose entry reach - length and those after it are the last of ``length`` steps' with each step."""
+        """Return bias values; those of the last of ``length`` steps begin at entry reach - length."""
         return self.weight
 
     def _check_length(self, longest: int) -> None:
@@ -86,7 +86,7 @@ class RotaryRelativeBias(nn.Module):
     def __init__(self, z_dim: int) -> None:
         super().__init__()
         if z_dim % 2 != 0:
-            raise FieldError("z_dim", "{relative_bias} rotary needs an even z dimension, found {found}", found=z_dim)
+            raise FieldError("z_dim", "{relative_bias} rotary requires an even z dimension, found {found}", found=z_dim)
         self.z_dim = z_dim
         self.alpha = nn.Parameter(torch.empty(1, z_dim))
         self.beta = nn.Parameter(torch.empty(1, z_dim))
@@ -94,25 +94,25 @@ class RotaryRelativeBias(nn.Module):
         nn.init.normal_(self.beta, std=0.02)
 
     def forward(self, queries: int, keys: int, offset: int = 0, prepared: Optional[ParameterCache] = None) -> Tensor:
-        """Bias values for consecutive queries and keys, as :meth:`SimpleRelativeBias.forward`; no limit, no error."""
+        """Return bias values as :meth:`SimpleRelativeBias.forward`, without a limit."""
         last = offset + queries - 1  # position of the last query, the distance of the first value
         if prepared is None or torch.is_grad_enabled() or queries != 1:
             return self.values(last, max(queries + keys - 1, 0))
-        # One table serves all steps of decoding; it doubles when a text outgrows it.
+        # All steps of decoding use one table, which doubles when a text exceeds it.
         reach = self.reach(max(last + 1, keys))
         table = prepared.get(self, reach, lambda: self.table(reach))
         return table[reach - 1 - last : reach - 1 - last + queries + keys - 1]
 
     def reach(self, length: int) -> int:
-        """Number of positions as :meth:`SimpleRelativeBias.reach`: the next power of two."""
+        """Return the number of positions as :meth:`SimpleRelativeBias.reach`: the next power of two."""
         return 1 << (length - 1).bit_length()
 
     def table(self, reach: int) -> Tensor:
-        """Values as :meth:`SimpleRelativeBias.table`."""
+        """Return values as :meth:`SimpleRelativeBias.table`."""
         return self.values(reach - 1, 2 * reach - 1)
 
     def values(self, first: int, count: int) -> Tensor:
-        """Bias values at the distances i - j = first, first - 1, ...: (count,)."""
+        """Return bias values (count,) at the distances i - j = first, first - 1, ..."""
         dtype = torch.promote_types(self.alpha.dtype, torch.float32)
         half = self.z_dim // 2
         device = self.alpha.device
@@ -131,7 +131,7 @@ class RotaryRelativeBias(nn.Module):
 
 
 def build_relative_bias(kind: str, max_positions: int, z_dim: int, field: str) -> nn.Module:
-    """Relative bias of one attention: "simple" over ``max_positions`` (set by ``field``) or "rotary".
+    """Return the relative bias of one attention: "simple" over ``max_positions`` (set by ``field``) or "rotary".
 
     Raises:
         FieldError: for an unknown kind, or an odd ``z_dim`` of "rotary".

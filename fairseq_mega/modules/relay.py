@@ -1,11 +1,11 @@
-"""One sequence in several processes: the memory of every layer goes from each piece to the next, its gradient back.
+"""One sequence in several processes: each layer's memory is sent from each piece to the next, and its gradient back.
 
 Each process runs all layers on its own piece. A layer waits for the memory of the piece before, and sends its own as
-soon as the moving average has it. It computes attention and feed-forward while the next process begins. So process i
-runs behind process 0 by i moving averages of one layer, once in a pass: the layers that follow find their memory there
-already. A process could run its average at once and add the share of what arrives later, as the average is linear. That
-would save this one delay at the price of a second pass over the outputs in every layer, and MEGALODON's average cannot:
-its input is normalised with the statistics that arrive.
+soon as the moving average has computed it. Attention and feed-forward follow while the next process begins. So process
+i runs behind process 0 by i moving averages of one layer, once in a pass: the memory of later layers has arrived
+already. Because the average is linear, a process could run it at once, and add the share of the memory on arrival. This
+would save the one delay, but would cost a second pass over the outputs in every layer. It is impossible for MEGALODON,
+whose input is normalised with the statistics that arrive.
 
 Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.5.
 """
@@ -16,17 +16,17 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Memory = TypeVar("Memory")  # tensors and None in NamedTuples, such as LayerMemory
+Memory = TypeVar("Memory")  # tensors and None in NamedTuples, for instance LayerMemory
 
 
 class Wire(Protocol):
-    """Connection to the processes with the pieces before and after this one's; messages are bytes, (n,) uint8."""
+    """Connection to the processes of the neighbouring pieces; messages are bytes, (n,) uint8."""
 
-    first: bool  # nothing comes before the piece
-    last: bool  # nothing comes after it
+    first: bool  # no piece before this one
+    last: bool  # no piece after this one
 
     def send(self, message: Tensor, forward: bool, tag: int) -> None:
-        """Send to the next piece, or to the one before if not ``forward``; returns before the message is there."""
+        """Send to the next piece, or to the one before if not ``forward``; return before the message arrives."""
         ...
 
     def receive(self, message: Tensor, forward: bool, tag: int) -> None:
@@ -35,9 +35,9 @@ class Wire(Protocol):
 
 
 class Relay:
-    """Hands memory on during one forward pass and the backward pass that follows.
+    """Exchange of memory during one forward pass and the backward pass that follows.
 
-    A layer that is computed again for its gradient finds what arrived at first and sends nothing again.
+    A layer that is recomputed for its gradient uses the memory that arrived at first, and sends nothing again.
 
     Args:
         wire: to the neighbours.
@@ -50,11 +50,11 @@ class Relay:
         self._sent: Set[int] = set()
 
     def receive(self, layer: Any, memory: Optional[Memory], like: Memory) -> Optional[Memory]:
-        """The memory of all steps before this piece.
+        """Return the memory of all steps before this piece.
 
         Args:
             layer: whose memory, the same object in every call.
-            memory: at the beginning of the sequence, which the first piece begins with.
+            memory: at the beginning of the sequence, for the first piece.
             like: a memory of the same shapes and dtypes.
         """
         if self._wire.first or not any(part.numel() for part in tensors_of(like)):
@@ -83,7 +83,7 @@ class Relay:
         if self._wire.last or not any(part.numel() for part in parts):
             return x
         if tag in self._sent:
-            return x.view_as(x)  # a view as at first: what is computed again has to save as many tensors
+            return x.view_as(x)  # a view, as at first: a recomputed pass must save as many tensors
         self._sent.add(tag)
         return _Departure.apply(_anchor(), x, self._wire, tag, *parts)
 
@@ -103,7 +103,7 @@ class Form(NamedTuple):
 
 
 class _Arrival(torch.autograd.Function):
-    """Receiving of tensors; the backward pass sends their gradients back."""
+    """Receive tensors; the backward pass sends their gradients back."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, wire: Wire, tag: int, like: Sequence[Tensor]) -> Any:
@@ -122,7 +122,7 @@ class _Arrival(torch.autograd.Function):
 
 
 class _Departure(torch.autograd.Function):
-    """Sending of tensors; the backward pass waits for their gradients after it has that of x."""
+    """Send tensors; the backward pass waits for their gradients after the gradient of x."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, x: Tensor, wire: Wire, tag: int, *memory: Tensor) -> Any:
@@ -141,28 +141,28 @@ class _Departure(torch.autograd.Function):
 
 
 def tensors_of(memory: Any) -> List[Tensor]:
-    """The tensors of a memory, in order."""
+    """Return the tensors of a memory, in order."""
     if isinstance(memory, Tensor):
         return [memory]
     return [tensor for part in memory for tensor in tensors_of(part)] if isinstance(memory, tuple) else []
 
 
 def with_tensors(like: Any, tensors: Iterator[Tensor]) -> Any:
-    """A memory of the form of ``like`` with the next tensors."""
+    """Return a memory of the form of ``like`` with the next tensors."""
     if isinstance(like, Tensor):
         return next(tensors)
     return type(like)(*(with_tensors(part, tensors) for part in like)) if isinstance(like, tuple) else like
 
 
 def pack(tensors: Sequence[Tensor]) -> Tensor:
-    """The bytes (n,) of tensors, one after the other."""
+    """Return the bytes (n,) of tensors, one after the other."""
     return torch.cat([part.detach().resolve_conj().contiguous().flatten().view(torch.uint8) for part in tensors])
 
 
 def unpack(message: Tensor, forms: Sequence[Form]) -> List[Tensor]:
-    """Tensors of the given forms from their bytes."""
+    """Return tensors of the given forms from their bytes."""
     parts = message.split([form.shape.numel() * form.dtype.itemsize for form in forms])
-    # Each in memory of its own, aligned as its type requires.
+    # Each in separate memory, aligned as its type requires.
     return [part.clone().view(form.dtype).view(form.shape) for part, form in zip(parts, forms)]
 
 
@@ -178,5 +178,5 @@ def _has_gradient(dtype: torch.dtype) -> bool:
 
 
 def _anchor() -> Tensor:
-    """Return an empty tensor that requires a gradient: with it both ends of the wire are in every backward pass."""
+    """Return an empty tensor that requires a gradient, so that both ends of the wire are in every backward pass."""
     return torch.empty(0, requires_grad=True)

@@ -30,7 +30,7 @@ class S4dLayerConfig:
     least_step: float = 0.001
     largest_step: float = 0.1
     rate: float = 0.1
-    step_rate: Optional[float] = None  # that of the modes, `rate`
+    step_rate: Optional[float] = None  # of the modes, `rate`
     norm: str = "batchnorm"
     normalize_before: bool = True
     dropout: float = 0.0
@@ -87,7 +87,7 @@ class S4dLayer(nn.Module):
         memory: Optional[LayerMemory] = None,
         cache: Optional[LayerCache] = None,
     ) -> LayerOutput:
-        """Apply the layer, see :class:`fairseq_mega.modules.layer.Layer`; it is bidirectional and remembers nothing."""
+        """Apply the layer, see :class:`fairseq_mega.modules.layer.Layer`; it is bidirectional and has no memory."""
         if context.padding_mask is not None:
             x = finite_padding(x, context.padding_mask)
         begins = None if context.documents is None else context.documents.begins

@@ -12,18 +12,18 @@ from .trunk import Trunk
 
 
 class SequenceEncoder(Trunk, nn.Module):
-    """Embedding, layers and final norm; every padded position comes out as zero.
+    """Embedding, layers and final norm; every padded position is zero in the result.
 
     Args:
         embedding: from inputs (B, L), or images, a padding mask and the position of each input to (B, L, d); the
-            positions (B, L) are None where they are 0, 1, ... in each row.
+            positions (B, L) are None if they are 0, 1, ... in each row.
         layers: see :class:`fairseq_mega.modules.layer.Layer`.
         final_norm: of pre-norm models, else None.
         padding_idx: token that marks padding; None for real numbers and images, which have none.
-        chunk_size: attention chunk of the layers, -1 for none. Text may have any length; real numbers are cut into
-            whole chunks only, since no number can mark padding.
+        chunk_size: attention chunk of the layers, -1 for none. Text may have any length; real numbers must fill whole
+            chunks, because no number can mark padding.
         checkpoint_activations: recompute each layer in the backward pass.
-        pad: compute the padding of texts. Without it a batch is laid in one row (:mod:`.packing`), with the same
+        pad: compute the padding of texts. Without it a batch is packed in one row (:mod:`.packing`), with the same
             results, unless ``needs_padding``.
 
     Attributes:
@@ -62,15 +62,15 @@ class SequenceEncoder(Trunk, nn.Module):
             (B, L, d), and the padding mask (B, L) bool, True = padding, or None where there is no padding.
 
         Raises:
-            FieldError: if a real-valued length is no multiple of the chunk, or a field of the layers or the embedding
-                does not suit the length.
+            FieldError: if a real-valued length is not a multiple of the chunk, or a field of the layers or the
+                embedding does not suit the length.
         """
         length = inputs.size(1)
         if self.padding_idx is None and self.chunk_size > 0 and length % self.chunk_size != 0:
             raise FieldError(
                 "chunk_size",
-                "a sequence of {length} real numbers is no multiple of {field} {chunk}: give a chunk that divides "
-                "{length}, -1 for full attention, or input of another length",
+                "a sequence of {length} real numbers is not a multiple of {field} {chunk}: give a chunk that "
+                "divides {length}, -1 for full attention, or input of another length",
                 length=length,
                 chunk=self.chunk_size,
             )

@@ -1,4 +1,4 @@
-"""The state of a stream: memory, all that crosses a chunk, a piece or a process, and the cache of the last chunk."""
+"""The state of a stream: memory, which crosses chunks, pieces and processes, and the cache of the last chunk."""
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -30,7 +30,7 @@ class CrossAttentionCache(NamedTuple):
 
 
 class LayerCache(NamedTuple):
-    """Cache of one causal layer, of use to the process that filled it alone."""
+    """Cache of one causal layer, used only by the process that filled it."""
 
     attention: AttentionCache
     cross_attention: Optional[CrossAttentionCache] = None
@@ -40,17 +40,17 @@ class TrunkMemory(NamedTuple):
     """Memory of a whole stack of layers."""
 
     layers: Tuple[Optional[LayerMemory], ...]
-    final_norm: Any = None  # statistics of a final norm that has some
+    final_norm: Any = None  # statistics of a final norm that keeps statistics
 
 
 class StreamState(NamedTuple):
     """State of a stack of layers after some steps of its streams."""
 
-    step: int  # how many
+    step: int  # number of these steps
     memory: TrunkMemory
     cache: Optional[Tuple[Optional[LayerCache], ...]] = None  # None: the next step begins a chunk
     recent: Optional[Tensor] = None  # (B, k) last tokens, where statistics of norms are computed again from them
-    prepared: Optional[ParameterCache] = None  # for the next single step, of all layers together
+    prepared: Optional[ParameterCache] = None  # values prepared for the next single step of all layers
 
 
 def reorder_state(state: Any, order: Tensor) -> Any:
@@ -63,7 +63,7 @@ def reorder_state(state: Any, order: Tensor) -> Any:
     Returns:
         A state of the same structure. An order on the CPU that changes nothing copies nothing.
     """
-    # On a GPU the comparison would wait for all that runs there.
+    # On a GPU the comparison would synchronize.
     in_order = order.device.type == "cpu" and torch.equal(order, torch.arange(order.numel()))
 
     def select(item: Any) -> Any:
@@ -96,7 +96,7 @@ def with_named_tensors(like: Any, tensors: Mapping[str, Tensor], name: str = "")
 
     Args:
         like: a state of the same layers.
-        tensors: by name; where ``like`` has None, one may be there or not.
+        tensors: by name; optional where ``like`` has None.
 
     Raises:
         KeyError: if a tensor is missing.
@@ -114,7 +114,7 @@ def with_named_tensors(like: Any, tensors: Mapping[str, Tensor], name: str = "")
 
 
 def _parts(state: Any, name: str) -> List[Tuple[str, Any]]:
-    """Names and values of what a tuple holds; nothing of other values."""
+    """Return the names and values in a tuple; nothing for other values."""
     if not isinstance(state, tuple):
         return []
     own = getattr(state, "_fields", range(len(state)))

@@ -13,7 +13,7 @@ INITIALIZATIONS = ("lin", "inv")
 
 
 def frequencies(initialization: str, modes: int) -> Tensor:
-    """Frequencies (M,) of the modes 0..M-1 in float64.
+    """Return the frequencies (M,) of the modes 0..M-1 in float64.
 
     Args:
         initialization: "lin", equally spaced as the Fourier series' (``pi n``), or "inv", the inverse law of HiPPO-LegS
@@ -46,7 +46,7 @@ class SlowParameter(nn.Module):
         self.change = nn.Parameter(torch.zeros_like(start))
 
     def forward(self) -> Tensor:
-        """The present value."""
+        """Return the present value."""
         return torch.add(self.start, self.change, alpha=self.rate)
 
 
@@ -56,11 +56,11 @@ class DiagonalStateSpace(nn.Module):
     Args:
         embed_dim: width D of input and output.
         state_dim: N, an even number.
-        bidirectional: look into the future too, the present position left out there.
+        bidirectional: look into the future too, without the present position.
         initialization: of the frequencies, one of INITIALIZATIONS; every mode decays at 1/2.
         least_step, largest_step: bounds of the features' steps, drawn uniformly in logarithms.
-        rate: of the modes' changes, in parts of other parameters'.
-        step_rate: of the steps' changes; None stands for ``rate``.
+        rate: of the modes' changes, relative to other parameters.
+        step_rate: of the steps' changes; None for ``rate``.
 
     Source: Gu et al. (NeurIPS 2022), sections 3 and 4. B is 1: only its product with C counts.
     """
@@ -93,7 +93,7 @@ class DiagonalStateSpace(nn.Module):
         nn.init.normal_(self.omega)
 
     def coefficients(self) -> EMACoefficients:
-        """Coefficients of the recurrence from the present parameters."""
+        """Return the coefficients of the recurrence from the present parameters."""
         return state_space_coefficients(self.log_step(), self.log_decay(), self.frequency(), self.projection)
 
     def forward(self, x: Tensor, padding_mask: Optional[Tensor] = None, reset_mask: Optional[Tensor] = None) -> Tensor:
@@ -101,7 +101,7 @@ class DiagonalStateSpace(nn.Module):
 
         Args:
             x: (B, L, D).
-            padding_mask: (B, L) bool, True = padding, which enters the system as zero.
+            padding_mask: (B, L) bool, True = padding, which is zero for the system.
             reset_mask: (B, L) bool, True at the first step of a document, separate from all steps before.
         """
         y, _ = damped_ema(

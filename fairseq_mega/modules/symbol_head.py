@@ -1,4 +1,4 @@
-"""Head that maps hidden states to logits of the symbols at their own places."""
+"""Head that maps hidden states to logits of the symbols at the same positions."""
 
 from typing import Optional
 
@@ -15,7 +15,7 @@ class SymbolHead(nn.Module):
         dim: width d of the hidden states.
         symbols: number of symbols V.
         hidden: with the hidden layer H (d, d).
-        table: a parameter, embeddings (V, d) that are W as well; None: W has values of its own.
+        table: a parameter, embeddings (V, d) shared as W; None: W is a separate parameter.
 
     Source: the head of transformers' former MegaForMaskedLM; all own matrices Normal(0, 0.02), biases 0.
     """
@@ -28,5 +28,5 @@ class SymbolHead(nn.Module):
             self.output.weight = table
 
     def forward(self, x: Tensor) -> Tensor:
-        """Hidden states (..., d) to logits (..., V)."""
+        """Map hidden states (..., d) to logits (..., V)."""
         return self.output(x if self.hidden is None else torch.tanh(self.hidden(x)))

@@ -39,7 +39,7 @@ class TransformerLayerConfig:
         for field, value in (("embed_dim", self.embed_dim), ("heads", self.heads), ("ffn_dim", self.ffn_dim)):
             check_at_least(field, value)
         if self.embed_dim % self.heads != 0:
-            message = "{heads} {value} does not divide {embed_dim} {width}: give a number of heads that does"
+            message = "{heads} {value} does not divide {embed_dim} {width}: give a divisor"
             raise FieldError("heads", message, value=self.heads, width=self.embed_dim)
         for field, probability in (
             ("dropout", self.dropout),
@@ -56,7 +56,7 @@ class TransformerLayer(nn.Module):
         config: shape and regularisation.
 
     Source: Vaswani et al., 2017; the attention is torch's ``scaled_dot_product_attention``, which chooses its own fast
-    path. Weights are drawn as MEGA's: Normal(0, 0.02), zero biases.
+    path. The initialisation is MEGA's: Normal(0, 0.02), zero biases.
     """
 
     def __init__(self, config: TransformerLayerConfig) -> None:
@@ -80,7 +80,7 @@ class TransformerLayer(nn.Module):
         memory: Optional[LayerMemory] = None,
         cache: Optional[LayerCache] = None,
     ) -> LayerOutput:
-        """Apply the layer, see :class:`fairseq_mega.modules.layer.Layer`; it is bidirectional and remembers nothing."""
+        """Apply the layer, see :class:`fairseq_mega.modules.layer.Layer`; it is bidirectional and has no memory."""
         padding_mask = context.padding_mask
         if padding_mask is not None:
             x = finite_padding(x, padding_mask)

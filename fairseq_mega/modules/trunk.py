@@ -62,7 +62,7 @@ class Trunk:
 
         Args:
             x: (B, L, D), the steps after ``state``.
-            context: for every layer; only the last one returns weights.
+            context: for every layer; only the last layer returns weights.
             state: of the steps before, None at the beginning of the streams. Without its cache x begins a chunk.
             inner_states: also return each layer's output.
         """
@@ -103,7 +103,7 @@ class Trunk:
     def _steps_for(
         self, x: Tensor, context: LayerContext, state: Optional[StreamState]
     ) -> Tuple[Steps, Optional[ParameterCache]]:
-        """Return the layers, or functions for a single step, and what is prepared for the next step."""
+        """Return the layers, or functions for a single step, and the values prepared for the next step."""
         layers: Sequence[Any] = self.layers  # type: ignore[assignment]  # a ModuleList is a sequence in all but name
         functions = context.steps
         if functions is None or self.training or state is None or not is_plain_step(x, context, None):
@@ -113,7 +113,7 @@ class Trunk:
         return prepared.get_of_all(self.layers, key, lambda: steps_of(layers, *key)), prepared
 
     def _normalize(self, x: Tensor, context: LayerContext, statistics: Any) -> Tuple[Tensor, Any]:
-        """Output of the final norm, and its statistics if it has some."""
+        """Return the output of the final norm, and its statistics if it keeps statistics."""
         if self.final_norm is None:
             return x, None
         norm: Any = self.final_norm

@@ -1,4 +1,4 @@
 """Pure functions on tensors, each with a readable reference beside its fast paths.
 
-Each operator has the name of its folder of kernels in ``csrc``; ``common`` holds what they share, as it does there.
+Each operator has the name of its folder of kernels in ``csrc``; ``common`` contains shared parts in both.
 """

@@ -41,7 +41,7 @@ def silu(
     Source: MEGA, Eq. 7, 8 and 12; the skip is the published code's.
     """
     if factor is None and skip is None and path is None and not torch.is_grad_enabled():
-        return F.silu(x)  # no gradient is needed, and choosing a path would take longer than a single step
+        return F.silu(x)  # without gradients, choosing a path would take longer than a single step
     check_devices("activation", x=x, factor=factor, skip=skip, omega=omega)
     if PATHS.choose(path, x, factor, skip) == "native" and x.device.type == "cpu":
         return native.operators.silu(x, factor, skip, None if omega is None else omega.to(torch.float32))

@@ -1,4 +1,4 @@
-"""The cross entropy of symbols, whose kernel never holds the probabilities of all symbols of all rows."""
+"""The cross entropy of symbols; the kernel never stores the probabilities of all symbols of all rows."""
 
 from typing import Any, Optional, Tuple
 
@@ -33,7 +33,7 @@ def cross_entropy(
         Two times (n,), natural logarithm, in float32 (float64 for float64 logits).
 
     Raises:
-        RuntimeError: for a target that is no symbol, or tensors on several devices.
+        RuntimeError: for a target that is not a symbol, or tensors on several devices.
 
     Source: Szegedy et al., CVPR 2016 (label smoothing).
     """

@@ -40,7 +40,7 @@ def draw_seed(device: torch.device) -> Tensor:
 
 def _keep_seed(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
     x, *ctx.options = inputs
-    if hasattr(x.grad_fn, "operator"):  # otherwise the function that needs the result keeps it, and x is not kept
+    if hasattr(x.grad_fn, "operator"):  # otherwise only the function that uses the result keeps it
         ctx.operator, ctx.inputs = native.operators.dropout, None
         ctx.save_for_backward(x)
 

@@ -24,7 +24,7 @@ def _shared_memory(columns: int) -> int:
     return native.operators.ring_shared_memory(columns)
 
 
-# As of gpu_obstacle: a number is no part of a compiled graph.
+# as in gpu_obstacle: a number is not part of a compiled graph
 _shared_memory._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
@@ -36,7 +36,7 @@ def ring_obstacle(device: torch.device, length: int) -> Optional[str]:
     if device.type not in _DEVICES.get(native.NAMESPACE, ()):
         return f"there are no compiled kernels for tensors on {device.type}; use torch's FFT"
     if length > LONGEST:
-        return f"it serves up to {LONGEST} steps, found {length}"
+        return f"it accepts up to {LONGEST} steps, found {length}"
     if device.type == "cuda":
         need = _shared_memory(ring_size(length))
         index = torch.cuda.current_device() if device.index is None else device.index
@@ -74,7 +74,7 @@ def ring_size(length: int) -> int:
 
 
 def ring_kernel(past: Tensor, future: Optional[Tensor], size: int) -> Tensor:
-    """A kernel laid on a ring: the past at 0, 1, 2, ..., the future at -1, -2, ..., zeros between; (D, size)."""
+    """Return a kernel on a ring (D, size): the past at 0, 1, 2, ..., the future at -1, -2, ..., zeros between."""
     if future is None:
         return F.pad(past, (0, size - past.size(-1)))
     gap = size - past.size(-1) - future.size(-1)
@@ -84,7 +84,7 @@ def ring_kernel(past: Tensor, future: Optional[Tensor], size: int) -> Tensor:
 def fft_convolution(x: Tensor, past: Tensor, future: Optional[Tensor]) -> Tensor:
     """Convolution over time of x (B, L, D) with a kernel at lags 0.. and, unless None, -1.., by torch's FFT."""
     reach = past.size(-1) - 1 if future is None else max(past.size(-1) - 1, future.size(-1))
-    size = fast_fft_size(x.size(1) + reach)  # nothing meets on the ring
+    size = fast_fft_size(x.size(1) + reach)  # the ring is long enough: no lags overlap
     return _ring_convolution(x, past if future is None else ring_kernel(past, future, size), size)
 
 

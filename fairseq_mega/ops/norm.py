@@ -1,4 +1,4 @@
-"""Layer and RMS norm of rows: :func:`row_norm`, cheap enough to be computed again (:mod:`.common.recompute`)."""
+"""Layer and RMS norm of rows: :func:`row_norm`, cheap enough to be recomputed (:mod:`.common.recompute`)."""
 
 from typing import Any, Optional, Tuple
 
@@ -19,7 +19,7 @@ PATHS = Operator("norm", Path("reference"), Path("native", kernels_obstacle, nat
 
 
 def on_gpu(x: Tensor) -> bool:
-    """Return whether apex may have kernels for x; its rules matter for no other tensor."""
+    """Return whether apex may have kernels for x; its rules apply to no other tensor."""
     return x.is_cuda
 
 

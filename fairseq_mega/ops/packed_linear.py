@@ -1,4 +1,4 @@
-"""Linear maps whose matrix has fewer bytes than float32: :func:`pack` makes one, :func:`packed_linear` applies it.
+"""Linear maps whose matrix has fewer bytes than float32: :func:`pack` packs a matrix, :func:`packed_linear` applies it.
 
 A step of decoding multiplies every matrix of a model with a few rows, in about the time of reading the matrices.
 Only the matrix is rounded: inputs, sums and results keep their precision, or become whole numbers of 32 bits (one row
@@ -16,16 +16,16 @@ from .common import native
 from .common.dispatch import Operator, Path, kernels_obstacle
 
 KINDS = ("bf16", "int8")
-# Beyond them unpacking and a product of float32 are faster: measured with AVX-512, 10,000 x 512 and layers of that
-# width, one thread; up to here the kernel takes 0.9 of the time of float32 or less.
+# With more rows, unpacking and a product of float32 are faster: measured with AVX-512, 10,000 x 512 and layers of that
+# width, one thread. Up to here the kernel needs at most 0.9 of the time of float32.
 MOST_ROWS = 64
 
 
 class PackedMatrix(NamedTuple):
-    """A matrix in few bytes: ``data``, each row times its ``scale``."""
+    """A matrix in few bytes: each row of ``data`` times its ``scale``."""
 
     data: Tensor  # (outputs, inputs), bfloat16 or int8; also float32, a plain matrix
-    scale: Optional[Tensor]  # (outputs,) float32; None for the others, which need none
+    scale: Optional[Tensor]  # (outputs,) float32; None for bfloat16 and float32
 
 
 def pack(matrix: Tensor, kind: str) -> PackedMatrix:
@@ -42,7 +42,7 @@ def pack(matrix: Tensor, kind: str) -> PackedMatrix:
         raise ValueError(f"unknown kind of packed weights {kind!r}: choose from {', '.join(KINDS)}")
     matrix = matrix.detach()
     if not bool(matrix.isfinite().all()):
-        raise ValueError("a matrix with infinite numbers or NaN cannot be packed")
+        raise ValueError("a matrix with infinite values or NaN cannot be packed")
     if kind == "bf16":
         return PackedMatrix(matrix.to(torch.bfloat16).contiguous(), None)
     matrix = matrix.float()
@@ -52,7 +52,7 @@ def pack(matrix: Tensor, kind: str) -> PackedMatrix:
 
 
 def unpack(matrix: PackedMatrix, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The matrix (outputs, inputs) that a packed one stands for."""
+    """Return the matrix (outputs, inputs) that a packed matrix represents."""
     if matrix.scale is None:
         return matrix.data.to(dtype)
     return matrix.data.to(dtype) * matrix.scale.unsqueeze(1).to(dtype)
@@ -84,7 +84,7 @@ def packed_linear(
 
     Args:
         x: (..., inputs), any floating dtype.
-        matrix: (outputs, inputs), of :func:`pack`; or a plain one of float32, which the kernel for few rows reads in
+        matrix: (outputs, inputs), of :func:`pack`; or a plain float32 matrix, which the kernel for few rows reads in
             two thirds of PyTorch's time.
         bias: (outputs,).
         path: "reference" (unpack, then multiply) or "native" (a CPU's kernel for few rows) to force

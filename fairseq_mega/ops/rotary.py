@@ -27,7 +27,7 @@ def normalized_query_key(
 ) -> Tuple[Tensor, Tensor]:
     """Queries and keys ``scale n + offset``, turned, with ``n = x / sqrt(mean(x^2) + eps)`` head by head.
 
-    A CPU's kernel keeps nothing but its inputs; :func:`.common.recompute.recomputing` need not keep its results.
+    A CPU's kernel keeps only its inputs; :func:`.common.recompute.recomputing` need not keep its results.
 
     Args:
         x: (B, L, H E), their shared representation, E even.
@@ -86,12 +86,12 @@ def rotate(x: Tensor, first: int, chunk_size: int, base: float) -> Tensor:
 
 
 def _reach(last: int, chunk_size: int) -> int:
-    """Positions of the table for steps before ``last``: few lengths, few tables."""
+    """Return the length of the table for steps before ``last``; few distinct lengths make few tables."""
     return chunk_size if 0 < chunk_size < last else 1 << max(last - 1, 0).bit_length()
 
 
 def _kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Keep the last tables. Tables made while a model is traced (torch.export) belong to this trace alone."""
+    """Keep the last tables. A table made while a model is traced (torch.export) belongs to that trace alone."""
     cached = lru_cache(maxsize=16)(table)
 
     @wraps(table)
@@ -107,7 +107,7 @@ def _kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
 @_kept
 def rotations(half: int, length: int, base: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Turns ``exp(i t base^(-k / half))`` of positions t < length, (length, half) complex; shared by all layers."""
-    with torch.inference_mode(False), torch.no_grad():  # the table outlives the call
+    with torch.inference_mode(False), torch.no_grad():  # the table is kept after the call
         frequency = base ** (-torch.arange(half, dtype=torch.float64, device=device) / half)
         angle = torch.arange(length, dtype=torch.float64, device=device).unsqueeze(-1) * frequency
         return torch.polar(torch.ones_like(angle), angle).to(torch.promote_types(dtype, torch.complex64))

@@ -110,7 +110,7 @@ def test_bad_input(device_flags, tmp_path):
     data = lra_data.write_images(tmp_path / "data")
     common = ["--task", "lra-image", *device_flags, "--max-update", 1]
     mega = ["--arch", "mega_lra_pf32", *MEGA]
-    with pytest.raises(ValueError, match="16 real numbers is no multiple of --encoder-chunk-size 5"):
+    with pytest.raises(ValueError, match="16 real numbers is not a multiple of --encoder-chunk-size 5"):
         train(data, tmp_path / "a", *common, *mega, "--chunk-size", 5)
     with pytest.raises(ValueError, match="--input-type text: the data of this task have --input-type image"):
         train(data, tmp_path / "b", *common, "--arch", "mega_lra_imdb", *MEGA)

@@ -79,7 +79,9 @@ def test_real_numbers():
     torch.testing.assert_close(model(numbers), model(numbers.unsqueeze(-1)))
     assert not torch.allclose(model(numbers), model(numbers.flip(1)))
     for length in (1, 7, 9, 23):
-        with pytest.raises(ValueError, match=rf"{length} real numbers is no multiple of --encoder-chunk-size 8: give"):
+        with pytest.raises(
+            ValueError, match=rf"{length} real numbers is not a multiple of --encoder-chunk-size 8: give"
+        ):
             model(numbers[:, :length])
 
 

@@ -10,16 +10,16 @@ from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 
 
 def test_a_field_and_its_value():
-    error = FieldError("z_dim", "{field} {value}: {relative_bias} rotary needs an even number", value=5)
+    error = FieldError("z_dim", "{field} {value}: {relative_bias} rotary requires an even number", value=5)
     assert isinstance(error, ValueError) and error.field == "z_dim"
-    assert str(error) == "z_dim 5: relative_bias rotary needs an even number"
+    assert str(error) == "z_dim 5: relative_bias rotary requires an even number"
 
 
 def test_other_names():
-    error = FieldError("z_dim", "{field} {value}: {relative_bias} rotary needs an even number", value=5)
+    error = FieldError("z_dim", "{field} {value}: {relative_bias} rotary requires an even number", value=5)
     names = {"z_dim": "--z-dim", "relative_bias": "--rel-pos-bias", "value": "not this"}
-    assert error.under(names) == "--z-dim 5: --rel-pos-bias rotary needs an even number"
-    assert error.under({"z_dim": "Z"}) == "Z 5: relative_bias rotary needs an even number"
+    assert error.under(names) == "--z-dim 5: --rel-pos-bias rotary requires an even number"
+    assert error.under({"z_dim": "Z"}) == "Z 5: relative_bias rotary requires an even number"
 
 
 @pytest.mark.parametrize("value", ["{field}", "{", "}{0}", "%s"])
@@ -48,5 +48,7 @@ def test_a_sequence_without_positions():
     with pytest.raises(FieldError, match=r"13 positions is longer than the 12 that have a vector \(max_positions\)"):
         embedding(torch.ones(1, 13, dtype=torch.long))
     encoder = SequenceEncoder(embedding, [], None, None, chunk_size=8)
-    with pytest.raises(FieldError, match="9 real numbers is no multiple of chunk_size 8: give a chunk that divides 9"):
+    with pytest.raises(
+        FieldError, match="9 real numbers is not a multiple of chunk_size 8: give a chunk that divides 9"
+    ):
         encoder(torch.ones(1, 9))

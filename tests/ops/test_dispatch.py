@@ -8,7 +8,7 @@ from fairseq_mega.ops.common.dispatch import VARIABLE, Operator, Path, check_dev
 
 
 def too_long(x: torch.Tensor, *call: object) -> "str | None":
-    return f"it serves up to 4 steps, found {x.size(0)}" if x.size(0) > 4 else None
+    return f"it accepts up to 4 steps, found {x.size(0)}" if x.size(0) > 4 else None
 
 
 EMA = Operator(
@@ -42,7 +42,7 @@ def test_the_fastest_path_that_suits_and_runs_is_chosen(length, dtype, chosen):
 
 def test_a_forced_path_that_cannot_run_is_an_error_with_the_obstacle():
     for path in ("native", "native_fft"):
-        with pytest.raises(RuntimeError, match=f"ema path '{path}' cannot run: it serves up to 4 steps, found 5"):
+        with pytest.raises(RuntimeError, match=f"ema path '{path}' cannot run: it accepts up to 4 steps, found 5"):
             EMA.choose(path, torch.zeros(5))
     with pytest.raises(TypeError, match="ema path 'native' computes float32, found torch.float64"):
         EMA.choose("native", torch.zeros(2, dtype=torch.float64))

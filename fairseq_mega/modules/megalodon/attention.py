@@ -35,8 +35,8 @@ from .norms import GroupNorm, RMSNorm, TimestepNorm, at_least_float32
 class NormalizedGatedAttention(nn.Module):
     """Multi-head attention of normalised queries and keys on a complex EMA of the input, with a gate on its output.
 
-    Causal with timestep norm (language models) or bidirectional with group norm (classifiers). A causal one can run
-    over a stream in pieces of any lengths, with the same result as in one call.
+    The attention is causal with timestep norm (language models) or bidirectional with group norm (classifiers). A
+    causal attention can run over a stream in pieces of any lengths, with the same result as in one call.
 
     Args:
         config: shape and regularisation of the layer.
@@ -52,7 +52,7 @@ class NormalizedGatedAttention(nn.Module):
         self.heads = config.heads
         self.causal = not config.bidirectional
         self.chunk_size = config.chunk_size
-        self.kept_steps = config.chunk_size if config.chunk_size > 0 else None  # in a cache at most; None: all
+        self.kept_steps = config.chunk_size if config.chunk_size > 0 else None  # the most steps in a cache; None: all
         self.rope_base = config.rope_base
         self.drops_keys = config.attention_drops == "keys"
 
@@ -158,7 +158,9 @@ class NormalizedGatedAttention(nn.Module):
         return step
 
     def turns(self, past: int, scale: Tensor) -> Tensor:
-        """Rotations (reach, E / 2) of a chunk's positions, more than ``past``; ``scale`` (2, H, E) is that of steps."""
+        """Return rotations (reach, E / 2) of a chunk's positions, reach above ``past``; E and dtype are those of
+        ``scale``.
+        """
         reach = self.chunk_size if self.chunk_size > 0 else 1 << past.bit_length()  # a power of two above past
         return rotations(scale.size(-1) // 2, reach, self.rope_base, scale.dtype, scale.device)
 
@@ -179,13 +181,14 @@ class NormalizedGatedAttention(nn.Module):
         )
 
     def _scale_and_offset(self) -> Tuple[Tensor, Tensor]:
-        """Scale and offset (2, H, E) of query and key; the scale holds what makes a norm of a root mean square."""
+        """Return scale and offset (2, H, E) of query and key; the scale turns the root mean square into the norm."""
         scale = (at_least_float32(self.kappa) + 1) * (self.widths[0] // self.heads) ** -0.5
         offset = at_least_float32(self.mu)
         return scale.unflatten(-1, (self.heads, -1)), offset.unflatten(-1, (self.heads, -1))
 
     def _query_and_key(self, shared: Tensor, first: int) -> Tuple[Tensor, Tensor]:
-        """Query and key (B, L, z) of the shared representation, whose first step has position ``first`` in its chunk.
+        """Return query and key (B, L, z) from the shared representation; ``first`` is the first step's position in its
+        chunk.
 
         The root mean square of a head's E features over sqrt(E) is their norm (Eq. 6), and Eq. 7 and 8 follow.
         """
@@ -195,7 +198,7 @@ class NormalizedGatedAttention(nn.Module):
         )
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-        """Attention of the last positions (B, L, z) to a sequence of keys that starts at a chunk's beginning."""
+        """Return the attention of the last positions (B, L, z) to keys that start at a chunk's beginning."""
         past = key.size(1) - query.size(1)
         rate = self.attention_dropout.rate
         options: Dict[str, Any] = {
@@ -214,5 +217,5 @@ class NormalizedGatedAttention(nn.Module):
         return out.unflatten(0, (-1, self.heads)).transpose(1, 2).flatten(-2)
 
     def _fold(self, x: Tensor) -> Tensor:
-        """Heads side by side (B, L, H E) as rows of a batch (B H, L, E)."""
+        """Return heads side by side (B, L, H E) as rows of a batch (B H, L, E)."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2).flatten(0, 1)

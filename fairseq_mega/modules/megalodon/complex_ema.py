@@ -49,7 +49,7 @@ class ComplexEMA(nn.Module):
         self.theta.copy_(drawn.repeat(self.theta.size(0) // self.embed_dim).unsqueeze(-1))
 
     def coefficients(self) -> EMACoefficients:
-        """Coefficients of the recurrence from the present parameters."""
+        """Return the coefficients of the recurrence from the present parameters."""
         return complex_ema_coefficients(self.alpha, self.delta, self.theta, self.gamma)
 
     def fresh_state(self, x: Tensor) -> Tensor:
@@ -70,10 +70,10 @@ class ComplexEMA(nn.Module):
 
         Args:
             x: (B, L, D).
-            padding_mask: (B, L) bool, True = padding, which enters the EMA as zero (the skip sees x itself).
+            padding_mask: (B, L) bool, True = padding, which is zero for the EMA (the skip uses x itself).
             reset_mask: (B, L) bool, True at the first step of a document, which sees nothing before it.
             state: (B, D, N) complex memory before the first step.
-            return_state: also return the memory after the last step of each row that is no padding.
+            return_state: also return the memory after each row's last step that is not padding.
             prepared: keeps the coefficients for the next steps of a stream.
 
         Returns:

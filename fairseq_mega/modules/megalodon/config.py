@@ -1,4 +1,4 @@
-"""The numbers that shape one MEGALODON layer, checked once for every model."""
+"""Configuration of a MEGALODON layer, checked once for every model."""
 
 from dataclasses import dataclass
 
@@ -29,11 +29,11 @@ class MegalodonLayerConfig:
     rope_base: float = 10000.0  # of the rotary positions
     swiglu: bool = False  # a gate in the feed-forward sub-layer
     layer_scale: bool = False  # a learned scale of its output
-    residual_hops: int = 2  # sub-layers that the residual connection around it spans
-    norm_affine: bool = True  # of the norms over features; norms over time always are
+    residual_hops: int = 2  # number of sub-layers that its residual connection spans
+    norm_affine: bool = True  # learned scale and shift of the norms over features; norms over time always have them
     bidirectional: bool = False
     ema_norm: str = "rmsnorm"  # one of EMA_NORMS
-    init_mode: str = "he"  # of the matrices
+    init_mode: str = "he"  # initialisation of the matrices
     dropout: float = 0.0
     attention_dropout: float = 0.0
     attention_drops: str = "keys"  # one of DROPPED: before the softmax (DropKey) or after it

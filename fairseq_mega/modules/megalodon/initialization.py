@@ -18,11 +18,11 @@ def initialize_(weight: Tensor, mode: str) -> None:
     """Draw a matrix (outputs, inputs).
 
     Args:
-        weight: to be filled.
+        weight: the matrix to fill.
         mode: "he": Normal with standard deviation 1/sqrt(3 inputs); "bert": Normal(0, 0.02); "xavier": uniform within
-            sqrt(6 / (inputs + outputs)); "gaussian": truncated Normal(0, 1/sqrt(inputs)); "none": as it is.
+            sqrt(6 / (inputs + outputs)); "gaussian": truncated Normal(0, 1/sqrt(inputs)); "none": unchanged.
 
-    Source: the published code, whose "gaussian" draws tables so and matrices with standard deviation 1.
+    Source: the published code, whose "gaussian" has this deviation for tables and deviation 1 for matrices.
     """
     if mode == "he":
         nn.init.kaiming_normal_(weight, a=math.sqrt(5))
@@ -35,11 +35,11 @@ def initialize_(weight: Tensor, mode: str) -> None:
 
 
 def matrix(inputs: int, *outputs: int, mode: str, bias: bool) -> Linear:
-    """One linear map in the place of several with the same input, each of them drawn by itself; zero biases.
+    """Return one linear map in place of several with the same input, each drawn separately; zero biases.
 
     Args:
         inputs: width of the input.
-        outputs: widths of the outputs, which stand side by side.
+        outputs: widths of the outputs, side by side.
         mode: see :func:`initialize_`.
         bias: whether the map has one.
     """

@@ -84,7 +84,7 @@ class MegalodonLayer(nn.Module):
     ) -> Optional[JoinedStep]:
         """Return all layers as a function of single steps, see :func:`fairseq_mega.modules.layer.steps_of`.
 
-        None where a kernel does not compute all of them.
+        None if no kernel computes all layers.
         """
         run, tensors, rms = functions.normalized_layers, [], set()
         first, hops = layers[0].attention, {layer.residual_hops for layer in layers}

@@ -22,7 +22,7 @@ class ScaledNorm(nn.Module):
 
     Args:
         dim: D.
-        affine: whether they are learned; else they are one and zero.
+        affine: whether scale and shift are learned; else they are one and zero.
         shift: whether there is a shift.
     """
 
@@ -40,7 +40,7 @@ class ScaledNorm(nn.Module):
         return None if self.weight is None else at_least_float32(self.weight) + 1
 
     def of_step(self) -> Optional[StepNorm]:
-        """Return scale and shift in the form of the kernels for single steps; or None."""
+        """Return scale and shift in the form of the kernels for single steps, or None."""
         return step_norm(self.scale, self.bias)
 
     def extra_repr(self) -> str:
@@ -89,8 +89,8 @@ class TimestepNorm(ScaledNorm):
         statistics: Optional[TimestepNormState] = None,
         documents: Optional[Documents] = None,
     ) -> Tuple[Tensor, Optional[TimestepNormState]]:
-        """Normalise (B, L, D); padded positions (mask (B, L), True = padding) become zero and count for nothing, and
-        each document has statistics of its own.
+        """Normalise (B, L, D); padded positions (mask (B, L), True = padding) become zero and are not counted. Each
+        document has separate statistics.
 
         Returns:
             The result (B, L, D) and the statistics after the last step; the argument has them before the first one.
@@ -128,7 +128,7 @@ class GroupNorm(TimestepNorm):
         statistics: Optional[TimestepNormState] = None,
         documents: Optional[Documents] = None,
     ) -> Tuple[Tensor, Optional[TimestepNormState]]:
-        """Normalise as :meth:`TimestepNorm.forward` without statistics; each document is a sequence of its own."""
+        """Normalise as :meth:`TimestepNorm.forward` without statistics; each document is a separate sequence."""
         grouped = at_least_float32(x).unflatten(-1, (self.groups, -1))  # (B, L, G, D / G)
         if padding_mask is None and documents is None:
             variance, mean = torch.var_mean(grouped, dim=(1, 3), correction=0, keepdim=True)
@@ -137,7 +137,7 @@ class GroupNorm(TimestepNorm):
             present = torch.ones_like(grouped[..., :1, :1]) if absent is None else (~absent).to(grouped.dtype)
 
             def total(steps: Tensor) -> Tensor:
-                """Sums over a sequence (B, 1, ...), or at each step of a document over it, of values (B, L, ...)."""
+                """Return sums of values (B, L, ...) over a sequence (B, 1, ...) or each step's document (B, L, ...)."""
                 return steps.sum(1, keepdim=True) if documents is None else documents.totals(steps)
 
             def present_alone(values: Tensor) -> Tensor:

@@ -24,15 +24,15 @@ __all__ = ["FUNCTIONS", "Options", "attention", "attention_weights", "chunked_at
 # cost nothing, and for a block.
 DENSE_LIMIT = {"cpu": (1 << 24, 1 << 20), "cuda": (1 << 28, 1 << 26)}
 
-# From these numbers of weights on, in training and in evaluation, the compiled kernels are used where they work; below
-# them their set-up costs more than they save (measured on a CPU).
+# From these numbers of weights on, in training and in evaluation, the compiled kernels are used where they can run;
+# below, their set-up costs more than the kernels save (measured on a CPU).
 NATIVE_FROM = (1 << 16, 1 << 12)
 
 # Without vectors of eight numbers the products of "native_blocks" are slower than torch's.
 FAST = cpu_level() not in (None, "baseline")
-# From this many queries on it pays to pack a group's keys and values; float16 has to be widened first. Where PyTorch's
-# dozen calls run on several threads or in bfloat16, the kernel's single call is faster from few queries on, for any
-# batch. (Measured.)
+# From this many queries on, packing a group's keys and values saves time; float16 must be widened first. Where
+# PyTorch's dozen calls run on several threads or in bfloat16, the kernel's single call is faster even for few queries,
+# for any batch. (Measured.)
 BLOCKS_FROM = {torch.float32: 16, torch.bfloat16: 16, torch.float16: 64}
 FEW = 4
 
@@ -68,7 +68,7 @@ def _dense_limits(q: Tensor) -> Tuple[int, int]:
     return DENSE_LIMIT["cpu" if q.device.type == "cpu" else "cuda"]
 
 
-# A call is q and its number of weights.
+# The arguments of a call are q and its number of weights.
 PATHS = Operator(
     "attention",
     Path("reference"),
@@ -102,16 +102,16 @@ def attention(
         function: "softmax" (tau = sqrt z), "relu2" or "laplace" (tau = number of keys the query sees).
         bias: relative bias b as the n + m - 1 values of its Toeplitz matrix, ``b[i, j] = bias[n - 1 + j - i]``.
         causal: queries are the last n positions of the keys and see no later ones.
-        padding_mask: (..., m) bool, True = may not be attended to; k and v have to be finite there. Rows with nothing
-            to attend to stay finite.
+        padding_mask: (..., m) bool, True = may not be attended to; k and v must be finite there. Rows with nothing to
+            attend to stay finite.
         dropout: probability of dropping an attention weight (pass 0 in evaluation).
         drop_key: probability, less than 1, that a query does not see a key (DropKey; pass 0 in evaluation): no
             rescaling, and a query that lost all its keys returns zeros.
         scale: a positive factor of the product; None for 1 / tau.
         path: "reference", "torch" (all weights at once), "torch_blockwise", "native" (compiled kernels between torch's
-            products) or "native_blocks" (all in one, on a CPU) to force a path, "auto" for the choice made here (see
-            NATIVE_FROM and DENSE_LIMIT), None for the environment's choice
-            (see :mod:`fairseq_mega.ops.common.dispatch`).
+            products) or "native_blocks" (one kernel, on a CPU) to force a path, "auto" for the choice made here (see
+            NATIVE_FROM and DENSE_LIMIT), None for the environment's choice (see
+            :mod:`fairseq_mega.ops.common.dispatch`).
 
     Returns:
         (..., n, v) in the dtype of v.
@@ -138,7 +138,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, options: Options, path: Optional[st
         )
     if options.scale is not None and not 0.0 < options.scale < math.inf:
         raise ValueError(
-            f"attention: scale must be a positive number, or None for that of the function; found {options.scale}"
+            f"attention: scale must be a positive number, or None for the function's own; found {options.scale}"
         )
     bias, dropout = options.bias, options.dropout
     check_devices("attention", q=q, k=k, v=v, bias=bias, padding_mask=options.padding_mask)
@@ -163,7 +163,7 @@ def _of_groups(run: Callable[[Arguments], Tensor], q: Tensor, k: Tensor, v: Tens
     if torch.is_autocast_enabled(q.device.type):
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-    if scale is None:  # for the kernels 0 stands for one over the number of keys that a query sees
+    if scale is None:  # the kernels read 0 as one over the number of keys that a query sees
         scale = 1.0 / math.sqrt(q.size(-1)) if function == "softmax" else 0.0
     leading, keys = q.shape[:-2], k.size(-2)
     padding = None if padding_mask is None else padding_mask.expand(*leading, keys).reshape(-1, keys)

@@ -16,8 +16,8 @@ from fairseq_mega.ops.common import native
 from .native_blocks import Arguments, visible_counts
 from .reference import FUNCTIONS
 
-# Attention weights (groups x queries x keys) of a block: on a CPU they should stay in its cache; on a GPU a block has
-# to fill the device. A product of fewer queries than MIN_QUERIES would repack the keys too often.
+# Attention weights (groups x queries x keys) of a block: on a CPU they should stay in its cache; on a GPU a block must
+# fill the device. A product of fewer queries than MIN_QUERIES would repack the keys too often.
 BLOCK_WEIGHTS = {"cpu": 1 << 17, "cuda": 1 << 24}
 MIN_QUERIES = 128
 
@@ -48,7 +48,7 @@ def blocks(groups: int, queries: int, keys: int, causal: bool, device: torch.dev
 
 
 def multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """Batched product into ``out``, whose type may be wider than that of the factors."""
+    """Write a batched product into ``out``, whose type may be wider than the factors'."""
     if a.dtype == out.dtype:
         torch.bmm(a, b, out=out)
     else:
@@ -56,12 +56,12 @@ def multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 def working_dtype(q: Tensor) -> torch.dtype:
-    """Type of the products' factors: float32 on CPUs, which multiply it fastest, the tensors' own on GPUs."""
+    """Return the type of the products' factors: float32 on CPUs, where it is fastest, the tensors' own on GPUs."""
     return torch.float32 if q.device.type == "cpu" else q.dtype
 
 
 class Call:
-    """The kernels' arguments and the buffers of a block, which forward and backward share."""
+    """The kernels' arguments and the buffers of a block, for the forward and the backward pass."""
 
     def __init__(self, a: Arguments) -> None:
         groups, queries, _ = a.q.shape
@@ -91,7 +91,7 @@ def view(buffer: Tensor, block: Block) -> Tensor:
     return buffer[: math.prod(block.shape)].view(block.shape)
 
 
-# Of the operators' arguments, see Arguments.
+# The operators' arguments, see Arguments.
 SCHEMA = "Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? padding, Tensor? seed, "
 SCHEMA += "str function, bool causal, float dropout, float drop_key, float scale"
 
@@ -158,7 +158,7 @@ native.register(_register)
 def native_attention(a: Arguments) -> Tensor:
     """Attention (G, n, v) by the compiled kernels.
 
-    Memory grows with n + m, in training too. Dropped weights follow torch's seed, but differ from the torch paths'.
+    Memory grows with n + m, in training too. Dropped weights depend on torch's seed, but differ from the torch paths'.
     """
     if not torch.compiler.is_compiling() and not torch.is_grad_enabled():
         return _forward(a)[0]  # decoding makes many small calls: the dispatcher costs as much as they do

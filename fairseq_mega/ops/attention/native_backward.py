@@ -12,7 +12,7 @@ from .native_blocks import Arguments
 
 
 def accumulate(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
-    """Add a batched product to ``total``, or write it there."""
+    """Add a batched product to ``total``, or write the product into it."""
     if a.dtype == total.dtype:
         torch.baddbmm(total, a, b, beta=0.0 if first else 1.0, out=total)
     elif first:

@@ -1,7 +1,8 @@
 """Attention of many short sequences or chunks on a CPU: one kernel for products, weights and products again.
 
 Threads share the groups, and each thread keeps memory for one group. The numbers of a block of queries stay in cache.
-CPUs with instructions for bfloat16 multiply bfloat16 directly, with sums in float32. Backward computes weights again.
+CPUs with instructions for bfloat16 multiply bfloat16 directly, with sums in float32. The backward pass computes the
+weights again.
 """
 
 from typing import Any, NamedTuple, Optional, Tuple
@@ -37,18 +38,18 @@ class Arguments(NamedTuple):
     v: Tensor  # (G, m, v)
     bias: Optional[Tensor]  # (n + m - 1,)
     padding: Optional[Tensor]  # (G, m) bool, True = padding
-    seed: Optional[Tensor]  # of what is dropped, None where nothing is
+    seed: Optional[Tensor]  # seed of the dropout, None where nothing is dropped
     function: str
     causal: bool
     dropout: float
     drop_key: float
-    scale: float  # in front of the product; 0 for one over the number of keys that a query sees
+    scale: float  # factor of the product; 0 for one over the number of keys that a query sees
 
 
 def blocks_attention(a: Arguments) -> Tensor:
     """Attention (G, n, v), group by group.
 
-    Dropped weights are those of the path "native". Results do not depend on the number of threads.
+    The same weights are dropped as by the path "native". Results do not depend on the number of threads.
     """
     dtype = torch.promote_types(torch.promote_types(a.q.dtype, a.k.dtype), a.v.dtype)
     out, _ = torch.ops.fairseq_mega.attention_groups(
@@ -90,7 +91,7 @@ def _keep(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, Tensor]) -> N
 def _gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[Tensor], ...]:
     if grad_out is None:
         return (None,) * 12
-    saved = ctx.saved_tensors  # read once: a recomputed layer refuses a second time
+    saved = ctx.saved_tensors  # read once: a recomputed layer refuses a second read
     *found, grad_bias = torch.ops.fairseq_mega.attention_groups_backward(grad_out, *saved, *ctx.options)
     return (*found, None if saved[3] is None else grad_bias, *(None,) * 8)
 

@@ -1,4 +1,4 @@
-"""Attention weights in full: the reference of the fast paths, used by :mod:`.torch_dense` for relu2 and laplace."""
+"""Attention weights as one matrix: the reference of the fast paths, and part of :mod:`.torch_dense`."""
 
 import math
 from typing import NamedTuple, Optional

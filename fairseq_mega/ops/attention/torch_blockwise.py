@@ -1,4 +1,4 @@
-"""Attention block of queries by block of queries, so that no L x L matrix is ever in memory."""
+"""Attention of one block of queries after another: no L x L matrix is ever in memory."""
 
 from functools import partial
 from typing import Optional
@@ -14,7 +14,7 @@ from .torch_dense import dense_attention
 def blockwise_attention(q: Tensor, k: Tensor, v: Tensor, options: Options, *, block_size: int) -> Tensor:
     """Attention of ``block_size`` queries at a time; in training each block is recomputed in the backward pass.
 
-    A causal block reads only the keys that its queries see. Arguments and result as
+    A causal block reads only the keys that its queries see. Arguments and result are as in
     :func:`fairseq_mega.ops.attention.attention`; the result does not depend on ``block_size``.
     """
     bias, padding_mask = options.bias, options.padding_mask

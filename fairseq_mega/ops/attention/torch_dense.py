@@ -1,4 +1,4 @@
-"""Attention in one piece: torch's fused kernel for softmax, written-out weights for relu2 and laplace."""
+"""Attention of all queries at once: torch's fused kernel for softmax, explicit weights for relu2 and laplace."""
 
 import math
 from typing import Optional
@@ -35,7 +35,7 @@ def _one_query(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], scale: O
 def _additive_mask(
     q: Tensor, k: Tensor, bias: Optional[Tensor], causal: bool, padding_mask: Optional[Tensor]
 ) -> Optional[Tensor]:
-    """Relative bias and masks as one tensor to add to the logits, or a bool mask, or None."""
+    """Return the relative bias and the masks as one tensor to add to the logits, or a bool mask, or None."""
     queries, keys = q.size(-2), k.size(-2)
     visible = visible_keys(queries, keys, causal, padding_mask, q.device)
     if bias is None:

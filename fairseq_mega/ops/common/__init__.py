@@ -1,1 +1,1 @@
-"""Modules that operators share: the choice of paths, the compiled extension, devices, and what is computed again."""
+"""Modules that operators share: the choice of paths, the compiled extension, devices, and recomputation."""

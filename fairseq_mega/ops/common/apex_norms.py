@@ -1,6 +1,7 @@
-"""Layer and RMS norm by the fused kernels of NVIDIA's apex, where it is installed and they beat torch's.
+"""Layer and RMS norm by the fused kernels of NVIDIA's apex, where apex is installed and faster than torch.
 
-The rule, from published measurements; no GPU has run it here so far (FAIRSEQ_MEGA_APEX=on and off are for measuring):
+The rule follows published measurements; it has not been measured on a GPU here (FAIRSEQ_MEGA_APEX=on and off are for
+measuring):
 
 RMS norm, half precision
     apex. Its one kernel reads and writes 2 bytes an element and computes in float32; converting, normalising in
@@ -40,7 +41,7 @@ def torch_version() -> Tuple[int, int]:
 
 @functools.lru_cache(maxsize=None)
 def mode() -> str:
-    """Return the value of FAIRSEQ_MEGA_APEX, read once; raise ValueError where it is none of MODES."""
+    """Return the value of FAIRSEQ_MEGA_APEX, read once; raise ValueError if it is not one of MODES."""
     found = os.environ.get(VARIABLE, "auto")
     if found not in MODES:
         raise ValueError(f"{VARIABLE}={found}: choose from {', '.join(MODES)}")
@@ -49,7 +50,7 @@ def mode() -> str:
 
 @functools.lru_cache(maxsize=None)
 def kernels() -> Any:
-    """apex's module of fused norms; None without NVIDIA's apex, or where it was built without its kernels."""
+    """Return apex's module of fused norms; None without NVIDIA's apex, or if it was built without its kernels."""
     try:
         importlib.import_module("fused_layer_norm_cuda")
         return importlib.import_module("apex.normalization.fused_layer_norm")
@@ -88,7 +89,7 @@ def takes_layer_norm(x: Tensor, weight: Optional[Tensor]) -> bool:
 
 
 def device_of(x: Tensor) -> ContextManager[Any]:
-    """apex launches on the current device, whichever the tensor is on (NVIDIA/apex#1022)."""
+    """Set the current device to the tensor's: apex launches on the current device (NVIDIA/apex#1022)."""
     return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
 
 

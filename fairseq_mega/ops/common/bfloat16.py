@@ -1,8 +1,8 @@
-"""Products of bfloat16 on processors that have no instruction for them, where PyTorch's take up to 200 times as long.
+"""Products of bfloat16 on processors without an instruction for them, where PyTorch's are up to 200 times slower.
 
-There, autocast's products round their operands to bfloat16 and multiply them in float32, and the result is rounded: the
-same numbers up to the order of sums, in about the time of float32, for gradients as well. This holds for every module
-under autocast, as the operators of PyTorch are changed; on other processors nothing is.
+On such processors autocast's products round their operands to bfloat16, multiply them in float32 and round the result.
+The numbers are the same up to the order of sums, and the time is about float32's, for gradients as well. The operators
+of PyTorch are changed, and so every module under autocast; on other processors nothing is changed.
 """
 
 import platform
@@ -19,7 +19,7 @@ OPERATORS = (
     *("linear", "matmul", "mm", "bmm", "addmm", "addbmm", "baddbmm", "scaled_dot_product_attention"),
     *(f"conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", ".padding")),
 )
-FEW = 2  # up to this number of rows a product with autocast's copy in bfloat16 is faster than one in float32
+FEW = 2  # up to this number of rows, a product with autocast's copy in bfloat16 is faster than one in float32
 _KEY = torch._C.DispatchKey.AutocastCPU
 
 
@@ -27,7 +27,7 @@ def multiplies_bfloat16() -> bool:
     """Return whether PyTorch and this processor multiply bfloat16 directly, at the level that the kernels run at."""
     by_torch = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     if platform.machine().lower() in ("x86_64", "amd64") and native.PROBLEM is None:
-        return by_torch and native.cpu_level() == "avx512_bf16"  # with AVX-512 alone PyTorch takes several instructions
+        return by_torch and native.cpu_level() == "avx512_bf16"  # with AVX-512 alone PyTorch uses several instructions
     return by_torch
 
 
@@ -70,13 +70,13 @@ def through_float32(name: str) -> Callable[..., Any]:
 
 
 def _kernel_of_autocast(name: str) -> Optional[Any]:
-    """The operator's own kernel, which keeps what it rounds; None where PyTorch is too old to expose it."""
+    """Return the operator's own kernel, which keeps its rounded operands; None if PyTorch is too old to expose it."""
     get = getattr(torch.library, "get_kernel", None)
     return None if get is None else get(f"aten::{name}", _KEY.name)
 
 
 def replace_products(names: Sequence[str] = OPERATORS) -> torch.library.Library:
-    """Replace autocast's products on CPUs by :func:`through_float32`, as long as the returned library lives."""
+    """Replace autocast's products on CPUs by :func:`through_float32` for the lifetime of the returned library."""
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():  # that a kernel is replaced
         warnings.simplefilter("ignore", UserWarning)

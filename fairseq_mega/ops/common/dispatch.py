@@ -1,4 +1,4 @@
-"""The paths of an operator: which one computes a call, and why another one cannot, from one description.
+"""The paths of an operator: one description chooses the path of a call, and explains why another path cannot run.
 
     PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
     ...
@@ -29,12 +29,12 @@ OPERATORS = (
 
 
 def no_obstacle(*call: Any) -> Optional[str]:
-    """The obstacle of a path that runs on any tensors."""
+    """Return None, the obstacle of a path that runs on any tensors."""
     return None
 
 
 def always(*call: Any) -> bool:
-    """Preference of a path that is chosen wherever it runs."""
+    """Return True, the preference of a path that is chosen wherever it runs."""
     return True
 
 
@@ -53,7 +53,7 @@ class Operator:
     Args:
         name: one of OPERATORS.
         paths: from the plainest to the fastest; the first one is the reference, which runs on any tensors. The
-            automatic choice is the last one that suits the call and runs.
+            automatic choice is the last one that can run and prefers the call.
     """
 
     def __init__(self, name: str, *paths: Path) -> None:
@@ -77,7 +77,7 @@ class Operator:
         return path
 
     def choose(self, path: Optional[str], *call: Any) -> str:
-        """Name of the path that computes a call.
+        """Return the name of the path that computes a call.
 
         Args:
             path: as in :meth:`forced`.
@@ -85,8 +85,8 @@ class Operator:
 
         Raises:
             ValueError: as :meth:`forced`.
-            RuntimeError: where a forced path cannot run on these tensors.
-            TypeError: where it does not compute their dtype.
+            RuntimeError: if a forced path cannot run on these tensors.
+            TypeError: if a forced path does not compute their dtype.
         """
         name = self.forced(path)
         if name == "auto":
@@ -156,7 +156,7 @@ def device_obstacle(device: torch.device) -> Optional[str]:
 
 
 def kernels_obstacle(x: Tensor, *call: Any) -> Optional[str]:
-    """The obstacle of a path whose kernels are compiled for every device of the extension."""
+    """Return the obstacle of a path whose kernels are compiled for every device of the extension, or None."""
     return device_obstacle(x.device)
 
 

@@ -18,7 +18,7 @@ class Gpu(NamedTuple):
     shared_memory: int  # bytes that a block may have
 
 
-# By the number of the device.
+# by the number of the device
 _GPUS: Dict[int, Gpu] = {}
 _OBSTACLES: Dict[int, Optional[str]] = {}
 

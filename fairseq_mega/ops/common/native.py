@@ -1,4 +1,4 @@
-"""The compiled extension: loading it once, its operators, and how to get it where it is missing."""
+"""The compiled extension: its loading, its operators, and the remedy where it is missing."""
 
 import functools
 import hashlib
@@ -23,7 +23,7 @@ LIBRARY = PACKAGE / "_C.so"
 
 
 def sources_hash() -> str:
-    """Fingerprint of the C++ and CUDA sources beside this package, as setup.py computes it."""
+    """Return the fingerprint of the C++ and CUDA sources beside this package, as setup.py computes it."""
     digest = hashlib.sha256()
     root = PACKAGE.parent
     for path in sorted(file.relative_to(root).as_posix() for file in (PACKAGE / "csrc").rglob("*.*")):
@@ -32,9 +32,9 @@ def sources_hash() -> str:
 
 
 def _in_one_line(error: Exception) -> Exception:
-    """Return an error about the environment, which Python prints without a traceback where nothing catches it.
+    """Return an error about the environment that Python prints without a traceback.
 
-    The error ends the import of the package, by its own commands or by fairseq's. FAIRSEQ_MEGA_TRACEBACK=1 keeps the
+    The error ends the import of the package in its own and in fairseq's commands. FAIRSEQ_MEGA_TRACEBACK=1 keeps the
     traceback.
     """
     print_others = sys.excepthook
@@ -89,8 +89,8 @@ def _choose_cpu_level() -> None:
 
 
 def cpu_levels() -> Tuple[str, ...]:
-    """The sets of instructions that this machine has and the kernels are compiled for, from the lowest to the highest;
-    none without the kernels.
+    """Return the instruction sets of this machine that the kernels are compiled for, lowest first; none without
+    kernels.
     """
     return () if PROBLEM is not None else tuple(torch.ops.fairseq_mega.cpu_levels().split(","))
 
@@ -102,7 +102,7 @@ def cpu_level() -> Optional[str]:
 
 PROBLEM = _load()
 HAS_CUDA = PROBLEM is None and torch.ops.fairseq_mega.has_cuda()
-# Needs of the CUDA kernels: ten times its compute capability, and bytes of shared memory for a block.
+# Requirements of the CUDA kernels: ten times the compute capability, and bytes of shared memory for a block.
 OLDEST_CAPABILITY = torch.ops.fairseq_mega.cuda_architecture() if PROBLEM is None else 0
 SHARED_MEMORY = torch.ops.fairseq_mega.ema_scan_shared_memory() if PROBLEM is None else 0
 
@@ -110,7 +110,7 @@ _choose_cpu_level()
 
 
 class Operators:
-    """The operators of a library, ``operators.ema_scan(...)``; calls with gradients take the shortest way.
+    """The operators of a library, ``operators.ema_scan(...)``; calls with gradients bypass torch's dispatcher.
 
     A call through torch's dispatcher to the Python function that was registered for gradients costs more than the
     kernel of a small tensor. Eager calls therefore call a function of autograd directly.
@@ -160,8 +160,8 @@ def register_gradients(
 
     Args:
         name, backward, setup_context: as for torch.library.register_autograd.
-        twice: ``backward`` can be differentiated, too. A kernel cannot: torch would take its gradients for constants,
-            so that a second derivative is an error.
+        twice: whether ``backward`` can be differentiated, too. The derivative of a kernel cannot: torch would treat its
+            gradients as constants, and so a second derivative is an error.
         in_python: the operator and ``backward`` as Python functions, which are called without torch's dispatcher.
     """
 
@@ -170,7 +170,7 @@ def register_gradients(
         def checked(ctx: Any, *grads: Any) -> Any:
             if torch.is_grad_enabled():
                 raise RuntimeError(
-                    f"{name} has no second derivatives, which create_graph=True asks for: set "
+                    f"{name} has no second derivatives, which create_graph=True requires: set "
                     f"{PATHS_VARIABLE}=reference, which chooses operators of PyTorch"
                 )
             return gradients(ctx, *grads)

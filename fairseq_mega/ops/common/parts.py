@@ -1,4 +1,4 @@
-"""Parts of sequences, such as documents, as rows of their own for operators that read a row from its beginning."""
+"""Parts of sequences, for instance documents, as separate rows for operators that read a row from its beginning."""
 
 from typing import Iterable, List, NamedTuple
 
@@ -10,7 +10,7 @@ from torch import Tensor
 class Group(NamedTuple):
     """Parts of similar length, R rows of W steps; a shorter one repeats its last step."""
 
-    numbers: Tensor  # (R,) long, which parts
+    numbers: Tensor  # (R,) long, the numbers of the parts
     steps: Tensor  # (R, W) long, in the flattened axes of batch and time
     absent: Tensor  # (R, W) bool, True beyond the end of a part
 
@@ -21,12 +21,12 @@ class Parts:
     Parts of similar length share a group, so that one long part does not widen the rows of many short ones.
 
     Args:
-        begins: (B, L) bool, B and L at least 1, True at the first step of a part; step 0 begins one in any case.
-        ratio: of the longest part of a group to the shortest, at most.
-        least: number of parts that may share a group at any lengths.
+        begins: (B, L) bool, B and L at least 1, True at the first step of a part; step 0 always begins a part.
+        ratio: the largest ratio of the longest part of a group to the shortest.
+        least: number of parts that may share a group whatever their lengths.
 
     Attributes:
-        row: (P,) long, the sequence of each of the P parts, which are counted along the flattened batch.
+        row: (P,) long, the sequence of each of the P parts, counted along the flattened batch.
         last: (B,) long, the last part of each sequence.
         groups: one or more calls of an operator.
     """
@@ -52,24 +52,25 @@ class Parts:
         self._order = torch.empty_like(numbers).index_put((numbers,), torch.arange(len(numbers), device=numbers.device))
 
     def take(self, x: Tensor, group: Group) -> Tensor:
-        """The rows (R, W, ...) of a group from x (B, L, ...)."""
+        """Return the rows (R, W, ...) of a group from x (B, L, ...)."""
         return x.flatten(0, 1).index_select(0, group.steps.flatten()).unflatten(0, group.steps.shape)
 
     def join(self, rows: Iterable[Tensor]) -> Tensor:
-        """The sequences (B, L, ...) from the rows (R, W, ...) of all groups, in their order."""
+        """Return the sequences (B, L, ...) from the rows (R, W, ...) of all groups, in their order."""
         steps = torch.cat([part.flatten(0, 1) for part in rows])
         return steps.index_select(0, self._places).unflatten(0, self.begins.shape)
 
     def join_results(self, results: Iterable[Tensor]) -> Tensor:
-        """Results (P, ...) by number of the part, from those (R, ...) of all groups, in their order."""
+        """Return results (P, ...) by number of the part, from the results (R, ...) of all groups, in their order."""
         return torch.cat(list(results))[self._order]
 
     def carried(self, before: Tensor, fresh: Tensor) -> Tensor:
-        """Values (P, ...) that the parts begin with: ``before`` in a sequence's first part, ``fresh`` in all others.
+        """Return the initial values (P, ...) of the parts: ``before`` for a sequence's first part, ``fresh`` for all
+        others.
 
         Args:
-            before: (B, ...), for a sequence that does not begin anew at step 0.
-            fresh: of the same shape, for every other part.
+            before: (B, ...), for sequences that do not begin anew at step 0.
+            fresh: of the same shape, for all other parts.
         """
         first = F.pad(torch.diff(self.row), (1, 0), value=1) > 0
         goes_on = first & ~self.begins[:, 0][self.row]
@@ -77,7 +78,7 @@ class Parts:
 
 
 def alike(lengths: Tensor, ratio: float, least: int) -> List[Tensor]:
-    """Groups of parts of similar length: their numbers, the longest part first.
+    """Return groups of parts of similar length: the numbers of the parts, the longest part first.
 
     Args:
         lengths: (P,) long.

@@ -1,4 +1,4 @@
-"""Results that an operator can compute again from its own inputs: the backward pass need not keep them."""
+"""Results that an operator can compute again from its inputs, and that the backward pass therefore need not keep."""
 
 from typing import Any, Callable, List, Optional, Tuple
 
@@ -9,7 +9,7 @@ from torch import Tensor
 def inputs_of(node: Any) -> Tuple[Any, ...]:
     """Return the inputs that a node has saved. Activation checkpointing unpacks them only once, so the node keeps them.
 
-    Raises RuntimeError where one was modified since, as PyTorch does for the tensors that it saves itself.
+    Raise RuntimeError if an input was modified since, as PyTorch does for its own saved tensors.
     """
     if node.inputs is None:
         node.inputs = (*node.saved_tensors, *node.options)
@@ -30,7 +30,7 @@ def _same_numbers(a: Tensor, b: Tensor) -> bool:
 
 
 class _Again:
-    """One output of an operator, with the node that holds the operator's inputs."""
+    """One output of an operator, with the node that stores the operator's inputs."""
 
     def __init__(self, output: Tensor) -> None:
         self.node: Any = output.grad_fn
@@ -49,8 +49,8 @@ class _Again:
 def _hooks() -> Optional[Tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]]:
     """Return the innermost hooks that pack and unpack saved tensors, the only ones that PyTorch calls.
 
-    None without hooks, and where PyTorch is too old to report them. A result must not be saved as it is: its node would
-    hold the result, which holds the node, and a graph that is never run backward would never be freed.
+    None without hooks, or if PyTorch is too old to report them. The result itself must not be saved: its node and the
+    result would refer to each other, and a graph that is never run backward would never be freed.
     """
     top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
     return None if top is None else top(True)
@@ -64,13 +64,13 @@ def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
     the call, for instance activation checkpointing's.
 
     Args:
-        function: whose backward pass needs some of the arguments.
-        arguments: of any kind; results of registered operators must be contiguous, as they are.
+        function: its backward pass requires some of the arguments.
+        arguments: of any kind; results of registered operators must be contiguous.
     """
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return function(*arguments)
     made = [a for a in arguments if isinstance(a, Tensor) and hasattr(a.grad_fn, "operator") and a.numel() > 0]
-    made = [a for a in made if a._version == 0]  # else it has been written to
+    made = [a for a in made if a._version == 0]  # else the tensor was written to
     if not made:
         return function(*arguments)
     outer_pack, outer_unpack = _hooks() or (torch.Tensor.detach, lambda kept: kept)
@@ -88,7 +88,7 @@ def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             return function(*arguments)
     finally:
-        made.clear()  # the graph keeps the hooks, and with them what they refer to
+        made.clear()  # the graph keeps the hooks, and all that they refer to
 
 
 def keep_operator(operator: Any) -> Callable[[Any, Tuple[Any, ...], Any], None]:

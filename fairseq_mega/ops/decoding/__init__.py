@@ -1,7 +1,8 @@
 """One step of a causal sub-layer, for decoding without gradients.
 
-:func:`step_functions` finds the functions for a step: whole sub-layers, linear maps included, as calling kernels one by
-one is a good part of a step's time. The reference writes them out; a kernel computes each in one call.
+:func:`step_functions` returns the functions of a step. Each covers a whole sub-layer with its linear maps, because
+separate calls of kernels are a large part of a step's time. The reference spells out the sub-layer; a kernel computes
+it in one call.
 """
 
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
@@ -61,7 +62,7 @@ PATHS = Operator("decoding", Path("reference"), Path("native", kernels_obstacle,
 class StepFunctions(NamedTuple):
     """Functions of one step; :mod:`.reference` and :mod:`.native` document arguments and results.
 
-    None where operators on sequences should compute a step.
+    A function is None where operators on sequences should compute the step.
     """
 
     normalized_attention: Callable[..., Tuple[Tensor, TimestepNormState, Tensor, TimeBuffer, TimeBuffer]]
@@ -72,7 +73,7 @@ class StepFunctions(NamedTuple):
     normalized_layers: Optional[Callable[..., Tuple[Tensor, List[TimestepNormState], List[Tensor], Any, Any]]] = None
 
 
-OTHERS = StepFunctions(reference.normalized_attention_step)  # of other devices and types than the kernels'
+OTHERS = StepFunctions(reference.normalized_attention_step)  # for devices and types without kernels
 REFERENCE = StepFunctions(reference.normalized_attention_step, reference.gated_attention_step)
 NATIVE = StepFunctions(
     native.normalized_attention_step,

@@ -139,7 +139,7 @@ def feed_forward_step(
 
     Args:
         x, residual: (B, D).
-        norm: the layer norm (eps = 1e-5) that x still needs, None where it needs none.
+        norm: the layer norm (eps = 1e-5) to be applied to x, None for none.
         maps: W1 and W2.
         scale: (D,), None for one.
     """
@@ -160,13 +160,13 @@ def gated_layers_step(
     function: str,
     most: Optional[int],
 ) -> Tuple[Tensor, List[Tensor], Buffers, Buffers]:
-    """One step of MEGA layers one after the other, attention and feed-forward, in one call.
+    """One step of consecutive MEGA layers, attention and feed-forward, in one call.
 
     Args:
         x: (B, D).
         weights: of all layers, see :func:`.weights.gated_layer_tensors`.
-        first: entry of the tables of relative biases that belongs to the first step of the past.
-        states, keys, values: of each layer, as in :func:`gated_attention_step`; keys are equally many.
+        first: the entry of the relative biases' tables for the first step of the past.
+        states, keys, values: of each layer, as in :func:`gated_attention_step`; all layers have equally many keys.
         function, most: of all layers.
 
     Returns:
@@ -191,7 +191,7 @@ def normalized_layers_step(
     values: Buffers,
     most: Optional[int],
 ) -> Tuple[Tensor, List[TimestepNormState], List[Tensor], Buffers, Buffers]:
-    """One step of MEGALODON layers one after the other, attention and feed-forward, in one call.
+    """One step of consecutive MEGALODON layers, attention and feed-forward, in one call.
 
     Args:
         x: (B, D).

@@ -54,7 +54,7 @@ def attention_step(
         value: (B, v), logits of the new step's value.
         kappa, mu: (2, z), scale and offset of query and key.
         bias: (n + 1,), relative bias of the new query.
-        keys, values: (B, n, z) and (B, n, v), the steps before; they stay as they are.
+        keys, values: (B, n, z) and (B, n, v), the steps before, left unchanged.
         function: the attention function.
         most: how many steps the stream will keep at most, None if that is not known.
 
@@ -118,7 +118,7 @@ def gated_attention_step(
         weights: the parameters.
         state: of the EMA, (B, D, N), None for zeros.
         bias, keys, values, function, most: as in :func:`attention_step`.
-        parts: what computes between the linear maps.
+        parts: functions between the linear maps.
 
     Returns:
         (B, D), the state of the EMA, and the keys and values with the new step.
@@ -138,7 +138,7 @@ def gated_attention_step(
 def complex_ema_step(
     x: Tensor, coefficients: ComplexStepCoefficients, state: Optional[Tensor]
 ) -> Tuple[Tensor, Tensor]:
-    """One step of ``CEMA(x) + omega x``; what follows is not applied.
+    """One step of ``CEMA(x) + omega x``, without the norm or activation that follows.
 
     Args:
         x: (B, D).
@@ -176,7 +176,7 @@ def normalized_attention_step(
         statistics: of the timestep norm, of the steps before.
         turns: (reach, E / 2) complex, of the positions in a chunk; reach exceeds the number of steps before.
         state: (B, D, N) complex, None for zeros.
-        keys, values: (B, n, z) and (B, n, v), the steps before; they stay as they are.
+        keys, values: (B, n, z) and (B, n, v), the steps before, left unchanged.
         most: how many steps the stream will keep at most, None if that is not known.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Keys and values of the past, to which every step appends without copying the steps before."""
+"""Keys and values of the past; a step is appended without a copy of the steps before."""
 
 from typing import List, Optional
 
@@ -11,9 +11,9 @@ SMALLEST = 64  # steps that a buffer has room for at first
 class TimeBuffer:
     """Steps (B, n, width) of a stream; immutable to its users.
 
-    :meth:`append` returns a longer buffer and leaves the steps of this one as they are. Where no gradient is needed,
-    both share memory with room behind its end. The first append to a buffer uses this room, a later append to the same
-    buffer copies. So a stream may be continued in several ways.
+    :meth:`append` returns a longer buffer and does not change this one. Where no gradient is needed, both share memory
+    with room behind its end. The first append to a buffer uses this room, a later append to the same buffer copies. So
+    a stream may be continued in several ways.
 
     Args:
         steps: (B, n, width).
@@ -36,7 +36,7 @@ class TimeBuffer:
         return self._steps
 
     def append(self, steps: Tensor, most: Optional[int] = None) -> "TimeBuffer":
-        """A buffer with further steps.
+        """Return a buffer with further steps.
 
         Args:
             steps: (B, k, width).
@@ -50,7 +50,7 @@ class TimeBuffer:
         return longer
 
     def grow(self, count: int, most: Optional[int] = None) -> "TimeBuffer":
-        """A buffer with ``count`` further steps that the caller writes at once, see :attr:`room`."""
+        """Return a buffer with ``count`` further steps, which the caller writes at once, see :attr:`room`."""
         old, new = len(self), len(self) + count
         longer = TimeBuffer.__new__(TimeBuffer)
         longer._room, longer._taken = self._room, self._taken
@@ -79,11 +79,11 @@ class TimeBuffer:
         return torch.is_inference_mode_enabled() or not room.is_inference()
 
     def after(self, done: int) -> "TimeBuffer":
-        """The buffer without its first ``done`` steps."""
+        """Return the buffer without its first ``done`` steps."""
         return self if done == 0 else TimeBuffer(self.steps[:, done:].clone())
 
     def select(self, order: Tensor) -> "TimeBuffer":
-        """The streams ``order`` (B',) long, in a memory of their own with as much room, of which nothing is copied."""
+        """Return the streams ``order`` (B',) long in separate memory with as much room; the room is not copied."""
         if self._room is None:
             return TimeBuffer(self.steps.index_select(0, order))
         room = self._room.new_empty(order.numel(), *self._room.shape[1:])

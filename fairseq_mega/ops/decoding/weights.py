@@ -28,7 +28,7 @@ class StepNorm(NamedTuple):
 
 
 def step_map(matrix: Tensor, bias: Optional[Tensor]) -> Optional[StepMap]:
-    """Return a linear map that is not packed in the form of the kernels; None where they do not read its matrix.
+    """Return an unpacked linear map in the form of the kernels; None if they cannot read its matrix.
 
     The kernels for packed matrices also multiply those of float32, as they read them faster than PyTorch does.
     """
@@ -36,7 +36,7 @@ def step_map(matrix: Tensor, bias: Optional[Tensor]) -> Optional[StepMap]:
 
 
 def step_norm(scale: Optional[Tensor], shift: Optional[Tensor]) -> Optional[StepNorm]:
-    """Return a norm in the form of the kernels; None where scale or shift is not of float32."""
+    """Return a norm in the form of the kernels; None if scale or shift is not float32."""
     if any(column is not None and column.dtype != torch.float32 for column in (scale, shift)):
         return None
     return StepNorm(scale, shift)
@@ -45,7 +45,7 @@ def step_norm(scale: Optional[Tensor], shift: Optional[Tensor]) -> Optional[Step
 class StepCoefficients(NamedTuple):
     """Coefficients of a real EMA for single steps, (D, N) each, and of the skip around it.
 
-    The decay is the sum of two numbers, as a long text multiplies by it thousands of times.
+    The decay is stored as the sum of two numbers, because a long text multiplies by it thousands of times.
     """
 
     decay_high: Tensor
@@ -66,7 +66,7 @@ def step_coefficients(coefficients: EMACoefficients, omega: Tensor) -> StepCoeff
 class ComplexStepCoefficients(NamedTuple):
     """Coefficients of a complex EMA for single steps, of the skip around it, and of the norm that follows."""
 
-    decay: Tensor  # (D, N, 2), float64, as a long text multiplies by it thousands of times
+    decay: Tensor  # (D, N, 2), float64, because a long text multiplies by it thousands of times
     expansion: Tensor  # (D, N)
     projection: Tensor  # (D, N, 2), real part and minus the imaginary part
     omega: Tensor  # (D,)

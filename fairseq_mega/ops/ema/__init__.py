@@ -3,11 +3,11 @@
 Choice of :func:`damped_ema`, from measurements by ``python -m fairseq_mega.lab.benchmarks kernels``:
 
 * ``native_fft``, an FFT in the shared memory of a GPU, where N exceeds FFT_COMPONENTS, for whole sequences of up to
-  16384 steps. (That bound is an estimate from counting operations; no GPU has measured it.)
-* ``native``, the compiled scan over time, wherever it is built for the tensor's device and dtype. Its work grows with
-  N, that of an FFT does not; still, for N = 16 the scan takes a sixth to a twentieth of the FFT's time.
-* ``torch_fft``, the convolution by torch's FFT, elsewhere (float64, no extension).
-* a single step of a stream without gradients goes through the recurrence, fused in the compiled kernels.
+16384 steps. (FFT_COMPONENTS is an estimate from counted operations, not measured on a GPU.) * ``native``, the compiled
+scan over time, wherever it is built for the tensor's device and dtype. Its work grows with N, an FFT's does not; still,
+for N = 16 the scan needs a sixth to a twentieth of the FFT's time. * ``torch_fft``, the convolution by torch's FFT,
+elsewhere (float64, no extension). * the recurrence, fused in the compiled kernels, for a single step of a stream
+without gradients.
 """
 
 from typing import Any, Dict, Optional, Tuple
@@ -54,8 +54,8 @@ def _fft_obstacle(x: Tensor, coefficients: EMACoefficients, length: int, whole: 
     return ring_obstacle(x.device, length)
 
 
-# A call is x (B, ..., D), the coefficients, the length of the longest convolution as far as it is known, and whether it
-# is whole: it neither carries states nor separates documents.
+# The arguments of a call are x (B, ..., D), the coefficients, the length of the longest convolution if it is known, and
+# whether the call is whole: it neither carries states nor separates documents.
 PATHS = Operator(
     "ema",
     Path("reference"),
@@ -114,7 +114,7 @@ def damped_ema(
     if coefficients.log_decay.size(0) != rows:
         raise ValueError(f"EMA coefficients have {coefficients.log_decay.size(0)} rows, the input needs {rows}")
     if streaming and bidirectional:
-        raise ValueError("a bidirectional EMA sees the whole sequence and cannot carry a state")
+        raise ValueError("a bidirectional EMA reads the whole sequence and cannot carry a state")
     if truncation is not None and truncation < 1:
         raise ValueError(f"EMA truncation must be at least 1 (or None for no truncation), found {truncation}")
     log_decay, expansion, projection = coefficients
@@ -186,11 +186,11 @@ def gated_ema(
     return_state: bool = False,
     **options: Any,
 ) -> Tuple[Tensor, Optional[Tensor]]:
-    """Run MEGA's EMA sub-layer, ``SiLU(EMA(x) + omega x)``; a single step of a stream by :func:`gated_ema_step`.
+    """Run MEGA's EMA sub-layer, ``SiLU(EMA(x) + omega x)``; :func:`gated_ema_step` computes a single step of a stream.
 
     Args:
         x, coefficients, padding_mask, reset_mask, state, return_state, options: as in :func:`damped_ema`.
-        omega: (D,), weight of the skip, which sees padding, too.
+        omega: (D,), weight of the skip, which includes padding.
 
     Returns:
         As :func:`damped_ema`.

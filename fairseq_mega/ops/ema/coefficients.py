@@ -31,7 +31,7 @@ def compute_dtype(tensor: Tensor) -> torch.dtype:
 
 
 def ema_coefficients(alpha: Tensor, delta: Tensor, beta: Tensor, eta: Tensor) -> EMACoefficients:
-    """Turn the learned parameters of the multi-dimensional damped EMA into the coefficients of its recurrence.
+    """Return the coefficients of the recurrence from the learned parameters of the multi-dimensional damped EMA.
 
     Args:
         alpha: (K, N), logit of the decay factor, any floating dtype.
@@ -52,7 +52,7 @@ def ema_coefficients(alpha: Tensor, delta: Tensor, beta: Tensor, eta: Tensor) ->
 
 
 def complex_ema_coefficients(alpha: Tensor, delta: Tensor, theta: Tensor, gamma: Tensor) -> EMACoefficients:
-    """Turn the learned parameters of the complex EMA into the coefficients of its recurrence.
+    """Return the coefficients of the recurrence from the learned parameters of the complex EMA.
 
     Dimension k of N turns by ``2 pi k / N sigmoid(theta)`` in each step.
 
@@ -109,7 +109,7 @@ def power_tables(log_decay: Tensor, length: int) -> "tuple[Tensor, Tensor]":
 def ema_kernel(coefficients: EMACoefficients, length: int) -> Tensor:
     """Convolution kernel ``k[c, t] = Re sum_n projection expansion q^t`` of shape (K, length), real.
 
-    The K x N x length powers never exist: the sum over n of the two-table product is one batched matrix product.
+    The K x N x length powers are never stored: the sum over n of the two-table product is one batched matrix product.
 
     Source: MEGA, Appendix A.
     """

@@ -20,8 +20,8 @@ def ema_torch_fft(
 ) -> Tensor:
     """Convolve x with the EMA's kernel by one FFT over time.
 
-    Both directions of a bidirectional EMA are one kernel on a ring: the past at 0, 1, 2, ..., the future at
-    -0, -1, -2, ... (from -1 on with ``shift``), so that they cost one transform of the input.
+    Both directions of a bidirectional EMA form one kernel on a ring, with the past at 0, 1, 2, ... and the future at
+    -0, -1, -2, ... (from -1 on with ``shift``). So the input is transformed once.
 
     Args:
         x: (B, L, D) in float32 or float64, zero where padded.

@@ -71,7 +71,7 @@ def ema_native_step(
 
 
 def _as_real(coefficients: EMACoefficients) -> Tuple[Tensor, Tensor, Tensor]:
-    """Decay, expansion and projection as the kernels want them; one complex factor makes both factors complex."""
+    """Return decay, expansion and projection in the form of the kernels; one complex factor makes both complex."""
     log_decay, expansion, projection = coefficients
     if log_decay.is_complex() or projection.is_complex():
         log_decay, projection = (
@@ -91,9 +91,10 @@ def _coefficient_gradients(
 ) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
     """Gradients of log_decay, expansion, projection and state from the kernels' sums over time.
 
-    With M = sum_t x_t v_t and Z = sum_t x_t dv_t/dq of the outputs' adjoint, and v_0 its value at the first step:
-    the gradient of p g is M, to which that of g adds state q v_0; that of q is p g Z + g state (v_0 + q z_0). What a
-    gradient of the final state adds has the same form with p in place of p g. All but the batch is summed in float64.
+    With M = sum_t x_t v_t and Z = sum_t x_t dv_t/dq of the outputs' adjoint, and v_0 its value at the first step: the
+    gradient of p g is M, and the gradient of g has the further term state q v_0; the gradient of q is p g Z + g state
+    (v_0 + q z_0). A gradient of the final state adds terms of the same form with p in place of p g. All sums but the
+    batch's are in float64.
     """
     is_complex = log_decay.dim() == 3
 

@@ -37,7 +37,7 @@ def ema_reference(
     truncation: Optional[int] = None,
     state: Optional[Tensor] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """The EMA by looping over time; arguments and result as :func:`fairseq_mega.ops.ema.damped_ema`, x unpadded."""
+    """The EMA as a loop over time; arguments and result as :func:`fairseq_mega.ops.ema.damped_ema`, x unpadded."""
     batch, length, width = x.shape
     if reset_mask is None:
         reset_mask = torch.zeros(batch, length, dtype=torch.bool, device=x.device)
@@ -45,7 +45,7 @@ def ema_reference(
         past = EMACoefficients(*(c[:width] for c in coefficients))
         future = EMACoefficients(*(c[width:] for c in coefficients))
         y, last = ema_reference(x, past, reset_mask=reset_mask, truncation=truncation)
-        borders = torch.nn.functional.pad(reset_mask[:, 1:].flip(1), (1, 0))  # seen from the other side
+        borders = torch.nn.functional.pad(reset_mask[:, 1:].flip(1), (1, 0))  # counted from the end
         z, _ = ema_reference(x.flip(1), future, reset_mask=borders, truncation=truncation)
         z = z.flip(1)
         if shift:

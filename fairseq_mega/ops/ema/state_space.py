@@ -12,7 +12,8 @@ def state_space_coefficients(
     """Sample the diagonal system ``h'(t) = A h(t) + x(t)``, ``y(t) = 2 Re(C h(t))`` with a zero-order hold.
 
     The n-th of M modes has ``A = -exp(log_decay) + i frequency`` and stands for itself and its conjugate. Held inputs
-    give ``h_k = exp(step A) h_{k-1} + (exp(step A) - 1) / A x_k``; what multiplies the input moves into the projection.
+    give ``h_k = exp(step A) h_{k-1} + (exp(step A) - 1) / A x_k``; the factor of the input is moved into the
+    projection.
 
     Args:
         log_step: (D, 1), logarithm of each feature's step, any floating dtype.

@@ -75,7 +75,7 @@ def ema_fft_documents(
     return_state: bool = False,
     convolve: Callable[..., Tensor] = ema_torch_fft,
 ) -> Tuple[Tensor, Optional[Tensor]]:
-    """The EMA of sequences made of documents: each becomes a batch entry of its own, as long as the longest.
+    """The EMA of sequences made of documents: each document becomes a batch entry, as long as the longest.
 
     Args:
         x: (B, L, D), zero where padded.

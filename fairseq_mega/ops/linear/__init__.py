@@ -19,15 +19,15 @@ from fairseq_mega.ops.common.recompute import recomputing
 
 from .native_backward import register_linear
 
-# With fewer rows choosing a path takes longer than PyTorch's call; with less work PyTorch is as fast. (Measured.)
+# With fewer rows, choosing a path takes longer than PyTorch's call; with less work, PyTorch is as fast. (Measured.)
 FEWEST_ROWS = 48
 LEAST_WORK = 1 << 20
-# Without vectors of sixteen numbers PyTorch's products are as fast (measured). Those of bfloat16 are left to PyTorch on
-# processors with tiles (AMX); without an instruction for them the kernel multiplies in float32.
+# Without vectors of sixteen numbers PyTorch's products are as fast (measured). PyTorch computes bfloat16 products on
+# processors with tiles (AMX); without a bfloat16 instruction the kernel multiplies in float32.
 FAST_LINEAR = native.cpu_level() in ("avx512", "avx512_bf16")
 FAST_HALF_LINEAR = native.cpu_level() == "avx512_bf16" and not getattr(torch.cpu, "_is_amx_tile_supported", bool)()
 MOST_PARTS, PANEL = 4, 32  # of the kernel: tensors that share a result's columns, and columns that stay together
-LINEAR_TYPES = (torch.float32, torch.bfloat16)  # of the kernel; float16, which CPUs have to widen, is left to PyTorch
+LINEAR_TYPES = (torch.float32, torch.bfloat16)  # of the kernel; PyTorch computes float16, which CPUs must widen
 
 
 def _rows(x: Tensor) -> int:
@@ -75,7 +75,7 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, path: Op
 def linear_parts(
     x: Tensor, weight: Tensor, bias: Optional[Tensor], widths: Sequence[int], *, path: Optional[str] = None
 ) -> Tuple[Tensor, ...]:
-    """``linear(x, weight, bias).split(widths, dim=-1)``, whose backward pass copies no gradients together.
+    """``linear(x, weight, bias).split(widths, dim=-1)``, whose backward pass does not concatenate gradients.
 
     Args:
         x, weight, bias, path: as in :func:`linear`.
@@ -120,8 +120,9 @@ def silu_linear(
 def linear_map(
     module: Any, input: Tensor, *, widths: Optional[Sequence[int]] = None, silu: bool = False, factor: Any = None
 ) -> Any:
-    """The ``forward`` of a module with ``weight`` and ``bias``: :func:`linear`; with widths :func:`linear_parts`, with
-    silu :func:`silu_linear`."""
+    """Compute a module with ``weight`` and ``bias``: :func:`linear`, :func:`linear_parts` (widths) or
+    :func:`silu_linear` (silu).
+    """
     if widths is not None:
         return linear_parts(input, module.weight, module.bias, widths)
     if silu:
@@ -130,7 +131,7 @@ def linear_map(
 
 
 def _is_linear_map(module: Any) -> bool:
-    return getattr(module.forward, "__func__", None) is linear_map  # a forward of the object's own may do more
+    return getattr(module.forward, "__func__", None) is linear_map  # a ``forward`` set on the object may do more
 
 
 def in_parts(module: Any, x: Tensor, widths: Sequence[int]) -> Tuple[Tensor, ...]:

@@ -1,6 +1,6 @@
 """Shapes and gradients of the compiled linear maps, for torch.library.
 
-The forward pass decides what a map keeps for its backward pass (``keep``).
+The forward pass decides which tensors a map keeps for its backward pass (``keep``).
 """
 
 from typing import Any, Callable, Optional, Tuple
@@ -17,7 +17,7 @@ Keep = Callable[[Any, Tuple[Any, ...], Any], None]  # context, inputs, output
 def _gradients_of_a_map(
     x: Tensor, weight: Tensor, need_x: bool, need_weight: bool, need_bias: bool
 ) -> Tuple[Tensor, Tensor, Tensor]:
-    """New tensors for the gradients of x, weight and bias, empty where they are not needed."""
+    """Return new tensors for the gradients of x, weight and bias, empty where they are not needed."""
     outputs = weight.size(0)
     return (
         x.new_empty(x.size(0) if need_x else 0, x.size(1)),

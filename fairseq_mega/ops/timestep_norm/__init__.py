@@ -34,17 +34,17 @@ def timestep_norm(
     """Normalise every step with the mean and variance of its feature group over all steps up to it.
 
     Args:
-        x: (B, L, D), any floating dtype; computed in float32 (float64 for float64) but for the statistics, which are in
-            float64 always. L may be 0.
+        x: (B, L, D), any floating dtype; computed in float32 (float64 for float64), with statistics always in float64.
+            L may be 0.
         weight: (D,), the scale minus one.
         bias: (D,).
         groups: G, a divisor of D; a group is D / G features side by side.
         state: statistics of the steps before, to continue a stream or as a prior that counts as ``count`` steps: count
-            (B,) int64, mean (B, G), variance (B, G), widened to float64. None starts afresh: 0, 0, 1; where a count is
-            0, mean and variance have no effect.
+            (B,) int64, mean (B, G), variance (B, G), widened to float64. None starts from 0, 0, 1; where a count is 0,
+            mean and variance have no effect.
         padding_mask: (B, L) bool, True = padding: the output is 0 there, and the statistics do not count it.
-        documents: of x, each with statistics of its own; the first one of a sequence continues from ``state`` unless it
-            begins at step 0. None: each sequence is one.
+        documents: of x, each with separate statistics; the first one of a sequence continues from ``state`` unless it
+            begins at step 0. None: each sequence is one document.
         eps: added to the variance.
         path: "reference", "torch" or "native" (compiled kernels) to force a path, "auto" for the compiled kernels where
             they can be used and PyTorch elsewhere, None for the environment's choice (see
@@ -93,12 +93,12 @@ def timestep_norm(
 
 
 def widened(state: TimestepNormState) -> TimestepNormState:
-    """Statistics in float64."""
+    """Return the statistics in float64."""
     return TimestepNormState(state.count, state.mean.double(), state.variance.double())
 
 
 def fresh_statistics(x: Tensor, groups: int) -> TimestepNormState:
-    """The statistics of ``groups`` groups before the first step of sequences x (B, L, D)."""
+    """Return the statistics of ``groups`` groups before the first step of sequences x (B, L, D)."""
     mean = x.new_zeros(x.size(0), groups, dtype=torch.float64)
     return TimestepNormState(mean.new_zeros(x.size(0), dtype=torch.int64), mean, torch.ones_like(mean))
 

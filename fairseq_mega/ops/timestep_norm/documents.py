@@ -1,4 +1,4 @@
-"""The timestep norm of sequences made of documents, each with statistics of its own."""
+"""The timestep norm of sequences made of documents, each with separate statistics."""
 
 from typing import Callable, Optional, Tuple
 
@@ -19,7 +19,7 @@ def timestep_norm_documents(
     documents: Parts,
     padding_mask: Optional[Tensor],
 ) -> Tuple[Tensor, TimestepNormState]:
-    """Normalise every document for itself, documents of similar length in one call.
+    """Normalise every document separately, documents of similar length in one call.
 
     Args:
         normalize: function of x, statistics and padding mask, which returns the result and the statistics after it.

@@ -27,7 +27,7 @@ def timestep_norm_reference(
         x: (B, L, D), float32 or float64, finite where padded.
         weight: (D,) in the dtype of x, the scale minus one.
         bias: (D,) in the dtype of x.
-        state: what came before; its mean and variance are (B, G), float64.
+        state: of the steps before; its mean and variance are (B, G), float64.
         padding_mask: (B, L) bool, True = padding, or None.
         eps: added to the variance.
 

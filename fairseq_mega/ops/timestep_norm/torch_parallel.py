@@ -20,7 +20,7 @@ class Statistics(NamedTuple):
 
 
 def merge(left: Statistics, right: Statistics) -> Statistics:
-    """Statistics of two segments together; an empty segment (size 0) leaves the other as it is.
+    """Statistics of two joined segments; an empty segment (size 0) leaves the other unchanged.
 
     Means are combined through their difference, never through sums of squares, so that no digit is lost to an offset.
 
@@ -34,9 +34,9 @@ def merge(left: Statistics, right: Statistics) -> Statistics:
 
 
 def prefixes(steps: Statistics) -> Statistics:
-    """Statistics of steps 0..t for every t: pairs are merged, their prefixes found, and the even steps filled in.
+    """Statistics of steps 0..t for every t: merge pairs, compute their prefixes, then fill in the even steps.
 
-    About 2 L merges in 2 log2(L) operations; every result has gone through log2(L) merges, not L.
+    About 2 L merges in 2 log2(L) operations; every result passes through log2(L) merges, not L.
     """
     length = steps.size.size(1)
     if length == 1:
@@ -64,7 +64,7 @@ def timestep_norm_torch(
         present = ~padding_mask
     by_group = x.unflatten(-1, (groups, -1))  # (B, L, G, D / G)
     carried = (state.count > 0).unsqueeze(-1)  # (B, 1)
-    # The result does not depend on the origin, its rounding does: measure from the carried mean or the first step.
+    # The result does not depend on the origin, but its rounding does: measure from the carried mean or the first step.
     first = present.to(torch.int32).argmax(1).view(-1, 1, 1).expand(-1, 1, groups)
     first_mean = by_group.mean(-1).gather(1, first).squeeze(1)
     origin = torch.where(carried, state.mean.to(x.dtype), first_mean).detach()
