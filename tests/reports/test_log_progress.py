@@ -74,3 +74,10 @@ def test_classifiers_show_their_accuracy() -> None:
     note = progress.read(line)
     assert note is not None
     assert note.text == "validation after update 40: loss 0.62, accuracy 66.5 %"
+
+
+def test_updates_after_the_last_logged_one_are_counted_at_the_validation() -> None:
+    progress = Progress()
+    progress.read(logged(num_updates="30", loss="5.1", ups="0.5"))
+    progress.read('| valid | {"valid_loss": "0.62", "valid_num_updates": "38"}')
+    assert progress.updates_done == 38

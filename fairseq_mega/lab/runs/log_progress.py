@@ -1,6 +1,6 @@
 """Copy the output of a fairseq command from standard input to a log, and print progress lines.
 
-Run by its path, it needs the standard library only and starts at once.
+Run by its path, this module requires the standard library only and starts at once.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def parse_statistics(line: str) -> Dict[str, Any]:
 
 
 def _scores(statistics: Dict[str, Any], prefix: str = "") -> str:
-    """The loss and, where they are there, perplexity and accuracy."""
+    """Return the loss and, if present, perplexity and accuracy."""
     titles = {"loss": "loss {}", "ppl": "perplexity {}", "accuracy": "accuracy {} %"}
     return ", ".join(
         title.format(statistics[prefix + key]) for key, title in titles.items() if prefix + key in statistics
@@ -77,10 +77,11 @@ class Progress:
             return Note(f"{self.translated} of {self.sentences or '?'} sentences translated", urgent=last)
         statistics = parse_statistics(line)
         if "valid_loss" in statistics:
+            self.updates_done = max(self.updates_done, int(_number(statistics, "valid_num_updates") or 0))
             found = _scores(statistics, "valid_")
             return Note(f"validation after update {statistics.get('valid_num_updates', '?')}: {found}", urgent=True)
         if "cumulative_training_time" in line:
-            return Note(f"the time limit ends it, about {self.updates_done} updates done", urgent=True)
+            return Note(f"the time limit ends the training after about {self.updates_done} updates", urgent=True)
         done = _number(statistics, "num_updates")
         if done is None or "loss" not in statistics:
             return None
@@ -129,7 +130,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--sentences", type=int, help="sentences to be translated")
     parser.add_argument("--every", type=float, default=20.0, help="seconds between progress lines")
     options = parser.parse_args(arguments)
-    # An interrupt ends the command whose output this one reads; its last lines still belong in the log.
+    # An interrupt ends the command whose output is read here; its last lines still belong in the log.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     seconds = None if options.minutes is None else 60.0 * options.minutes
     progress = Progress(options.updates, seconds, options.sentences)
