@@ -65,7 +65,7 @@ def test_fingerprints_of_old_checkpoints(key: str) -> None:
 
 @pytest.mark.parametrize("broken", [5, ["a"], {"source": 5}, {5: "a"}])
 def test_what_are_no_names(broken: Any) -> None:
-    with pytest.raises(ValueError, match=r"broken\.pt: its entry 'names' holds no names"):
+    with pytest.raises(ValueError, match=r"broken\.pt: its entry 'names' contains no names"):
         names.trained_names({"names": broken, "model": {}}, "broken.pt")
 
 

@@ -368,9 +368,15 @@ def test_words_of_another_tokenizer(
             "--sentencepiece-model text: the encoder cannot be built",
         ),
         ({"bpe": "byte_bpe", "sentencepiece_model_path": "none"}, "--sentencepiece-model-path none does not exist"),
-        ({"bpe": "byte_bpe", "sentencepiece_model_path": "text"}, "--sentencepiece-model-path text: no encoder"),
+        (
+            {"bpe": "byte_bpe", "sentencepiece_model_path": "text"},
+            "--sentencepiece-model-path text: the encoder cannot be built",
+        ),
         ({"bpe": "subword_nmt", "bpe_codes": "none", "bpe_separator": "@@"}, "--bpe-codes none does not exist"),
-        ({"bpe": "subword_nmt", "bpe_codes": "text", "bpe_separator": "@@"}, "--bpe-codes text: no encoder"),
+        (
+            {"bpe": "subword_nmt", "bpe_codes": "text", "bpe_separator": "@@"},
+            "--bpe-codes text: the encoder cannot be built",
+        ),
         ({"bpe": "gpt2", "gpt2_encoder_json": "text", "gpt2_vocab_bpe": "none"}, "--gpt2-vocab-bpe none does not"),
         ({"bpe": "gpt2", "gpt2_encoder_json": "text", "gpt2_vocab_bpe": "text"}, "--gpt2-encoder-json text --gpt2-voc"),
     ],

@@ -318,7 +318,7 @@ def test_classifiers_have_a_criterion_of_their_own(task: str, given: List[str], 
 def test_a_criterion_that_needs_an_option(tiny_model, capsys) -> None:
     given = [str(tiny_model.data), "--path", str(tiny_model.checkpoint), "--cpu", "--criterion", "ctc"]
     assert console.run("validate", [*given, "--batch-size", "8"]) == console.VALUE_ERROR
-    assert "error: --post-process is missing: this --criterion needs it" in capsys.readouterr().err
+    assert "error: --post-process is missing: this --criterion requires it" in capsys.readouterr().err
 
 
 def test_words_of_hydra_are_ours(tiny_corpus, capsys, tmp_path, monkeypatch) -> None:

@@ -110,10 +110,10 @@ NOTES: Dict[str, Tuple[bytes, str]] = {
         "2 of the 19 symbols of line 1 are in no training text",
     ),
     "a row of a table": (b"lob\tFilm 1\n", "1 of the 10 symbols of line 1 are in no training text"),
-    "nothing": (b"\n", "line 1 holds no text: its label says nothing"),
-    "blanks": ("  \u200b\n".encode(), "line 1 holds no text: its label says nothing"),
+    "nothing": (b"\n", "line 1 contains no text: its label is meaningless"),
+    "blanks": ("  \u200b\n".encode(), "line 1 contains no text: its label is meaningless"),
     "longer than --length": (LONG.encode(), "of the 80 symbols of line 1 the model reads the first 60, as in training"),
-    "carriage returns": (b"Film 1\rFilm 2\n", "line 1 has carriage returns in it, which do not end lines"),
+    "carriage returns": (b"Film 1\rFilm 2\n", "line 1 contains carriage returns, which do not end lines"),
     "what training had": ("Der Film 9 ist schön.\n".encode(), ""),
 }
 
@@ -217,8 +217,8 @@ def test_recordings_that_are_silent_or_cut_are_told(clips, capsys, tmp_path) -> 
     silent.write_bytes(content[:44] + bytes(len(content) - 44))
     assert classify.main([str(word) for word in (clips[0], path, silent, "--path", clips[1], "--cpu")]) == 0
     notes = capsys.readouterr().err.splitlines()
-    assert f"note: of the 2500 samples of {path} the model hears the first 2000" in notes
-    assert f"note: {silent} is silent from beginning to end: its label says nothing" in notes
+    assert f"note: of the 2500 samples of {path} the model reads the first 2000" in notes
+    assert f"note: {silent} is silent from beginning to end: its label is meaningless" in notes
 
 
 def test_recordings_prepared_like_others(clips, capsys, tmp_path) -> None:

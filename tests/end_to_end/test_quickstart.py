@@ -138,12 +138,12 @@ def test_a_failing_stage_shows_its_log_and_is_not_marked_as_done(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--text", "{tmp}/none"], "{tmp}/none.en does not exist: a text prefix P stands for"),
+        (["--text", "{tmp}/none"], "{tmp}/none.en does not exist: a prefix P names"),
         (["--updates", "0"], "--updates is '0'; give a whole number above 0"),
         (["--train-minutes", "soon"], "--train-minutes is 'soon'"),
         (["--target-lang", "en"], "--source-lang and --target-lang are both 'en'"),
         (["--target-lang", "fr"], "give your own text with --text PREFIX"),
-        (["--test", "{tmp}/none"], "--valid and --test need --text"),
+        (["--test", "{tmp}/none"], "--valid and --test require --text"),
         (["--text"], "--text needs a value"),
         (["--fast"], "unknown option '--fast'; see --help"),
     ],
@@ -163,7 +163,7 @@ def test_impossible_options_are_refused_before_anything_is_made(
     [
         ("a\nb\n", "a\n", "own.en has 2 lines but {tmp}/own.de has 1"),
         ("a\n\xff\n" * 50, "a\nb\n" * 50, "own.en, line 2: byte 0xff at column 1 is not UTF-8"),
-        ("a\n" * 9, "b\n" * 9, "own.en has 9 lines, and 100 are needed at least: give more text"),
+        ("a\n" * 9, "b\n" * 9, "own.en has 9 lines, and at least 100 are required: give more text"),
         ("a\n" * 100, "b\n" * 100, "too few train pairs: 1 left, at least 50 needed"),
     ],
 )

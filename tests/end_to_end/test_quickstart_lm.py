@@ -69,7 +69,7 @@ def test_a_second_run_only_shows(smoke_run: Tuple[Path, Path, str]) -> None:
         (["--task", "poem"], "--task is 'poem': choose from translation, lm"),
         (["--task", "lm", "--text", "{tmp}/none"], "{tmp}/none does not exist: give --text FILE"),
         (["--task", "lm", "--text", "{tmp}"], "{tmp} is a folder where a file is needed"),
-        (["--task", "lm", "--valid", "{tmp}/none"], "--valid and --test belong to --task translation"),
+        (["--task", "lm", "--valid", "{tmp}/none"], "--valid and --test are options of --task translation"),
         (["--precision", "fp16"], "--precision is 'fp16': choose from auto, fp32, bf16"),
     ],
 )

@@ -26,7 +26,7 @@ TEXTS: Dict[str, Any] = {
         ["--test", "test"],
         "test.en has 4 lines, and 5 are needed",
     ),
-    "UTF-16": ({"text.en": GOOD, "text.ja": GOOD.encode("utf-16")}, [], "text.ja holds NUL bytes, as text in UTF-16"),
+    "UTF-16": ({"text.en": GOOD, "text.ja": GOOD.encode("utf-16")}, [], "text.ja contains NUL bytes, like UTF-16 text"),
     "carriage returns": (
         {"text.en": GOOD.replace("\n", "\r"), "text.ja": GOOD},
         [],
@@ -80,7 +80,7 @@ def test_a_full_disk(
 ) -> None:
     good_text(folder)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
-    assert f"and {free / 1e6:.0f} MB are free there" in refused(more, capsys)
+    assert f"and {free / 1e6:.0f} MB are free: give another folder" in refused(more, capsys)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free + 1e6))
     options.parse(words(more))
 
@@ -113,4 +113,4 @@ def test_bleu_without_mecab_is_told_first(
     monkeypatch.setattr(training, "gpus_for", lambda cpu: pytest.fail("too early"))
     with pytest.raises(ValueError, match=r"text\.ja, line 1: byte 0xff at column 3 is not UTF-8"):
         translation.Translation(options.parse(words([])), "bash scripts/quickstart.sh").start()
-    assert "BLEU will be one of characters, not of words: no words of ja" in capsys.readouterr().err
+    assert "BLEU will count characters, not words: no words of ja" in capsys.readouterr().err

@@ -28,7 +28,7 @@ def test_an_error_takes_one_line(tmp_path: Path, capsys: Any) -> None:
 
 def test_results_of_a_smoke_run_are_marked(tmp_path: Path, capsys: Any) -> None:
     assert command.main(["table4", str(tmp_path), "--smoke"]) == 0
-    assert capsys.readouterr().out.endswith("SMOKE RUN on invented data: these numbers mean nothing\n")
+    assert capsys.readouterr().out.endswith("SMOKE RUN on invented data: these numbers are meaningless\n")
 
 
 def test_the_kernels_are_plotted(tmp_path: Path, capsys: Any) -> None:

@@ -173,7 +173,7 @@ def test_layers_without_weights_are_named() -> None:
 def test_models_that_read_no_text_are_named(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     task = SimpleNamespace(cfg={"_name": "name_of_its_task"})
     monkeypatch.setattr(attention, "_load", lambda *_: (build(), None, task))
-    with pytest.raises(ValueError, match="x.pt: attention is drawn for .*, and this is a model of --task name_of_its"):
+    with pytest.raises(ValueError, match="x.pt: attention is drawn for .*, found a model of --task name_of_its"):
         attention_for(Path("x.pt"), None, "words", None)
 
 
@@ -184,7 +184,7 @@ def test_alignment_of_a_translation(tiny_model: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="--layer 2: this model has layers 1 to 1"):
         attention_for(tiny_model.checkpoint, tiny_model.data, "w1", 2)
     for text in ("", " ", "\u200b"):
-        with pytest.raises(ValueError, match="holds no text: give some words"):
+        with pytest.raises(ValueError, match="contains no text: give some words"):
             attention_for(tiny_model.checkpoint, tiny_model.data, text, None)
     with pytest.raises(ValueError, match="language pair.*give the folder of its data with --data"):
         attention_for(tiny_model.checkpoint, tmp_path, "w1", None)

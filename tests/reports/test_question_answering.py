@@ -35,12 +35,12 @@ def test_lines_of_one_question_are_its_references(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "question 2: no JSON"),
-        ("[1]", "question 2: a JSON object is needed, found list"),
+        ("{", "question 2: not JSON"),
+        ("[1]", "question 2: expected a JSON object, found list"),
         (json.dumps({"input": "a\n\nb", "output": "c"}), "question 2: the field 'id' is missing"),
         (json.dumps(item("b", output=None)), "the answers of SCROLLS's test sets are not public"),
-        (json.dumps(item("a", "w1 w9?")), "question 2: its id 'a' is that of question 1"),
-        (json.dumps(item("b", input="question only")), "'input' has to be a question, an empty line and a document"),
+        (json.dumps(item("a", "w1 w9?")), "question 2: its id 'a' is also the id of question 1"),
+        (json.dumps(item("b", input="question only")), "'input' must be a question, an empty line and a document"),
     ],
 )
 def test_broken_questions_are_named(line, message, tmp_path):
@@ -189,7 +189,7 @@ def test_shots_and_rouge(trained, files, capsys):
     [
         (("--shots", "1"), "--shots 1: give --examples, the train.jsonl"),
         (("--shots", "2", "--examples", "one.jsonl"), "one.jsonl holds 1 questions only"),
-        (("--shots", "0", "--examples", "one.jsonl"), "--examples one.jsonl: with --shots 0 none is shown"),
+        (("--shots", "0", "--examples", "one.jsonl"), "--examples one.jsonl: with --shots 0 no example is shown"),
         (("--limit", "0"), "--limit 0: must be at least 1"),
         (("--answer-tokens", "0"), "--answer-tokens 0: must be at least 1"),
         (("--answer-tokens", "1000000000"), "--answer-tokens 1000000000: must be at most 100000"),

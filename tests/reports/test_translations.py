@@ -144,7 +144,7 @@ def test_marks_of_one_side_are_warned_of(mark: str, told: str, tmp_path: Path, c
         assert run(tmp_path, generation(dict(enumerate(translations))), references=references) == 0
         output = capsys.readouterr().out
         side = "references" if references is marked else "translations"
-        warned = f"warning: {len(marked)} of {len(marked)} {side} hold " in output and told in output
+        warned = f"warning: {len(marked)} of {len(marked)} {side} contain " in output and told in output
         assert warned if told and translations is not references else "warning" not in output
 
 

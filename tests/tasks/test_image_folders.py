@@ -145,7 +145,7 @@ def test_a_picture_is_seen_as_in_training(trained_on, size, folder, tmp_path, ca
     seen = PictureReader(task).read_file(path)[1]["images"][0]
     kept = 0.875 if trained_on == "folders" else 1.0  # of an old checkpoint the data tell
     torch.testing.assert_close(seen, evaluation_transform(8, kept)(read_image(path)))
-    assert ("its shorter side is resized" in capsys.readouterr().err) == (kept == 1 and size != (8, 8))
+    assert ("resized by its shorter side" in capsys.readouterr().err) == (kept == 1 and size != (8, 8))
 
 
 @tiny_images.needs_timm

@@ -1,4 +1,4 @@
-"""BLEU of translations: sacreBLEU's of plain text, and that of tokenised text with compounds split."""
+"""BLEU of translations: sacreBLEU of plain text, and BLEU of tokenised text with compounds split."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str]) ->
 def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str) -> Tuple[float, str]:
     """Return corpus BLEU of plain (detokenised) text and its signature, which names the tokeniser.
 
-    The tokeniser follows ``target_lang``, a code of a language or a locale, and the script of the references.
+    The tokeniser depends on ``target_lang``, a code of a language or a locale, and on the script of the references.
     """
     metric = BLEU(tokenize=tokenizer_for(target_lang, references).name)
     score = metric.corpus_score(list(hypotheses), [list(references)])
@@ -44,7 +44,7 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang
 
 
 def detokenize(lines: Sequence[str], language: str) -> List[str]:
-    """Return ``lines`` with Moses tokenisation undone by sacremoses."""
+    """Return ``lines`` detokenised with sacremoses' Moses rules."""
     try:
         from sacremoses import MosesDetokenizer
     except ImportError as error:

@@ -29,7 +29,7 @@ def scores_of(training: Training, early_epoch: int, batch: int) -> Dict[str, flo
 
 
 def typed_setting(text: str) -> Tuple[str, Any]:
-    """Split NAME=VALUE; a value that is JSON (a number, null) becomes that.
+    """Split NAME=VALUE; a JSON value (a number, null) is parsed.
 
     Raises:
         argparse.ArgumentTypeError: if a part is missing.
@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--train-command", type=Path, help="file that holds the command of the training")
     add("--seed", type=int, help="seed of the training")
     add("--batch", type=int, help="examples of an update")
-    add("--early-epoch", type=int, help="epoch whose validation accuracy is reported, too")
+    add("--early-epoch", type=int, help="epoch whose validation accuracy is also reported")
     add("--cpu", action="store_true", help="score on the CPU")
     add("--setting", type=typed_setting, action="append", default=[], help="NAME=VALUE to record in the result file")
 
@@ -75,7 +75,7 @@ def write_scores(options: argparse.Namespace, validate: Validate) -> None:
 
     Raises:
         OSError: if a file cannot be read or written.
-        ValueError: if the log is not that of a training.
+        ValueError: if the log is not the log of a training.
         RuntimeError: if the scoring failed.
     """
     where = ["--cpu"] if options.cpu else ["--distributed-world-size", "1"]

@@ -3,8 +3,9 @@
     fairseq-mega-classify DATA --path CHECKPOINT <TEXTS        # a text per line
     fairseq-mega-classify DATA --path CHECKPOINT FILE...       # a text, a recording or a colour image per file
 
-DATA is the folder that the classifier was trained on: its dictionaries, labels and scales are needed. A line is printed
-for each: the likeliest label, its probability, and the line or the name of the file; with --all every label's.
+DATA is the folder that the classifier was trained on; its dictionaries, labels and scales are read. For each example
+one line is printed: the likeliest label, its probability, and the line or the name of the file. With --all the line has
+every label.
 """
 
 import argparse
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     reader = reader_of(task)
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
     model.to(device).eval()
-    for stream in (sys.stdin, sys.stdout):  # in any locale, as tables are read, with bytes that are not text
+    for stream in (sys.stdin, sys.stdout):  # the same in any locale, with bytes that are not text
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
     items = map(reader.read_file, args.files) if args.files else reader.read_lines(sys.stdin)

@@ -1,4 +1,4 @@
-"""The output of fairseq-generate, read sentence by sentence."""
+"""Read the output of fairseq-generate sentence by sentence."""
 
 import re
 from pathlib import Path
@@ -12,9 +12,9 @@ class ScoringError(ValueError):
 
 
 def read_lines(path: str, what: str) -> List[str]:
-    """Return the lines of the UTF-8 text file ``path``, cut at line feeds only, without its byte-order mark.
+    """Return the lines of the UTF-8 text file ``path``, split at line feeds only, without its byte-order mark.
 
-    Raises :class:`ScoringError` naming ``what`` when the file is missing or is no UTF-8.
+    Raises :class:`ScoringError`, naming ``what``, if the file is missing or not UTF-8.
     """
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
@@ -29,7 +29,7 @@ def read_lines(path: str, what: str) -> List[str]:
 def parse_generation(lines: Sequence[str], where: str) -> Dict[str, Dict[int, str]]:
     """Sort the lines of ``fairseq-generate`` by kind: ``{"H": {id: text}, "D": ..., "T": ...}``.
 
-    ``H`` is the hypothesis, ``D`` the same with BPE and tokenisation undone, ``T`` the reference. Raises
+    ``H`` is the hypothesis, ``D`` the hypothesis without BPE and tokenisation, ``T`` the reference. Raises
     :class:`ScoringError` for an id that occurs twice within one kind.
     """
     found: Dict[str, Dict[int, str]] = {"H": {}, "D": {}, "T": {}}

@@ -25,23 +25,23 @@ except ImportError as error:
     raise ImportError(MISSING) from error
 
 logger = logging.getLogger("lm_eval.fairseq_mega")
-LONGEST_ANSWER = 256  # tokens, unless a task sets their number
+LONGEST_ANSWER = 256  # tokens of an answer, unless a task sets the number
 
 
 @register_model("fairseq_mega")
 class HarnessModel(LM):
-    """A language model of this package. Texts are read one after the other, of any length, with the memory carried.
+    """A language model of this package. It reads texts of any length one after the other, each with carried memory.
 
     Args:
         path: checkpoint.
         data: folder with the dictionary and other files that the text's unit needs.
         device: of torch; None: cuda where there is a GPU.
         batch_size, max_batch_size: arguments of the harness; 1 is the only useful value.
-        overrides: of the checkpoint's options, such as ``test_chunk_size``, and ``decode_weights``.
+        overrides: of the checkpoint's options, for instance ``test_chunk_size``, and ``decode_weights``.
 
     Raises:
         OSError: if a file is missing.
-        ValueError: if the file is no checkpoint of a language model of this package, or an option is unknown.
+        ValueError: if the file is not a checkpoint of a language model of this package, or an option is unknown.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class HarnessModel(LM):
         (self.model,) = self.hub.models
 
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> List[Tuple[float, bool]]:
-        """Log probability of each continuation, and whether it is the likeliest; a shared context is read once."""
+        """Return each continuation's log probability, and whether it is the likeliest; read a shared context once."""
         found: List[Tuple[float, bool]] = []
         with tqdm(total=len(requests), disable=disable_tqdm, desc="log-likelihoods") as bar:
             for context, group in itertools.groupby((request.args for request in requests), lambda pair: pair[0]):
@@ -76,19 +76,19 @@ class HarnessModel(LM):
         return found
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> List[float]:
-        """Log probability of each text, which ``</s>`` begins."""
+        """Return the log probability of each text, which begins with ``</s>``."""
         bar = tqdm(requests, disable=disable_tqdm, desc="log-likelihoods of texts")
         return [float(self.score(self.hub.tokens_of(request.args[0])).log_probs.sum()) for request in bar]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> List[str]:
-        """Text after each context, up to and without the first of the texts in ``until``."""
+        """Return the text after each context, up to and without the first of the texts in ``until``."""
         bar = tqdm(requests, disable=disable_tqdm, desc="texts")
         return [self.answer(*request.args) for request in bar]
 
     def after(self, context: str, texts: Sequence[str]) -> Iterator[ScoredTokens]:
-        """Score texts that begin with a context, behind the tokens that they share with it.
+        """Score texts that begin with a context, after the tokens that they share with the context.
 
-        A token of the end of the context and the beginning of the continuation counts as the continuation's.
+        A token that spans the end of the context and the beginning of the continuation counts as the continuation's.
         """
         known, wholes = self.hub.tokens_of(context), [self.hub.tokens_of(text) for text in texts]
         shared = max(min(common_beginning(known, whole) for whole in wholes), 1)
@@ -124,7 +124,7 @@ class HarnessModel(LM):
 
 
 def common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
-    """Number of equal tokens at the beginning of both."""
+    """Return the number of equal tokens at the beginning of both."""
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other)))
 
 

@@ -1,10 +1,10 @@
 """Perplexity of a language model on a split, for one or many context lengths and chunk sizes, as result files.
 
 A model of --task mega_language_modeling reads the split in K segments (--segments), each from an empty memory: the
-context is the segment. --contexts sets the length of segments in tokens instead; they end with lines. With
---exact-contexts they end anywhere: multiples of the chunk then differ in the memory alone, as all chunks begin at the
-same tokens. Any other language model of fairseq, such as transformer_lm, reads blocks of its --tokens-per-sample, whose
-first --context-window tokens are context only. Every token is scored once.
+context is the segment. --contexts sets the length of segments in tokens instead; segments end with lines. With
+--exact-contexts segments end anywhere: multiples of the chunk then differ in the memory alone, because all chunks begin
+at the same tokens. Any other language model of fairseq, for instance transformer_lm, reads blocks of its
+--tokens-per-sample, whose first --context-window tokens are context only. Every token is scored once.
 """
 
 import argparse
@@ -28,14 +28,14 @@ from fairseq_mega.lab.runs.results import write_result
 
 
 def sources_of(options: argparse.Namespace) -> Dict[str, str]:
-    """SHA-256 of the files that a score comes from."""
+    """Return the SHA-256 of the files that a score depends on."""
     texts = [options.data / f"{options.subset}.{ending}" for ending in ("bin", "jsonl")]
     files = {"checkpoint_sha256": options.path, "text_sha256": next(filter(Path.is_file, texts), texts[0])}
     return {name: sha256_of(file) for name, file in files.items() if file.is_file()}  # loading names a missing file
 
 
 def settings_of(options: argparse.Namespace) -> Iterator[Setting]:
-    """Every context of the command line with every chunk."""
+    """Return every context of the command line with every chunk."""
     for chunk_size in options.chunk_size or [None]:
         for segments in options.segments or []:
             yield Setting(segments, None, chunk_size, None)
@@ -69,7 +69,7 @@ def number(text: str) -> int:
 
 
 def name(text: str) -> str:
-    """A name, as a part of the name of a file can be."""
+    """A name that can be a part of a file's name."""
     if not text.strip() or "/" in text or os.sep in text:
         raise argparse.ArgumentTypeError(f"'{text}': give a name, without a folder")
     return text
@@ -91,7 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--contexts", type=numbers, help="maximum tokens of a segment, or several numbers")
     add("--exact-contexts", type=numbers, help="exact tokens of a segment, which ends anywhere, or several numbers")
-    add("--chunk-size", type=numbers, help="attention chunk, or several (default: as trained)")
+    add("--chunk-size", type=numbers, help="attention chunk, or several (default: that of the training)")
     add(
         "--context-window",
         type=numbers,
@@ -118,11 +118,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace, command: str) -> None:
-    """Write a result file for each setting that has none yet."""
+    """Write a result file for each setting without one."""
     if options.output.exists() and not options.output.is_dir():
         raise ValueError(f"--output {options.output} is a file: name a folder for the results")
     if options.device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("--device cuda: there is no GPU, or torch is built for none: give --device cpu")
+        raise ValueError("--device cuda: there is no GPU, or torch was built without CUDA: give --device cpu")
     options.output.mkdir(parents=True, exist_ok=True)
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     sizes = Sizes(options.chunk_nums, options.max_tokens, options.softmax_batch)
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace, command: str) -> None:
         file = file_of(options.output, options.label, options.subset, setting)
         if file.exists():
             check_same(file, sources)
-            logger.info(f"{file} is there already, skipped")
+            logger.info(f"{file} exists, skipped")
             continue
         if loaded[0] != setting.chunk_size:
             loaded = (setting.chunk_size, *load(options.path, options.data, setting.chunk_size, device))

@@ -1,4 +1,4 @@
-"""Checkpoints of language models, with the training that they come from."""
+"""Checkpoints of language models, with the record of their training."""
 
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
@@ -12,7 +12,7 @@ from fairseq_mega.compat.patches import architectures
 
 
 def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Return seed, updates and precision of a checkpoint's training; None where there is no record."""
+    """Return seed, updates and precision of a checkpoint's training; None if not recorded."""
     cfg, history = state.get("cfg"), state.get("optimizer_history") or [{}]
     common = cfg["common"] if cfg else vars(state["args"])
     most = cfg["optimization"]["max_update"] if cfg else common.get("max_update")
@@ -25,7 +25,7 @@ def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device
 
     Raises:
         OSError: if a file is missing.
-        ValueError: if it is no checkpoint of a language model, or holds more than tensors and plain values.
+        ValueError: if the file is not a checkpoint of a language model, or contains more than tensors and plain values.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {"data": str(data)})
     if chunk_size is not None:

@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Run the harness's command line; without the harness end with the command that installs it."""
+    """Run the harness's command line; without the harness, print the command that installs it and fail."""
     try:
         from fairseq_mega.lab.evaluate.harness import cli_evaluate
     except ImportError as error:

@@ -21,7 +21,7 @@ def negative_log_likelihood(model: Any, features: Tensor, target: Tensor, pad: i
         model: a language model of fairseq.
         features: (B, L, d), the input of its output layer.
         target: (B, L) long; ``pad`` is not scored.
-        positions: whose logits are in memory at once.
+        positions: number of positions whose logits are in memory at once.
     """
     adaptive = getattr(model.decoder, "adaptive_softmax", None)
     total = 0.0

@@ -1,4 +1,4 @@
-"""Result files of language models: their names, their contents, and whether one can be kept."""
+"""Result files of language models: names, contents, and the check of an existing file."""
 
 from pathlib import Path
 from typing import Any, Dict
@@ -10,7 +10,7 @@ from fairseq_mega.lab.runs.results import make_result, read_result
 
 
 def check_same(file: Path, sources: Dict[str, str]) -> None:
-    """Raise a ValueError unless a result file that is there already was measured on the same files."""
+    """Raise a ValueError unless an existing result file was measured on the same files."""
     settings = read_result(file)["settings"]
     for name, digest in sources.items():
         if settings.get(name) != digest:
@@ -22,7 +22,7 @@ def check_same(file: Path, sources: Dict[str, str]) -> None:
 
 
 def file_of(folder: Path, label: str, subset: str, setting: Setting) -> Path:
-    """Path of the result file of a setting."""
+    """Return the path of a setting's result file."""
     parts = [f"{name}{value}" for name, value in zip(("k", "t", "c", "w", "x"), setting) if value is not None]
     return folder / ("-".join([label, subset, *parts]) + ".json")
 

@@ -1,4 +1,4 @@
-"""The perplexity of a language model on a split, whose tokens are scored once each."""
+"""The perplexity of a language model on a split; each token is scored once."""
 
 import contextlib
 import math
@@ -52,7 +52,7 @@ def set_segments(task: MegaLanguageModelingTask, subset: str, setting: Setting, 
 
 @contextlib.contextmanager
 def shorter_blocks(task: Any, setting: Setting) -> Iterator[None]:
-    """Make a task of fairseq read blocks with room for the context window; raise ValueError as :func:`evaluate`."""
+    """Make a task of fairseq read blocks with room for the context window; errors as in :func:`evaluate`."""
     window, block = setting.context_window or 0, task.args.tokens_per_sample
     if (setting.segments, setting.context, setting.exact_context) != (None, None, None):
         raise ValueError("--segments, --contexts, --exact-contexts: this model has no memory; give --context-window")
@@ -69,8 +69,8 @@ def evaluate(model: Any, task: Any, subset: str, setting: Setting, sizes: Sizes)
     """Score a split.
 
     Raises:
-        ValueError: where a setting is not for this kind of model.
-        RuntimeError: if the tokens scored are not those of the split.
+        ValueError: if a setting is not for this kind of model.
+        RuntimeError: if the scored tokens are not the split's.
     """
     with contextlib.ExitStack() as stack:
         if isinstance(task, MegaLanguageModelingTask):
@@ -110,6 +110,6 @@ def evaluate(model: Any, task: Any, subset: str, setting: Setting, sizes: Sizes)
 
 
 def describe(score: Score) -> str:
-    """One line about a score."""
+    """Return one line about a score."""
     rate = f"{score.tokens / score.seconds:,.0f} tokens/s"
     return f"{score.tokens:,} tokens, perplexity {2**score.bits:.2f}, {score.bits:.4f} bits per token, {rate}"

@@ -1,4 +1,4 @@
-"""Runs of the Long Range Arena and of speech: their choice, and whether they learned."""
+"""Runs of the Long Range Arena and of speech: their selection, and whether they learned."""
 
 import math
 from typing import Any, List, NamedTuple, Optional, Sequence
@@ -10,7 +10,7 @@ BENCHMARK = "lra"
 
 
 class Task(NamedTuple):
-    """A task and what the paper's MEGA-chunk has for it.
+    """A task with the settings of the paper's MEGA-chunk.
 
     Attributes:
         title: in tables.
@@ -45,23 +45,23 @@ TASKS = {
     "pathx": of_recipe("Path-X", "mega/table2/pathx/mega_chunk"),
     "speech": of_recipe("Speech", "mega/table4/speech/base"),
 }
-MARGIN = 4.0  # points above chance that show learning: more than a validation set of 1,000 examples gives by luck
+MARGIN = 4.0  # points above chance that show learning: more than chance variation on a validation set of 1,000 examples
 LRA = [task for task in TASKS if task != "speech"]
 REMEDY = (
-    "Whether a run leaves chance can depend on the seed (google-research/long-range-arena#37): give further --seeds. "
-    "If several stay there, lower the peak rate or lengthen the warm-up (state-spaces/s4#82), for instance with "
-    "--set optimization.lr=0.002 --set lr_scheduler.warmup_updates=50000. Pathfinder and Path-X may need tens of "
-    "epochs to leave it."
+    "Whether a run rises above chance can depend on the seed (google-research/long-range-arena#37): give further "
+    "--seeds. If several runs stay at chance, lower the peak rate or lengthen the warm-up (state-spaces/s4#82), for "
+    "instance with --set optimization.lr=0.002 --set lr_scheduler.warmup_updates=50000. Pathfinder and Path-X may "
+    "need tens of epochs to rise above chance."
 )
 
 
 def select(results: Sequence[Result], **settings: Any) -> List[Result]:
-    """The results whose settings have these values."""
+    """Return the results whose settings have these values."""
     return [result for result in results if all(result["settings"][key] == settings[key] for key in settings)]
 
 
 def mega(results: Sequence[Result], task: str, chunk: int, attention: str = "") -> List[Result]:
-    """Results of MEGA with the paper's N and an attention function (default: the task's)."""
+    """Return the results of MEGA with the paper's N and an attention function (default: the task's)."""
     function, ema_dim = attention or TASKS[task].attention, TASKS[task].ema_dim
     return select(results, task=task, model="mega", chunk=chunk, attention=function, ema_dim=ema_dim)
 
@@ -72,19 +72,19 @@ def shortened(result: Result) -> bool:
 
 
 def chance_of(task: str) -> float:
-    """Accuracy in per cent of the best guess without an input: the share of the most frequent class."""
+    """Return the accuracy in per cent of the best guess without an input: the share of the most frequent class."""
     share = TASKS[task].most_frequent
     return 100.0 / TASKS[task].classes if share is None else share
 
 
 def stuck(result: Result) -> bool:
-    """Return whether a training never left chance; False for weights that were trained elsewhere."""
+    """Return whether a training never rose above chance; False for weights that were trained elsewhere."""
     reached = result["scores"].get("best_valid_accuracy", math.inf)
     return bool(reached < chance_of(result["settings"]["task"]) + MARGIN)
 
 
 def scaling_of(result: Result) -> str:
-    """The scaling of speech, for a title; empty where it is unknown (the authors' tensors)."""
+    """Return the scaling of speech, for a title; empty if it is unknown (the authors' tensors)."""
     scaling = result["settings"].get("scaling")
     return f", scaled {scaling}" if scaling else ""
 

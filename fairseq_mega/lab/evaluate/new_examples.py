@@ -28,9 +28,9 @@ Item = Tuple[str, Dict[str, Tensor]]  # its text or the name of its file, and th
 
 
 class TextReader:
-    """New texts as the inputs of a classifier of texts, cut as those of training were.
+    """New texts as the inputs of a classifier of texts, shortened like the texts of training.
 
-    It prints how many symbols the training texts lack, and how much of a long text the model reads.
+    The reader prints how many symbols the training texts lack, and how much of a long text the model reads.
 
     Args:
         task: of the classifier.
@@ -39,7 +39,7 @@ class TextReader:
     def __init__(self, task: LRATextTask) -> None:
         self.task = task
         folder = Path(task.cfg.data) / FIRST
-        length = setting_of(Path(task.cfg.data), "length")  # of bytes; texts of words have none
+        length = setting_of(Path(task.cfg.data), "length")  # of bytes; None for words
         self.length: Optional[int] = length if isinstance(length, int) else None
         saved = None if self.length is None else ByteUnit.name
         self.unit = text_unit(folder, Dictionary.load(str(folder / "dict.txt")), saved)
@@ -47,18 +47,18 @@ class TextReader:
         self.labels: List[str] = task.label_dictionary.symbols[special:]
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
-        """Items of lines of text; in retrieval, two texts to a line, separated by TAB."""
+        """Return the items of lines of text; in retrieval, two texts a line, separated by TAB."""
         for number, line in enumerate(lines, start=1):
             kind = kind_of(line[:HEAD].encode("utf-8", "surrogateescape")) if number == 1 or "\0" in line else None
             if kind is not None:
                 raise ValueError(f"line {number} of the input: it is {kind.name}; give lines of plain text in UTF-8")
             line = line.rstrip("\r\n").lstrip(BYTE_ORDER_MARK)
             if "\r" in line:
-                say(f"note: line {number} has carriage returns in it, which do not end lines ({TO_LINE_FEEDS})")
+                say(f"note: line {number} contains carriage returns, which do not end lines ({TO_LINE_FEEDS})")
             yield line, self._inputs(line, f"line {number}")
 
     def read_file(self, path: Path) -> Item:
-        """Item of a file of text without its last line end."""
+        """Return the item of a file of text without its last line end."""
         _check_no_folder(path)
         with open_text(path, "surrogateescape", newline="") as file:
             text = file.read().rstrip("\r\n")
@@ -70,7 +70,7 @@ class TextReader:
             raise ValueError(f"{place} has {len(documents)} texts: two, separated by TAB, are compared")
         found = [self._tokens(document, place) for document in documents]
         if not all(map(holds_text, documents)):
-            say(f"note: {place} holds no text: its label says nothing")
+            say(f"note: {place} contains no text: its label is meaningless")
         unknown = sum(int((tokens == self.task.dictionary.unk()).sum()) for tokens in found)
         if unknown and any("\udc80" <= character <= "\udcff" for character in text):
             say(
@@ -83,7 +83,7 @@ class TextReader:
         return dict(zip(("src_tokens", "src1_tokens"), found))
 
     def _tokens(self, text: str, place: str) -> Tensor:
-        """Tokens (1, L) as the task's data have them."""
+        """Return tokens (1, L) in the form of the task's data."""
         dictionary = self.task.dictionary
         symbols = self._symbols(text)
         taken = symbols[: self.length]
@@ -98,7 +98,7 @@ class TextReader:
     def _symbols(self, text: str) -> List[str]:
         if self.unit.name != "bytes":
             return self.unit.encode(text).split()
-        return list(map(str, text.encode("utf-8", "surrogateescape")))  # line feeds are bytes like all others
+        return list(map(str, text.encode("utf-8", "surrogateescape")))  # line feeds are ordinary bytes
 
 
 class ClipReader:
@@ -113,18 +113,18 @@ class ClipReader:
         self.labels = self.scale.labels
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
-        """Items of the recordings that the lines name."""
+        """Return the items of the recordings that the lines name."""
         yield from map(self.read_file, _named_on(lines))
 
     def read_file(self, path: Path) -> Item:
-        """Item of a file of sound, which is cut or filled up with silence."""
+        """Return the item of a file of sound, cut or padded with silence."""
         _check_no_folder(path)
         recording = read_sound(str(path), path.read_bytes())
         samples = fitted(str(path), recording, self.scale.length)
         if is_silent(recording):
-            say(f"note: {path} is silent from beginning to end: its label says nothing")
+            say(f"note: {path} is silent from beginning to end: its label is meaningless")
         if len(recording) > len(samples):
-            say(f"note: of the {len(recording)} samples of {path} the model hears the first {len(samples)}")
+            say(f"note: of the {len(recording)} samples of {path} the model reads the first {len(samples)}")
         return str(path), {"src_tokens": torch.from_numpy(self.scale.apply(samples)).unsqueeze(0)}
 
 
@@ -132,8 +132,8 @@ class PictureReader:
     """New images as the inputs of a classifier of colour images.
 
     Args:
-        task: of the classifier, with its model. Classes have names if the data of its training or its own have a folder
-            per class.
+        task: of the classifier, with its model. Classes have names if the data of the training, or the task's own, have
+            a folder per class.
     """
 
     def __init__(self, task: ImageClassificationTask) -> None:
@@ -142,18 +142,18 @@ class PictureReader:
         self.transform = evaluation_transform(self.size, self.kept, "classifying images")
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
-        """Items of the images that the lines name."""
+        """Return the items of the images that the lines name."""
         yield from map(self.read_file, _named_on(lines))
 
     def read_file(self, path: Path) -> Item:
-        """Item of an image: resized, its centre, as in validation."""
+        """Return the item of an image, resized and cropped at the centre, as in validation."""
         _check_no_folder(path)
         image = read_image(path)
         if self.kept == WHOLE and image.size != (self.size, self.size):
             say(
                 f"note: {path} has {image.width} x {image.height} pixels, the arrays of training had {self.size} x "
-                f"{self.size}: its shorter side is resized to that, and its centre taken; if they were made otherwise, "
-                f"give a picture made like them"
+                f"{self.size}: the image is resized by its shorter side and cropped at the centre; if the arrays "
+                "were made differently, give an image made like them"
             )
         return str(path), {"images": self.transform(image).unsqueeze(0)}
 
@@ -187,7 +187,7 @@ def reader_of(task: Any) -> Union[TextReader, ClipReader, PictureReader]:
 
 @torch.no_grad()
 def answers_to(model: nn.Module, inputs: Dict[str, Tensor], labels: Sequence[str]) -> List[Tuple[str, float]]:
-    """Labels with their probabilities, likeliest first; classes beyond the labels are named by number."""
+    """Return labels with their probabilities, likeliest first; classes beyond the labels are named by number."""
     device = next(model.parameters()).device
     logits = model(**{key: value.to(device) for key, value in inputs.items()})
     shares, classes = logits[0].float().softmax(dim=0).sort(descending=True)

@@ -17,13 +17,13 @@ Score the output of fairseq-generate: sacreBLEU and, on request, compound-split 
 
     fairseq-mega-report translations generate.txt --reference test.de --target-lang de --expect 3003
 
-A hypothesis that is missing, doubled or out of range is an error: fairseq can skip sentences without a message, and a
-score of fewer sentences is not the score of the test set.
+A missing, repeated or surplus hypothesis is an error: fairseq can skip sentences without a message, and a score of
+fewer sentences is not the score of the test set.
 """
 
 
 def show_examples(count: int, hypotheses: Sequence[str], references: Sequence[str], sources: Optional[Sequence[str]]):
-    """Print ``count`` translations, spread evenly over the test set, beside source and reference."""
+    """Print ``count`` translations, spread evenly over the test set, with source and reference."""
     count = min(count, len(hypotheses))
     for number in range(count):
         index = number * len(hypotheses) // count
@@ -36,14 +36,14 @@ def show_examples(count: int, hypotheses: Sequence[str], references: Sequence[st
 
 
 def warn_of_marks(translations: Sequence[str], references: Sequence[str]) -> None:
-    """Warn of marks that only translations, or only references, have: they lower a score without being mistakes."""
+    """Warn of marks that occur only in translations or only in references: they lower a score but are no mistakes."""
     for what, has_mark in {**WRITTEN, **PROCESSED}.items():
         found = {"translations": counted(translations, has_mark), "references": counted(references, has_mark)}
         side, other = sorted(found, key=lambda name: found[name], reverse=True)
         if found[side] and not found[other]:
             print(
-                f"warning: {found[side]} of {len(references)} {side} hold {what}, and no {other} do: they count as "
-                f"differences; write both in the same form"
+                f"warning: {found[side]} of {len(references)} {side} contain {what}, and no {other} do: they count "
+                "as differences; write both in the same form"
             )
 
 
@@ -66,7 +66,7 @@ def score(args: argparse.Namespace) -> Dict[str, Any]:
     reference_name = Path(args.reference).name
     if args.sacrebleu_test_set:
         if not args.source_lang:
-            raise ScoringError("--sacrebleu-test-set needs --source-lang to name the language pair")
+            raise ScoringError("--sacrebleu-test-set requires --source-lang to name the language pair")
         official = cached_test_set(args.sacrebleu_test_set, args.source_lang, args.target_lang)
         if official is None:
             print(f"sacreBLEU's {args.sacrebleu_test_set} is not on this machine; using {reference_name}")

@@ -1,4 +1,4 @@
-"""Scores of fairseq-mega-validate on a split: numbers of scored and of correct examples."""
+"""Scores of fairseq-mega-validate on a split: the numbers of scored and of correct examples."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ from typing import Callable, Sequence, TextIO, Tuple
 
 from fairseq_mega.lab.runs.log_progress import parse_statistics
 
-Validate = Callable[[Sequence[str]], int]  # runs fairseq-mega-validate with these arguments; returns its exit status
+Validate = Callable[[Sequence[str]], int]  # runs fairseq-mega-validate with arguments; returns the exit status
 _CORRECT = re.compile(r"(\d+) of (\d+)")
 
 
@@ -39,10 +39,10 @@ class Listener(io.TextIOBase):
 
 
 def score_split(validate: Validate, arguments: Sequence[str], log_file: Path, split: str) -> Tuple[int, int]:
-    """Score a split; return how many examples were right, and of how many.
+    """Score a split; return the numbers of correct and of scored examples.
 
     Raises:
-        RuntimeError: if it failed, or scored nothing; its output is in ``log_file``.
+        RuntimeError: if the command failed or scored nothing; its output is in ``log_file``.
     """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level

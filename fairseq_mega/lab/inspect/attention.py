@@ -29,21 +29,22 @@ class Attended(NamedTuple):
 
 @torch.no_grad()
 def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[int]) -> Attended:
-    """Attention of a layer for a text: of a translator between source and its translation, else within the text.
+    """Return the attention of a layer for a text: for a translator between source and translation, else within the
+    text.
 
     Args:
         path: checkpoint.
-        data: folder whose dictionaries the model was trained with; None: the one that the checkpoint names.
-        text: plain; of a translator whose data folder has no ``subwords.model``, words and pieces with spaces between.
+        data: folder whose dictionaries the model was trained with; None: the folder in the checkpoint.
+        text: plain; for a translator whose data folder has no ``subwords.model``, words and pieces with spaces between.
         layer: counted from 1; None: the last.
 
     Raises:
         OSError: if a file is missing.
-        ValueError: if there is no such layer, the model is of another kind or has no attention, the text is empty, or
-            the folder holds other data.
+        ValueError: if the layer does not exist, the model is of another kind or has no attention, the text is empty, or
+            the folder contains other data.
     """
     if not holds_text(text):
-        raise ValueError(f"--attention {text!r} holds no text: give some words")
+        raise ValueError(f"--attention {text!r} contains no text: give some words")
     model, cfg, task = _load(path, data)
     encoder: Any = getattr(model, "encoder", None)
     decoder: Any = getattr(model, "decoder", None)
@@ -59,8 +60,8 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
         run = lambda: model(tokens)
     else:
         raise ValueError(
-            f"{path}: attention is drawn for translators, language models and classifiers of texts, and this is a "
-            f"model of --task {task.cfg.get('_name')}: give another checkpoint"
+            f"{path}: attention is drawn for translators, language models and classifiers of texts, found a model of "
+            f"--task {task.cfg.get('_name')}: give another checkpoint"
         )
     layers = (encoder or decoder).layers
     number = _number(layers, layer)
@@ -72,12 +73,12 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
 
 
 def _load(path: Path, data: Optional[Path]) -> Tuple[Any, Any, Any]:
-    """A model in evaluation, its configuration and its task."""
+    """Return a model in evaluation mode, its configuration and its task."""
     overrides = {} if data is None else {"data": str(data)}
     try:
         (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
     except Exception as error:
-        if type(error) is not Exception:  # the type of fairseq's own errors for users
+        if type(error) is not Exception:  # the type of fairseq's errors for users
             raise
         raise ValueError(
             f"{path}: {error}; give the folder of its data with --data, which has its languages"
@@ -86,7 +87,7 @@ def _load(path: Path, data: Optional[Path]) -> Tuple[Any, Any, Any]:
 
 
 def _source_symbols(task: Any, text: str) -> str:
-    """Return the pieces of a text that is not cut yet, if its data folder has their model; else the text, cleaned."""
+    """Return the pieces of an unsplit text if the data folder has their model; else the cleaned text."""
     folder = Path(utils.split_paths(task.cfg.data)[0])
     model = folder / MODEL_FILE
     if not model.is_file():
@@ -96,7 +97,7 @@ def _source_symbols(task: Any, text: str) -> str:
 
 
 def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attended:
-    """Cross attention of a decoder's layer while it reads its own translation."""
+    """Return the cross attention of a decoder's layer while it reads its own translation."""
     symbols = _source_symbols(task, text)
     source = task.source_dictionary.encode_line(symbols, add_if_not_exist=False).long().unsqueeze(0)
     tell_unknown(text, source, task.source_dictionary)
@@ -142,7 +143,7 @@ def _self_attention(layers: Any, number: int, run: Callable[[], object]) -> Tupl
     The weights are the attention's results for unit vectors in place of each head's values.
 
     Args:
-        layers: of the trunk, which may have one layer in several places.
+        layers: of the trunk, in which one layer may occur in several places.
         number: of the layer, from 1.
         run: calls the model.
 

@@ -11,7 +11,7 @@ from fairseq_mega.convert.options import flat_options
 from . import averages, comparison, parts
 
 LENGTH = 4096  # of the kernels
-READ_WITH = {  # options, and others of which one is required with them
+READ_WITH = {  # options, and the options of which each requires one
     "layer": ["attention"],
     "data": ["attention"],
     "symbols": ["memory", "plan"],
@@ -22,30 +22,30 @@ READ_WITH = {  # options, and others of which one is required with them
 
 
 def unread(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Optional[str]:
-    """Return an error for an option that requires others of which none is given; None where all options are used."""
+    """Return an error for an option without any of the options that it requires; None if all options are used."""
     given = {name for name, value in vars(options).items() if value != parser.get_default(name)}
     for name, others in READ_WITH.items():
         if name in given and not given & set(others):
             wanted = " or ".join(f"--{other}" for other in others)
-            return f"--{name} {getattr(options, name)} requires {wanted}: leave it out, or add that"
+            return f"--{name} {getattr(options, name)} requires {wanted}: add it, or leave --{name} out"
     return None
 
 
 def read(path: Path) -> Dict[str, Any]:
-    """A checkpoint of this package, or a published one converted; raises OSError and ValueError."""
+    """Return a checkpoint of this package, or a converted published one; raise OSError and ValueError."""
     checkpoint = load_checkpoint(path)
     return layouts.to_ours(checkpoint, str(path)) if layouts.is_published_file(checkpoint) else checkpoint
 
 
 def chunk_of(checkpoint: Dict[str, Any]) -> Optional[int]:
-    """Chunk of the attention, or None."""
+    """Return the chunk of the attention, or None."""
     options = flat_options(checkpoint)
     sizes = [options.get(f"{side}_chunk_size") for side in ("encoder", "decoder")]
     return next((int(size) for size in sizes if size is not None and size > 0), None)
 
 
 def columns(rows: List[List[str]]) -> List[str]:
-    """Rows as lines: the first column to the left, the others to the right."""
+    """Return rows as lines: the first column aligned to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return [
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
@@ -54,7 +54,7 @@ def columns(rows: List[List[str]]) -> List[str]:
 
 
 def summary(checkpoint: Dict[str, Any]) -> List[str]:
-    """Options, training, parameters by part and moving averages of a checkpoint, as lines of text."""
+    """Return options, training, parameters by part and moving averages of a checkpoint, as lines of text."""
     counts = parts.parameters_by_part(checkpoint["model"])
     total = max(sum(count for _, count in counts), 1)
     lines = [f"{name:18}{value}" for name, value in parts.description(checkpoint)]
@@ -69,7 +69,7 @@ def summary(checkpoint: Dict[str, Any]) -> List[str]:
 
 
 def draw(checkpoint: Dict[str, Any], name: str, folder: Path) -> List[Path]:
-    """Write the pictures of the moving averages; returns their files."""
+    """Write the pictures of the moving averages; return their files."""
     from . import pictures
 
     found = averages.averages_of(checkpoint["model"], LENGTH)

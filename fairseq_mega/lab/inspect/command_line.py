@@ -1,11 +1,10 @@
 """Describe a checkpoint: parameters by part, training, and the half-lives of each layer's moving average.
 
-    fairseq-mega-inspect CHECKPOINT                    # as text
-    fairseq-mega-inspect CHECKPOINT --draw             # with pictures: kernels, half-lives
-    fairseq-mega-inspect CHECKPOINT --attention TEXT   # a picture of a layer's attention; of a translator its alignment
-    fairseq-mega-inspect CHECKPOINT --compare OTHER    # differences of two checkpoints
-    fairseq-mega-inspect mega_lm_enwik8_base --memory 24 80   # longest context in 24 and 80 GiB
-    fairseq-mega-inspect --plan megalodon_lm_7b --nodes 32 --gpus 8 --gib 75 --precision bf16   # settings that fit
+    fairseq-mega-inspect CHECKPOINT # as text fairseq-mega-inspect CHECKPOINT --draw # with pictures: kernels,
+    half-lives fairseq-mega-inspect CHECKPOINT --attention TEXT # a picture of a layer's attention; a translator's
+    alignment fairseq-mega-inspect CHECKPOINT --compare OTHER # differences of two checkpoints fairseq-mega-inspect
+    mega_lm_enwik8_base --memory 24 80 # longest context in 24 and 80 GiB fairseq-mega-inspect --plan megalodon_lm_7b
+    --nodes 32 --gpus 8 --gib 75 --precision bf16 # settings that fit
 
 Checkpoints of the published code are read, too. Nothing in a file is executed.
 """
@@ -39,7 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="GIB",
         help="estimate the longest context of a training step in this memory",
     )
-    plan = "list the settings that train the model on several GPUs: memory of a GPU, bytes sent for an update"
+    plan = "list settings to train the model on several GPUs, with the memory of a GPU and the bytes sent for an update"
     what.add_argument("--plan", action="store_true", help=plan)
     parser.add_argument(
         "--nodes", type=int, default=1, metavar="N", help="for --plan: number of machines (default: %(default)s)"
@@ -61,7 +60,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data", type=Path, help="for --attention: data folder (default: that of the training)")
     parser.add_argument(
-        "--pictures", type=Path, default=Path(), metavar="FOLDER", help="folder of the pictures (default: here)"
+        "--pictures",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="folder of the pictures (default: the current folder)",
     )
     return parser
 

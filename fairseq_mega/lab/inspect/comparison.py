@@ -12,7 +12,7 @@ MOST = 40  # lines about tensors
 
 
 def options_that_differ(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
-    """Options of model and task with two values, as "name: first, second"."""
+    """Return the options of model and task that differ, as "name: first, second"."""
     options = flat_options(first), flat_options(second)
     names = sorted({*options[0], *options[1]})
     pairs = [(name, options[0].get(name), options[1].get(name)) for name in names]
@@ -20,7 +20,7 @@ def options_that_differ(first: Dict[str, Any], second: Dict[str, Any]) -> List[s
 
 
 def tensors_that_differ(first: Dict[str, Tensor], second: Dict[str, Tensor]) -> List[str]:
-    """Names that one of two models lacks, shapes and values that differ, the largest relative difference first."""
+    """Return missing names, and shapes and values that differ, the largest relative difference first."""
     found = [f"{name}: in the first alone" for name in first if name not in second]
     found += [f"{name}: in the second alone" for name in second if name not in first]
     changed = []
@@ -38,7 +38,7 @@ def tensors_that_differ(first: Dict[str, Tensor], second: Dict[str, Tensor]) -> 
 
 
 def names_that_differ(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
-    """Kinds of names that both have, and that differ."""
+    """Return the kinds of names that both have and that differ."""
     names = trained_names(first, "the first checkpoint"), trained_names(second, "the second checkpoint")
     shared = [kind for kind in names[0] if kind in names[1]]
     pairs = ((kind, difference(names[0][kind], names[1][kind], ("the first", "the second"))) for kind in shared)
@@ -46,7 +46,7 @@ def names_that_differ(first: Dict[str, Any], second: Dict[str, Any]) -> List[str
 
 
 def lines_of(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
-    """The comparison of two checkpoints as lines of text."""
+    """Return the comparison of two checkpoints as lines of text."""
     options = options_that_differ(first, second)
     names = names_that_differ(first, second)
     tensors = tensors_that_differ(first["model"], second["model"])

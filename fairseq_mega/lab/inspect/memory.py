@@ -1,4 +1,4 @@
-"""The context that a training step of a language model holds in a memory, see :mod:`fairseq_mega.models.cost`."""
+"""The longest context of a language model's training step in a memory, see :mod:`fairseq_mega.models.cost`."""
 
 import math
 from pathlib import Path
@@ -44,8 +44,8 @@ def described(name: str, symbols: Optional[int], asked: str) -> Tuple[Mapping[st
         asked: the option that requires them, for messages.
 
     Raises:
-        OSError: if there is neither.
-        ValueError: if it is no language model of this package, or has another number of symbols.
+        OSError: if neither exists.
+        ValueError: if it is not a language model of this package, or has another number of symbols.
     """
     kind = ARCH_MODEL_NAME_REGISTRY.get(name)
     if kind in MODELS:
@@ -55,12 +55,12 @@ def described(name: str, symbols: Optional[int], asked: str) -> Tuple[Mapping[st
         return {"_name": name}, symbols
     if kind is not None and not Path(name).exists():
         raise ValueError(
-            f"{name}: this architecture is not a language model of this package: {asked} is for checkpoints and "
+            f"{name}: this architecture is not a language model of this package: {asked} accepts checkpoints and "
             f"architectures of {', '.join(MODELS)}"
         )
     options, found = options_of(Path(name), asked)
     if symbols is not None:
-        raise ValueError(f"--symbols {symbols}: the checkpoint {name} has {found:,}; leave it out")
+        raise ValueError(f"--symbols {symbols}: the checkpoint {name} has {found:,}; leave --symbols out")
     return options, found
 
 
@@ -77,10 +77,10 @@ def check_symbols(name: str, values: Mapping[str, Any], symbols: int) -> None:
 
 
 def options_of(path: Path, asked: str) -> Tuple[Mapping[str, Any], int]:
-    """The options of a checkpoint's model, and its number of symbols.
+    """Return the options of a checkpoint's model, and its number of symbols.
 
     Raises:
-        OSError: if there is no such file.
+        OSError: if the file does not exist.
         ValueError: if it is not a language model of this package with a plain table.
     """
     checkpoint = load_checkpoint(path)
@@ -99,10 +99,10 @@ def options_of(path: Path, asked: str) -> Tuple[Mapping[str, Any], int]:
 
 
 def lines_of(name: str, memories: List[float], symbols: Optional[int] = None, bf16: bool = False) -> List[str]:
-    """The contexts of a model for memories in GiB, as lines of text.
+    """Return the contexts of a model for memories in GiB, as lines of text.
 
     Raises:
-        OSError, ValueError: as :func:`model_of`, and for a memory that is no finite number above 0.
+        OSError, ValueError: as :func:`model_of`, and for a memory that is not a finite number above 0.
     """
     for memory in memories:
         if not 0 < memory * GIB < math.inf:

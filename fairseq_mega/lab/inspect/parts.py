@@ -8,7 +8,7 @@ from torch import Tensor
 from fairseq_mega.compat.checkpoints.names import FINGERPRINT, noun, trained_names
 from fairseq_mega.convert.options import flat_options
 
-MOST_NAMES = 12  # that are listed
+MOST_NAMES = 12  # number of listed entries
 # The first pattern that matches a tensor's name decides its part.
 PARTS = (
     (r"\.ema\.|\.cema\.", "moving average"),
@@ -23,14 +23,14 @@ COUNTERS = re.compile(r"(dictionary_fingerprints?|sample_scale|_float_tensor|ver
 
 
 def part_of(name: str) -> str:
-    """Side and part of a tensor, such as "encoder gated attention"."""
+    """Return side and part of a tensor, for instance "encoder gated attention"."""
     part = next((part for pattern, part in PARTS if re.search(pattern, name)), "other")
     side = name.split(".")[0]
     return f"{side} {part}" if side in ("encoder", "decoder") else part
 
 
 def parameters_by_part(model: Dict[str, Tensor]) -> List[Tuple[str, int]]:
-    """Number of parameters of each part, the largest first; shared tensors are counted once."""
+    """Return the number of parameters of each part, the largest first; shared tensors are counted once."""
     counts: Dict[str, int] = {}
     seen = set()
     for name, tensor in model.items():
@@ -69,7 +69,7 @@ def description(checkpoint: Dict[str, Any]) -> List[Tuple[str, str]]:
 
 
 def _named(text: str) -> Optional[str]:
-    """Return names in a few words: all if they are few, else their number; nothing for placeholders."""
+    """Return a few names in full, many names as their number, and nothing for placeholders."""
     names = text.split("\n")
     if text.startswith(FINGERPRINT):
         return None

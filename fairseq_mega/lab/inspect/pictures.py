@@ -26,8 +26,8 @@ MARKED = (4, 16, 64, 256, 1024, 4096, 16384)  # distances with a number on the a
 def draw_kernels(averages: Sequence[Average], title: str, output: Path) -> None:
     """Draw a panel for each layer: a row of colours for each feature, from the shortest to the longest reach.
 
-    Distances grow by powers of two from the middle, to the left into the past, to the right into the future. A row is
-    scaled by its largest weight.
+    Distances grow by powers of two from the middle, into the past on the left and into the future on the right. A row
+    is scaled by its largest weight.
     """
     pyplot = load_pyplot()
     rows = rows_of(averages)
@@ -49,7 +49,7 @@ def draw_kernels(averages: Sequence[Average], title: str, output: Path) -> None:
 
 
 def rows_of(averages: Sequence[Average]) -> List[List[Average]]:
-    """The layers in rows of at most COLUMNS; those of an encoder and a decoder in rows of their own."""
+    """Return the layers in rows of at most COLUMNS; encoder and decoder have separate rows."""
     rows = []
     for _, side in groupby(averages, key=lambda average: average.layer.partition(" ")[0]):
         layers = list(side)
@@ -86,18 +86,18 @@ def _visible(average: Average) -> int:
 
 
 def _distances(length: int) -> List[int]:
-    """Distances below a length, every one at first, then ever sparser: eight to a doubling."""
+    """Return distances below a length: all short distances, then eight for each doubling."""
     wanted = {0, *(round(2 ** (step / 8)) for step in range(8 * (int(math.log2(length)) + 1)))}
     return sorted(distance for distance in wanted if distance < length)
 
 
 def draw_half_lives(averages: Sequence[Average], chunk: Optional[int], title: str, output: Path) -> None:
-    """A histogram for each layer of the steps after which half of an input is left, one below the other."""
+    """Draw a histogram for each layer of the steps after which half of an input is left, one below the other."""
     _draw_histograms({average.layer: average.half_lives for average in averages}, "half-life", chunk, title, output)
 
 
 def draw_periods(averages: Sequence[Average], chunk: Optional[int], title: str, output: Path) -> None:
-    """A histogram for each layer of the steps of a turn, of MEGALODON's layers."""
+    """Draw a histogram of the steps of a turn for each layer of MEGALODON."""
     _draw_histograms({average.layer: average.periods for average in averages}, "period", chunk, title, output)
 
 
@@ -131,7 +131,7 @@ def _draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], 
 def draw_attention(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, output: Path) -> None:
     """Draw the attention weights (rows, columns) of the symbols ``rows`` to the symbols ``columns``.
 
-    A character that no installed font has is written by its number, and a printed line names it.
+    A character that no installed font has is written as its number, and named in a printed line.
     """
     pyplot = load_pyplot()
     from matplotlib import get_cachedir
@@ -140,7 +140,7 @@ def draw_attention(weights: Tensor, rows: Sequence[str], columns: Sequence[str],
     if labels.missing:
         logger.warning(
             f"no installed font has {len(labels.missing)} of the characters ({''.join(labels.missing[:10])}): their "
-            f"numbers are drawn; install a font, such as fonts-noto-cjk, and remove {get_cachedir()}"
+            f"numbers are drawn; install a font, for instance fonts-noto-cjk, and remove {get_cachedir()}"
         )
     rows, columns = labels.texts[: len(rows)], labels.texts[len(rows) :]
     font = {"fontfamily": labels.families}

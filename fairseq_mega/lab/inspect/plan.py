@@ -1,4 +1,4 @@
-"""Settings with which a language model trains on several GPUs, from the costs of :mod:`fairseq_mega.models.cost`."""
+"""Settings to train a language model on several GPUs, from the costs of :mod:`fairseq_mega.models.cost`."""
 
 import math
 from functools import cached_property
@@ -23,13 +23,13 @@ from fairseq_mega.tasks.megalodon_pretrain import MegalodonPretrainConfig
 
 CHUNKS = MegalodonPretrainConfig.variant_block_multiple_max  # of a sequence
 SHOWN = 8  # settings
-DOUBLINGS = 12  # of nodes, where none fits
+DOUBLINGS = 12  # of nodes, if no setting fits
 PRECISIONS = {"fp32": (FLOAT32,), "bf16": (AUTOCAST, ROUNDED)}
 NOTE = """\
 Exact: the state (weights, gradients, Adam's moments) and the sent bytes, with collectives as rings. Estimated: buffers
-of fully_sharded, and activations, from layers run without numbers at two lengths with the kernels of a CPU. Not
+of fully_sharded, and activations, from layers run without data at two lengths with the kernels of a CPU. Not
 counted: CUDA, NCCL and gaps between tensors, for which --gib should leave some GiB, and fairseq's log.
-Settings that compute no layer twice come first; the fewer bytes a GPU sends, the earlier the setting."""
+Settings without recomputed layers come first, then settings by the bytes that a GPU sends."""
 
 
 class Machine(NamedTuple):
@@ -37,7 +37,7 @@ class Machine(NamedTuple):
 
     nodes: int
     gpus: int  # of a node
-    gib: float  # that a GPU has for the training
+    gib: float  # GiB of a GPU for the training
 
     @property
     def processes(self) -> int:
@@ -57,18 +57,18 @@ class Setting(NamedTuple):
 
     precision: Precision
     sharing: Sharing
-    sequences: int  # of a pass of the processes that share them
+    sequences: int  # in a pass of the processes that share them
     passes: int  # for an update
     held: Held
     sent: Sent
     left: int  # bytes that leave a node for an update
 
     def order(self) -> Tuple[float, ...]:
-        """Place among settings, the best first."""
+        """Sort key of settings, the best first."""
         return self.sharing.recomputed, self.sent.most(self.sharing.pieces), self.sharing.pieces, self.held.total
 
     def options(self, length: int) -> List[str]:
-        """Options of fairseq-mega-train for sequences of a length."""
+        """Return options of fairseq-mega-train for sequences of a length."""
         batches = [f"--max-tokens {self.sequences * length}", f"--update-freq {self.passes}"]
         return [self.precision.option, *self.sharing.options(), *batches]
 
@@ -83,7 +83,7 @@ class Planner:
         symbols: of an architecture, None for those of its recipes.
 
     Raises:
-        OSError, ValueError: as :func:`described`, and for a length that is missing or too small.
+        OSError, ValueError: as :func:`described`, and if the length is missing or too small.
     """
 
     def __init__(self, name: str, precision: str, length: Optional[int] = None, symbols: Optional[int] = None) -> None:
@@ -109,11 +109,11 @@ class Planner:
 
     @cached_property
     def models(self) -> List[Shared]:
-        """The model in each form of the precision; a measurement, see :class:`fairseq_mega.models.cost.Shared`."""
+        """Measure the model in each form of the precision, see :class:`fairseq_mega.models.cost.Shared`."""
         return [Shared(self.options, self.symbols, precision) for precision in self.precisions]
 
     def sequences(self) -> List[str]:
-        """Options of fairseq-mega-train that set the length of sequences."""
+        """Return options of fairseq-mega-train that set the length of sequences."""
         if self.chunk_size < 0:
             return [f"--tokens-per-sample {self.length}"]
         return [f"--variant-block-multiple-{end} {-(-self.length // self.chunk_size)}" for end in ("min", "max")]
@@ -146,7 +146,7 @@ class Planner:
 
 
 def _largest(model: Shared, sharing: Sharing, machine: Machine, work: Work) -> Setting:
-    """The setting of a group's work with the most sequences of a pass that fit, or one."""
+    """Return the setting of a group's work with the most sequences of a pass that fit, at least one."""
     fitting = 1
     for sequences in range(2, work.sequences + 1):
         if work.sequences % sequences == 0:
@@ -202,7 +202,7 @@ class Plan(NamedTuple):
 
     work: Work
     fitting: List[Setting]  # the best first
-    others: List[Setting]  # that do not fit, the least first
+    others: List[Setting]  # that do not fit, the smallest first
 
 
 def planned(planner: Planner, machine: Machine, tokens: Optional[int] = None) -> Plan:
@@ -221,7 +221,7 @@ def planned(planner: Planner, machine: Machine, tokens: Optional[int] = None) ->
     if not settings:
         raise ValueError(
             f"--batch {tokens}: {machine.processes} GPUs cannot share {work.sequences:,} sequences of {work.length:,} "
-            f"tokens, of which at most {planner.most_pieces} share one; give a multiple of "
+            f"tokens, at most {planner.most_pieces} GPUs to a sequence; give a multiple of "
             f"{_fewest(planner, machine) * work.length}"
         )
     fitting = [setting for setting in settings if setting.held.total <= machine.gib * GIB]
@@ -230,7 +230,7 @@ def planned(planner: Planner, machine: Machine, tokens: Optional[int] = None) ->
 
 
 def _fewest(planner: Planner, machine: Machine) -> int:
-    """Return the smallest number of sequences in which every GPU has a part."""
+    """Return the smallest number of sequences that leaves no GPU without work."""
     most = max(pieces for pieces in range(1, planner.most_pieces + 1) if machine.processes % pieces == 0)
     return machine.processes // most
 
@@ -243,7 +243,7 @@ def lines_of(
     tokens: Optional[int] = None,
     symbols: Optional[int] = None,
 ) -> List[str]:
-    """The settings of a model that fit, as lines of text, or a line that none does.
+    """Return the settings of a model that fit, as lines of text, or a line that none fits.
 
     Args:
         name, precision, length, symbols: as in :class:`Planner`.
@@ -261,7 +261,7 @@ def lines_of(
     if not fitting:
         least = others[0]
         more = _nodes_that_do(planner, machine, tokens)
-        remedy = f"{more} nodes would do" if more else "more nodes do not help"
+        remedy = f"{more} nodes suffice" if more else "more nodes do not help"
         given = " ".join(filter(None, least.options(work.length)))
         return [
             first,
@@ -276,7 +276,7 @@ def lines_of(
 
 
 def _nodes_that_do(planner: Planner, machine: Machine, tokens: Optional[int]) -> Optional[int]:
-    """Return the number of nodes at which a setting fits, by doubling; None if none does."""
+    """Return the number of nodes at which a setting fits, by doubling; None if no number suffices."""
     for _ in range(DOUBLINGS):
         machine = machine._replace(nodes=2 * machine.nodes)
         work = planner.work(machine, tokens)

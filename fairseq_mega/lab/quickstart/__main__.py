@@ -1,4 +1,4 @@
-"""python -m fairseq_mega.lab.quickstart: what scripts/quickstart.sh runs in its environment."""
+"""python -m fairseq_mega.lab.quickstart: the program of scripts/quickstart.sh."""
 
 import sys
 

@@ -15,7 +15,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     command = shlex.join(["bash", f"scripts/{command_line.PROGRAM}", *given])
 
     def work() -> None:
-        from fairseq_mega.lab.quickstart.language_model import LanguageModel  # imports for models need seconds
+        from fairseq_mega.lab.quickstart.language_model import LanguageModel  # importing models needs seconds
         from fairseq_mega.lab.quickstart.translation import Translation
 
         task = {command_line.TRANSLATION: Translation, command_line.LM: LanguageModel}[options.task]

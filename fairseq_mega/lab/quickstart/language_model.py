@@ -1,4 +1,4 @@
-"""--task lm: a language model of bytes, from a dictionary of English or from a person's own text."""
+"""--task lm: a language model of bytes, from a dictionary of English or from the user's text."""
 
 import argparse
 import math
@@ -23,12 +23,12 @@ from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
 SMOKE_BYTES = 40_000
-SHOWN = 700  # bytes of text that are written at the end
+SHOWN = 700  # bytes of the text that the model writes at the end
 PROMPTS = {"gcide": "Sea, n. ", "own": ""}
 
 
 class LanguageModel(QuickStart):
-    """Quick start that trains on a text and ends with a text by the model."""
+    """Quick start that trains a language model and ends with a text written by the model."""
 
     enough = 100  # a third of those measured on two busy cores
     usual = 60  # on these cores
@@ -66,7 +66,7 @@ class LanguageModel(QuickStart):
         evaluate(self.run, self.choices, execute, [], self.command)
 
     def show(self) -> None:
-        """Print bits per byte and a text that the model writes, byte by byte."""
+        """Print bits per byte, and a text that the model writes byte by byte."""
         (file,) = (self.folder / "results").rglob("*.json")
         result = read_result(file)
         bits = result["scores"]["bits_per_token"]
@@ -84,7 +84,7 @@ class LanguageModel(QuickStart):
         print(f"\n\ncheckpoint: {where[0] / where[1]}\nscore and settings: {file}")
         code = [
             f"from {MegaLanguageModel.__module__} import MegaLanguageModel",
-            f"beginning = {prompt!r}  # or any text that the model is to continue",
+            f"beginning = {prompt!r}  # or any text for the model to continue",
             f"model = MegaLanguageModel.from_pretrained({', '.join(repr(str(part)) for part in where)})",
             "print(beginning + model.complete(beginning, 500, temperature=0.7))",
         ]

@@ -1,6 +1,6 @@
-"""The options of scripts/quickstart.sh, refused before anything is fetched or installed where they cannot work.
+"""The options of scripts/quickstart.sh, checked before anything is fetched or installed.
 
-Needs the standard library only.
+The module requires the standard library only.
 """
 
 import argparse
@@ -25,9 +25,9 @@ stages and continues a training.
                        included
   --task lm            a language model of bytes, from a dictionary of English: bits per byte, and a generated text;
                        within 10 minutes"""
-HEAD = 4096  # bytes that show the kind of a file
-NEEDED, NEEDED_BY_SMOKE = 300e6, 50e6  # bytes of --work-dir: checkpoints for the most part
-TRAIN_MINUTES = {TRANSLATION: "15, or what is left of 25 after setting up", LM: "5"}
+HEAD = 4096  # bytes read to recognize the kind of a file
+NEEDED, NEEDED_BY_SMOKE = 300e6, 50e6  # bytes of --work-dir, mostly checkpoints
+TRAIN_MINUTES = {TRANSLATION: "15, or the rest of 25 after setting up", LM: "5"}
 
 
 def build_parser() -> Parser:
@@ -49,20 +49,20 @@ def build_parser() -> Parser:
     add(
         "--packages",
         metavar="DIR",
-        help="folder of the Debian packages with the text, which are downloaded into it where missing",
+        help="folder of the Debian packages with the text; missing packages are downloaded into it",
     )
     minutes = "; ".join(f"{task}: {value}" for task, value in TRAIN_MINUTES.items())
     add(
         "--train-minutes",
         metavar="N",
         help=f"time of the training (default: {minutes}); the learning rate falls to 0 over this time, so a longer "
-        "training begins again, in another --work-dir",
+        "training starts from the beginning, in another --work-dir",
     )
     add("--updates", metavar="N", help="train N updates, within 1 hour or --train-minutes")
     add("--precision", default="auto", metavar="P", help="auto, fp32 or bf16 (default: auto, bf16 where it is fast)")
     add_environment(parser)
     add("--cpu", action="store_true", help="use no GPU")
-    add("--smoke", action="store_true", help="run every stage with a little text and a toy model, in under two minutes")
+    add("--smoke", action="store_true", help="run every stage with little text and a toy model, in under two minutes")
     return parser
 
 
@@ -90,26 +90,27 @@ def check_folder(parser: Parser, folder: Path, needed: float) -> None:
     above = in_the_way_of(folder)
     if above is not None:
         problem = "may not be written to" if above.is_dir() else "is a file"
-        parser.die(f"--work-dir {folder} cannot be made: {above} {problem}")
+        parser.die(f"--work-dir {folder} cannot be created: {above} {problem}")
     free = shutil.disk_usage(existing_parent(folder)).free
     if not (folder / "settings").exists() and free < needed:
-        parser.die(f"--work-dir {folder} needs {needed / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free there")
+        parser.die(
+            f"--work-dir {folder} requires {needed / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free: give another folder"
+        )
 
 
 def check_translation(parser: Parser, options: argparse.Namespace) -> None:
-    """Check the languages, and that the text is there."""
+    """Check the languages, and that the text exists."""
     source, target = options.source_lang, options.target_lang
     if source == target:
         parser.die(f"--source-lang and --target-lang are both '{source}'; they must differ")
     if options.text is None:
         if options.valid or options.test:
-            parser.die("--valid and --test need --text PREFIX, the text to learn from")
+            parser.die("--valid and --test require --text PREFIX, the text to learn from")
         if (source, target) != ("en", "de"):
             parser.die(
-                f"the LibreOffice help is read as en to de, not {source} to {target}; "
-                f"give your own text with --text PREFIX"
+                f"the LibreOffice help is for en to de, not {source} to {target}; give your own text with --text PREFIX"
             )
-    remedy = f"a text prefix P stands for the files P.{source} and P.{target}, one sentence per line"
+    remedy = f"a prefix P names the files P.{source} and P.{target}, one sentence per line"
     for name in MINIMUM_PAIRS:
         prefix = options.text if name == "train" else getattr(options, name)
         if prefix is None:
@@ -120,12 +121,12 @@ def check_translation(parser: Parser, options: argparse.Namespace) -> None:
 
 
 def check_pairs(parser: Parser, options: argparse.Namespace, name: str, paths: Sequence[Path]) -> None:
-    """Check that both files are text, with equally many lines, and enough; their words are checked later."""
+    """Check that both files are text, with enough and equally many lines; their words are checked later."""
     for path in paths:
         with path.open("rb") as file:
             head = file.read(HEAD)
         if b"\0" in head:
-            parser.die(f"{path} holds NUL bytes, as text in UTF-16 and packed files do: give plain text in UTF-8")
+            parser.die(f"{path} contains NUL bytes, like UTF-16 text and compressed files: give plain text in UTF-8")
         if head.count(b"\r") - head.count(b"\r\n") > head.count(b"\n"):
             parser.die(f"{path}: {returns_end_no_line(path)}")
     counts = [count_lines(path) for path in paths]
@@ -138,17 +139,17 @@ def check_pairs(parser: Parser, options: argparse.Namespace, name: str, paths: S
     if name == "train" and not (options.valid and options.test):
         least = HELD_OUT * MINIMUM_PAIRS["test"]  # some are held out
     if counts[0] < least:
-        parser.die(f"{paths[0]} has {counts[0]} lines, and {least} are needed at least: give more text")
+        parser.die(f"{paths[0]} has {counts[0]} lines, and at least {least} are required: give more text")
 
 
 def check_lm(parser: Parser, options: argparse.Namespace) -> None:
-    """Check that the text is there, and that no option of translation is given."""
+    """Check that the text exists, and that no option of translation is given."""
     if options.valid or options.test:
-        parser.die("--valid and --test belong to --task translation: of the text of --task lm parts are held out")
+        parser.die("--valid and --test are options of --task translation: --task lm holds out parts of its text")
     if options.text is not None:
         parser.file(options.text, "give --text FILE, a text to learn from")
 
 
 def main(arguments: Optional[List[str]] = None) -> None:
-    """Check the command line, and print what the script needs of it."""
+    """Check the command line, and print the options that the script reads."""
     print(for_script(parse(arguments)))

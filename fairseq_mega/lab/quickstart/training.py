@@ -1,4 +1,4 @@
-"""A recipe in the folder of a quick start: planned by the clock, so that it ends within its time on any machine."""
+"""A recipe in the folder of a quick start, planned by time: the training ends within its time on any machine."""
 
 import argparse
 import copy
@@ -25,14 +25,14 @@ from fairseq_mega.lab.runs.files import write_text
 from fairseq_mega.lab.runs.folder import Work
 from fairseq_mega.lab.runs.stages import say
 
-LONGEST_MINUTES = 60.0  # of a training of so many updates
-SLOW = 0.5  # of the usual updates a minute
+LONGEST_MINUTES = 60.0  # limit of a training with --updates
+SLOW = 0.5  # fraction of the usual updates a minute
 SMOKE_UPDATES = 20
 DATA = ("text", "pieces", "data-bin", "counts.json", SOURCE)  # names in the folder
 
 
 def recipe_of(task: str, smoke: bool) -> Recipe:
-    """The recipe of a task, translation or lm, or its tiny form."""
+    """Return the recipe of a task, translation or lm, or its tiny form."""
     recipe = load(FOLDER / "quickstart" / f"{task}.yaml")
     if not smoke:
         return recipe
@@ -44,10 +44,10 @@ def recipe_of(task: str, smoke: bool) -> Recipe:
 
 
 def fetched(names: Sequence[str], folder: Path, own: str) -> List[Path]:
-    """Files of Debian's packages in a folder, fetched where they are not there.
+    """Return files of Debian's packages in a folder; missing packages are fetched.
 
     Args:
-        own: options for a person's own text, for the error if a package cannot be obtained.
+        own: options for the user's text, named in the error if a package cannot be obtained.
 
     Raises:
         DownloadError: if a package cannot be obtained.
@@ -58,19 +58,19 @@ def fetched(names: Sequence[str], folder: Path, own: str) -> List[Path]:
 
 
 class QuickStart:
-    """The stages that all tasks have: the data, the plan and the training of a recipe, in a folder.
+    """The stages of all tasks: the data, the plan and the training of a recipe, in a folder.
 
     Args:
         options: of the command line.
-        task: lines on the task's settings, which an unfinished folder must share.
-        minutes: of the training where none are given, in words.
-        texts: lines on a person's own texts.
+        task: lines on the task's settings; an unfinished folder must have the same settings.
+        minutes: default time of the training, in words.
+        texts: lines on the user's texts.
 
     Raises:
-        StageError: where the folder was begun with other settings.
+        StageError: if the folder was begun with other settings.
     """
 
-    enough: int  # updates; a model of fewer may be poor
+    enough: int  # updates; with fewer, the model may be poor
     usual: int  # updates a minute on the slowest two cores that were measured
 
     def __init__(self, options: argparse.Namespace, task: Sequence[str], minutes: str, texts: Sequence[str]) -> None:
@@ -83,7 +83,7 @@ class QuickStart:
         self.folder = self.work.folder
 
     def data_words(self) -> List[str]:
-        """Return the words of fairseq-mega-prepare that make the data, but for their folder."""
+        """Return the arguments of fairseq-mega-prepare that make the data, without the folder."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -122,7 +122,7 @@ class QuickStart:
         self.work.stage("train", self.train_planned)
 
     def plan(self) -> None:
-        """Write the minutes of the training to a file, so that a second start has the same."""
+        """Write the minutes of the training to a file, for a second start."""
         given, usual = self.options.train_minutes, LONGEST_MINUTES if self.updates else self.usual_minutes()
         write_text(self.folder / "minutes", f"{float(given or usual):.2f}\n")
         if not self.updates:
@@ -130,11 +130,11 @@ class QuickStart:
 
     @property
     def minutes(self) -> float:
-        """Planned time of the training."""
+        """Return the planned time of the training."""
         return float((self.folder / "minutes").read_text(encoding="utf-8"))
 
     def planned(self) -> Run:
-        """Return the run of the recipe that was planned, on all GPUs that there are."""
+        """Return the planned run of the recipe, on all GPUs of the machine."""
         config = copy.deepcopy(self.recipe.config)
         config["optimization"]["stop_time_hours"] = round(self.minutes / 60, 6)
         config["distributed_training"]["distributed_world_size"] = max(1, self.gpus)

@@ -1,4 +1,4 @@
-"""--task translation: an English-German translator from the help of LibreOffice, or one from a person's own text."""
+"""--task translation: a translator from the help of LibreOffice, English to German, or from the user's text."""
 
 import argparse
 import math
@@ -21,9 +21,9 @@ from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.stages import elapsed, say
 
 SMOKE_PIECES, SMOKE_PAIRS = 400, 400
-WHOLE_MINUTES = 25.0  # from the call to the last line, on a busy machine too
-LATER_MINUTES = 4.0  # translating and scoring there; two idle cores take less than two
-MINUTES = (6.0, 15.0)  # of the training, at least and at most
+WHOLE_MINUTES = 25.0  # minutes from the call to the last line, even on a busy machine
+LATER_MINUTES = 4.0  # minutes of translating and scoring there; two idle cores need less than two
+MINUTES = (6.0, 15.0)  # minutes of the training, at least and at most
 LEAST = 16.0  # BLEU of a model that translates single words
 EXAMPLES = ["Open the file.", "Click on the Remote Files button in the Start Center.", "Choose Format - Page."]
 INTERACTIVE = "fairseq-mega-interactive"
@@ -32,7 +32,7 @@ INTERACTIVE = "fairseq-mega-interactive"
 class Translation(QuickStart):
     """Quick start that trains on parallel text and ends in translations."""
 
-    enough = 1000  # fewer have not learned yet which word translates which
+    enough = 1000  # with fewer, the model has not learned yet which word translates which
     usual = 120  # on idle cores with AVX2 alone, in float32
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
@@ -46,12 +46,12 @@ class Translation(QuickStart):
         self.recipe.config["task"].update(source_lang=languages[0], target_lang=languages[1])
 
     def usual_minutes(self) -> float:
-        """Return the minutes that setting up has left: after a long one the training is shorter."""
+        """Return the minutes left after setting up: a long installation shortens the training."""
         left = WHOLE_MINUTES - LATER_MINUTES - elapsed() / 60
         return min(max(left, MINUTES[0]), MINUTES[1])
 
     def data_words(self) -> List[str]:
-        """Return the words that clean the text, split it and cut it into pieces."""
+        """Return the arguments that clean the text, divide it and split it into pieces."""
         options = self.options
         languages = ["--source-lang", options.source_lang, "--target-lang", options.target_lang]
         if options.text is None:
@@ -66,11 +66,11 @@ class Translation(QuickStart):
 
     def start(self) -> None:
         """Run the remaining stages, and show the model."""
-        if shutil.which(INTERACTIVE) is None:  # which shows the model at the end
+        if shutil.which(INTERACTIVE) is None:  # the command that shows the model at the end
             raise StageError(f"the command '{INTERACTIVE}' was not found: run 'bash scripts/setup.sh'")
         reason = tokenizer_for(self.options.target_lang).reason
         if reason:
-            say(f"BLEU will be one of characters, not of words: {reason}")
+            say(f"BLEU will count characters, not words: {reason}")
         self.train()
         self.checkpoint = self.folder / "checkpoints" / "checkpoint_best.pt"
         self.work.stage("translate", lambda: translate(self.run, "best", self.checkpoint, execute, {}))
@@ -79,7 +79,7 @@ class Translation(QuickStart):
 
     def score(self) -> None:
         """Print BLEU and examples, and write the result file."""
-        earlier = self.folder / "logs" / "generate.log"  # the translations where an earlier version was done with them
+        earlier = self.folder / "logs" / "generate.log"  # the marker of finished translations in an earlier version
         if earlier.exists() and not generated(self.run, "best").exists():
             earlier.rename(generated(self.run, "best"))
         settings = {"task": f"{self.options.source_lang}-{self.options.target_lang}", "precision": self.precision}
@@ -108,11 +108,11 @@ class Translation(QuickStart):
         print(f"  PYTHONUNBUFFERED=1 PYTHONWARNINGS=ignore {line} | awk -F '\\t' '/^D-/ {{ print $3; fflush() }}'")
 
     def _warn(self, score: float) -> None:
-        """Print a remedy where a BLEU score shows that the model has not learned to translate."""
+        """Print a remedy if the BLEU score shows that the model has not learned to translate."""
         if score < LEAST:
             say(
-                f"{score:.1f} BLEU: the model has not learned yet which word translates which, where 15 minutes of two "
-                f"idle cores come to 28 to 36. Give --train-minutes {2 * math.ceil(self.minutes)} or more and another "
+                f"{score:.1f} BLEU: the model has not learned yet which word translates which; 15 minutes on two "
+                f"idle cores give 28 to 36. Give --train-minutes {2 * math.ceil(self.minutes)} or more and another "
                 "--work-dir, or wait until the machine is idle"
             )
 

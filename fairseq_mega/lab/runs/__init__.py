@@ -1,1 +1,1 @@
-"""Long work: a folder with settings and stages, commands and their logs, options of the scripts that start it."""
+"""Long jobs: a folder with settings and stages, commands and their logs, options of the scripts that start a job."""

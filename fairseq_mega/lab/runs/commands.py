@@ -1,4 +1,4 @@
-"""Running commands: their output in a log, lines of progress, and an end with the process that starts them."""
+"""Run commands with their output in a log and lines of progress; a command ends with the process that starts it."""
 
 import ctypes
 import os
@@ -14,9 +14,9 @@ from fairseq_mega.lab.runs.log_progress import Progress, copy_with_progress
 
 PYTHON = [sys.executable, "-m"]
 PACKAGE_PARENT = Path(__file__).resolve().parents[3]
-# Threads wait for each other some ten microseconds awake, then asleep. Threads that never sleep occupy cores that
-# others need, and a training beside another job needs many times as long; if they sleep at once, an idle machine loses
-# a fifth of its speed.
+# Threads wait for each other some ten microseconds awake, then asleep. Threads that never sleep occupy the cores of
+# other jobs, and a training beside another job needs many times as long. If threads sleep at once, an idle machine
+# loses a fifth of its speed.
 USUAL = {"PYTHONWARNINGS": "ignore", "GOMP_SPINCOUNT": "3000"}
 EVERY = 20.0  # seconds between lines of progress
 
@@ -35,11 +35,11 @@ class Execute(Protocol):
 
 
 class StageError(RuntimeError):
-    """A stage that cannot be done; the message is for the user, and empty if a command has printed it."""
+    """A stage failed; the message is for the user, and empty if a command has printed it."""
 
 
 class CommandError(StageError):
-    """A command that failed; the message ends with its last lines."""
+    """A command failed; the message ends with its last lines."""
 
     def __init__(self, words: Sequence[str], status: int, log: Path) -> None:
         title = " ".join(words[2:4]) if list(words[:2]) == PYTHON else Path(words[0]).name
@@ -51,7 +51,7 @@ class CommandError(StageError):
 
 
 def environment(more: Dict[str, str]) -> Dict[str, str]:
-    """Return the environment of a command: any folder finds this package, warnings are off, cores are shared."""
+    """Return the environment of a command: any folder finds the package, warnings are off, cores are shared."""
     path = os.pathsep.join([str(PACKAGE_PARENT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**USUAL, **os.environ, "PYTHONPATH": path, **more}
 
@@ -79,23 +79,23 @@ def run_command(
     output: Optional[Path] = None,
     own_group: bool = False,
 ) -> None:
-    """Run a command, which reads nothing, and add its output to a log. On Linux it ends where this process is killed.
+    """Run a command without input, and add its output to a log. On Linux the command ends if this process is killed.
 
     Args:
         words: of the command line.
-        log: to be added to.
-        variables: the whole environment; this process's where it is left out.
+        log: file that the output is added to.
+        variables: the whole environment (default: this process's).
         progress: turns lines of the output into lines on stderr.
-        output: file for the standard output alone, whose lines must stay whole; it appears only when all is there.
-        own_group: end the processes that the command has started, too, where it is interrupted.
+        output: separate file for the standard output; the file appears only when it is complete.
+        own_group: at an interrupt, also end the processes that the command has started.
 
     Raises:
-        CommandError: if it fails.
+        CommandError: if the command fails.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     target = log if output is None else output.with_name(output.name + ".partial")
     if output is not None:
-        target.unlink(missing_ok=True)  # half of an interrupted one must not be counted
+        target.unlink(missing_ok=True)  # half of an interrupted line must not be counted
     with log.open("a", encoding="utf-8") as errors, target.open("a", encoding="utf-8") as file:
         process = subprocess.Popen(
             list(words),
@@ -111,7 +111,7 @@ def run_command(
         try:
             copy_with_progress(cast(TextIO, process.stdout), file, progress or Progress(), EVERY, sys.stderr)
             status = process.wait()
-        except BaseException:  # an interrupt, too: nothing is left behind
+        except BaseException:  # an interrupt, too: no file is left behind
             with suppress(OSError):
                 if own_group:
                     os.killpg(process.pid, signal.SIGTERM)
@@ -129,15 +129,15 @@ def _end_with(starter: int) -> None:
     """Make this process end when the process that started it is killed (Linux)."""
     set_signal_of_parents_death = 1  # PR_SET_PDEATHSIG
     ctypes.CDLL(None).prctl(set_signal_of_parents_death, int(signal.SIGTERM), 0, 0, 0)
-    if os.getppid() != starter:  # it was killed before
+    if os.getppid() != starter:  # the parent was killed before
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 def module(name: str, *arguments: object) -> List[object]:
-    """A command that runs a module of this Python."""
+    """Return the command that runs a module with this Python."""
     return [*PYTHON, name, *arguments]
 
 
 def last_lines(log: Path, count: int = 20) -> List[str]:
-    """The last lines of a log."""
+    """Return the last lines of a log."""
     return log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]

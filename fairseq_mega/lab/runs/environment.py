@@ -40,8 +40,8 @@ def installed_versions(packages: Iterable[str] = PACKAGES) -> Dict[str, str]:
 def git_revision(folder: Optional[Union[str, Path]] = None) -> Optional[str]:
     """Return the commit checked out in ``folder`` (default: the folder of this package), or ``None``.
 
-    The suffix ``-modified`` means that tracked files differ from the commit, ``None`` that the code was not run from a
-    git checkout with at least one commit.
+    The suffix ``-modified`` means that tracked files differ from the commit; ``None`` means that the code was not run
+    from a git checkout with at least one commit.
     """
     where = str(folder if folder is not None else Path(__file__).resolve().parent)
 
@@ -62,8 +62,8 @@ def git_revision(folder: Optional[Union[str, Path]] = None) -> Optional[str]:
 
 
 def describe_hardware() -> Dict[str, Any]:
-    """Return processor model, usable cores, the level of instructions that the compiled kernels run at (None without
-    them), memory in GiB and the names of the visible GPUs.
+    """Return processor model, usable cores, the compiled kernels' level of instructions (None without kernels), memory
+    in GiB and the names of the visible GPUs.
     """
     hardware: Dict[str, Any] = {
         "processor": _processor_model(),

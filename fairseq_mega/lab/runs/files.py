@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, checks of their folders, and reading block by block."""
+"""Write files whole or not at all, check their folders, and read files block by block."""
 
 import errno
 import json
@@ -14,7 +14,7 @@ BLOCK = 1 << 20
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a path to write to; ``path`` itself appears only when the block of code ends without an error.
 
-    Its folder is created if it is missing. An OSError for want of space, which names no file, names ``path`` here.
+    Its folder is created if it is missing. The OSError of a full disk names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
@@ -28,12 +28,12 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def existing_parent(folder: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists."""
+    """Return the folder itself, or the nearest existing folder above it."""
     return next(above for above in (folder, *folder.parents) if above.exists())
 
 
 def in_the_way_of(folder: Path) -> Optional[Path]:
-    """Return the nearest path above a folder where it cannot be made or written to; None where it can."""
+    """Return the nearest path that keeps a folder from being created or written to; None if nothing does."""
     above = existing_parent(folder)
     return None if above.is_dir() and os.access(above, os.W_OK) else above
 
@@ -62,7 +62,7 @@ def copy_stream(source: IO[bytes], target: Path) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""Yield the lines of a file in UTF-8 that an earlier step wrote, without their ends: cut at `\n` only."""
+    r"""Yield the lines of a file in UTF-8 that an earlier step wrote, without line ends: split at `\n` only."""
     with open(path, encoding="utf-8", newline="\n") as lines:
         for line in lines:
             yield line.rstrip("\n")

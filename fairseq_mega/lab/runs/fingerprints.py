@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any, Sequence
 
-SAMPLED = 1 << 20  # bytes at both ends of a large file: its middle does not change alone
+SAMPLED = 1 << 20  # bytes at both ends of a large file: the middle alone does not change
 BLOCK = 1 << 20  # bytes that are read at once
 
 
@@ -19,7 +19,7 @@ def digest_of_data(files: Sequence[Path], root: Path, sampled: int = SAMPLED) ->
 
     Args:
         files: the files, below ``root``.
-        sampled: bytes of the contents that count, at both ends of each file.
+        sampled: bytes read at both ends of each file.
     """
     found = hashlib.sha256()
     for path in sorted(files):

@@ -1,4 +1,4 @@
-"""A work folder: stages that are done once, and the settings that they belong to."""
+"""A work folder: stages that are done once, and their settings."""
 
 import difflib
 from pathlib import Path
@@ -15,11 +15,11 @@ class Work:
 
     Args:
         folder: created if it is missing.
-        settings: that the stages done in it belong to, a line each.
-        option: that names the folder on the command line.
+        settings: of the stages done in the folder, a line each.
+        option: of the command line that names the folder.
 
     Raises:
-        StageError: where it was begun with other settings, or cannot be made.
+        StageError: if the folder was begun with other settings, or cannot be created.
     """
 
     def __init__(self, folder: Path, settings: Sequence[str], option: str) -> None:

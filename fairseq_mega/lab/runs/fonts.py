@@ -1,16 +1,16 @@
-"""Fonts for the symbols of any language in a picture of matplotlib, whose own font has no Chinese and no Japanese."""
+"""Fonts for the symbols of any language in pictures of matplotlib, whose own font lacks Chinese and Japanese."""
 
 from functools import lru_cache
 from typing import FrozenSet, List, NamedTuple, Sequence, Set
 
-LAST_RESORT = "Last Resort"  # begins the name of a font that draws boxes
+LAST_RESORT = "Last Resort"  # beginning of the name of a font that draws boxes
 
 
 class Labels(NamedTuple):
     """Texts for a picture.
 
     Attributes:
-        texts: with the number of each character, such as U+65E5, that no font has, and no formulas.
+        texts: each character that no font has is replaced by its number, for instance U+65E5; formulas are escaped.
         families: of fonts that have the other characters, the usual one first.
         missing: characters that no font has, sorted.
     """
@@ -21,7 +21,7 @@ class Labels(NamedTuple):
 
 
 def drawable(texts: Sequence[str]) -> Labels:
-    """Find fonts for the characters of texts among those that are installed."""
+    """Find installed fonts for the characters of texts."""
     from matplotlib import font_manager
 
     usual = font_manager.FontProperties()

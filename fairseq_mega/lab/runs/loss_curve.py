@@ -1,4 +1,4 @@
-"""The losses of a language model's training by the tokens that it has read, from its log, and their spikes."""
+"""The losses of a language model's training by tokens read, from its log, and their spikes."""
 
 import re
 import statistics
@@ -7,7 +7,7 @@ from typing import Dict, Iterable, List, NamedTuple, Sequence
 from fairseq_mega.lab.runs.log_progress import parse_statistics
 
 PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
-WINDOW, DEVIATIONS = 50, 5.0  # updates before one, and by how many of their deviations a spike lies above their mean
+WINDOW, DEVIATIONS = 50, 5.0  # number of updates before, and how many of their deviations a spike exceeds their mean
 
 
 class Update(NamedTuple):
@@ -21,7 +21,7 @@ class LossCurve(NamedTuple):
     """A training, as recorded in its log.
 
     Attributes:
-        updates: every update that was logged; of those repeated after an interruption the last.
+        updates: every logged update; of repeated updates after an interruption the last.
         validations: the losses of the validation set.
         updates_per_second: median over the logged updates.
         parameters: of the model.
@@ -64,16 +64,16 @@ def read_losses(lines: Iterable[str], name: str = "the log") -> LossCurve:
 
 
 def averaged(updates: Sequence[Update], window: int) -> List[Update]:
-    """Means of the losses of ``window`` updates each, at the tokens of the last of them; a shorter rest is left out."""
+    """Return the mean losses of ``window`` updates each, at the tokens of the last one; a shorter rest is left out."""
     whole = [updates[start : start + window] for start in range(0, len(updates) - window + 1, window)]
     return [Update(part[-1].tokens, statistics.fmean(update.loss for update in part)) for part in whole]
 
 
 def spikes_of(updates: Sequence[Update]) -> List[int]:
-    """Numbers of the updates, from 1, at which a spike begins: losses far above those of the updates before.
+    """Return the numbers of the updates, from 1, at which a spike begins: losses far above the updates before.
 
-    A loss is far above when it exceeds the mean of the WINDOW losses before by DEVIATIONS of their standard deviations.
-    The losses of a spike do not count among those before, and neighbours are one spike.
+    A loss is far above if it exceeds the mean of the WINDOW losses before by DEVIATIONS of their standard deviations.
+    Losses of a spike are not among the losses before, and neighbours are one spike.
     """
     before: List[float] = []
     found: List[int] = []

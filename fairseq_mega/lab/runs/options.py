@@ -1,6 +1,6 @@
-"""Options of a script, refused in one line, with exit status 1, before anything is fetched or installed.
+"""Options of a script; errors are one line, with exit status 1, before anything is fetched or installed.
 
-Needs the standard library only: scripts/check_options.py runs it with any Python 3.
+The module requires the standard library only: scripts/check_options.py runs it with any Python 3.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def read(self, arguments: Optional[Sequence[str]]) -> argparse.Namespace:
-        """Read the command line, which must hold known options only, each with a value unless it is a switch."""
+        """Read the command line: known options only, each with a value unless it is a switch."""
         self.add_argument("--help", action="help", help="this text")
         self.add_argument("-h", action="help", help=argparse.SUPPRESS)
         options, unknown = self.parse_known_args(arguments)
@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
             self.die(f"{flag(name)} is '{value}': choose from {', '.join(choices)}")
 
     def file(self, path: Optional[str], remedy: str) -> None:
-        """Check that a file which was given is there, and not empty."""
+        """Check that a given file exists and is not empty."""
         if path is None:
             return
         if not os.path.exists(path):
@@ -84,15 +84,15 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
 
 
 def whole_number(text: str, least: int) -> Optional[int]:
-    """Return the number in a text; None if it is no whole number of at least ``least``."""
+    """Return the number in a text; None if it is not a whole number of at least ``least``."""
     return int(text) if re.fullmatch(r"0|[1-9][0-9]{0,11}", text) and int(text) >= least else None
 
 
 def flag(name: str) -> str:
-    """The option that sets an attribute."""
+    """Return the option that sets an attribute."""
     return "--" + name.replace("_", "-")
 
 
 def for_script(options: argparse.Namespace) -> str:
-    """Return the options that the script needs before the environment exists, as assignments of the shell."""
+    """Return the options that the script requires before the environment exists, as assignments of the shell."""
     return f"venv={shlex.quote(options.venv or '')} skip_setup={'yes' if options.skip_setup else ''}"

@@ -1,6 +1,6 @@
-"""Matplotlib without a screen, and the one style of all pictures: panels of curves, and figures saved to files.
+"""Matplotlib without a screen, with one style for all pictures: panels of curves, and figures saved to files.
 
-Curves differ by colour, dashes and markers, so that they stay apart in grey and for colour-blind readers. A legend
+Curves differ in colour, dashes and markers, and so can be told apart in grey and by colour-blind readers. A legend
 stands below its axes, where it covers no curve.
 """
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 INK, FAINT = "#22272e", "#d5d9df"
-COLOURS = ("#08306b", "#d55e00", "#56b4e9", "#00664b", "#cc79a7", "#7f7f7f")  # of neighbours, greys differ, too
+COLOURS = ("#08306b", "#d55e00", "#56b4e9", "#00664b", "#cc79a7", "#7f7f7f")  # neighbours differ in grey, too
 DASHES: Tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1.5, 1.2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # a length without a common factor with the colours'
 STYLE: Dict[Any, Any] = {  # matplotlib's rcParams
@@ -42,15 +42,15 @@ SIZES = {1: (5.0, 3.3), 2: (4.4, 3.1), 3: (3.6, 2.7)}  # width and height of a p
 ROW = 0.18  # inches of a row of a legend
 BELOW = 33  # points from the axes to a legend below them, past ticks and label
 PAD = 0.06  # inches around a legend
-FEW = 20  # points with a marker each; of more, some have one
+FEW = 20  # points with a marker each; of more points only some have a marker
 MARKED = 8  # markers of a curve of many points
-PIXEL_COLOURS = 256  # of a picture that is made small: the most of a PNG with a palette
+PIXEL_COLOURS = 256  # colours of a small picture: the most of a PNG with a palette
 
 
 class Line(NamedTuple):
     """A curve: its points, its name in the legend, options of ``Axes.plot``, and x, lower and upper end of a band.
 
-    What the options leave open is :func:`look` of its place among the curves of the panel.
+    Options that are not given come from :func:`look`, by the curve's place in the panel.
     """
 
     points: Sequence[Tuple[float, float]]
@@ -76,7 +76,7 @@ class Panel(NamedTuple):
 
 
 def look(number: int) -> Dict[str, Any]:
-    """Return colour, dashes and marker of the curve of a number, as options of ``Axes.plot``."""
+    """Return colour, dashes and marker of the curve with a number, as options of ``Axes.plot``."""
     kinds = {"color": COLOURS, "linestyle": DASHES, "marker": MARKERS}
     return {name: kind[number % len(kind)] for name, kind in kinds.items()}
 
@@ -195,8 +195,8 @@ def save(figure: Any, output: Path, source: Optional[str] = None) -> None:
     """Save a figure to an image file, whose folder is created if needed, and close it.
 
     Args:
-        source: for a picture that is kept beside its results, a PNG: their digest, written into the file, which is
-            made small.
+        source: digest of the results of a PNG that is kept beside them; it is written into the file, which is made
+            small.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(output)
@@ -206,7 +206,7 @@ def save(figure: Any, output: Path, source: Optional[str] = None) -> None:
 
 
 def make_small(image: Path, source: str) -> None:
-    """Keep some colours of a PNG, and write the digest of its source into it."""
+    """Reduce a PNG to few colours, and write the digest of its source into it."""
     from PIL import Image, PngImagePlugin  # a requirement of matplotlib, too
 
     notes = PngImagePlugin.PngInfo()

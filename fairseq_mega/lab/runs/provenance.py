@@ -16,13 +16,13 @@ def machine_of(result: Result) -> str:
 
 
 def revision_of(result: Result) -> str:
-    """The commit, shortened, marked where files were modified."""
+    """Return the shortened commit, marked if files were modified."""
     commit, dash, rest = (result.get("git_revision") or "-").partition("-")
     return (commit[:8] + dash + rest) or "-"
 
 
 def provenance(results: Sequence[Result]) -> Table:
-    """A row for each result."""
+    """Return a row for each result."""
     rows = []
     for result in results:
         settings = result.get("settings", {})

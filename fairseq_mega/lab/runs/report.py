@@ -1,4 +1,4 @@
-"""The reports as data, and the options that several of them share."""
+"""The form of a report, and the options that several reports share."""
 
 import argparse
 from pathlib import Path
@@ -18,7 +18,7 @@ class Report(NamedTuple):
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
-    """Add the folder of result files, and whether they are those of a --smoke run."""
+    """Add the options of result files: their folder, and --smoke."""
     parser.add_argument("results", type=Path, help="folder of result files")
     parser.add_argument("--smoke", action="store_true", help="read the results of a --smoke run")
     add_format(parser)
@@ -35,7 +35,7 @@ def show(
     results: Sequence[Dict[str, Any]] = (),
     notes: Sequence[str] = (),
 ) -> None:
-    """Print tables in the requested form, notes (but not among CSV), and the origin of the results."""
+    """Print tables in the requested form, notes (not for CSV), and the origin of the results."""
     form = FORMATS[options.format]
     notes = [*notes, *other_settings(results)]
     parts = [*map(form, tables), "\n".join(notes) if options.format != "csv" else ""]
@@ -62,19 +62,19 @@ def given_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str,
 
 
 def all_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:
-    """Read the results that the options select, those of weights that were trained elsewhere, too."""
+    """Read the results that the options select, including those of weights that were trained elsewhere."""
     return read_results(options.results, benchmark_read(options, benchmark))
 
 
 def benchmark_read(options: argparse.Namespace, benchmark: str) -> str:
-    """Return the name of a benchmark in the files that are read."""
+    """Return the name of a benchmark in its result files."""
     return benchmark + ("-smoke" if options.smoke else "")
 
 
 def warn_of_smoke(smoke: bool, data: str = "invented data") -> None:
-    """Print below the numbers of a --smoke run that they are meaningless."""
+    """Print below the numbers of a --smoke run that the numbers are meaningless."""
     if smoke:
-        print(f"SMOKE RUN on {data}: these numbers mean nothing")
+        print(f"SMOKE RUN on {data}: these numbers are meaningless")
 
 
 def parse_setting(text: str) -> Tuple[str, str]:

@@ -1,7 +1,7 @@
 """Result files: scores, the number of scored examples, and everything needed to repeat the measurement.
 
-Every table script writes one JSON file per measured number, and every report reads them through :func:`read_result`. So
-a missing field or a score over zero examples never reaches a table.
+Every table script writes one JSON file per measured number, and every report reads the files by :func:`read_result`. So
+a missing field or a score of zero examples never reaches a table.
 """
 
 import datetime
@@ -27,11 +27,11 @@ REQUIRED_FIELDS = {
     "date": str,
 }
 
-EXTRA = "extra"  # setting of the results of options that were added to fairseq-train
-SET = "set"  # setting of the results of a recipe's settings that were changed, with their texts
-GIVEN = "weights"  # setting of the results of weights that were trained elsewhere
+EXTRA = "extra"  # setting of a result: options added to fairseq-train
+SET = "set"  # setting of a result: changed settings of the recipe, with their texts
+GIVEN = "weights"  # setting of a result: weights that were trained elsewhere
 PathLike = Union[str, Path]
-Result = Dict[str, Any]  # what a file holds
+Result = Dict[str, Any]  # fields of a file
 
 
 class ResultError(ValueError):
@@ -51,8 +51,8 @@ def make_result(
     """Return a complete result: the given measurements plus revision, versions, hardware and date (UTC).
 
     ``scores`` maps a metric to its value; ``settings`` distinguishes this run from its neighbours in the table;
-    ``details`` are further fields (signatures, reference, ...). Raises :class:`ResultError` when nothing was scored or
-    a score is not finite.
+    ``details`` are further fields (signatures, reference, ...). Raises :class:`ResultError` if nothing was scored or a
+    score is not finite.
     """
     result = {
         "schema": SCHEMA_VERSION,
@@ -85,7 +85,7 @@ def check_result(result: Any, where: str) -> None:
     if result["schema"] != SCHEMA_VERSION:
         raise ResultError(f"{where}: schema {result['schema']} is unknown, this version reads {SCHEMA_VERSION}")
     if result["examples"] <= 0:
-        raise ResultError(f"{where}: {result['examples']} examples were scored; a score over nothing is not a result")
+        raise ResultError(f"{where}: {result['examples']} examples were scored; a result requires at least one")
     if not result["scores"]:
         raise ResultError(f"{where}: no score was recorded")
     for metric, value in result["scores"].items():
@@ -121,7 +121,7 @@ def read_result(path: PathLike) -> Dict[str, Any]:
 
 
 def is_trained_here(result: Result) -> bool:
-    """Return whether a result is of a training, and not of given weights."""
+    """Return whether a result comes from a training, not from given weights."""
     return GIVEN not in result["settings"]
 
 

@@ -1,4 +1,4 @@
-"""Entry of a script in its environment: errors in one line, interrupts, the exit status."""
+"""Entry point of a script: errors in one line, interrupts, the exit status."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from .commands import StageError
 
 
 def run_script(name: str, work: Callable[[], None]) -> int:
-    """Do the work of a script; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
+    """Run a script; return the exit status: 0, 1 after an error message, 130 after an interrupt."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the running command, too
     os.environ.update(PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1")
     try:

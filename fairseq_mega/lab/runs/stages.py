@@ -1,4 +1,4 @@
-"""Stages: each is done once in its folder, and again only if it was cut short or its folder is another one."""
+"""Stages: each is done once in its folder, and repeated only after an interruption or in another folder."""
 
 import os
 import sys
@@ -9,11 +9,11 @@ from typing import Callable
 
 from fairseq_mega.lab.runs.files import write_text
 
-STARTED = float(os.environ.get("FAIRSEQ_MEGA_STARTED", time.time()))  # a script counts from its first line
+STARTED = float(os.environ.get("FAIRSEQ_MEGA_STARTED", time.time()))  # the script's first line sets the start
 
 
 def elapsed() -> float:
-    """Seconds since the start."""
+    """Return the seconds since the start."""
     return time.time() - STARTED
 
 
@@ -24,10 +24,10 @@ def say(text: str) -> None:
 
 
 def stage(folder: Path, name: str, work: Callable[[], object], title: str = "") -> None:
-    """Do some work unless it is done; ``folder/.done/name`` has the time and appears only after all of the work.
+    """Do some work unless it is done; ``folder/.done/name`` contains the time and appears only after all of the work.
 
     Args:
-        title: for the lines of progress; the name where it is left out.
+        title: for the lines of progress (default: the name).
     """
     marker = folder / ".done" / name
     shown = title or name

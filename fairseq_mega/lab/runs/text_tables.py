@@ -35,14 +35,14 @@ def terminal(table: Table) -> str:
 
 
 def markdown(table: Table) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines: List[Sequence[str]] = [table.columns, *table.rows]
     head, *body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in lines]
     return "\n".join([head, "|" + "---|" * len(table.columns), *body])
 
 
 def comma_separated(table: Table) -> str:
-    """A table as CSV (RFC 4180, with line feeds)."""
+    """Return a table as CSV (RFC 4180, with line feeds)."""
     output = io.StringIO()
     csv.writer(output, lineterminator="\n").writerows([table.columns, *table.rows])
     return output.getvalue().rstrip("\n")

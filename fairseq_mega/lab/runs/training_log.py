@@ -1,4 +1,4 @@
-"""The log of a training: its time; of a classifier's also its size, its speed, its memory and its validations."""
+"""The log of a training: its time, and for classifiers also size, speed, memory and validations."""
 
 import re
 import statistics
@@ -32,9 +32,9 @@ class Training(NamedTuple):
     Attributes:
         parameters: of the model.
         examples: of the training set.
-        validations: in the order of the updates; of those repeated after an interruption the last.
-        updates_per_second: median over the logged intervals; None where none is long enough.
-        peak_gib: most memory that any GPU held, or the process where it ran on a CPU; None where the log has no record.
+        validations: in the order of the updates; of repeated validations after an interruption the last.
+        updates_per_second: median over the logged intervals; None if no interval is long enough.
+        peak_gib: peak memory of any GPU, or of the process on a CPU; None if not recorded.
         gpus: their names; empty on a CPU.
     """
 
@@ -47,18 +47,18 @@ class Training(NamedTuple):
 
     @property
     def best(self) -> Validation:
-        """The validation whose checkpoint is checkpoint_best.pt: the last one of those with the best accuracy."""
+        """Return the validation whose checkpoint is checkpoint_best.pt: the last one with the best accuracy."""
         return max(self.validations, key=lambda found: (found.accuracy, found.updates))
 
     def after(self, epoch: int) -> Validation:
-        """The last validation up to the end of an epoch, or the first one if there is none."""
+        """Return the last validation up to the end of an epoch, or the first one if there is none."""
         return [found for found in self.validations if found.epoch <= epoch or found == self.validations[0]][-1]
 
 
 def timed(lines: Iterable[str]) -> Iterator[Tuple[str, Optional[float]]]:
     """Yield each line of a log with --log-format json, and the hours of all starts up to it; None before a record.
 
-    fairseq counts "wall" in seconds from each start. What was trained twice after an interruption counts twice.
+    fairseq counts "wall" in seconds from each start. Updates that an interruption repeats are counted twice.
     """
     earlier, wall = 0.0, None
     for line in lines:
@@ -101,7 +101,7 @@ def read_training(lines: Iterable[str], name: str = "the log") -> Training:
         if tagged and tagged[1] == "valid":
             updates = int(found["valid_num_updates"])
             accuracy, loss = float(found["valid_accuracy"]), float(found["valid_loss"])
-            # A start after an interruption repeats what came after the last checkpoint.
+            # A start after an interruption repeats the updates after the last checkpoint.
             validations[updates] = Validation(int(found["epoch"]), updates, accuracy, loss, hours)
         elif tagged:
             speeds += [float(found["ups"])] if float(found.get("ups", 0)) > 0 else []
@@ -117,7 +117,7 @@ def read_training(lines: Iterable[str], name: str = "the log") -> Training:
             gpus[line[match.start() : match.start() + 9]] = match[2]
     if not validations or not parameters or not examples:
         missing = "validation" if not validations else "size of the model" if not parameters else "number of examples"
-        raise ValueError(f"{name} holds no {missing}: it must be the whole log of a training with --log-format json")
+        raise ValueError(f"{name} contains no {missing}: it must be the whole log of a training with --log-format json")
     peak = min(total) - min(free) if total and free else max(resident, default=None)
     speed = statistics.median(speeds) if speeds else None
     ordered = [validations[updates] for updates in sorted(validations)]

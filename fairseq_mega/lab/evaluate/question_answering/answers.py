@@ -7,27 +7,27 @@ from typing import Any, Dict
 
 
 class AnswerFile:
-    """Answers by the id of their question; each is on disk as soon as it is added.
+    """Answers by the id of their question; each answer is on disk as soon as it is added.
 
-    The first line holds the settings, every other one an answer.
+    The first line of the file contains the settings, every other line an answer.
 
     Args:
         path: of the file, created with the first answer.
-        settings: that the answers depend on.
+        settings: on which the answers depend.
 
     Raises:
-        ValueError: if the existing file has other settings, or is no file of answers.
+        ValueError: if the existing file has other settings, or is not a file of answers.
     """
 
     def __init__(self, path: Path, settings: Dict[str, Any]) -> None:
         self.path = path
         self.answers: Dict[str, str] = {}
-        self._head = json.dumps(settings) + "\n"  # text that is still to be written in front
+        self._head = json.dumps(settings) + "\n"  # text that is to be written first
         if path.exists():
             self._read(settings)
 
     def _read(self, settings: Dict[str, Any]) -> None:
-        """Read the existing answers, without a last line that a kill cut short."""
+        """Read the existing answers, without an incomplete last line."""
         text = self.path.read_bytes()
         whole = text[: text.rfind(b"\n") + 1]
         if whole.count(b"\n") < 2:
@@ -37,7 +37,7 @@ class AnswerFile:
             before = dict(first)
             self.answers = {item["id"]: item["answer"] for item in found}
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.path} holds no answers of this command: remove it, or give --output") from error
+            raise ValueError(f"{self.path} contains no answers of this command: remove it, or give --output") from error
         if before != settings:
             names = sorted(name for name in {*before, *settings} if before.get(name) != settings.get(name))
             raise ValueError(

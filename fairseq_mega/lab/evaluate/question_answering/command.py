@@ -4,12 +4,12 @@
     fairseq-mega-qa qasper --questions qasper/validation.jsonl --examples qasper/train.jsonl ...
     fairseq-mega-qa qmsum --questions qmsum/validation.jsonl --examples qmsum/train.jsonl ...
 
-The data sets are those of SCROLLS (tau/scrolls), as .jsonl files that you provide. The model reads DOCUMENT,
-"Q: QUESTION" and "A:", a line each, and decodes greedily to the end of the line. With --shots N, N answered questions
-from --examples come first. A document is read chunk by chunk, in constant memory, and is never cut. NarrativeQA and
-Qasper are scored by the F1 of words, QMSum by the geometric mean of ROUGE-1, 2 and L, against the best of the
-references, in percent. The scores are written to --output as JSON, each answer at once to a file beside it, so that the
-same command continues an interrupted run.
+The data sets are SCROLLS's (tau/scrolls), as .jsonl files that you provide. The model reads DOCUMENT, "Q: QUESTION" and
+"A:", a line each, and decodes greedily to the end of the line. With --shots N, N answered questions from --examples
+come first. A document is read chunk by chunk, in constant memory, and is never shortened. NarrativeQA and Qasper are
+scored by the F1 of words, QMSum by the geometric mean of ROUGE-1, 2 and L, against the best of the references, in
+percent. The scores are written to --output as JSON, and each answer at once to a file beside it: the same command
+continues an interrupted run.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from fairseq_mega.tasks.families import LANGUAGE_MODEL, check_model_and_data
 from .evaluation import DATA_SETS, Evaluation, evaluate, logger, settings_of
 
 PROGRAM = "fairseq-mega-qa"
-MOST_TOKENS = 100_000  # of an answer; those of the data sets have some hundred
+MOST_TOKENS = 100_000  # of an answer; the data sets' answers have some hundred
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -38,7 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
     add = parser.add_argument
-    add("data_set", choices=list(DATA_SETS), help="data set, which decides prompt and score")
+    add("data_set", choices=list(DATA_SETS), help="data set, which determines prompt and score")
     add("--questions", type=Path, required=True, metavar="FILE", help="questions: validation.jsonl of SCROLLS")
     add("--examples", type=Path, metavar="FILE", help="answered questions for --shots: train.jsonl of SCROLLS")
     add("--path", type=Path, required=True, metavar="CHECKPOINT", help="checkpoint of a language model of this package")
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace, command: str) -> None:
         args.limit,
     )
     if args.examples is not None and not evaluation.shots:
-        raise ValueError(f"--examples {args.examples}: with --shots 0 none is shown; leave it out")
+        raise ValueError(f"--examples {args.examples}: with --shots 0 no example is shown; leave --examples out")
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
 
     def load() -> Any:

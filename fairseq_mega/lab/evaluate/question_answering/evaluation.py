@@ -16,7 +16,7 @@ from .scores import score, without_words
 
 logger = logging.getLogger("fairseq_mega.question_answering")
 
-SECONDS = 10.0  # between two lines of progress
+SECONDS = 10.0  # seconds between lines of progress
 
 
 class DataSet(NamedTuple):
@@ -39,11 +39,11 @@ class Evaluation(NamedTuple):
 
     data_set: str  # a key of DATA_SETS
     questions: Path
-    examples: Optional[Path]  # that worked examples are drawn from
+    examples: Optional[Path]  # file of the worked examples
     shots: int
     answer_tokens: int
     seed: int
-    limit: Optional[int]  # questions, from the first one
+    limit: Optional[int]  # number of questions, from the first one
 
 
 def settings_of(evaluation: Evaluation, checkpoint: Path) -> Dict[str, Any]:
@@ -71,7 +71,7 @@ def evaluate(
 
     Raises:
         OSError: if a file is missing.
-        ValueError: if a file is broken or does not fit the options.
+        ValueError: if a file is damaged or does not suit the options.
     """
     questions = Questions(evaluation.questions)
     examples = None
@@ -80,14 +80,16 @@ def evaluate(
             raise ValueError(f"--shots {evaluation.shots}: give --examples, the train.jsonl that they are drawn from")
         examples = Lines(evaluation.examples)
         if len(examples) < evaluation.shots:
-            raise ValueError(f"--shots {evaluation.shots}: {evaluation.examples} holds {len(examples)} questions only")
+            raise ValueError(
+                f"--shots {evaluation.shots}: {evaluation.examples} contains only {len(examples)} questions"
+            )
     count = len(questions) if evaluation.limit is None else min(evaluation.limit, len(questions))
     metric = DATA_SETS[evaluation.data_set].metric
     lost = without_words(metric, questions.references[:count])
     if lost:
         logger.warning(
-            f"{lost} of {count} questions score 0 for any answer: in their references {metric} finds no word (it "
-            f"is made for English)"
+            f"{lost} of {count} questions score 0 for any answer: {metric}, a metric for English, finds no word in "
+            "their references"
         )
     file = AnswerFile(answers, settings)
     unanswered = [place for place in range(count) if questions.numbers[place] not in file.answers]
@@ -105,7 +107,7 @@ def ask(
 ) -> None:
     """Answer questions one by one, greedily up to the end of the line, and add the answers to a file."""
     resets = any(model.decoder.document_symbol is not None for model in generator.models)
-    one_line = resets and generator.parts_lines  # for models to which a line is a document
+    one_line = resets and generator.parts_lines  # for models that treat a line as a document
     shown = time.monotonic()
     with unknown_symbols_told_once():
         for question in questions:
@@ -120,7 +122,7 @@ def ask(
 
 @contextlib.contextmanager
 def unknown_symbols_told_once() -> Iterator[None]:
-    """Pass on the first warning of unknown symbols in a text, and count these texts at the end."""
+    """Forward only the first warning of unknown symbols in a text, and count such texts at the end."""
     told = []
 
     def is_first(record: logging.LogRecord) -> bool:
@@ -133,4 +135,4 @@ def unknown_symbols_told_once() -> Iterator[None]:
     finally:
         interactive.logger.removeFilter(is_first)
         if len(told) > 1:
-            logger.warning(f"{len(told)} prompts hold symbols that are unknown to the model (<unk>)")
+            logger.warning(f"{len(told)} prompts contain symbols that are unknown to the model (<unk>)")

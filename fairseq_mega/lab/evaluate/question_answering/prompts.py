@@ -21,9 +21,9 @@ def prompt_of(question: Question, shots: Sequence[Question], one_line: bool) -> 
         A:
 
     Args:
-        question: to be answered.
+        question: the question to answer.
         shots: questions with their answers.
-        one_line: all of it in one line, for models to which a line is a document.
+        one_line: whether the prompt is one line, for models that treat a line as a document.
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), section 4.3: the document, "Q:", the question, "A:".
     """
@@ -33,7 +33,7 @@ def prompt_of(question: Question, shots: Sequence[Question], one_line: bool) -> 
 
 
 def draw_shots(examples: Lines, count: int, seed: int, question: Question) -> List[Question]:
-    """Draw ``count`` worked examples for a question: different ones per question, the same ones for each call.
+    """Draw ``count`` worked examples for a question: different examples per question, the same in each call.
 
     The question itself is left out of the examples; raises ValueError if too few remain.
     """
@@ -44,7 +44,7 @@ def draw_shots(examples: Lines, count: int, seed: int, question: Question) -> Li
         drawn = list(islice((example for example in shuffled if not question.is_same(example)), count))
     if len(drawn) < count:
         raise ValueError(
-            f"--shots {count}: {examples.path} holds {len(drawn)} questions beside {question.number!r}, which is "
-            f"asked: give other --examples, or fewer --shots"
+            f"--shots {count}: {examples.path} contains {len(drawn)} questions other than {question.number!r}: give "
+            "other --examples, or fewer --shots"
         )
     return drawn

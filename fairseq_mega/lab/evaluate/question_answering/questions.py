@@ -23,15 +23,15 @@ class Question(NamedTuple):
 class Questions:
     """The questions of a file, each with all of its reference answers.
 
-    Lines with the same ``id`` are one question with several references. Documents are read again when they are used:
-    the files hold a document once for every question, gigabytes of it.
+    Lines with the same ``id`` are one question with several references. Documents are read again for each use: the
+    files contain a document once for every question, gigabytes in all.
 
     Args:
         path: a ``.jsonl`` file with ``id``, ``input`` (the question, an empty line, the document) and ``output``.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is empty, or a line is not of that form.
+        ValueError: if the file is empty, or a line has another form.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,8 +52,8 @@ class Questions:
                 texts.append(question.text)
             if question.text != texts[place]:
                 raise ValueError(
-                    f"{path}, question {line + 1}: its id {question.number!r} is that of question "
-                    f"{self.first[place] + 1}, another question: give every question a different id"
+                    f"{path}, question {line + 1}: its id {question.number!r} is also the id of question "
+                    f"{self.first[place] + 1}, a different question: give every question its own id"
                 )
             self.references[place].append(question.answer)
 
@@ -69,7 +69,9 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise FileNotFoundError(f"{path} does not exist: give a .jsonl file of SCROLLS, such as validation.jsonl")
+            raise FileNotFoundError(
+                f"{path} does not exist: give a .jsonl file of SCROLLS, for instance validation.jsonl"
+            )
         check_json_lines(path)
         self.path = path
         self.begins: List[int] = []
@@ -80,7 +82,9 @@ class Lines:
                     self.begins.append(position)
                 position += len(line)
         if not self.begins:
-            raise ValueError(f"{path} holds no question: give a .jsonl file of SCROLLS, such as validation.jsonl")
+            raise ValueError(
+                f"{path} contains no question: give a .jsonl file of SCROLLS, for instance validation.jsonl"
+            )
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -93,18 +97,20 @@ class Lines:
         try:
             item = json.loads(line)
         except ValueError as error:
-            raise ValueError(f"{where}: no JSON ({error}); get the file again") from error
+            raise ValueError(f"{where}: not JSON ({error}); get the file again") from error
         text, document, answer, key = fields(item, where)
         return Question(key, document, text, answer)
 
 
 def fields(item: Any, where: str) -> Tuple[str, str, str, str]:
-    """Question, document, answer and id of a line's object; ValueError, naming ``where``, if one is missing."""
+    """Return question, document, answer and id of a line's object; raise ValueError, naming ``where``, without one."""
     if not isinstance(item, dict):
-        raise ValueError(f"{where}: a JSON object is needed, found {type(item).__name__}")
+        raise ValueError(f"{where}: expected a JSON object, found {type(item).__name__}")
     for name in ("id", "input"):
         if not isinstance(item.get(name), str):
-            raise ValueError(f"{where}: the field {name!r} is missing or no text; the format is that of SCROLLS")
+            raise ValueError(
+                f"{where}: the field {name!r} is missing or not a text; give a file in the format of SCROLLS"
+            )
     if not isinstance(item.get("output"), str):
         raise ValueError(
             f"{where}: the field 'output' is missing: the answers of SCROLLS's test sets are not public; give "
@@ -116,5 +122,5 @@ def fields(item: Any, where: str) -> Tuple[str, str, str, str]:
         raise ValueError(f"{where}: half of a character ({error}); get the file again") from error
     question, gap, document = item["input"].partition("\n\n")
     if not gap or not question.strip() or not document.strip():
-        raise ValueError(f"{where}: 'input' has to be a question, an empty line and a document")
+        raise ValueError(f"{where}: 'input' must be a question, an empty line and a document")
     return question.strip(), document.strip(), item["output"].strip(), item["id"]

@@ -1,4 +1,4 @@
-"""Scores of answers as SCROLLS computes them: F1 of words, and ROUGE."""
+"""Scores of answers as in SCROLLS: F1 of words, and ROUGE."""
 
 import math
 import re
@@ -13,7 +13,9 @@ ROUGE = ("rouge1", "rouge2", "rougeL")
 
 
 def harmonic(common: float, answered: int, wanted: int) -> float:
-    """F1 of ``common`` units in an answer of ``answered`` and a reference of ``wanted``; 0 where nothing is common."""
+    """Return the F1 of ``common`` units in an answer of ``answered`` and a reference of ``wanted``; 0 without common
+    units.
+    """
     return 2 * common / (answered + wanted) if common else 0.0
 
 
@@ -24,7 +26,7 @@ def overlap(answer: Iterable[Hashable], reference: Iterable[Hashable]) -> float:
 
 
 def f1(answer: str, reference: str) -> float:
-    """F1 of the words, without case, punctuation and articles; 0 where no word is common.
+    """Return the F1 of the words, without case, punctuation and articles; 0 if no word is common.
 
     Source: SQuAD (Rajpurkar et al., 2016), for the words; SCROLLS, section 3.
     """
@@ -33,12 +35,12 @@ def f1(answer: str, reference: str) -> float:
 
 
 def rouge_words(text: str) -> List[str]:
-    """Lower case letters and digits, without stemming."""
+    """Return the words of lower case letters and digits, without stemming."""
     return NOT_ROUGE.sub(" ", text.lower()).split()
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """Length of the longest common subsequence."""
+    """Return the length of the longest common subsequence."""
     row = [0] * (len(second) + 1)
     for word in first:
         diagonal = 0
@@ -50,7 +52,7 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def rouge(answer: str, reference: str) -> Dict[str, float]:
-    """F1 of words, of pairs of words, and of the longest common subsequence. Source: Lin, 2004."""
+    """Return the F1 of words, of pairs of words, and of the longest common subsequence. Source: Lin, 2004."""
     found, wanted = rouge_words(answer), rouge_words(reference)
     pairs: List[List[Tuple[str, str]]] = [list(zip(words, words[1:])) for words in (found, wanted)]
     longest = common_subsequence(found, wanted)
@@ -70,13 +72,14 @@ METRICS: Dict[str, Callable[[str, str], Dict[str, float]]] = {"f1": f1_scores, "
 
 
 def without_words(metric: str, references: Sequence[Sequence[str]]) -> int:
-    """Return how many questions score 0 with any answer: their references have no word that the metric counts."""
+    """Return the number of questions whose references have no word that the metric counts: any answer scores 0."""
     whole = [[next(iter(METRICS[metric](reference, reference).values())) for reference in each] for each in references]
     return sum(not any(each) for each in whole)
 
 
 def score(metric: str, answers: Sequence[str], references: Sequence[Sequence[str]]) -> Dict[str, float]:
-    """Mean scores in percent, each answer against its best reference, and of ROUGE the geometric mean of the three.
+    """Return mean scores in percent, each answer against its best reference, and for ROUGE the geometric mean of the
+    three.
 
     Args:
         metric: a key of METRICS.
@@ -94,5 +97,5 @@ def score(metric: str, answers: Sequence[str], references: Sequence[Sequence[str
 
 
 def geometric_mean(numbers: Sequence[float]) -> float:
-    """The n-th root of the product of n numbers."""
+    """Return the n-th root of the product of n numbers."""
     return math.prod(numbers) ** (1 / len(numbers))
