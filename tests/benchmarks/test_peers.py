@@ -100,8 +100,8 @@ def test_a_peer_that_is_not_installed_is_left_out(tmp_path, capsys):
         (["--python", "mega=python"], "--python mega=python: give PEER=PATH, the peer one of megalodon-jax, "),
         (["--python", "mega-pytorch=/none"], "--python mega-pytorch=/none: /none is not a program"),
         (["--python", "mega-pytorch"], "--python mega-pytorch: nothing is not a program"),
-        (["--shapes", "2x512,8"], "--shapes 2x512,8: '8' is no batch x length"),
-        (["--shapes", "0x512"], "--shapes 0x512: '0x512' is no batch x length"),
+        (["--shapes", "2x512,8"], "--shapes 2x512,8: '8' is not BATCHxLENGTH"),
+        (["--shapes", "0x512"], "--shapes 0x512: '0x512' is not BATCHxLENGTH"),
         (["--shapes", "2x24"], "--shapes 2x24: 24 is not a multiple of --chunk 16"),
     ],
 )

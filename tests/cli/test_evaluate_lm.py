@@ -142,7 +142,7 @@ def test_bad_command_line(tmp_path, capsys):
     assert "'3,0': give whole numbers above 0" in capsys.readouterr().err
     for folder in (tmp_path / "no", tmp_path):
         assert reports.main(["language-models", str(folder)]) == 1
-    assert "holds no result of 'language-modeling'" in capsys.readouterr().err
+    assert "contains no result of 'language-modeling'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

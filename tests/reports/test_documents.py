@@ -183,7 +183,7 @@ def test_options_that_do_not_go_together(tmp_path: Path, capsys: Any) -> None:
             command.main(words)
         assert ended.value.code == 2 and "give one of --check, --write" in capsys.readouterr().err
     assert run(capsys, "--check", "--root", tmp_path)[2] == (
-        f"fairseq-mega-report: error: {tmp_path} holds no README.md and examples: "
+        f"fairseq-mega-report: error: {tmp_path} contains no README.md and examples: "
         "give --root, the folder of a checkout\n"
     )
 

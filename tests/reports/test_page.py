@@ -216,11 +216,11 @@ def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> No
     failed.parent.mkdir()
     failed.write_text("nothing\n")
     assert command.main(["curves", str(log), str(failed), "--output", str(image)]) == 0
-    assert f"run: 2 updates\n{failed} holds no training" in capsys.readouterr().out
+    assert f"run: 2 updates\n{failed} contains no training" in capsys.readouterr().out
     with figures.readable_text():
         page = "".join(figures.training_curves([tmp_path], tmp_path))
-    assert "<img" in page and f"Not shown: {html.escape(str(failed))} holds no training" in page
+    assert "<img" in page and f"Not shown: {html.escape(str(failed))} contains no training" in page
     log.write_text("nothing\n")
     assert command.main(["curves", str(log), "--output", str(image)]) == 1
-    assert "train.log holds no training: it failed" in capsys.readouterr().err
-    assert figures.training_curves([tmp_path], tmp_path)[0].count("holds no training") == 2
+    assert "train.log contains no training: it failed" in capsys.readouterr().err
+    assert figures.training_curves([tmp_path], tmp_path)[0].count("contains no training") == 2

@@ -92,7 +92,7 @@ def test_a_row_for_every_benchmark(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_or_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["recipes", str(tmp_path / "no")]) == 1
-    assert "no does not exist: give one that holds results" in capsys.readouterr().err
+    assert "no does not exist: give one that contains results" in capsys.readouterr().err
     (tmp_path / "a.json").write_text('{"recipe": ')
     assert command.main(["recipes", str(tmp_path)]) == 1
     assert "a.json: not a JSON result file" in capsys.readouterr().err
@@ -197,7 +197,7 @@ def test_a_table_of_a_paper_leaves_out_small_models(tmp_path: Path, capsys: pyte
     assert command.main(["table2", str(tmp_path)]) == 0
     output = capsys.readouterr()
     assert "90.00" in output.out and "12.00" not in output.out
-    assert "left out: 1 results of recipes that are in no paper's table (miniature/text/mega)" in output.err
+    assert "left out: 1 results of recipes that are not in a paper's table (miniature/text/mega)" in output.err
     store(tmp_path / "c.json", 2, 80.0, **more, lr=0.002, conditions="d22eb078", early_epoch=1)
     assert command.main(["table2", str(tmp_path)]) == 1
     assert "different settings (lr: 0.004 and 0.002)" in capsys.readouterr().err

@@ -1,1 +1,1 @@
-"""Speed and memory: cases, measuring, and one command for all of them."""
+"""Benchmarks of speed and memory, and one command for all of them."""

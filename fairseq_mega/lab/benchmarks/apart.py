@@ -1,4 +1,4 @@
-"""Measurements in processes of their own, which have imported their benchmark and done nothing else."""
+"""Measurements in separate processes, which have only imported the benchmark."""
 
 import argparse
 import json
@@ -16,11 +16,11 @@ from .command import find, module_of
 def run_apart(part: str, arguments: argparse.Namespace, title: str) -> Dict[str, Any]:
     """Measure a part of a benchmark in a fresh process, and return its measurements.
 
-    The processes are copies of one that has imported the benchmark: an import is slower than most measurements.
+    The processes are copies of a process that has imported the benchmark: an import is slower than most measurements.
 
     Args:
         part: of the benchmark, the argument of its ``measure``.
-        arguments: of its command line; ``threads`` counts for the first measurement of this process.
+        arguments: of its command line; ``threads`` is set by the first measurement of this process.
         title: of the part in a message.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Memory of each process and time where several processes share one sequence."""
+"""Time, and memory of each process, if several processes share one sequence."""
 
 import argparse
 from argparse import Namespace
@@ -19,7 +19,7 @@ from fairseq_mega.modules.relay import Relay
 from fairseq_mega.tasks.chunk_parallel import bounds
 
 DESCRIPTION = """\
-Memory of each process, and time, where several processes share one sequence (--chunk-parallel-size).
+Time, and memory of each process, if several processes share one sequence (--chunk-parallel-size).
 
 One forward and backward pass of a language model over one sequence. The largest peak memory of a process, without the
 model, should fall towards 1/N of the peak of one process. The time is meaningful only with a core or GPU per process.
@@ -65,14 +65,14 @@ def model_options(name: str, arguments: argparse.Namespace) -> Dict[str, Any]:
 
 
 def build(name: str, arguments: argparse.Namespace) -> Any:
-    """A language model with these options."""
+    """Build a language model with these options."""
     dictionary = stand_in(arguments.symbols)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
     return ARCH_MODEL_REGISTRY[MODELS[name]].build_model(Namespace(**model_options(name, arguments)), task)
 
 
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure MODEL:N with N processes; the largest memory and time of them."""
+    """Measure MODEL:N with N processes; return the largest memory and time."""
     name, size = part.split(":")[0], int(part.split(":")[1])
     return forked.largest(measure_piece, size, name, arguments)
 
@@ -99,9 +99,9 @@ def measure_piece(piece: int, size: int, init: str, name: str, arguments: argpar
         wire.meet()
         update(bounds(arguments.length, arguments.chunk, size)[piece], relay=Relay(wire))
 
-    update((0, 32))  # the one-time work of torch is not charged to the sequence
+    update((0, 32))  # excludes the one-time work of torch
     found = measuring.time_and_memory(update_piece, arguments.repeat, device)
-    wire.meet()  # what the last pass sends has to arrive before this process ends
+    wire.meet()  # the messages of the last pass must arrive before this process ends
     dist.destroy_process_group()
     return found
 

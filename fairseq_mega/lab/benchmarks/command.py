@@ -8,7 +8,7 @@ from typing import Dict, Optional, Sequence
 from fairseq_mega.cli.commands import add_described
 from fairseq_mega.lab.benchmarks.options import Benchmark, check_options
 
-# Each measurement is a process of its own: it imports its benchmark alone, as that of a layer needs no fairseq.
+# Each measurement is a separate process that imports its benchmark alone: the benchmark of a layer needs no fairseq.
 MODULES: Dict[str, str] = {
     "layer": "layer",
     "kernels": "kernels.benchmark",
@@ -47,7 +47,7 @@ def build_parser(names: Sequence[str] = tuple(MODULES)) -> argparse.ArgumentPars
 
 
 def parse(given: Sequence[str]) -> argparse.Namespace:
-    """Read a command line; options on it override those that --smoke implies."""
+    """Read a command line; its options override the options that --smoke implies."""
     parser = build_parser(given[:1] if given and given[0] in MODULES else tuple(MODULES))
     arguments = parser.parse_args(given)
     if getattr(arguments, "smoke", False):
@@ -57,7 +57,7 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
 
 
 def main(given: Optional[Sequence[str]] = None) -> None:
-    """Run a benchmark; raise SystemExit if it cannot be measured, or has to be continued."""
+    """Run a benchmark; raise SystemExit if it cannot be measured or must be continued."""
     arguments = parse(sys.argv[1:] if given is None else given)
     benchmark = find(arguments.benchmark)
     check_options(arguments)

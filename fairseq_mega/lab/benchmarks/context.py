@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure seconds to read, those of the CPU apart, and to load, and the bytes of the file."""
+    """Measure the seconds and CPU seconds to read, the seconds to load, and the bytes of the file."""
     keep_freed_memory()  # as fairseq-mega-interactive does
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
@@ -49,7 +49,7 @@ def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
     model = model.to(arguments.device).eval()
     dictionary = lm_pair.task_of(arguments.symbols).dictionary
     tokens = torch.randint(4, arguments.symbols, (arguments.tokens + 1,)).tolist()
-    read_tokens([model], tokens[:33], [None])  # the one-time work of torch is not charged to the text
+    read_tokens([model], tokens[:33], [None])  # excludes the one-time work of torch
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "context.safetensors"
         begun, begun_on_cpu = time.perf_counter(), time.process_time()
@@ -61,7 +61,7 @@ def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
         size = file.stat().st_size
     return {
         "seconds": read,
-        "cpu_seconds": read_on_cpu,  # the same unless others share the cores
+        "cpu_seconds": read_on_cpu,  # equal unless other processes share the cores
         "load_seconds": loaded,
         "bytes": size,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
@@ -69,7 +69,7 @@ def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print a row per model and one of a Transformer, and write the result file."""
+    """Print a row per model and one for a Transformer, and write the result file."""
     names = chosen_of(arguments.models, "--models", MODELS)
     cache = 2 * arguments.width * 4 * arguments.layers * arguments.tokens
     scores: Dict[str, float] = {"transformer bytes": cache}

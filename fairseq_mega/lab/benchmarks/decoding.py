@@ -40,7 +40,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``decoding``."""
     add = parser.add_argument
     add("--positions", default="100,1000,10000", help="positions, comma separated, from 0 (default: %(default)s)")
-    models = f"models, comma separated, also {', '.join(lm_pair.OTHERS)}; all: those in chunks (default: %(default)s)"
+    models = (
+        f"models, comma separated, also {', '.join(lm_pair.OTHERS)}; all: the models in chunks (default: %(default)s)"
+    )
     add("--models", default=",".join(lm_pair.MODELS), help=models)
     add("--width", type=int, default=256, help="width d (default: %(default)s)")
     add("--layers", type=int, default=6, help="number of layers (default: %(default)s)")
@@ -71,7 +73,7 @@ def build(name: str, chunk: int, arguments: argparse.Namespace, longest: int) ->
 
 
 def check(name: str, chunk: int, arguments: argparse.Namespace) -> None:
-    """Compare decoding in steps with one call; raises AssertionError where they differ."""
+    """Compare decoding in steps with one call; raise AssertionError if they differ."""
     length = min(2 * chunk + 5, 300)
     model = build(name, chunk, arguments, length)
     tokens = torch.randint(4, arguments.symbols, (2 * arguments.beam, length), device=arguments.device)
@@ -119,7 +121,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
 
 
 def table(measured: Dict[str, List[Dict[str, float]]], arguments: argparse.Namespace) -> str:
-    """The measurements as a Markdown table."""
+    """Return the measurements as a Markdown table."""
     lines = [COLUMNS, "|---" * COLUMNS[1:].count("|") + "|"]
     base = {row["position"]: row["seconds"] for row in measured.get("transformer", [])}
     for name, rows in measured.items():
@@ -134,7 +136,7 @@ def table(measured: Dict[str, List[Dict[str, float]]], arguments: argparse.Names
 
 
 def models_of(names: Sequence[str], chunks: str) -> Dict[str, Tuple[str, int]]:
-    """Title, name and chunk of the models to measure: MEGA with each of its chunks."""
+    """Return title, name and chunk of the models to measure: MEGA with each of its chunks."""
     sizes = [int(chunk) for chunk in chunks.split(",")]
     found = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""A description of the GPU that measurements ran on."""
+"""Description of the GPU of measurements."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Measurements by several processes at once, which form a group of torch.distributed."""
+"""Measurements in several processes at once, a group of torch.distributed."""
 
 import multiprocessing
 import tempfile
@@ -13,10 +13,10 @@ def largest(work: Callable[..., Dict[str, float]], processes: int, *given: Any) 
 
     Args:
         work: called as ``work(rank, processes, init, *given)``, with the address for the processes to meet.
-        processes: number of them, copies of this one, which must have computed nothing yet.
+        processes: number of processes, copies of this one, which must have computed nothing yet.
 
     Raises:
-        SystemExit: if one of them fails.
+        SystemExit: if a process fails.
     """
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:

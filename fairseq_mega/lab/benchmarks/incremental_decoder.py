@@ -10,7 +10,7 @@ from fairseq_mega.ops.decoding.time_buffer import TimeBuffer
 
 
 class IncrementalDecoder:
-    """Decodes with fairseq's incremental state, as its generators do."""
+    """Decoder with fairseq's incremental state, as in its generators."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -36,11 +36,11 @@ class IncrementalDecoder:
         self.model.decoder.reorder_incremental_state_scripting(self.memory, order)
 
     def bytes(self) -> int:
-        """Size of the memory."""
+        """Return the size of the memory."""
         return _bytes(self.memory)
 
     def bytes_of_step(self) -> int:
-        """Size of what a step reads: the weights, of tables of embeddings only those of the output, and the memory."""
+        """Return the bytes that a step reads: the memory and the weights, of embedding tables the output's alone."""
         decoder = self.model.decoder
         parts = [part for part in decoder.modules() if not isinstance(part, nn.Embedding)]
         tensors = [x for part in parts for x in (*part._parameters.values(), *part._buffers.values()) if x is not None]

@@ -1,4 +1,4 @@
-"""A plot of the operators' measurements: time per token of both passes over the length, one panel per operator."""
+"""Plot of the operators' measurements: time per token of both passes over the length, one panel per operator."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report
 from fairseq_mega.lab.runs.results import read_result
 
-BASELINES = ("DxNxL", "explicit", "torch")  # of the benchmark: written out, as published
+BASELINES = ("DxNxL", "explicit", "torch")  # baselines of the benchmark: explicit, as published
 COMPILED = ("blocks", "native", "scan", "fused")  # compiled paths; a CPU's first choice first
 
 
@@ -24,7 +24,7 @@ def plot_rows(rows: List[Dict[str, Any]], output: Path, source: Optional[str] = 
 
     Raises:
         SystemExit: without matplotlib.
-        ValueError: where no row holds a measurement.
+        ValueError: if no row contains a measurement.
     """
     measured = [row for row in rows if "seconds" in row]
     if not measured:

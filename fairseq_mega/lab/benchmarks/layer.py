@@ -52,7 +52,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure a step of MODEL:LENGTH: median seconds, peak extra memory, and what backward keeps (both in MiB)."""
+    """Measure a step of MODEL:LENGTH: median seconds, peak extra memory, and memory kept for the backward pass (in
+    MiB).
+    """
     model, length = part.split(":")[0], int(part.split(":")[1])
     torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
@@ -70,7 +72,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
         forward(layer, x).square().mean().backward()
 
     with paths_of(model):
-        # First a short sequence, so that the one-time work of torch is not charged to the layer.
+        # A short sequence first excludes the one-time work of torch.
         step(build(model, 64, arguments).to(device, dtype), torch.randn(2, 64, arguments.embed_dim).to(device, dtype))
         layer = build(model, length, arguments).to(device, dtype)
         x = torch.randn(batch, length, arguments.embed_dim).to(device, dtype).requires_grad_()
@@ -90,7 +92,7 @@ def measure_apart(model: str, length: int, arguments: argparse.Namespace) -> Dic
 
 
 def table(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.Namespace) -> str:
-    """The measurements as a Markdown table, with ratios to the first of the models."""
+    """Return the measurements as a Markdown table, with ratios to the first model."""
     lines = ["| L | layer | ms | speed | peak MiB | memory | kept MiB |", "|---|---|---|---|---|---|---|"]
     first = next(iter(measured))
     for length in sorted(measured[first]):
@@ -107,7 +109,7 @@ def table(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.
 
 
 def shares(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.Namespace) -> str:
-    """A line for each MEGA layer in float32 on a CPU: its products' operations over the time of the whole layer."""
+    """Return a line for each MEGA layer in float32 on a CPU: its products' operations over the whole layer's time."""
     on_cpu = arguments.device == "cpu" and arguments.dtype == "float32"
     peak = measuring.float32_peak(arguments.threads) if on_cpu else None
     lines = []

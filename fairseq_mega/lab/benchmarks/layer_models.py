@@ -1,4 +1,4 @@
-"""The layers whose speed is compared, and whether the measured paths agree with their references."""
+"""The compared layers, and the check of their measured paths against the references."""
 
 import argparse
 import contextlib
@@ -43,12 +43,12 @@ def forced(paths: str) -> Iterator[None]:
 
 
 def paths_of(model: str) -> ContextManager[None]:
-    """Force the paths of the published code, for a model in its arrangement."""
+    """Force the paths of the published code for a model in its arrangement."""
     return forced(PUBLISHED) if "published" in model else contextlib.nullcontext()
 
 
 def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
-    """The layer under test, in training mode without dropout."""
+    """Build the measured layer, in training mode without dropout."""
     d = arguments.embed_dim
     if model in ("transformer", "explicit-transformer"):
         layer = torch.nn.TransformerEncoderLayer(
@@ -78,7 +78,7 @@ def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
 
 
 def published_ema(ours: Any) -> Any:
-    """An EMA sub-layer with the parameters of ours, computed in the arrangement of the published code."""
+    """Compute an EMA sub-layer of this package in the arrangement of the published code."""
 
     class PublishedEMA(torch.nn.Module):
         def __init__(self) -> None:
@@ -96,7 +96,7 @@ def published_ema(ours: Any) -> Any:
 
 
 def explicit_attention(fused: Any) -> Any:
-    """Multi-head attention with the parameters of torch's, the weights written out as one matrix per head."""
+    """Compute torch's multi-head attention with explicit weights, one matrix per head."""
 
     class ExplicitAttention(torch.nn.Module):
         batch_first = True
@@ -118,7 +118,8 @@ def explicit_attention(fused: Any) -> Any:
 def products(model: str, length: int, arguments: argparse.Namespace) -> int:
     """Multiplications and additions of a MEGA layer's matrix products in a forward and backward pass; 0 for others.
 
-    A map has three products. Attention has two forward; backward has those of the weights again and four of gradients.
+    A map has three products. Attention has two products forward; backward it computes the weights again, and four
+    products of gradients.
     """
     if not model.startswith("mega") or "megalodon" in model:
         return 0
@@ -135,7 +136,7 @@ def output(layer: Any, x: Any) -> Any:
 
 
 def check(model: str, arguments: argparse.Namespace) -> None:
-    """Compare the paths that are measured with the references; raises AssertionError where they differ."""
+    """Compare the measured paths with the references; raise AssertionError if they differ."""
     torch.manual_seed(0)
     length = 3 * arguments.chunk_size + 5
     layer = build(model, length, arguments).to(arguments.device)

@@ -20,7 +20,7 @@ MEGALODON in chunks should take the same time per token from 4,096 on. Lengths t
 are skipped. A model can also be a recipe's, such as megalodon/figure4/11m/llama, with the recipe's sizes.
 """
 MODELS = (*lm_pair.MODELS, "megalodon", "llama")
-LINEAR = ("mega", "megalodon")  # their time grows as the length does
+LINEAR = ("mega", "megalodon")  # their time is proportional to the length
 SIZES = ("width", "layers", "chunk")  # options of MODELS alone
 SMOKE = ("--lengths=32,64", "--width=32", "--layers=1", "--chunk=16", "--repeat=1")
 
@@ -66,7 +66,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
         F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
 
     tokens = torch.randint(4, arguments.symbols, (1, length + 1), device=arguments.device)
-    update(tokens[:, :33])  # the one-time work of torch is not charged to the block
+    update(tokens[:, :33])  # excludes the one-time work of torch
     found = measuring.time_and_memory(lambda: update(tokens), arguments.repeat, torch.device(arguments.device))
     return {**found, "parameters": sum(parameter.numel() for parameter in model.parameters())}
 
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> None:
             title = f"{name}, chunk {arguments.chunk}" if name in LINEAR else name
             rate = f"{length / seconds:,.0f} | {1e6 * seconds / length:.1f}"
             print(f"| {title} | {length:,} | {rate} | {found['memory_mib']:.0f} |", flush=True)
-    if set(names).isdisjoint(MODELS):  # recipes have sizes of their own
+    if set(names).isdisjoint(MODELS):  # recipes have their own sizes
         for option in SIZES:
             delattr(arguments, option)
     measuring.write_measurements(arguments, scores, examples=tokens)

@@ -1,4 +1,4 @@
-"""A MEGA and a Transformer language model of equal size, with random weights, for the benchmarks of their speed."""
+"""MEGA and Transformer language models of equal size, with random weights, for benchmarks of speed."""
 
 from argparse import Namespace
 from types import SimpleNamespace
@@ -18,18 +18,18 @@ OTHERS = (*PACKED, "megalodon", "llama")  # measured on request only
 
 
 def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest: int, tied: bool = True) -> Any:
-    """A model with plain tables, without dropout.
+    """Build a model with plain tables, without dropout.
 
     Args:
-        name: "mega" or "megalodon" with chunks ("-bf16" and "-int8" behind it with packed matrices), "mega-full" with
-            one chunk for everything, or "transformer" and "llama", fairseq's transformer_lm and the Llama-style model
-            with an FFN as wide as makes the layers equal in parameters.
+        name: "mega" or "megalodon" with chunks (followed by "-bf16" or "-int8" for packed matrices), "mega-full" with
+            full attention, or "transformer" (fairseq's transformer_lm) and "llama" (the Llama-style model), whose FFN
+            makes the layers equal in parameters.
         width: d; MEGA's v and inner FFN width are 2 d, its z is d / 2, N = 16; the Transformers have d / 32 heads.
         layers: number of layers.
         chunk: of "mega".
         symbols: V.
         longest: positions.
-        tied: whether the output's table is that of the embedding.
+        tied: whether embedding and output share a table.
 
     Returns:
         A fairseq language model.
@@ -77,7 +77,7 @@ def layer_parameters(model: Any) -> int:
 
 
 def task_of(symbols: int) -> Any:
-    """Return a stand-in for the task of a model: a namespace with a dictionary of so many symbols."""
+    """Return a stand-in for the task of a model: a namespace with a dictionary of this size."""
     dictionary = Dictionary()
     for number in range(symbols - len(dictionary)):
         dictionary.add_symbol(f"w{number}")
@@ -91,7 +91,7 @@ def mega_layer(width: int) -> int:
 
 
 def _transformer_options(options: Any) -> Any:
-    """fairseq's defaults for a Transformer language model, changed by ``options``."""
+    """Return fairseq's defaults for a Transformer language model, changed by ``options``."""
     from fairseq.models.transformer_lm import TransformerLanguageModelConfig
     from omegaconf import OmegaConf
 

@@ -40,12 +40,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def architecture(name: str) -> str:
-    """The architecture of a model of MODELS."""
+    """Return the architecture of a model of MODELS."""
     return "mega_lra_imdb" if name.startswith("mega") else "transformer_lra_imdb"
 
 
 def build(name: str, length: int, chunk: int, **given: Any) -> Any:
-    """Build the model of the Text recipe, with the full width and depth, and the options that are given."""
+    """Build the model of the Text recipe, with the full width and depth, changed by options."""
     dictionary, labels = Dictionary(), Dictionary()
     for number in range(SYMBOLS):
         dictionary.add_symbol(str(number))
@@ -74,7 +74,7 @@ def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
             F.cross_entropy(model(tokens), target).backward()
 
     tokens = torch.randint(4, SYMBOLS, (arguments.batch, arguments.length), device=arguments.device)
-    update(tokens[:, :32])  # the one-time work of torch is not charged to the text
+    update(tokens[:, :32])  # excludes the one-time work of torch
     found = measuring.time_and_memory(lambda: update(tokens), arguments.repeat, torch.device(arguments.device))
     return {**found, "parameters": sum(parameter.numel() for parameter in model.parameters())}
 

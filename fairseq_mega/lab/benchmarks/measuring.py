@@ -1,4 +1,4 @@
-"""Time and peak memory of some work, and the result file."""
+"""Measure time and peak memory, and write the result file."""
 
 import argparse
 import math
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 import torch
-from torch.autograd.profiler import profile  # that of torch.profiler imports torch's compiler, for seconds
+from torch.autograd.profiler import profile  # torch.profiler's imports torch's compiler, which needs seconds
 
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.ops.common import native
@@ -18,20 +18,20 @@ MODULE = "fairseq_mega.lab.benchmarks"
 
 
 def resident_mib(field: str) -> float:
-    """This process's resident memory in MiB: VmRSS for now, VmHWM for its peak (Linux)."""
+    """Return this process's resident memory in MiB: the present VmRSS or the peak VmHWM (Linux)."""
     found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found, f"/proc/self/status has no {field}; measuring memory requires Linux"
     return int(found.group(1)) / 2**10
 
 
 def reset_peak_memory() -> float:
-    """Forget the peak so far and return the resident memory now, in MiB (Linux)."""
+    """Reset the peak and return the present resident memory in MiB (Linux)."""
     Path("/proc/self/clear_refs").write_text("5")
     return resident_mib("VmRSS")
 
 
 def available_gib(device: torch.device) -> float:
-    """Memory that is free on the device, in GiB."""
+    """Return the free memory of the device in GiB."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] / 2**30
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
@@ -40,7 +40,7 @@ def available_gib(device: torch.device) -> float:
 
 
 def median_seconds(work: Callable[[], object], repeat: int, device: torch.device) -> float:
-    """Median time of ``repeat`` runs after one that does not count."""
+    """Return the median time of ``repeat`` runs after an uncounted one."""
     seconds: List[float] = []
     for _ in range(repeat + 1):
         if device.type == "cuda":
@@ -54,7 +54,7 @@ def median_seconds(work: Callable[[], object], repeat: int, device: torch.device
 
 
 def time_and_memory(work: Callable[[], object], repeat: int, device: torch.device) -> Dict[str, float]:
-    """Median ``seconds`` of the work and ``memory_mib``, its peak above the memory held before."""
+    """Return the median ``seconds`` of the work, and ``memory_mib``, its peak above the memory held before."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device) / 2**20
@@ -69,8 +69,8 @@ def time_and_memory(work: Callable[[], object], repeat: int, device: torch.devic
 
 
 def kept_mib(forward: Callable[[], Any], device: torch.device) -> float:
-    """MiB of tensors that a forward pass leaves behind, its result among them: what its backward pass needs."""
-    forward()  # what is allocated once
+    """Return the MiB of tensors that a forward pass keeps for the backward pass, including its result."""
+    forward()  # memory that is allocated once
     results = []  # held until memory is counted
     if device.type == "cuda":
         before = torch.cuda.memory_allocated(device)
@@ -82,18 +82,18 @@ def kept_mib(forward: Callable[[], Any], device: torch.device) -> float:
 
 
 def bandwidth(device: torch.device, mib: int, repeat: int) -> float:
-    """Bytes per second, read and written together, of torch copying a tensor of ``mib`` MiB."""
+    """Return the bytes per second, read and written together, of torch's copy of a tensor of ``mib`` MiB."""
     source = torch.ones(mib * 2**18, device=device)
     target = torch.empty_like(source)
     return 2 * source.numel() * source.element_size() / median_seconds(lambda: target.copy_(source), repeat, device)
 
 
 def reading_bandwidth(device: torch.device) -> float:
-    """Bytes per second that are read at best: on a CPU by torch's threads, on a GPU as fast as a copy reads and writes.
+    """Return the best read bandwidth in bytes per second: of torch's threads on a CPU, of a copy (both ways) on a GPU.
 
-    The result is that of the fastest of three operations over 256 MiB: torch's sum (one stream of numbers), its inner
-    product (two streams), and the kernels' product of one row with a matrix. Each runs in parts, and each part counts
-    with the fastest of several turns.
+    The result is the fastest of three operations over 256 MiB: torch's sum (one stream of numbers), its inner product
+    (two streams), and the kernels' product of one row with a matrix. Each operation runs in parts, and the fastest of
+    several turns counts for each part.
     """
     if device.type == "cuda":
         return bandwidth(device, 512, 5)
@@ -113,7 +113,7 @@ def reading_bandwidth(device: torch.device) -> float:
 
 
 def float32_peak(threads: int) -> Optional[float]:
-    """Multiplications and additions of float32 a second in the registers of so many cores; None without the kernels."""
+    """Return float32 multiplications and additions per second in the registers of some cores; None without kernels."""
     if native.PROBLEM is not None:
         return None
     rates = []
@@ -137,5 +137,5 @@ def write_measurements(arguments: argparse.Namespace, scores: Dict[str, float], 
 
 
 def keep_the_faster(best: Dict[str, float], found: Dict[str, float]) -> Dict[str, float]:
-    """The smaller of two measurements of the same thing, figure by figure."""
+    """Return the smaller of two measurements of the same work, figure by figure."""
     return {key: min(best[key], found[key]) for key in found}

@@ -13,7 +13,7 @@ from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 
 
 def megalodon_layer(model: str, arguments: argparse.Namespace) -> MegalodonLayer:
-    """A causal layer with one head and a plain FFN; its EMA as published if ``model`` is a published one."""
+    """Build a causal layer with one head and a plain FFN; the EMA is in the published arrangement if ``model`` is."""
     config = MegalodonLayerConfig(
         embed_dim=arguments.embed_dim,
         hidden_dim=arguments.hidden_dim,
@@ -30,7 +30,7 @@ def megalodon_layer(model: str, arguments: argparse.Namespace) -> MegalodonLayer
 
 
 class PublishedComplexEMA(torch.nn.Module):
-    """A complex EMA with the parameters of ours: D x N x L powers and an FFT."""
+    """The complex EMA of this package, computed from D x N x L powers and an FFT."""
 
     def __init__(self, ours: Any) -> None:
         super().__init__()

@@ -1,13 +1,13 @@
-"""MEGALODON's language model and the Llama-style one beside it, for the benchmarks of decoding and of training."""
+"""MEGALODON's language model and the Llama-style model, for the benchmarks of decoding and of training."""
 
 from typing import Any, Dict
 
 
 def megalodon_options(width: int, chunk: int) -> Dict[str, Any]:
-    """Options of a model with MEGA's widths, and a plain FFN as much wider as the missing update gate allows.
+    """Return options of a model with MEGA's widths, and a plain FFN widened by the parameters of MEGA's update gate.
 
-    MEGA's layer has an update gate of d (d + 1) parameters more, MEGALODON's a few per feature and dimension; with an
-    FFN of 5 d / 2 the layers differ by less than one percent.
+    MEGA's layer has d (d + 1) parameters more in its update gate, MEGALODON's a few more per feature and dimension.
+    With an FFN of 5 d / 2 the layers differ by less than one percent.
     """
     return {
         "decoder_hidden_dim": 2 * width,
@@ -20,7 +20,7 @@ def megalodon_options(width: int, chunk: int) -> Dict[str, Any]:
 
 
 def llama_options(width: int, layer: int) -> Dict[str, Any]:
-    """Options of a Llama-style model with an FFN as wide as makes its layer, too, of ``layer`` parameters."""
+    """Return options of a Llama-style model whose FFN gives its layer ``layer`` parameters."""
     return {
         "decoder_ffn_embed_dim": (layer - 4 * width * width - 2 * width) // (3 * width),
         "decoder_attention_heads": max(1, width // 32),

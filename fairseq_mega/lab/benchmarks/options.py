@@ -1,4 +1,4 @@
-"""The benchmarks as data, and the options that several of them share."""
+"""The form of a benchmark, and the options that several benchmarks share."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ import torch
 
 from fairseq_mega.lab.runs.files import in_the_way_of
 
-LISTS = ("lengths", "positions", "sizes", "chunk")  # options that hold several numbers where they are text
+LISTS = ("lengths", "positions", "sizes", "chunk")  # options that contain several numbers if they are text
 FROM_0 = ("positions", "chunk", "chunk_size")
 FILES = ("json", "rows", "plot")
 
@@ -20,13 +20,13 @@ class Benchmark(NamedTuple):
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
-    # Measures one part in a process of its own, see :func:`fairseq_mega.lab.benchmarks.apart.run_apart`.
+    # Measures one part in a separate process, see :func:`fairseq_mega.lab.benchmarks.apart.run_apart`.
     measure: Optional[Callable[[str, argparse.Namespace], Dict[str, Any]]] = None
-    smoke: Sequence[str] = ()  # options that --smoke implies; those on the command line override them
+    smoke: Sequence[str] = ()  # options that --smoke implies; the command line overrides them
 
 
 def add_common_options(parser: argparse.ArgumentParser, repeat: Optional[int]) -> None:
-    """Add the options of every benchmark; ``repeat`` is the number of timings, None where it is fixed."""
+    """Add the options of every benchmark; ``repeat`` is the number of timings, None if it is fixed."""
     add = parser.add_argument
     if repeat is not None:
         add("--repeat", type=int, default=repeat, help="timed runs; the median is reported (default: %(default)s)")
@@ -41,7 +41,7 @@ def add_sweep_options(parser: argparse.ArgumentParser, autocast: bool = False) -
 
     Args:
         parser: parser to extend.
-        autocast: whether the benchmark also has weights of float32 under bfloat16's autocast.
+        autocast: whether the benchmark also measures float32 weights under autocast to bfloat16.
     """
     add = parser.add_argument
     types, of = ["float32", "bfloat16"], "dtype of all tensors"
@@ -65,7 +65,7 @@ def chosen_of(given: str, option: str, known: Sequence[str]) -> Sequence[str]:
     """Split a comma-separated option into its names.
 
     Raises:
-        SystemExit: if one of them is unknown.
+        SystemExit: if a name is unknown.
     """
     names = given.split(",")
     unknown = [name for name in names if name not in known]
@@ -75,7 +75,7 @@ def chosen_of(given: str, option: str, known: Sequence[str]) -> Sequence[str]:
 
 
 def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse options that cannot be measured, before the first measurement.
+    """Refuse invalid options before the first measurement.
 
     Raises:
         SystemExit: naming the option.
@@ -92,9 +92,9 @@ def check_options(arguments: argparse.Namespace) -> None:
         if isinstance(value, Path) and name in FILES and (value.is_dir() or not is_writable(value)):
             raise SystemExit(f"{option} {value}: name a file in a folder that can be written")
     if getattr(arguments, "device", None) == "cuda" and not torch.cuda.is_available():
-        raise SystemExit("--device cuda: there is no GPU, or torch is built for none: give --device cpu")
+        raise SystemExit("--device cuda: there is no GPU, or torch was built without CUDA: give --device cpu")
 
 
 def is_writable(path: Path) -> bool:
-    """Return whether a file can be written; the last ones of its folders may be missing."""
+    """Return whether a file can be written; the last of its folders may be missing."""
     return os.access(path, os.W_OK) if path.exists() else in_the_way_of(path.absolute().parent) is None

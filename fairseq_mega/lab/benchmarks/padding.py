@@ -17,12 +17,12 @@ from fairseq_mega.lab.benchmarks.lra_speed import SYMBOLS, architecture, build
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 
 DESCRIPTION = """\
-Training of classifiers on batches of texts of unequal lengths, padded (--pad-batches) and packed in one row.
+Training of classifiers on texts of unequal lengths: batches padded (--pad-batches) and packed in one row.
 
 The forward and backward pass of mega_lra_imdb, with full attention and in chunks, and of transformer_lra_imdb on the
-same batches of random symbols; peak memory is that on top of the model. Lengths are those of a data folder of --task
-lra-text, or drawn as those of IMDb's reviews: log-normal, of median 1,061 bytes and deviation 0.655, which are mean and
-deviation of the logarithms of its 25,000 training texts. Padded and packed runs take turns.
+same batches of random symbols. Peak memory is counted on top of the model. The lengths come from a data folder of
+--task lra-text, or are drawn like the lengths of IMDb's reviews: log-normal, with the mean and deviation (0.655) of the
+logarithms of its 25,000 training texts, a median of 1,061 bytes. Padded and packed runs take turns.
 """
 MODELS = ("mega-chunk", "mega", "transformer")
 LAYOUTS = ("padded", "packed")
@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="data folder with the lengths of training texts (default: drawn as IMDb's)",
     )
-    add("--longest", type=int, default=4000, help="tokens to which texts are cut (default: %(default)s)")
+    add("--longest", type=int, default=4000, help="maximum tokens of a text (default: %(default)s)")
     add("--batch", type=int, default=25, help="texts of a batch (default: %(default)s, as in the recipe of Text)")
     add("--batches", type=int, default=4, help="batches of a timed run (default: %(default)s)")
     add("--chunk", type=int, default=128, help="attention chunk of mega-chunk (default: %(default)s)")
@@ -50,10 +50,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def draw_lengths(arguments: argparse.Namespace) -> np.ndarray:
-    """Lengths (batches, batch) of texts.
+    """Return lengths (batches, batch) of texts.
 
     Raises:
-        ValueError: if the data folder has no training texts, or too few.
+        ValueError: if the data folder has too few training texts, or none.
     """
     count, generator = arguments.batch * arguments.batches, np.random.default_rng(arguments.seed)
     if arguments.data is None:
@@ -63,14 +63,17 @@ def draw_lengths(arguments: argparse.Namespace) -> np.ndarray:
         texts = data_utils.load_indexed_dataset(str(path), None)
         if texts is None or len(texts) < count:
             found = 0 if texts is None else len(texts)
-            raise ValueError(f"--data {arguments.data}: {path} holds {found} texts, {count} are needed")
+            raise ValueError(
+                f"--data {arguments.data}: {path} contains {found} texts, at least {count} are "
+                "required: give more data or fewer --batches"
+            )
         drawn = generator.permutation(np.asarray(texts.sizes))[:count]
     lengths: np.ndarray = np.clip(drawn, 1, arguments.longest).astype(int).reshape(arguments.batches, -1)
     return lengths
 
 
 def batches_of(lengths: np.ndarray, seed: int) -> List[Tensor]:
-    """Random symbols of these lengths, padded on the right, (B, L) for each batch."""
+    """Return random symbols of these lengths, padded on the right, (B, L) for each batch."""
     generator = torch.Generator().manual_seed(seed)
     batches = []
     for batch in lengths:
@@ -80,7 +83,7 @@ def batches_of(lengths: np.ndarray, seed: int) -> List[Tensor]:
 
 
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure seconds and memory of the passes over all batches by a model in a layout, such as ``mega/packed``."""
+    """Measure seconds and memory of the passes over all batches for a MODEL/LAYOUT, for instance ``mega/packed``."""
     name, layout = part.split("/")
     keep_freed_memory()  # as fairseq-mega-train does
     torch.set_num_threads(arguments.threads)
@@ -92,7 +95,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     def update(tokens: Tensor) -> None:
         F.cross_entropy(model(tokens), torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)).backward()
 
-    update(batches[0][:, :32])  # the one-time work of torch is not charged to the texts
+    update(batches[0][:, :32])  # excludes the one-time work of torch
 
     def work() -> None:
         for tokens in batches:

@@ -12,7 +12,7 @@ from fairseq_mega.lab.recipes.smoke import shrink
 
 
 def build_recipe(name: str, symbols: int, longest: int, smoke: bool = False) -> Any:
-    """The model of a recipe.
+    """Build the model of a recipe.
 
     Args:
         name: of the recipe.

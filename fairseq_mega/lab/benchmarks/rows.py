@@ -1,4 +1,4 @@
-"""Measurements as JSON lines, so that an interrupted run continues after its last one."""
+"""Measurements as JSON lines: an interrupted run continues after its last line."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-NOT_YET = 75  # exit status: something is left to measure, the same command continues (EX_TEMPFAIL)
+NOT_YET = 75  # exit status: measurements are left, the same command continues (EX_TEMPFAIL)
 
 
 class Rows:
@@ -34,10 +34,10 @@ class Rows:
         return json.dumps([settings, what], sort_keys=True)
 
     def find(self, **what: Any) -> Optional[Dict[str, Any]]:
-        """The figures of an earlier measurement, or None.
+        """Return the figures of an earlier measurement, or None.
 
         Raises:
-            SystemExit: with status NOT_YET, if there is no measurement and the time has run out.
+            SystemExit: with status NOT_YET, if there is no measurement and the time is up.
         """
         found = self.known.get(self._key(self.settings, what))
         if found is None and self.end is not None and time.monotonic() > self.end:

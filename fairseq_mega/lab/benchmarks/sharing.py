@@ -1,4 +1,4 @@
-"""Tensors that each process of a training holds and bytes that it sends, beside the estimates of a plan."""
+"""Bytes that each process of a training holds and sends, compared with the estimates of a plan."""
 
 import argparse
 import gc
@@ -23,7 +23,7 @@ from fairseq_mega.models.on_paper import stand_in
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
 DESCRIPTION = """\
-Bytes that each training process holds and sends, beside the estimate of fairseq-mega-inspect --plan.
+Bytes that each training process holds and sends, compared with the estimate of fairseq-mega-inspect --plan.
 
 Updates of two batches by fairseq's trainer in processes on this CPU. Held: living tensors, counted after each operator.
 Sent: tensors given to collectives, as rings would send them. Written: bytes that the process wrote into sockets with
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 
 def cases_of(processes: int, chosen: str = "") -> Dict[str, Case]:
-    """The trainings that are measured, by name; those of a comma-separated list, or all."""
+    """Return the measured trainings by name: those in a comma-separated list, or all."""
     shared = Sharing(processes)
     sharded = shared._replace(sharded=True)
     recomputed = sharded._replace(recomputed=True)
@@ -72,13 +72,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Counted(TorchDispatchMode):
-    """Counter of the bytes of living tensors, and of those that collectives send, for operators that run within it."""
+    """Counter of the bytes of living tensors, and of the bytes that collectives send, while operators run within it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.most = self.sent = 0
         self._sizes: Dict[StorageWeakRef, int] = {}
-        self._bound = 0  # of the bytes that live now
+        self._bound = 0  # bytes of tensors that live now
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
@@ -95,14 +95,16 @@ class Counted(TorchDispatchMode):
         return result
 
     def _now(self) -> int:
-        """Bytes of the tensors that live, at the size that they have now: sharded models empty some."""
+        """Return the bytes of living tensors at their present size: sharded models empty some tensors."""
         living = {ref: torch.UntypedStorage._new_with_weak_ptr(ref.cdata) for ref in self._sizes}
         self._sizes = {ref: storage.nbytes() for ref, storage in living.items() if storage is not None}
         return sum(self._sizes.values())
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in nested sequences and dictionaries; no distributed ones, whose parts pass operators themselves."""
+    """Return the tensors in nested sequences and dictionaries, without distributed ones, whose parts pass operators
+    too.
+    """
     if type(value) in (Tensor, nn.Parameter):
         yield value
     elif isinstance(value, (tuple, list, dict)):
@@ -111,7 +113,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _sent_by(function: Any, args: Sequence[Any]) -> int:
-    """Bytes that a process sends for a collective of all processes, by a ring, or for a message."""
+    """Return the bytes that a process sends for a collective of all processes, by a ring, or for a message."""
     count, name = dist.get_world_size(), function._schema.name.removeprefix("c10d::")
     sizes = [sum(tensor.nbytes for tensor in _tensors(argument)) for argument in args]
     shares = {  # of the argument
@@ -129,13 +131,13 @@ def _sent_by(function: Any, args: Sequence[Any]) -> int:
 
 
 def written() -> int:
-    """Bytes that this process has written into files and sockets (Linux)."""
+    """Return the bytes that this process has written into files and sockets (Linux)."""
     lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(lines["wchar"])
 
 
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure MODEL:N: for each case the most bytes that a process holds, sends and writes, and those on paper."""
+    """Measure MODEL:N: for each case the most bytes that a process holds, sends and writes, and the estimates."""
     name, size = part.split(":")[0], int(part.split(":")[1])
     found = forked.largest(measure_process, size, name, arguments)
     options = {**model_options(name, arguments), "_name": MODELS[name]}
@@ -156,13 +158,13 @@ def measure_process(rank: int, processes: int, init: str, name: str, arguments: 
             for number, value in measure_case(rank, processes, name, case, arguments).items():
                 found[f"{title} {number}"] = value
             gc.collect()
-    dist.barrier()  # what is sent has to arrive before this process ends
+    dist.barrier()  # messages must arrive before this process ends
     dist.destroy_process_group()
     return found
 
 
 def measure_case(rank: int, processes: int, name: str, case: Case, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Return the bytes that this process holds for a training at most, and sends and writes for its last update."""
+    """Return the peak bytes that this process holds for a training, and those sent and written for its last update."""
     tokens = torch.randint(4, arguments.symbols, (1, arguments.length))
     batch = {
         "id": torch.arange(1),
@@ -180,7 +182,7 @@ def measure_case(rank: int, processes: int, name: str, case: Case, arguments: ar
 
 
 def trainer_of(rank: int, processes: int, name: str, case: Case, arguments: argparse.Namespace) -> Any:
-    """fairseq's trainer as fairseq-mega-train makes it, of a task without data."""
+    """Return fairseq's trainer as built by fairseq-mega-train, of a task without data."""
     words: List[str] = ["no-data", "--task", "mega_language_modeling", "--arch", MODELS[name], "--cpu"]
     for option, value in model_options(name, arguments).items():
         words += [f"--{option.replace('_', '-')}", *([] if value is True else [str(value)])]

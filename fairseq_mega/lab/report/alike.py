@@ -1,4 +1,4 @@
-"""Results of a table whose cells are means over seeds: those of a cell are measured under the same conditions."""
+"""Results of a table whose cells are means over seeds: all results of a cell are measured under the same conditions."""
 
 import argparse
 import sys
@@ -10,7 +10,7 @@ from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.runs.report import benchmark_read
 from fairseq_mega.lab.runs.results import EXTRA, SET, Result, ResultError, is_trained_here, read_files
 
-CONDITIONS = "conditions"  # setting of the results of fairseq-mega-reproduce; earlier versions had none
+CONDITIONS = "conditions"  # setting of fairseq-mega-reproduce's results; earlier versions lack it
 MORE = ("checkpoint", "scaling", "segments", "chunk_size", "context_window")  # settings that distinguish rows
 DIFFERING = (
     SET,
@@ -20,7 +20,7 @@ DIFFERING = (
     "max_update",
     "data",
     "lr",
-)  # that conditions depend on, and the rate
+)  # settings of the conditions, and the rate
 PAPERS = ("mega/", "megalodon/")  # folders of the recipes of their tables
 
 
@@ -46,9 +46,8 @@ def check_alike(files: Mapping[Path, Result]) -> None:
         one = files[other]["settings"]
         if any(one.get(name) != settings.get(name) for name in (CONDITIONS, "lr")):
             raise ResultError(
-                f"{other} and {path.name} are of one cell, with different settings "
-                f"({difference(one, settings)}): give a folder of those in OUT/tables, where "
-                "fairseq-mega-reproduce keeps them apart"
+                f"{other} and {path.name} are of one cell, with different settings ({difference(one, settings)}): "
+                "give one of the folders in OUT/tables, where fairseq-mega-reproduce keeps them apart"
             )
 
 
@@ -66,16 +65,16 @@ def is_of_paper(result: Result) -> bool:
 
 
 def read_alike(options: argparse.Namespace, benchmark: str) -> List[Result]:
-    """Read the results that the options of a report select; those of recipes without a paper are left out.
+    """Read the results that the options of a report select, without results of recipes that have no paper.
 
     Raises:
-        ResultError: if those of a cell were trained under different conditions.
+        ResultError: if results of one cell were trained under different conditions.
     """
     files = read_files(options.results, benchmark_read(options, benchmark))
     kept = {path: result for path, result in files.items() if is_of_paper(result)}
     others = sorted({result["settings"]["recipe"] for path, result in files.items() if path not in kept})
     if others:
-        told = f"{len(files) - len(kept)} results of recipes that are in no paper's table ({', '.join(others)})"
+        told = f"{len(files) - len(kept)} results of recipes that are not in a paper's table ({', '.join(others)})"
         print(f"left out: {told}", file=sys.stderr)
     check_alike(kept)
     return list(kept.values())

@@ -1,4 +1,4 @@
-"""The classifiers that scripts/compare_classifiers.sh trained: a table, and a plot of their validation accuracies."""
+"""The classifiers of scripts/compare_classifiers.sh: a table, and a plot of their validation accuracies."""
 
 import argparse
 import re
@@ -23,23 +23,23 @@ TITLES = {
 
 
 def model_of(result: Result) -> str:
-    """The model of a result, a key of TITLES."""
+    """Return the model of a result, a key of TITLES."""
     return str(result["settings"].get("model", result["label"]))
 
 
 def schedule(result: Result) -> Tuple[int, float]:
-    """Updates and peak learning rate of a training."""
+    """Return the updates and the peak learning rate of a training."""
     return result["settings"]["updates"], float(result["settings"]["lr"])
 
 
 def order(result: Result) -> Tuple[int, int, Tuple[int, float], int]:
-    """Tasks as in MEGA's Table 2, MEGA first, rising updates, learning rates and seeds."""
+    """Sort key: tasks as in MEGA's Table 2, MEGA first, rising updates, learning rates and seeds."""
     task = list(TASKS).index(result["settings"]["task"])
     return task, list(TITLES).index(model_of(result)), schedule(result), result["seed"]
 
 
 def title(result: Result) -> str:
-    """Name of a model with its chunk, and the changes of its recipe."""
+    """Return the name of a model with its chunk, and the changes of its recipe."""
     chunk = "" if model_of(result) == "transformer" else f", chunk {result['settings']['chunk']}"
     return TITLES[model_of(result)] + chunk + with_changes(result, "model.encoder_chunk_size")
 
@@ -52,10 +52,10 @@ def short_title(result: Result, with_chunk: bool) -> str:
 
 
 def row(result: Result) -> Dict[str, str]:
-    """Cells of a line of the table, by the titles of their columns."""
+    """Return the cells of a row of the table, by the titles of their columns."""
     scores, settings = result["scores"], result["settings"]
     seconds, memory = scores.get("seconds_per_epoch"), scores.get("peak_memory_gib")
-    best, batch = scores.get("best_valid_accuracy"), settings.get("batch")  # none of weights that were given
+    best, batch = scores.get("best_valid_accuracy"), settings.get("batch")  # none for given weights
     return {
         "task": TASKS[settings["task"]].title,
         "model": title(result),
@@ -71,7 +71,7 @@ def row(result: Result) -> Dict[str, str]:
 
 
 def plot(results: Sequence[Result], output: Path, source: Optional[str] = None) -> None:
-    """Draw validation accuracies, a panel per task: a model has its colour and marker, a schedule its dashes."""
+    """Draw validation accuracies, a panel per task: colour and marker show the model, dashes the schedule."""
     drawn = {result["settings"]["task"] for result in results if "curve" in result}
     tasks = [task for task in TASKS if task in drawn]
     chunks = {result["settings"]["chunk"] for result in results if model_of(result) != "transformer"}

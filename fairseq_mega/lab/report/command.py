@@ -1,9 +1,8 @@
 """Tables and plots of result files, the scores of translations, and the tables of the documentation.
 
-fairseq-mega-report --check               # compare every table of the documentation with its results
-fairseq-mega-report --write               # renew the tables
-fairseq-mega-report --html page.html      # all results on one page
-fairseq-mega-report table2 results --format markdown   # one REPORT; each has its own --help
+fairseq-mega-report --check # compare every table of the documentation with its results fairseq-mega-report --write #
+write the tables again fairseq-mega-report --html page.html # all results on one page fairseq-mega-report table2 results
+--format markdown # one REPORT; each has its own --help
 """
 
 import argparse
@@ -69,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(given: Optional[Sequence[str]] = None) -> int:
-    """Run a report; returns the exit status, 1 after an error message or where a document differs."""
+    """Run a report; return the exit status, 1 after an error message or if a document differs."""
     parser = build_parser()
     options = parser.parse_args(given)
     options.given = list(sys.argv[1:] if given is None else given)

@@ -8,16 +8,16 @@ from fairseq_mega.lab.runs.log_progress import parse_statistics
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report
 
-Points = Dict[int, float]  # by update; of updates repeated after an interruption the last counts
+Points = Dict[int, float]  # by update; of repeated updates after an interruption the last counts
 PANELS = ("training loss (bits)", "validation loss (bits)", "validation score")
 SCORES = ("valid_accuracy", "valid_bleu", "valid_ppl")
 
 
 def read_curves(lines: Iterable[str]) -> Dict[str, Points]:
-    """The points of each panel in a log; lines that are cut off are left out."""
+    """Return the points of each panel in a log; incomplete lines are left out."""
     curves: Dict[str, Points] = {panel: {} for panel in PANELS}
     for line in lines:
-        found = parse_statistics(line)  # whose names identify a line, which fairseq's --log-file does not
+        found = parse_statistics(line)  # its names show its kind, which a --log-file of fairseq lacks
         add(curves[PANELS[0]], found, "num_updates", "loss")
         add(curves[PANELS[1]], found, "valid_num_updates", "valid_loss")
         score = next((key for key in SCORES if key in found), "")
@@ -26,17 +26,17 @@ def read_curves(lines: Iterable[str]) -> Dict[str, Points]:
 
 
 def add(points: Points, statistics: Dict[str, str], updates: str, key: str) -> None:
-    """Add a point, if the line holds one."""
+    """Add the point of a line, if there is one."""
     if updates in statistics and key in statistics:
         points[int(float(statistics[updates]))] = float(statistics[key])
 
 
 def draw(logs: Sequence[Path], output: Path) -> Tuple[List[str], List[str]]:
-    """Draw a curve for each log; return a line about each log, also those without a training.
+    """Draw a curve for each log; return a line about each log, including logs without a training.
 
     Raises:
         OSError: if a log cannot be read.
-        ValueError: if none holds a training.
+        ValueError: if no log contains a training.
     """
     found: List[Tuple[str, Dict[str, Points]]] = []
     empty: List[str] = []
@@ -46,7 +46,7 @@ def draw(logs: Sequence[Path], output: Path) -> Tuple[List[str], List[str]]:
         if any(curves.values()):
             found.append((log.parent.name or log.stem, curves))
         else:
-            empty.append(f"{log} holds no training: it failed, or was made without --log-format json")
+            empty.append(f"{log} contains no training: it failed, or was made without --log-format json")
     if not found:
         raise ValueError("; ".join(empty))
     panels: List[Panel] = []

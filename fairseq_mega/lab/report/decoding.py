@@ -1,4 +1,4 @@
-"""A plot of decoding: tokens per second at several positions of a text, one line per model."""
+"""Plot of decoding: tokens per second at several positions of a text, one line per model."""
 
 import argparse
 import re
@@ -11,10 +11,10 @@ from fairseq_mega.lab.runs.results import read_result
 
 
 def speeds(scores: Dict[str, float]) -> Dict[str, List[Tuple[int, float]]]:
-    """Position and tokens per second of one text, by model, from the scores of a result file.
+    """Return position and tokens per second of one text, by model, from the scores of a result file.
 
     Raises:
-        ValueError: where there are none.
+        ValueError: if there are none.
     """
     found: Dict[str, List[Tuple[int, float]]] = {}
     for name, value in scores.items():
@@ -31,7 +31,7 @@ def plot_speeds(scores: Dict[str, float], output: Path) -> None:
 
     Raises:
         SystemExit: without matplotlib.
-        ValueError: where no score is one of decoding.
+        ValueError: if no score is of decoding.
     """
     lines = [Line(points, name) for name, points in speeds(scores).items()]
     axes = {

@@ -11,11 +11,11 @@ from fairseq_mega.lab.report.lra_figure import figure_report
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 
 Points = Dict[int, List[Result]]
-EMA_DIM = TASKS["text"].ema_dim  # Image has the same
+EMA_DIM = TASKS["text"].ema_dim  # the same for Image
 
 
 def over(results: Sequence[Result], task: str, axis: str, fixed: int) -> Points:
-    """Results of a task's MEGA by ``axis``, "ema_dim" or "chunk", in rising order (full attention last).
+    """Return results of a task's MEGA by ``axis``, "ema_dim" or "chunk", in rising order (full attention last).
 
     ``fixed`` is the value of the other axis.
     """
@@ -26,12 +26,12 @@ def over(results: Sequence[Result], task: str, axis: str, fixed: int) -> Points:
 
 
 def label_of(value: int) -> str:
-    """A value on an axis."""
+    """Return the label of a value on an axis."""
     return "full" if value < 0 else str(value)
 
 
 def figure4(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[str], List[Result]]:
-    """Draw both panels; return the numbers as lines and the results that are in them.
+    """Draw both panels; return the numbers as lines, and the results in them.
 
     Raises:
         ValueError: if there is none.
@@ -55,7 +55,7 @@ def figure4(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
         raise ValueError(f"no result of MEGA on Text or Image with --chunk {chunk} or N = {EMA_DIM}")
     drawn = []
     for title, curves in panels:
-        # Evenly spaced, as 0 and "full" have no place on a logarithmic axis.
+        # Evenly spaced, because 0 and "full" have no place on a logarithmic axis.
         ticks = sorted({value for points in curves.values() for value in points}, key=lambda v: v if v >= 0 else 1e9)
         lines_of_tasks = []
         for task, points in curves.items():

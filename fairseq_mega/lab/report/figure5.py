@@ -1,4 +1,4 @@
-"""MEGA's Figure 5: the attention functions, and validation curves on Pathfinder with them."""
+"""MEGA's Figure 5: the attention functions, and their validation curves on Pathfinder."""
 
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
@@ -12,7 +12,7 @@ from fairseq_mega.ops.attention.reference import laplace
 
 
 def functions(low: float = -1.0, high: float = 2.0) -> Dict[str, List[Tuple[float, float]]]:
-    """Points of the functions that an attention's scores go through, one by one: laplace, and relu2 that it replaces.
+    """Return points of the attention functions laplace and relu2, which are applied to each score.
 
     Source: MEGA, Eq. 16 and Figure 5.
     """

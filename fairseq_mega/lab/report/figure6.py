@@ -12,7 +12,8 @@ Points = List[Tuple[float, float]]
 
 
 def curves(results: Sequence[Dict[str, Any]], chunk: int, segments: int) -> Tuple[Points, Points]:
-    """(mean segment, perplexity) at one chunk, and (chunk, perplexity) at one number of segments, in rising order.
+    """Return (mean segment, perplexity) at one chunk, and (chunk, perplexity) at one number of segments, in rising
+    order.
 
     Raises:
         ValueError: if the results are of several models.
@@ -20,7 +21,9 @@ def curves(results: Sequence[Dict[str, Any]], chunk: int, segments: int) -> Tupl
     models = sorted({(result["label"], str(result["settings"].get("checkpoint_sha256"))) for result in results})
     if len(models) > 1:
         names = ", ".join(f"{label} ({checkpoint[:8]})" for label, checkpoint in models)
-        raise ValueError(f"the results are of several models, {names}: choose one with --label, or remove the others'")
+        raise ValueError(
+            f"the results are of several models, {names}: choose one with --label, or remove the other results"
+        )
     rows = [(result["settings"], result["scores"]["perplexity"]) for result in results]
     context = [(row["mean_segment"], score) for row, score in rows if row.get("chunk_size") == chunk]
     chunks = [(row["chunk_size"], score) for row, score in rows if row.get("segments") == segments]

@@ -13,7 +13,7 @@ from fairseq_mega.lab.runs.report import show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result
 
 CHECKPOINTS = {"best": ", best epoch", "last": ", last epoch", "given": ""}
-NOTE = "measured: on the 50,000 validation images, by which the best epoch is chosen, too"
+NOTE = "measured: on the 50,000 validation images, which also select the best epoch"
 
 
 def incomparable(result: Result) -> bool:
@@ -23,7 +23,7 @@ def incomparable(result: Result) -> bool:
 
 
 def accuracy(results: Sequence[Result]) -> str:
-    """Top-1 accuracy over the seeds; a star where it cannot be compared with the paper's."""
+    """Return the top-1 accuracy over the seeds, with a star if it cannot be compared with the paper's."""
     if not results:
         return "-"
     star = "*" if any(map(incomparable, results)) else ""
@@ -31,7 +31,7 @@ def accuracy(results: Sequence[Result]) -> str:
 
 
 def measured(results: Sequence[Result], model: str) -> Rows:
-    """A row for each checkpoint of a model that was scored, or one for no results yet."""
+    """Return a row for each scored checkpoint of a model, or one row without results."""
     rows: Rows = []
     for checkpoint, title in CHECKPOINTS.items():
         scored = select(results, model=model, checkpoint=checkpoint)
@@ -73,7 +73,7 @@ TABLE6 = PaperTable(
     notes=(NOTE,),
     run=partial(run, script="mega_table6_imagenet.sh"),
 )
-# MEGALODON (Ma et al., NeurIPS 2024), Table 4; of MEGA and others it repeats MEGA's Table 6.
+# MEGALODON (Ma et al., NeurIPS 2024), Table 4; for other models it repeats MEGA's Table 6.
 MEGALODON4 = PaperTable(
     "MEGALODON, Table 4: ImageNet",
     ("imagenet",),

@@ -8,7 +8,7 @@ from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.results import Result
 
 SCORE = {"wikitext103": ("perplexity", "perplexity", 2), "enwik8": ("bits_per_token", "bits per character", 3)}
-INTERPRETATION = "measured rows: our interpretation of what the paper leaves open, see the notes of the recipe"
+INTERPRETATION = "measured rows: our interpretation where the paper is open, see the notes of the recipe"
 (TRANSFORMER,) = paper_values("table5", "transformer", ["wikitext103"], "perplexity")
 (MEGA,) = paper_values("table5", "mega", ["wikitext103"], "perplexity")
 
@@ -27,7 +27,7 @@ def cells_of(result: Result, metric: str, digits: int = 2) -> List[str]:
 
 
 def of_mega(results: Sequence[Result], task: str) -> Rows:
-    """A row for each result of a data set, or one for no results yet."""
+    """Return a row for each result of a data set, or one row without results."""
     metric, unit, digits = SCORE[task]
     rows = []
     for result in results:
@@ -38,7 +38,7 @@ def of_mega(results: Sequence[Result], task: str) -> Rows:
         if model == "transformer":
             name = f"  Transformer, measured (context of at least {settings['context_window']})"
         else:
-            title = "MEGA" if model == "mega" else model  # a recipe of one's own
+            title = "MEGA" if model == "mega" else model  # a user's recipe
             name = f"  {title}, measured (K = {settings['segments']}, chunk {settings['chunk_size']})"
         parameters, *others = cells_of(result, metric, digits)
         rows.append([name + seed_of(result), parameters, unit, *others])
@@ -46,7 +46,7 @@ def of_mega(results: Sequence[Result], task: str) -> Rows:
 
 
 def of_megalodon(results: Sequence[Result], metric: str, more: Sequence[str] = ()) -> Rows:
-    """A row for each result with ``more`` behind it, or one for no results yet."""
+    """Return a row for each result, followed by ``more``, or one row without results."""
     rows = [["  measured" + seed_of(result), *cells_of(result, metric), *more] for result in results]
     return rows or [["  measured", "-", "not yet", "-", "-", *more]]
 

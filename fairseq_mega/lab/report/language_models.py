@@ -12,7 +12,7 @@ BENCHMARK = "compare-language-models"  # of scripts/compare_language_models.sh
 
 
 def context_of(settings: Dict[str, Any]) -> str:
-    """The text before a token that it can see."""
+    """Return the context of a token, in words."""
     if settings.get("longest_segment") is not None:
         mean = f"{settings['mean_segment']:,.0f}"
         return f"segments of {mean} tokens, all of them seen" if settings.get("segments") != 1 else "the whole text"
@@ -30,13 +30,13 @@ def model_of(result: Dict[str, Any]) -> str:
 
 
 def order(result: Dict[str, Any]) -> Any:
-    """Models by name, contexts from short to long."""
+    """Sort key: models by name, contexts from short to long."""
     settings = result["settings"]
     return model_of(result), settings.get("mean_segment") or settings.get("context_window") or 0
 
 
 def table(results: List[Dict[str, Any]]) -> Table:
-    """A row for each result."""
+    """Return a table with a row for each result."""
     rows = []
     for result in sorted(results, key=order):
         settings, scores = result["settings"], result["scores"]
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
     """Print the table."""
     results = read_results(options.results, options.benchmark)
     if not results:
-        raise ValueError(f"{options.results} holds no result of {options.benchmark!r}")
+        raise ValueError(f"{options.results} contains no result of {options.benchmark!r}")
     show(options, [table(results)])
     warn_of_smoke(options.benchmark.endswith("-smoke"))
 

@@ -7,17 +7,17 @@ from fairseq_mega.lab.evaluate.lra_runs import REMEDY, Result, name_of, shortene
 from fairseq_mega.lab.runs.provenance import machine_of
 from fairseq_mega.lab.runs.text_tables import Table, aligned, table_of
 
-INTERPRETATION = "measured rows: our interpretation, as the paper leaves the architecture of classifiers open"
+INTERPRETATION = "measured rows: our interpretation, because the paper leaves the architecture of classifiers open"
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Mean, and from two values on the standard deviation."""
+    """Return the mean and, for two or more values, the standard deviation."""
     mean = f"{statistics.mean(values):.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ±{statistics.stdev(values):.{digits}f}"
 
 
 def cell(results: Sequence[Result]) -> str:
-    """Test accuracy of the seeds of one setting; a star where a training was shorter than the paper's."""
+    """Return the test accuracy of the seeds of one setting, with a star if a training was shorter than the paper's."""
     if not results:
         return "-"
     star = "*" if any(map(shortened, results)) else ""
@@ -25,12 +25,12 @@ def cell(results: Sequence[Result]) -> str:
 
 
 def learned(results: Sequence[Result]) -> str:
-    """The share of the seeds that left chance."""
+    """Return the share of the seeds that rose above chance."""
     return f"{sum(not stuck(result) for result in results)}/{len(results)}" if results else "-"
 
 
 def average(cells: Sequence[Sequence[Result]]) -> str:
-    """Mean over tasks, if each was measured."""
+    """Return the mean over tasks, if each was measured."""
     if not all(cells):
         return "-"
     means = [statistics.mean(result["scores"]["test_accuracy"] for result in results) for results in cells]
@@ -40,14 +40,14 @@ def average(cells: Sequence[Sequence[Result]]) -> str:
 
 
 def measured_rows(name: str, cells: Sequence[Sequence[Result]], last: Sequence[str]) -> List[List[str]]:
-    """Return two rows under the paper's, or one for no results yet."""
+    """Return two rows under the paper's, or one row without results."""
     if not any(cells):
         return [[name, "not yet", *["-"] * (len(cells) - 1), *last]]
     return [[name, *map(cell, cells), *last], ["  runs that left chance", *map(learned, cells), *[""] * len(last)]]
 
 
 def speech_rows(name: str, results: Sequence[Result]) -> List[List[str]]:
-    """Parameters and accuracy under the paper's, and the seeds that left chance; one row for no results yet."""
+    """Return parameters and accuracy under the paper's, and the seeds above chance; one row without results."""
     if not results:
         return [[name, "-", "not yet"]]
     first = [name, f"{results[0]['settings']['parameters']:,}", cell(results)]
@@ -79,25 +79,25 @@ def run_table(results: Sequence[Result]) -> Table:
 
 
 def each(results: Sequence[Result], setting: str) -> str:
-    """The different values of a setting, rising."""
+    """Return the different values of a setting, rising."""
     return "/".join(f"{value:,}" for value in sorted({result["settings"][setting] for result in results}))
 
 
 def mean(results: Sequence[Result], score: str, digits: int) -> str:
-    """Mean of a score, which some results may lack."""
+    """Return the mean of a score, which some results may lack."""
     values = [result["scores"][score] for result in results if score in result["scores"]]
     return f"{statistics.mean(values):,.{digits}f}" if values else "-"
 
 
 def run_lines(results: Sequence[Result]) -> List[str]:
-    """The runs for a terminal."""
+    """Return the runs as lines for a terminal."""
     table = run_table(results)
     lines = [aligned(row[0], row[1:-1], first=42) + f"  on {row[-1]}" for row in table.rows]
     return ["", aligned(table.columns[0], table.columns[1:-1], first=42), *lines]
 
 
 def notes(results: Sequence[Result]) -> List[str]:
-    """Warnings of runs that are stuck at chance or were shorter than the paper's."""
+    """Return warnings of runs that are stuck at chance or were shorter than the paper's."""
     lines = []
     for result in filter(stuck, results):
         accuracy = result["scores"]["best_valid_accuracy"]

@@ -1,4 +1,4 @@
-"""A plot of results of the Long Range Arena as a report."""
+"""Plot of results of the Long Range Arena as a report."""
 
 import argparse
 from pathlib import Path
@@ -14,7 +14,7 @@ Draw = Callable[[Sequence[Result], int, Path], Tuple[List[str], List[Result]]]
 
 
 def figure_report(description: str, draw: Draw, chunk_help: str) -> Report:
-    """The report of a plot.
+    """Return the report of a plot.
 
     Args:
         description: for the help.

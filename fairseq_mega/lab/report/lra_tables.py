@@ -22,7 +22,7 @@ from fairseq_mega.lab.runs.report import add_results, other_settings, show, warn
 from fairseq_mega.lab.runs.results import is_trained_here, read_result
 
 FULL, SPEECH_CHUNK = -1, TASKS["speech"].chunk
-RECIPES = ("mega/table2", "mega/table3", "mega/figure4", "mega/figure5")  # whose trainings stand in several tables
+RECIPES = ("mega/table2", "mega/table3", "mega/figure4", "mega/figure5")  # models whose trainings are in several tables
 BASELINES = {"Transformer": "transformer", "S4D-Inv": "s4d"}
 SPEED_NAMES = {"Transformer": "transformer", "MEGA": "mega", "MEGA-chunk": "mega-chunk"}
 
@@ -33,7 +33,7 @@ def chunks_of(chunked: bool) -> Dict[str, int]:
 
 
 def speed_cells(speed: Optional[Result], model: str) -> List[str]:
-    """Speed and memory of a model beside those of the first one that was measured."""
+    """Return speed and memory of a model, relative to the first measured model."""
     scores = speed["scores"] if speed is not None else {}
     keys = [f"{model} {column}" for column in ("speed", "memory")]
     return [f"{scores[key]:.2f}x" if key in scores else "-" for key in keys]
@@ -49,7 +49,7 @@ def speed_note(speed: Optional[Result] = None) -> List[str]:
 
 
 def table2_rows(results: Sequence[Result], model: str, speed: Optional[Result] = None) -> Rows:
-    """Accuracy of all tasks; below MEGA-chunk also those of chunks that are not the paper's."""
+    """Return the accuracy of all tasks; below MEGA-chunk also the accuracy with other chunks than the paper's."""
     if model in BASELINES.values():
         cells = [select(results, task=task, model=model) for task in LRA]
     else:
@@ -59,7 +59,7 @@ def table2_rows(results: Sequence[Result], model: str, speed: Optional[Result] =
 
 
 def other_chunks(results: Sequence[Result]) -> Rows:
-    """Rows of MEGA-chunk with chunks that are not the paper's."""
+    """Return rows of MEGA-chunk with other chunks than the paper's."""
     rows: Rows = []
     found = {result["settings"]["chunk"] for task in LRA for result in select(results, task=task, model="mega")}
     for chunk in sorted(found):
@@ -69,7 +69,7 @@ def other_chunks(results: Sequence[Result]) -> Rows:
 
 
 def table2_runs(results: Sequence[Result], **_: Any) -> List[Result]:
-    """Results that Table 2 shows."""
+    """Return the results of Table 2."""
     chunks = sorted({result["settings"]["chunk"] for result in results})
     baselines = [run for model in BASELINES.values() for run in select(results, model=model)]
     return baselines + [run for task in LRA for chunk in chunks for run in mega(results, task, chunk)]
@@ -83,12 +83,12 @@ def table3_rows(results: Sequence[Result], function: str, chunk: int = FULL) -> 
 
 
 def table3_runs(results: Sequence[Result], chunk: int) -> List[Result]:
-    """Results that Table 3 shows."""
+    """Return the results of Table 3."""
     return [run for task in ("text", "image") for kind in TABLE3.rows for run in mega(results, task, chunk, kind)]
 
 
 def table4_rows(results: Sequence[Result], model: str, chunk: int = SPEECH_CHUNK) -> Rows:
-    """Parameters and accuracy on raw speech, in rows of their own for each scaling."""
+    """Return parameters and accuracy on raw speech, in separate rows for each scaling."""
     runs, rows = select(results, task="speech", model=model, chunk=chunk), []
     for scaling in sorted({scaling_of(run) for run in runs}) or [""]:
         found = [run for run in runs if scaling_of(run) == scaling]
@@ -114,7 +114,7 @@ def megalodon7_rows(results: Sequence[Result], model: str) -> Rows:
 
 
 def megalodon_runs(results: Sequence[Result], tasks: Sequence[str]) -> List[Result]:
-    """Results of MEGALODON on some tasks, with full attention and with the papers' chunks."""
+    """Return the results of MEGALODON on some tasks, with full attention and with the papers' chunks."""
     return [
         run
         for task in tasks
@@ -141,10 +141,10 @@ def run(
     runs: Callable[..., List[Result]],
     settings: Sequence[str] = (),
 ) -> None:
-    """Print a table, and below it the results in it.
+    """Print a table, and below it its results.
 
     Args:
-        runs: chooses these results, as ``table.measured`` does.
+        runs: selects these results, like ``table.measured``.
         settings: options for both.
     """
     results = table.read(options)
@@ -168,7 +168,7 @@ def run(
 
 
 # MEGA (Ma et al., ICLR 2023), Table 2: mean of 5 seeds, in the order of LRA; average, speed and memory beside the
-# Transformer's, training on Text with 4K input. The values of models that we train are in the recipes.
+# Transformer's, training on Text with 4K input. The values of models that recipes train are in the recipes.
 TABLE2 = PaperTable(
     "MEGA, Table 2: the Long Range Arena",
     (BENCHMARK,),
@@ -225,7 +225,7 @@ TABLE4 = PaperTable(
     run=partial(run, runs=table4_runs, settings=["chunk"]),
 )
 OF_TABLE2: Dict[str, Tuple[str, ...]] = {name: tuple(row[: len(LRA) + 1]) for name, row in TABLE2.rows.items()}
-# MEGALODON (Ma et al., NeurIPS 2024), Tables 6 and 7; of MEGA and others they repeat MEGA's Tables 2 and 4.
+# MEGALODON (Ma et al., NeurIPS 2024), Tables 6 and 7; for other models they repeat MEGA's Tables 2 and 4.
 MEGALODON6 = PaperTable(
     "MEGALODON, Table 6: the Long Range Arena",
     (BENCHMARK,),

@@ -12,13 +12,13 @@ from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 BENCHMARK = "megalodon-figure1"
 MODELS = {"llama": "Llama-style", "megalodon": "MEGALODON", "megalodon_one_hop": "MEGALODON, one hop"}
-LOOKS = {"megalodon": 0, "llama": 1, "megalodon_one_hop": 2}  # numbers of their curves
+LOOKS = {"megalodon": 0, "llama": 1, "megalodon_one_hop": 2}  # numbers of the curves
 BITS = "bits_per_token"
 MILLION = 1e6
 
 
 def by_model(results: Sequence[Result]) -> Dict[str, List[Result]]:
-    """Models of MODELS, in its order, to their results, in the order of the seeds."""
+    """Return results by model, in the order of MODELS and of the seeds."""
     found: Dict[str, List[Result]] = {}
     for model in MODELS:
         own = [result for result in results if result["settings"]["model"] == model]
@@ -28,12 +28,12 @@ def by_model(results: Sequence[Result]) -> Dict[str, List[Result]]:
 
 
 def trainings(results: Sequence[Result]) -> List[Result]:
-    """The results that hold the losses of a training."""
+    """Return the results that contain the losses of a training."""
     return [result for result in results if "curve" in result]
 
 
 def by_context(results: Sequence[Result]) -> Dict[Optional[int], List[float]]:
-    """Contexts in tokens, in rising order, to the bits per token of the seeds; None stands for the whole text."""
+    """Return the bits per token of the seeds by context in tokens, in rising order; None is the whole text."""
     found: Dict[Optional[int], List[float]] = {}
     for result in results:
         settings = result["settings"]
@@ -43,12 +43,12 @@ def by_context(results: Sequence[Result]) -> Dict[Optional[int], List[float]]:
 
 
 def length_of(context: Optional[int]) -> float:
-    """Tokens of a context; the whole text is longer than any."""
+    """Return the tokens of a context; the whole text is longer than any context."""
     return float("inf") if context is None else context
 
 
 def shared_spikes(results: Sequence[Result]) -> Dict[int, Set[int]]:
-    """Return seeds to the updates at which every model has a spike: all read the same text there, which is the reason.
+    """Return for each seed the updates at which every model has a spike, because all read the same text there.
 
     One model alone has no shared spikes.
     """
@@ -59,13 +59,13 @@ def shared_spikes(results: Sequence[Result]) -> Dict[int, Set[int]]:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Mean of the seeds, and the least and the greatest value of several."""
+    """Return the mean of the seeds, and for several seeds the smallest and the largest value."""
     mean = f"{statistics.fmean(values):.4f}"
     return f"{mean} ({min(values):.4f} to {max(values):.4f})" if len(values) > 1 else mean
 
 
 def training_table(results: Sequence[Result]) -> Table:
-    """A row for each model: its losses at the end of training, over the seeds, and the spikes of each."""
+    """Return a row for each model: its losses at the end of training, over the seeds, and the spikes of each seed."""
     rows = []
     shared = shared_spikes(trainings(results))
     for model, own in by_model(trainings(results)).items():
@@ -87,7 +87,7 @@ def training_table(results: Sequence[Result]) -> Table:
 
 
 def context_table(results: Sequence[Result]) -> Table:
-    """A row for each model, a column for each context: bits per byte of the test text, over the seeds."""
+    """Return a row for each model, a column for each context: bits per byte of the test text, over the seeds."""
     found = {model: by_context(own) for model, own in by_model(results).items()}
     every = sorted({context for scores in found.values() for context in scores}, key=length_of)
     rows = []
@@ -104,14 +104,14 @@ def context_table(results: Sequence[Result]) -> Table:
 
 
 def banded(points: Dict[float, List[float]], model: str) -> Line:
-    """The means of some values as a line, with a band from the least to the greatest of them."""
+    """Return the means of some values as a line, with a band from the smallest to the largest value."""
     means = [(x, statistics.fmean(values)) for x, values in points.items()]
     band = [(x, min(values), max(values)) for x, values in points.items()]
     return Line(means, MODELS[model], look(LOOKS[model]), band)
 
 
 def losses(results: Sequence[Result]) -> Dict[float, List[float]]:
-    """Millions of bytes read to the training losses of the seeds there.
+    """Return the training losses of the seeds by millions of bytes read.
 
     Raises:
         ResultError: where the seeds read different numbers of bytes.
@@ -124,7 +124,7 @@ def losses(results: Sequence[Result]) -> Dict[float, List[float]]:
 
 
 def limits(lines: Sequence[Line]) -> Tuple[float, float]:
-    """Return the range of losses of a panel, from the last three quarters of the curves, which begin far above."""
+    """Return the range of losses of a panel from the last three quarters of the curves, which begin far above."""
     late = [loss for line in lines for _, *ends in line.band[len(line.band) // 4 :] for loss in ends]
     margin = 0.1 * (max(late) - min(late)) or 0.1
     return min(late) - margin, max(late) + 4 * margin

@@ -28,7 +28,7 @@ class Point(NamedTuple):
 
 
 def points_of(result: Result) -> Dict[int, Point]:
-    """The measurements of a result by their lengths, in rising order."""
+    """Return the measurements of a result by length, in rising order."""
     scores = result["scores"]
     lengths = sorted(int(found[1]) for found in map(TOKENS.fullmatch, scores) if found)
     return {
@@ -42,7 +42,7 @@ def points_of(result: Result) -> Dict[int, Point]:
 
 
 def by_size(results: Sequence[Result]) -> Dict[str, Dict[str, Dict[int, Point]]]:
-    """Sizes to models to lengths to measurements; of results of one model the last."""
+    """Return measurements by size, model and length; of several results of one model the last."""
     found: Dict[str, Dict[str, Dict[int, Point]]] = {}
     for result in results:
         settings = result["settings"]
@@ -51,7 +51,7 @@ def by_size(results: Sequence[Result]) -> Dict[str, Dict[str, Dict[int, Point]]]
 
 
 def table(results: Sequence[Result]) -> Table:
-    """A row for each model and length, with its speed against the Llama-style model of the same size."""
+    """Return a row for each model and length, with its speed relative to the Llama-style model of the same size."""
     rows: List[Dict[str, str]] = []
     for size, models in by_size(results).items():
         for model, points in sorted(models.items()):

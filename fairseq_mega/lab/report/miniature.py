@@ -1,4 +1,4 @@
-"""The Long Range Arena in miniature: a table of the models beside each other, from the files of the cells."""
+"""The Long Range Arena in miniature: a table that compares the models, from the files of the cells."""
 
 import argparse
 from pathlib import Path
@@ -20,25 +20,25 @@ MODELS = {
 
 
 def model_of(result: Result) -> str:
-    """Key of the model in MODELS: the last part of the recipe's name."""
+    """Return the key of the model in MODELS: the last part of the recipe's name."""
     return str(result["settings"]["recipe"].rpartition("/")[2])
 
 
 def cell(result: Result) -> str:
-    """Mean and deviation of the test accuracy, with the rate that was chosen."""
+    """Return mean and deviation of the test accuracy, with the chosen rate."""
     scores, rate = result["scores"], result["settings"]["lr"]
     spread = f" ± {scores['deviation']:.2f}" if "deviation" in scores else ""
     return f"{scores['test_accuracy']:.2f}{spread} ({rate:g})"
 
 
 def parameters(results: Sequence[Result]) -> str:
-    """The sizes of a model, which differ by the tasks' symbols and classes."""
+    """Return the sizes of a model, which depend on the tasks' symbols and classes."""
     sizes = sorted({result["settings"]["parameters"] for result in results})
     return f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
 
 
 def table(results: Sequence[Result]) -> Table:
-    """A line for each model, a column for each task."""
+    """Return a row for each model, and a column for each task."""
     tasks = [task for task in TASKS if any(result["settings"]["task"] == task for result in results)]
     rows = []
     for model, title in MODELS.items():
@@ -53,8 +53,8 @@ def results_in(folder: Path) -> List[Result]:
     """The cells of the miniature in a folder.
 
     Raises:
-        FileNotFoundError: if there is no such folder.
-        ResultError: if it has none, one is damaged, or two are of one cell with different settings.
+        FileNotFoundError: if the folder does not exist.
+        ResultError: if there is no cell, a cell is damaged, or two files of one cell have different settings.
     """
     files = read_files(folder, "cell")
     files = {path: result for path, result in files.items() if result["settings"]["report"] == "miniature"}

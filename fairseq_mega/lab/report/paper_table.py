@@ -1,4 +1,4 @@
-"""The tables of the papers as data, with the measured rows under those that recipes train."""
+"""The tables of the papers as data, with measured rows under the rows that recipes train."""
 
 import argparse
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ def below(folders: Sequence[str], results: Sequence[Result]) -> List[Result]:
 
 
 def by_weights(results: Sequence[Result]) -> Dict[str, List[Result]]:
-    """Group results of weights that were trained elsewhere by a title: the authors', or each archive or file.
+    """Group results of weights that were trained elsewhere by title: the authors, or each archive or file.
 
-    Weights whose options are not the recipe's have a group of their own.
+    Weights with other options than the recipe's form a separate group.
     """
     groups: Dict[Tuple[str, str], List[Result]] = {}
     for result in results:
@@ -48,7 +48,7 @@ def print_table(table: "PaperTable", options: argparse.Namespace) -> None:
 
 
 class SpeedColumns(NamedTuple):
-    """Columns of training speed and memory: the cells of the recipes that they are of, and the benchmark's words."""
+    """Columns of training speed and memory: the recipes' cells, and the benchmark's words."""
 
     cell: Mapping[str, Any]
     benchmark: Sequence[str]
@@ -60,19 +60,19 @@ class PaperTable:
 
     Attributes:
         title: its paper, its number and its subject.
-        benchmarks: of the results that it shows.
-        recipes: folders of the recipes whose results it shows.
+        benchmarks: of its results.
+        recipes: folders of the recipes of its results.
         columns: titles, the first one of the rows' names.
-        rows: names to the published cells; those of recipes are in the recipes.
+        rows: published cells by name; the recipes contain their own published values.
         trained: the rows that recipes train, with the settings that identify their results; None for a row that the
             recipes of another table train. All other rows are quoted.
         measured: makes the rows under a trained one, from the results and its entry in ``trained``.
-        values_from: rows to the paper of their values, where it is another one.
+        values_from: the paper of a row's values, if it is another paper.
         notes: lines below the table.
-        averaged: whether its cells are means over seeds; a table of language models has a row for each result.
+        averaged: whether cells are means over seeds; a table of language models has a row for each result.
         speed: columns that a benchmark fills, whose result file the option --speed names.
         add_options: adds the options of its report.
-        run: prints it.
+        run: prints the table.
     """
 
     title: str
@@ -99,13 +99,13 @@ class PaperTable:
         return [result for name in self.benchmarks for result in read(options, name)]
 
     def require(self, results: Sequence[Result], options: argparse.Namespace, script: str, models: str = "") -> None:
-        """Raise a ResultError, naming the script for them, if some models have no results."""
+        """Raise a ResultError that names the script if some models have no results."""
         if not results:
             name = " or ".join(benchmark_read(options, name) for name in self.benchmarks) + (models and f" by {models}")
             raise ResultError(f"{options.results} has no result of {name}; run scripts/{script} first")
 
     def of(self, results: Sequence[Result], **settings: Any) -> Table:
-        """Return the table with the measured rows under each trained one; ``measured`` gets the settings, too."""
+        """Return the table with the measured rows under each trained row; ``measured`` receives the settings, too."""
         rows: Rows = []
         scored = by_weights([result for result in results if not is_trained_here(result)])
         trained: List[Result] = []
@@ -124,11 +124,11 @@ class PaperTable:
         return Table(self.columns, rows)
 
     def of_recipes(self, results: Sequence[Result]) -> Table:
-        """Return the table with those of the results that are of its recipes."""
+        """Return the table with the results of its recipes."""
         return self.of(below(self.recipes, results))
 
     @property
     def report(self) -> Report:
-        """Its report."""
+        """Return the report of the table."""
         paper, _, number = self.title.partition(", ")
         return Report(f"Print {paper}'s {number}.", self.add_options, lambda options: self.run(self, options))

@@ -1,4 +1,4 @@
-"""The tables of both papers, by the names of their reports."""
+"""The tables of both papers by report name."""
 
 from typing import Dict
 

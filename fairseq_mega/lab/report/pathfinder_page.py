@@ -1,4 +1,4 @@
-"""Draw a page of Pathfinder images that shows the task: label 1 above, label 0 below."""
+"""Draw a page of Pathfinder images: label 1 above, label 0 below."""
 
 import argparse
 from pathlib import Path
@@ -14,7 +14,7 @@ COLUMNS, SEED = 5, 1  # of the options
 
 
 def sample(size: int, columns: int, seed: int) -> Dict[int, List[Any]]:
-    """The first `columns` images of each label."""
+    """Return the first `columns` images of each label."""
     images: Dict[int, List[Any]] = {label: [] for label in ROWS}
     index = 0
     while min(map(len, images.values())) < columns:
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
 
     Raises:
         ValueError: for an option out of range.
-        OSError: where the image cannot be written.
+        OSError: if the image cannot be written.
     """
     for option, least in (("columns", 1), ("seed", 0)):
         value = getattr(options, option)

@@ -17,18 +17,19 @@ from fairseq_mega.lab.runs.provenance import machine_of, revision_of
 from fairseq_mega.lab.runs.results import GIVEN, Result, ResultError, changes_of, check_result, is_trained_here
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
-COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
+COPIES = {"runs", "tables"}  # folders of the runner whose files repeat its results
 SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
 SPEED = "tokens_per_second"  # depends on the machine
-VALID = "valid_bits_per_token"  # at the end of a training whose losses are a curve
+VALID = "valid_bits_per_token"  # score at the end of a training whose losses form a curve
 WHOSE = {True: "authors'", False: "given"}  # weights that were trained elsewhere
 FAILED = "failed.json"  # in a run's folder: the reason of its failure
 
 
 class State(NamedTuple):
-    """A recipe, its results, the seeds whose runs failed or never left chance, and results of others' weights.
+    """A recipe, its results, the seeds whose runs failed or never rose above chance, and results of weights trained
+    elsewhere.
 
-    ``left_out`` counts the results of trainings with other settings than the common ones of ``results``.
+    ``left_out`` counts the trainings with other settings than the common settings of ``results``.
     """
 
     recipe: Recipe
@@ -39,12 +40,12 @@ class State(NamedTuple):
 
 
 def find_results(folders: Iterable[Path]) -> List[Result]:
-    """Results of recipes in some folders and those below them, each once; none of made-up data or other settings.
+    """Return the results of recipes in and below some folders, each once, without toy data and other settings.
 
-    A recipe with several learning rates has its results in the files of its cells, which record the chosen rate.
+    The results of a recipe with several learning rates are in the files of its cells, which record the chosen rate.
 
     Raises:
-        ResultError: if one is damaged.
+        ResultError: if a result is damaged.
     """
     found: Dict[str, Result] = {}
     for folder in folders:
@@ -67,10 +68,10 @@ def find_results(folders: Iterable[Path]) -> List[Result]:
 
 
 def found_in(path: Path, fields: Set[str]) -> Optional[Dict[str, Any]]:
-    """Read an object about a recipe with certain fields; None for other files, which are not the runner's.
+    """Read a JSON object about a recipe with certain fields; None for files that the runner did not write.
 
     Raises:
-        ResultError: if it names a recipe and is no JSON.
+        ResultError: if the file names a recipe and is not JSON.
     """
     content = path.read_bytes()
     if b'"recipe"' not in content:
@@ -83,7 +84,7 @@ def found_in(path: Path, fields: Set[str]) -> Optional[Dict[str, Any]]:
 
 
 def of_each_seed(result: Result) -> List[Result]:
-    """The results in a file: one, or those of the seeds of a cell at the learning rate that was chosen."""
+    """Return the results in a file: one result, or the results of a cell's seeds at the chosen learning rate."""
     if "runs" not in result:
         return [result]
     published = catalogue()[result["settings"]["recipe"]].updates
@@ -93,7 +94,7 @@ def of_each_seed(result: Result) -> List[Result]:
 
 
 def find_failures(folders: Iterable[Path]) -> Dict[str, Set[int]]:
-    """Return recipes to the seeds that failed by the runner's records."""
+    """Return the failed seeds of each recipe, from the runner's records."""
     found: Dict[str, Set[int]] = {}
     for folder in folders:
         for path in sorted(folder.rglob(FAILED)):
@@ -104,7 +105,7 @@ def find_failures(folders: Iterable[Path]) -> Dict[str, Set[int]]:
 
 
 def states(folders: Sequence[Path]) -> List[State]:
-    """All recipes, in the order of the tables."""
+    """Return the states of all recipes, in the order of the tables."""
     results, failures = find_results(folders), find_failures(folders)
     found = []
     for name, recipe in catalogue().items():
@@ -120,9 +121,10 @@ def states(folders: Sequence[Path]) -> List[State]:
 
 
 def of_most(results: Sequence[Result]) -> List[Result]:
-    """Return the results with the settings of most seeds; of equally many seeds those of more updates, more exact.
+    """Return the results with the settings of most seeds; for equally many seeds, of more updates, then of higher
+    precision.
 
-    Settings are not mixed. They are in the order of their dates, so that the newest of a seed counts.
+    Results of different settings are not mixed. They are ordered by date, so that the newest result of a seed counts.
     """
     groups: Dict[Tuple[str, Any, int], List[Result]] = {}
     for result in sorted(results, key=lambda result: str(result["date"])):
@@ -138,7 +140,7 @@ def of_most(results: Sequence[Result]) -> List[Result]:
 
 
 def at_chance(result: Result) -> bool:
-    """Return whether a classifier's training never left chance."""
+    """Return whether a classifier's training never rose above chance."""
     return "best_valid_accuracy" in result["scores"] and stuck(result)
 
 
@@ -148,19 +150,19 @@ def short(result: Result) -> bool:
 
 
 def paper_of(recipe: Recipe) -> str:
-    """Return the paper's scores, empty for a plot, with their source if it is another paper."""
+    """Return the paper's scores, empty for a plot, with the source if it is another paper."""
     scores = [f"{value:.2f}" for metric, value in recipe.paper.items() if metric != SPEED]
     source = f", {recipe.values_from}" if recipe.values_from else ""
     return " / ".join(scores) + source if scores else ("plot" if "figure" in recipe.report else "-")
 
 
 def ours_of(state: State) -> str:
-    """Mean and deviation over the seeds of every metric; a star where trainings were shorter than the paper's."""
+    """Return mean and deviation over the seeds of every metric, with a star for trainings shorter than the paper's."""
     cells = []
     if state.recipe.measured and state.results:
         points = points_of(state.results[-1])
         return ", ".join(f"{point.tokens_per_second:,.0f} tokens/s at {length:,}" for length, point in points.items())
-    if state.recipe.evaluate.get("curve") and state.results:  # whose contexts have a score each
+    if state.recipe.evaluate.get("curve") and state.results:  # each context has a score
         ends = {result["seed"]: result["scores"][VALID] for result in state.results if VALID in result["scores"]}
         return f"{spread(list(ends.values()), 4)} bits per byte" if ends else "-"
     for metric in state.recipe.paper or ("test_accuracy", "perplexity"):
@@ -196,29 +198,29 @@ def whose(weights: Mapping[str, Any]) -> str:
 
 
 def told_elsewhere(recipe: Recipe) -> str:
-    """Name the place of results that have no row here; nothing for other recipes."""
+    """Name the place of results without a row here; nothing for other recipes."""
     return "its example tells" if "benchmark" in recipe.evaluate else ""
 
 
 def seeds_of(state: State) -> str:
-    """Count the recipe's seeds that have a result, and the results of other settings, which are left out."""
+    """Count the recipe's seeds with a result, and the omitted results of other settings."""
     told = f"{len({result['seed'] for result in state.results})} of {len(state.recipe.seeds)}"
     return told + (f", {state.left_out} more results left out" if state.left_out else "")
 
 
 def left_chance_of(members: Sequence[State]) -> str:
-    """Count the trainings of some recipes of the arena that left chance, of those with a result."""
+    """Count the trainings of some recipes of the arena that rose above chance, among those with a result."""
     results = [result for state in members for result in state.results if result["settings"].get("task") in TASKS]
     return f"{sum(not at_chance(result) for result in results)} of {len(results)}" if results else "-"
 
 
 def several(texts: Iterable[str]) -> str:
-    """Different texts, each once."""
+    """Return different texts, each once."""
     return ", ".join(dict.fromkeys(texts)) or "-"
 
 
 def state_table(found: Sequence[State]) -> Table:
-    """A row for each recipe."""
+    """Return a table with a row for each recipe."""
     rows = []
     for state in found:
         failed = ", ".join(map(str, sorted(state.failed))) or ("none" if state.results else "-")
@@ -241,7 +243,7 @@ def state_table(found: Sequence[State]) -> Table:
 
 
 def benchmark_table(found: Sequence[State]) -> Table:
-    """A row for each task of a table or figure, whose recipes share a folder."""
+    """Return a table with a row for each task of a table or figure, whose recipes share a folder."""
     rows = []
     for folder, group in groupby(found, lambda state: state.recipe.name.rpartition("/")[0]):
         members = list(group)
@@ -264,7 +266,7 @@ def benchmark_table(found: Sequence[State]) -> Table:
 
 
 def numbers_of(state: State) -> str:
-    """Our numbers of a recipe, and those of weights that were trained elsewhere."""
+    """Return our numbers of a recipe, and the numbers of weights that were trained elsewhere."""
     others = f"others' weights {scored_of(state)}" if state.given else ""
     return "; ".join(filter(None, [ours_of(state) if state.results else "", others]))
 

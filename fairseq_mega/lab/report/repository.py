@@ -1,4 +1,4 @@
-"""The options of fairseq-mega-report that concern a whole checkout: its documents, and a page with everything."""
+"""The options of fairseq-mega-report for a whole checkout: its documents, and a page with all results."""
 
 import argparse
 import sys
@@ -12,16 +12,20 @@ from fairseq_mega.lab.report.page import write_page
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--write``, ``--check`` and ``--html``, and the options for their input."""
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--write", action="store_true", help="renew tables, numbers and pictures of all documents")
-    what.add_argument("--check", action="store_true", help="fail if one of them differs from its results")
+    what.add_argument("--write", action="store_true", help="write tables, numbers and pictures of all documents again")
+    what.add_argument(
+        "--check", action="store_true", help="fail if a table, number or picture differs from its results"
+    )
     what.add_argument("--html", type=Path, metavar="FILE", help="write one page with all results")
-    parser.add_argument("--root", type=Path, default=Path(), help="checkout with the documents (default: here)")
+    parser.add_argument(
+        "--root", type=Path, default=Path(), help="checkout with the documents (default: the current folder)"
+    )
     runs = "also read results and logs of fairseq-mega-reproduce, for --html"
     parser.add_argument("--runs", type=Path, action="append", default=[], metavar="FOLDER", help=runs)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out the options; return the exit status, 1 where a document differs.
+    """Carry out the options; return the exit status, 1 if a document differs.
 
     Raises:
         OSError, ValueError: with messages for the user.

@@ -10,7 +10,9 @@ from fairseq_mega.lab.runs.text_tables import FORMATS
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``recipes``."""
-    parser.add_argument("folders", type=Path, nargs="+", help="folders with results, such as examples or outputs/lra")
+    parser.add_argument(
+        "folders", type=Path, nargs="+", help="folders with results, for instance examples or outputs/lra"
+    )
     add_format(parser)
 
 
@@ -22,7 +24,7 @@ def run(options: argparse.Namespace) -> None:
     """
     for folder in options.folders:
         if not folder.is_dir():
-            raise FileNotFoundError(f"the folder {folder} does not exist: give one that holds results")
+            raise FileNotFoundError(f"the folder {folder} does not exist: give one that contains results")
     print(FORMATS[options.format](state_table(states(options.folders))))
 
 

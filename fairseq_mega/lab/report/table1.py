@@ -1,4 +1,4 @@
-"""MEGA's Table 1, the summary of its other tables, with our measurements for them."""
+"""MEGA's Table 1, the summary of its other tables, with our measurements."""
 
 import argparse
 from typing import Any, Dict, List, Sequence
@@ -14,12 +14,14 @@ from fairseq_mega.lab.runs.report import show, warn_of_smoke
 
 SUMMARISED = (TABLE2, TABLE4, TABLE5, TABLE6, TABLE7)
 BENCHMARKS = tuple(dict.fromkeys(name for table in (TABLE2, TABLE7, TABLE5, TABLE6) for name in table.benchmarks))
-FAILS = "pathx"  # the average of Transformers is that of the other tasks
+FAILS = "pathx"  # the average of Transformers is over the other tasks
 Results = Sequence[Dict[str, Any]]
 
 
 def paper() -> Dict[str, List[str]]:
-    """The published rows, from the tables that they summarise: accuracy, tokenised BLEU, perplexity, accuracies."""
+    """Return the published rows, from the tables that Table 1 summarises: accuracy, tokenised BLEU, perplexity,
+    accuracies.
+    """
 
     def language(model: str) -> str:
         return TABLE5.rows[f"wikitext103, {model}"][2]

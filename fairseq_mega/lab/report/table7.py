@@ -1,4 +1,4 @@
-"""MEGA's Table 7: WMT'16 English-German, newstest2014, measured beside the paper's."""
+"""MEGA's Table 7: WMT'16 English-German, newstest2014, with our measurements."""
 
 import argparse
 from typing import Any, Dict, List, Sequence
@@ -11,7 +11,7 @@ from fairseq_mega.lab.runs.results import Result
 
 METRICS = {"tokenized_bleu": "tokenised", "sacrebleu": "Sacre"}
 COLUMNS = [(direction, metric) for direction in ("en-de", "de-en") for metric in METRICS]
-TRAINED = {  # rows to the names of their recipes
+TRAINED = {  # names of recipes by row
     "Transformer base (re-run)": "transformer",
     "MEGA softmax": "mega_softmax",
     "MEGA laplace": "mega_laplace",
@@ -20,7 +20,7 @@ CHECKPOINTS = {"best": ", best checkpoint", "average": ", averaged checkpoints",
 
 
 def recipe_of(settings: Dict[str, Any]) -> str:
-    """Name of the recipe of a result."""
+    """Return the name of a result's recipe."""
     return "transformer" if settings.get("model") == "transformer" else f"mega_{settings.get('attention')}"
 
 
@@ -40,7 +40,7 @@ def measured_cells(results: Sequence[Result], recipe: str, checkpoint: str) -> L
 
 
 def measured(results: Sequence[Result], recipe: str) -> Rows:
-    """A row for each checkpoint of a recipe that was scored, or one for no results yet."""
+    """Return a row for each scored checkpoint of a recipe, or one row without results."""
     cells = {name: measured_cells(results, recipe, checkpoint) for checkpoint, name in CHECKPOINTS.items()}
     rows = [[f"  measured{name}", *row] for name, row in cells.items() if set(row) != {"-"}]
     return rows or [["  measured", "not yet", *["-"] * (len(COLUMNS) - 1)]]

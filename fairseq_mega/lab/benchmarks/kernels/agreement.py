@@ -1,4 +1,4 @@
-"""The measured paths compared with the reference."""
+"""Comparison of the measured paths with the reference."""
 
 from typing import List
 
@@ -11,7 +11,7 @@ from fairseq_mega.lab.benchmarks.kernels.shapes import Shape
 # Largest error of a path, relative to the norm of the result. Laplace weights that torch computes in bfloat16, as the
 # published code does, lose most of their digits to 1 + erf where they are small.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.15}
-SMALLEST_NORM = 0.1  # a result that is exactly zero, as with a single softmax weight, has an error too
+SMALLEST_NORM = 0.1  # a result that is exactly zero, for instance with a single softmax weight, has an error too
 
 
 def disagreements(op: Op, shape: Shape, device: torch.device, dtype: torch.dtype = torch.float32) -> List[str]:

@@ -1,4 +1,4 @@
-"""The paths of attention, beside explicit weights and torch's fused attention."""
+"""The paths of attention, with explicit weights and torch's fused attention for comparison."""
 
 from typing import Callable
 
@@ -12,10 +12,10 @@ from fairseq_mega.ops.attention import attention
 
 
 def attention_op(title: str, function: str, biased: bool) -> Op:
-    """Attention of one head, in chunks where the shape has some.
+    """Attention of one head, in chunks if the shape has chunks.
 
-    Without a relative bias and with values as wide as the queries, torch's own fused attention is among the paths: it
-    forms no L x L matrix for equal widths only.
+    Without a relative bias and with values as wide as the queries, torch's own fused attention is among the paths: only
+    for equal widths does it form no L x L matrix.
     """
     values = lambda shape: shape.values_width if biased else shape.queries_width
 
@@ -39,7 +39,7 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
     linear = lambda shape: 8 * inputs_bytes(shape) + 2**28
     # Per weight z forward and 3 z backward, v forward and 2 v backward: a multiplication and an addition each.
     products = lambda shape: shape.chunks[0] * shape.chunks[1] ** 2 * (8 * shape.queries_width + 6 * values(shape))
-    paths = {  # by their names in results
+    paths = {  # keys: names in results
         "blockwise": OpPath(ours("torch_blockwise"), linear),
         "fused": OpPath(ours("native"), linear, compiled=True),
         "blocks": OpPath(ours("native_blocks"), linear, compiled=True, cpu_only=True),
@@ -55,7 +55,7 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
         reference=ours("reference"),
         paths=paths,
         baseline="explicit",
-        # Reads q, k, v and writes y; then reads those three and grad y and writes three gradients.
+        # Reads q, k, v and writes y; then reads q, k, v and grad y and writes three gradients.
         forward=lambda shape: 2 * shape.batch * shape.length * (shape.queries_width + values(shape)),
         backward=lambda shape: shape.batch * shape.length * (4 * shape.queries_width + 3 * values(shape)),
         quadratic=True,

@@ -27,12 +27,11 @@ differs. Then every measurement runs in a separate process, or in this process o
 With --rows every measurement is written as a line of JSON at once, and the same command continues. The EMA's paths are
 compared with "DxNxL", the arrangement of the published code; attention with explicit weights and torch's SDPA.
 
-The column "of limit" is the time that moving the operator's inputs, outputs and gradients once would take, over the
-time measured; the machine's bandwidth is that of a copy in torch, measured in the same run. Counted are, in numbers of
-the type that is measured: EMA and timestep norm 2 B L D forward (x, y) and 5 B L D with backward (and x, grad y,
-grad x); attention 2 B L (z + v) forward (q, k, v, y) and B L (6 z + 5 v) with backward (and q, k, v, grad y, three
-gradients), z = D/2 and v = 2 D unless the shape says otherwise (v = z without a relative bias, where torch's SDPA then
-works without an L x L matrix).
+The column "of limit" is the time to move the operator's inputs, outputs and gradients once, over the time measured. The
+machine's bandwidth is that of a copy in torch, measured in the same run. The counts, in numbers of the measured type:
+EMA and timestep norm 2 B L D forward (x, y) and 5 B L D with backward (and x, grad y, grad x); attention 2 B L (z + v)
+forward (q, k, v, y) and B L (6 z + 5 v) with backward (and q, k, v, grad y, three gradients), z = D/2 and v = 2 D
+unless the shape says otherwise (v = z without a relative bias, where torch's SDPA then works without an L x L matrix).
 "GFLOP/s" counts the multiplications and additions of matrix products, over the time of both directions: attention's are
 2 z + 2 v a weight forward and 6 z + 4 v backward, those of a linear map from D to v 2 D v a row forward and 4 D v
 backward. Their limit is what the processor multiplies and adds in registers, measured in the same run.
@@ -89,7 +88,7 @@ def operators_and_shapes(arguments: argparse.Namespace) -> List[Tuple[str, Shape
 
 
 def check(chosen: List[Tuple[str, Shape]], arguments: argparse.Namespace) -> None:
-    """Compare all paths with the reference at small sizes; SystemExit where one differs."""
+    """Compare all paths with the reference at small sizes; raise SystemExit if one differs."""
     wrong = []
     small = [(op, shape._replace(batch=2, width=min(shape.width, 64), chunk=0)) for op, shape in chosen]
     for op, shape in dict.fromkeys((op, shape._replace(length=length)) for op, shape in small for length in (1, 67)):
@@ -105,7 +104,7 @@ def check(chosen: List[Tuple[str, Shape]], arguments: argparse.Namespace) -> Non
 def run(arguments: argparse.Namespace) -> None:
     """Print a row per operator, shape and path, write the result file, and draw the plot."""
     if arguments.plot:
-        load_pyplot()  # raise without matplotlib before anything is measured
+        load_pyplot()  # raises without matplotlib, before anything is measured
     chosen = operators_and_shapes(arguments)
     torch.set_num_threads(arguments.threads)
     check(chosen, arguments)

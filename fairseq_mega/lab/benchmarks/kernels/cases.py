@@ -1,4 +1,4 @@
-"""All operators that are measured, and the reasons why a path cannot run."""
+"""All measured operators, and the reasons why a path cannot run."""
 
 from typing import Dict, Optional
 

@@ -1,4 +1,4 @@
-"""The EMA's paths, in each of its forms."""
+"""The EMA's paths, in each form of the EMA."""
 
 from typing import Callable
 

@@ -20,7 +20,7 @@ def draw_map(shape: Shape, generator: torch.Generator) -> Inputs:
 
 
 def linear_op() -> Op:
-    """A map from the width to that of values: its product, and the two of its gradients."""
+    """A map from the model's width to the values' width: its product, and the two products of its gradients."""
 
     def ours(path: str) -> Callable[[Inputs, Shape], Tensor]:
         return lambda inputs, shape: linear(inputs["x"], inputs["weight"], inputs["bias"], path=path)

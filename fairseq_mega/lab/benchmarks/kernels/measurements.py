@@ -1,4 +1,4 @@
-"""Measures the paths of the operators, one by one."""
+"""Measure the paths of the operators, one by one."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ Row = Dict[str, Any]
 
 
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Seconds of a forward pass, of a forward and backward pass, and peak extra memory in MiB of the latter."""
+    """Measure the seconds of a forward pass and of both passes, and the peak extra memory in MiB of both passes."""
     device = torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)
     if part == "bandwidth":
@@ -39,7 +39,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
 
         return forward, both
 
-    prepared(shape._replace(length=min(64, shape.length), chunk=0))[1]()  # one-time work is not charged
+    prepared(shape._replace(length=min(64, shape.length), chunk=0))[1]()  # excludes one-time work
     forward, both = prepared(shape)
     found = measuring.time_and_memory(both, arguments.repeat, device)
     return {**found, "forward_seconds": measuring.median_seconds(forward, arguments.repeat, device)}
@@ -55,18 +55,18 @@ def measure_apart(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
         return {"skipped": "the GPU's memory does not suffice"}
     finally:
         if arguments.device == "cuda":
-            torch.cuda.empty_cache()  # memory that one path keeps must not stand in the way of the next
+            torch.cuda.empty_cache()  # memory that one path keeps must be free for the next
 
 
 def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[Row]) -> str:
-    """Return the reason why a measurement is left out, or nothing."""
+    """Return the reason to leave a measurement out, or nothing."""
     op, shape = OPS[row["op"]], row["shape"]
     path = op.paths[row["path"]]
     problem = missing(path, torch.device(arguments.device))
     if problem:
         return problem
     if path.longest is not None and shape.length > path.longest:
-        return f"serves up to {path.longest} steps"
+        return f"accepts up to {path.longest} steps"
     gib = path.needs(shape) / 2**30
     if gib > limit:
         return f"may need {gib:.0f} GiB, the limit is {limit:.0f} (--memory-limit)"
@@ -80,7 +80,7 @@ def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[R
 
 
 def sweep(rows: List[Row], arguments: argparse.Namespace, limit: float, number: int, kept: Rows) -> None:
-    """Measure every row once more and keep the faster result; leave out those that do not fit."""
+    """Measure every row once more and keep the faster result; leave out rows that do not fit."""
     for index, row in enumerate(rows):
         if number == 0:
             row["skipped"] = obstacle(row, arguments, limit, rows[:index])

@@ -18,18 +18,18 @@ class OpPath(NamedTuple):
     compiled: bool = False  # needs the extension
     cuda_only: bool = False
     cpu_only: bool = False
-    longest: Optional[int] = None  # steps it can serve
+    longest: Optional[int] = None  # the most steps that it accepts
 
 
 class Op(NamedTuple):
-    """An operator: its inputs, its paths, and the plain reference they must agree with."""
+    """An operator: its inputs, its paths, and the plain reference that every path must agree with."""
 
     title: str
     draw: Callable[[Shape, torch.Generator], Inputs]  # float64 on the CPU
     reference: Callable[[Inputs, Shape], Tensor]
     paths: Dict[str, OpPath]
-    baseline: str  # the path that the others are compared with
-    # Floats that are read and written at least, without the parameters.
+    baseline: str  # the path that other paths are compared with
+    # Minimum number of floats read and written, without the parameters.
     forward: Callable[[Shape], int]
     backward: Callable[[Shape], int]
     quadratic: bool = False  # time grows with L squared
@@ -42,5 +42,5 @@ def normal(generator: torch.Generator, *size: int) -> Tensor:
 
 
 def leaves(inputs: Inputs, dtype: torch.dtype, device: torch.device) -> Inputs:
-    """Fresh inputs of the given precision that need gradients."""
+    """Return fresh inputs of the given precision that require gradients."""
     return {name: value.detach().to(device, dtype).clone().requires_grad_() for name, value in inputs.items()}

@@ -1,4 +1,4 @@
-"""The EMA in the arrangement of the published code, which its paths are compared with."""
+"""The EMA in the arrangement of the published code, the baseline of its paths."""
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,8 @@ def dxnxl_kernel(log_decay: Tensor, weight: Tensor, length: int) -> Tensor:
 
 
 def dxnxl_ema(inputs: Inputs, shape: Shape, bidirectional: bool = False, complex_: bool = False) -> Tensor:
-    """The EMA in the arrangement of the published code: that kernel, then an FFT of twice the length.
+    """The EMA in the arrangement of the published code: the kernel of :func:`dxnxl_kernel`, then an FFT of twice the
+    length.
 
     Bidirectional: the two kernels side by side as one of 2 L - 1 taps, the input with L - 1 zeros before it, and an FFT
     of 2 (2 L - 1) numbers (MEGA, Appendix A and its code; MEGALODON for the complex form).

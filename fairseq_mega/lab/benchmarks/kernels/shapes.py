@@ -1,4 +1,4 @@
-"""Shapes at which the operators are measured."""
+"""Shapes of the operators' measurements."""
 
 from typing import Dict, List, NamedTuple, Tuple
 
@@ -24,7 +24,7 @@ class Shape(NamedTuple):
 
     @property
     def chunks(self) -> Tuple[int, int]:
-        """Number and length of the sequences that are attended to one by one."""
+        """Number and length of the chunks of attention."""
         length = self.chunk or self.length
         return self.batch * self.length // length, length
 
@@ -37,8 +37,8 @@ class Shape(NamedTuple):
 LM_OPS = ["ema", "attention-softmax", "timestep-norm"]
 LRA_OPS = ["ema-bidirectional", "attention-laplace"]
 TEXT_OPS = ["ema-bidirectional", "attention-softmax"]
-# Operators and shapes. "issue": the shapes of the project's aims; "paper": MEGA's own, from its tables 2, 4, 5 and 7,
-# with the chunks used there; "chunks" and "linear": attention and projections of the layers of the project's aims.
+# Operators and shapes. "issue": the shapes of the project's aims; "paper": MEGA's shapes and chunks, from its tables 2,
+# 4, 5 and 7; "chunks" and "linear": attention and projections of the layers of the project's aims.
 PRESETS: Dict[str, List[Tuple[List[str], Shape]]] = {
     "issue": [(["ema"], Shape(4, 128, 16, 4096)), (["ema"], Shape(1, 512, 16, 8192))],
     "chunks": [
@@ -90,7 +90,7 @@ def parse_shapes(shape: str, lengths: str) -> List[Shape]:
 
 
 def shrunk(shape: Shape, factor: int) -> Shape:
-    """The same with lengths and chunks divided by ``factor``, and one sequence; for 1 the shape itself."""
+    """Return the shape with lengths and chunks divided by ``factor``, and one sequence; for 1 the shape itself."""
     if factor == 1:
         return shape
     chunks = shape.length // shape.chunk if shape.chunk else 1

@@ -9,7 +9,9 @@ from fairseq_mega.lab.benchmarks.measuring import write_measurements
 
 
 def table(rows: List[Row], bandwidth: float, size: int) -> str:
-    """The measurements as a Markdown table, with ratios to each operator's baseline; a number has ``size`` bytes."""
+    """Return the measurements as a Markdown table, with ratios to each operator's baseline; a number has ``size``
+    bytes.
+    """
     lines = [
         "| operator | B, D, N, L[, z, v, chunk] | path | forward ms | of limit | forward + backward ms | of limit "
         "| GFLOP/s | speed | peak MiB | memory |",
@@ -41,7 +43,7 @@ def table(rows: List[Row], bandwidth: float, size: int) -> str:
 
 
 def write_json(rows: List[Row], bandwidth: float, arguments: argparse.Namespace) -> None:
-    """Write the result file; it has the reason of each skipped row."""
+    """Write the result file, with the reason of each skipped row."""
     scores = {"bandwidth": bandwidth}
     for row in rows:
         for name in ("seconds", "forward_seconds", "memory_mib"):

@@ -1,1 +1,1 @@
-"""Training speed of language models beside other implementations of them."""
+"""Training speed of language models compared with other implementations."""

@@ -1,4 +1,4 @@
-"""Training speed and peak memory of language models beside other implementations of the same models."""
+"""Training speed and peak memory of language models compared with other implementations of the same models."""
 
 import argparse
 import shutil
@@ -15,11 +15,11 @@ from fairseq_mega.lab.benchmarks.rows import Rows
 
 
 class Peer(NamedTuple):
-    """An implementation that is compared with ours."""
+    """An implementation to compare with this package."""
 
     ours: str
     meaning: str
-    module: str = ""  # that its environment requires; empty: this package alone
+    module: str = ""  # module that its environment requires; empty: this package alone
     install: str = ""  # arguments of pip install
 
 
@@ -41,7 +41,7 @@ INSTALLED = [name for name, peer in PEERS.items() if peer.module]
 DESCRIPTION = """\
 Training speed and peak memory of language models, compared with other implementations of the same models.
 
-A forward and backward pass in float32 over the same random symbols, on a CPU; without optimizer, as megalodon-jax has
+A forward and backward pass in float32 over the same random symbols, on a CPU; without optimizer: megalodon-jax has
 none. Every model runs in a separate process, in the environment of its package. The processes of a shape take turns,
 and the median of the passes counts. Peak memory is counted on top of the model and its compiled program. Parameters
 differ by at most one percent. First, two steps down the gradients must lower the loss by as much as the gradients
@@ -83,10 +83,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def interpreters_of(given: List[str]) -> Dict[str, str]:
-    """Return the interpreter of every model: this one, but for peers with ``--python``.
+    """Return the interpreter of every model: this one, except for peers with ``--python``.
 
     Raises:
-        ValueError: if one of ``--python`` names no peer or no program.
+        ValueError: if a ``--python`` does not name a peer and a program.
     """
     found = dict.fromkeys((*PEERS, *(peer.ours for peer in PEERS.values())), sys.executable)
     for text in given:
@@ -100,10 +100,10 @@ def interpreters_of(given: List[str]) -> Dict[str, str]:
 
 
 def installed(chosen: Sequence[str], pythons: Dict[str, str]) -> List[str]:
-    """Return the peers whose interpreter has their module, and print how the others are installed.
+    """Return the peers whose interpreter has their module, and print how to install the others.
 
     Raises:
-        ValueError: if none is left.
+        ValueError: if no peer is installed.
     """
     found = []
     for name in chosen:
@@ -122,13 +122,13 @@ def shapes_of(given: str, chunk: int) -> List[Tuple[int, int]]:
     """Return the pairs of batch and length in ``--shapes``.
 
     Raises:
-        ValueError: unless they are whole numbers, and every length is whole chunks or less than one.
+        ValueError: unless all are whole numbers, and every length is a multiple of the chunk or shorter than it.
     """
     shapes = []
     for text in given.split(","):
         batch, _, length = text.partition("x")
         if not (batch.isdecimal() and length.isdecimal() and int(batch) and int(length)):
-            raise ValueError(f"--shapes {given}: {text!r} is no batch x length, such as 2x512")
+            raise ValueError(f"--shapes {given}: {text!r} is not BATCHxLENGTH, for instance 2x512")
         if int(length) > chunk and int(length) % chunk:
             raise ValueError(f"--shapes {given}: {length} is not a multiple of --chunk {chunk}, as transformers needs")
         shapes.append((int(batch), int(length)))
@@ -138,7 +138,7 @@ def shapes_of(given: str, chunk: int) -> List[Tuple[int, int]]:
 def measure_beside(
     ours: str, peers: Sequence[str], pythons: Dict[str, str], sizes: Dict[str, Any], arguments: argparse.Namespace
 ) -> Dict[str, Dict[str, Any]]:
-    """Measure a model of ours and its peers by turns.
+    """Measure a model of this package and its peers by turns.
 
     Args:
         ours: name of our model.
@@ -151,7 +151,7 @@ def measure_beside(
         ``seconds``, ``memory_mib``, ``parameters``, ``losses`` and ``versions`` of every model.
 
     Raises:
-        ValueError: if a peer has other parameters than ours, or a model cannot be trained.
+        ValueError: if a peer has more or fewer parameters than our model, or a model cannot be trained.
     """
     with ExitStack() as ended:
         processes: Dict[str, Process] = {}

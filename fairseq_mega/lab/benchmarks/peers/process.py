@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any, Dict, Iterator
 
 WORKER = Path(__file__).with_name("worker.py")
-# Of glibc, as compat.features.allocator sets it in processes of ours.
+# glibc's settings, the same as in compat.features.allocator.
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**62)}
 
 
@@ -23,7 +23,7 @@ class Process:
     def ask(self, word: str) -> Dict[str, Any]:
         """Send a word, and return the answer; raises ValueError as :func:`start` does."""
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the process has ended: its messages have the reason
+        with contextlib.suppress(BrokenPipeError):  # the process has ended: its messages contain the reason
             self.process.stdin.write(f"{word}\n")
             self.process.stdin.flush()
         return self._answer()
@@ -43,16 +43,16 @@ class Process:
 
 @contextlib.contextmanager
 def start(python: str, sizes: Dict[str, Any], keep_freed: bool = False) -> Iterator[Process]:
-    """Build a model and warm it up in a process that ends with the context.
+    """Build and warm up a model in a process that ends with the context.
 
     Args:
         python: interpreter of the environment.
         sizes: settings as in ``worker.py``.
-        keep_freed: whether its memory stays with the process when tensors are freed.
+        keep_freed: whether the process keeps the memory of freed tensors.
 
     Raises:
         OSError: if the interpreter does not start.
-        ValueError: with the messages of a process that does not answer, or with the fault that it reports.
+        ValueError: with the messages of a process that does not answer, or its reported fault.
     """
     environment = {**os.environ, "OMP_NUM_THREADS": str(sizes["threads"]), **(KEEP_FREED_MEMORY if keep_freed else {})}
     with tempfile.TemporaryFile("w+", errors="replace") as messages, subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A language model in a process of its own, which runs training steps on command.
+"""A language model in a separate process that runs training steps on command.
 
 ``PYTHON worker.py SETTINGS`` runs in the environment of the model's package, where fairseq_mega need not be installed:
 this file imports the standard library and the package alone. ``SETTINGS`` is a JSON object: ``model``, a key of
@@ -6,8 +6,8 @@ this file imports the standard library and the package alone. ``SETTINGS`` is a 
 
 The first line of the output is a JSON object: the model's ``parameters``, the ``versions`` of its packages and the
 ``losses`` of the warm-up, or a ``fault``. Every line of the input is a word that requests another object: ``step`` for
-the ``seconds`` of a forward and backward pass, ``memory`` for ``memory_mib``, the peak of all passes above what model
-and compiled program hold.
+the ``seconds`` of a forward and backward pass, ``memory`` for ``memory_mib``, the peak of all passes on top of model
+and compiled program.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, List, NamedTuple
 
 Sizes = Dict[str, Any]
 WARM_UP = 2  # steps, each with a descent
-DESCENT = 1e-3  # by how much of itself the loss should fall in a step of the warm-up
+DESCENT = 1e-3  # fraction by which the loss should fall in a step of the warm-up
 
 
 class Training(NamedTuple):
@@ -34,17 +34,17 @@ class Training(NamedTuple):
     gradients: Callable[[], Any]
     # Take one step down these gradients; the number is the factor of the gradients over their squared norm.
     descend: Callable[[Any, float], None]
-    packages: List[str]  # whose versions count
+    packages: List[str]  # packages whose versions are recorded
 
 
 def tokens_of(sizes: Sizes) -> List[List[int]]:
-    """Random symbols from 4 on, B lists of L + 1, the same ones in every environment."""
+    """Return random symbols from 4 on, B lists of L + 1, the same in every environment."""
     draw = random.Random(sizes["seed"]).randrange
     return [[draw(4, sizes["symbols"]) for _ in range(sizes["length"] + 1)] for _ in range(sizes["batch"])]
 
 
 def train_torch(model: Any, logits_of: Callable[[Any], Any], sizes: Sizes, packages: List[str]) -> Training:
-    """Prepare a module of PyTorch, of which ``logits_of`` returns (B, L, V) for symbols (B, L)."""
+    """Prepare a module of PyTorch, whose ``logits_of`` returns (B, L, V) for symbols (B, L)."""
     import torch
 
     torch.set_num_threads(sizes["threads"])
@@ -78,7 +78,7 @@ def train_torch(model: Any, logits_of: Callable[[Any], Any], sizes: Sizes, packa
 
 
 def ours(sizes: Sizes) -> Training:
-    """MEGA or MEGALODON of this package; "-published" behind the name computes it in the published arrangement."""
+    """MEGA or MEGALODON of this package; a name that ends in "-published" selects the published arrangement."""
     from fairseq_mega.compat.features.allocator import keep_freed_memory
     from fairseq_mega.lab.benchmarks import lm_pair
     from fairseq_mega.lab.benchmarks.layer_models import PUBLISHED, published_ema
@@ -195,14 +195,14 @@ BUILDERS: Dict[str, Callable[[Sizes], Training]] = {
 
 
 def resident_mib(field: str) -> float:
-    """This process's resident memory in MiB: VmRSS for now, VmHWM for its peak (Linux)."""
+    """Return this process's resident memory in MiB: the present VmRSS or the peak VmHWM (Linux)."""
     found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found, f"/proc/self/status has no {field}; measuring memory requires Linux"
     return int(found.group(1)) / 2**10
 
 
 def warm_up(training: Training) -> List[float]:
-    """Take steps down the gradients, and return the loss before each and behind the last.
+    """Take steps down the gradients, and return the loss before each step and after the last.
 
     Raises:
         ValueError: unless every loss falls by as much as its gradients predict, within a fifth.
@@ -216,13 +216,13 @@ def warm_up(training: Training) -> List[float]:
     losses.append(training.gradients()[0])
     falls = [(before - after) / (DESCENT * before) for before, after in zip(losses, losses[1:])]
     if not all(abs(fall - 1.0) < 0.2 for fall in falls):
-        raise ValueError(f"its losses {losses} do not fall as its gradients predict, but by {falls} of that")
+        raise ValueError(f"the losses {losses} do not fall as the gradients predict, but by {falls} of the prediction")
     return losses
 
 
 def main() -> None:
     sizes = json.loads(sys.argv[1])
-    # The output of other packages goes to the messages.
+    # Output of other packages is written to the messages.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -231,7 +231,7 @@ def main() -> None:
 
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: sizes["threads"]])  # XLA has no option for its threads
     training = BUILDERS[sizes["model"]](sizes)
-    ctypes.CDLL(None).malloc_trim(0)  # what building and compiling freed
+    ctypes.CDLL(None).malloc_trim(0)  # memory freed after building and compiling
     before = resident_mib("VmRSS")
     try:
         losses = warm_up(training)
@@ -239,7 +239,7 @@ def main() -> None:
         return answer(fault=str(error))
     versions = {name: importlib.metadata.version(name) for name in training.packages}
     answer(parameters=training.parameters, losses=losses, versions={"python": sys.version.split()[0], **versions})
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     for line in sys.stdin:
         if line.strip() == "memory":
             answer(memory_mib=resident_mib("VmHWM") - before)

@@ -1,4 +1,4 @@
-"""Tables of the classifiers of long sequences: small ones that were compared, and the speed of the paper's."""
+"""Tables of the classifiers of long sequences: comparisons of small models, and the speed of the paper's."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
@@ -22,13 +22,13 @@ SPEED_TITLES = {
 
 
 def cells(folder: Path, words: Sequence[str]) -> Table:
-    """The recipes of the Long Range Arena in miniature, from a folder with a file for each cell."""
+    """Table of the Long Range Arena in miniature, from a folder with a file for each cell."""
     (name,) = words
     return miniature.table(miniature.results_in(folder / name))
 
 
 def miniatures(folder: Path, words: Sequence[str]) -> Table:
-    """A row for each task, schedule and seed below a folder, a column for each model with results."""
+    """Table with a row for each task, schedule and seed below a folder, and a column for each model with results."""
     (name,) = words
     found: Dict[Tuple[Any, ...], Dict[str, Result]] = {}
     for place in sorted({path.parent for path in (folder / name).rglob("*.json")}):
@@ -60,7 +60,7 @@ def miniatures(folder: Path, words: Sequence[str]) -> Table:
 
 
 def speed(folder: Path, words: Sequence[str]) -> Table:
-    """Speed and memory of the models that the benchmark ``lra-speed`` measured, and the paper's."""
+    """Table of speed and memory: the measurements of the benchmark ``lra-speed``, and the paper's."""
     (name,) = words
     result = read_result(folder / name)
     scores, settings = result["scores"], result["settings"]
@@ -69,9 +69,9 @@ def speed(folder: Path, words: Sequence[str]) -> Table:
     for model in settings["models"].split(","):
         texts = settings["batch"] / scores[f"{model} seconds"]
         title = SPEED_TITLES.get(model, model).format(chunk=settings["chunk"])
-        arch = settings.get("architectures", {}).get(model)  # older files have no record
+        arch = settings.get("architectures", {}).get(model)  # older files do not record it
         title += f" (`{arch}`)" if arch else ""
-        # The paper's Transformer writes its attention out.
+        # The paper's Transformer has explicit attention weights.
         paper = papers.get(
             "transformer" if model == "transformer-explicit" else model if model != "transformer" else ""
         )

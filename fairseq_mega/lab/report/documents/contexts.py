@@ -11,7 +11,7 @@ MEMORIES = (16, 24, 40, 80)  # GiB
 
 
 def longest(folder: Path, words: Sequence[str]) -> Table:
-    """A row for each word ARCHITECTURE:SYMBOLS, with ``:bf16`` behind it for autocast to bfloat16."""
+    """Table with a row for each word ARCHITECTURE:SYMBOLS, or ARCHITECTURE:SYMBOLS:bf16 for autocast to bfloat16."""
     rows = []
     for word in words:
         name, symbols, *precision = word.split(":")

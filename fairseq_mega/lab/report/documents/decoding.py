@@ -23,13 +23,15 @@ BASE = "transformer"
 
 
 def title(model: str) -> str:
-    """Return a model in words; an unknown one keeps its name, such as "mega, chunk 64"."""
+    """Return a model in words; an unknown model keeps its name, for instance "mega, chunk 64"."""
     name, comma, rest = model.partition(", ")
     return TITLES.get(name, name) + comma + rest
 
 
 def decoding(folder: Path, words: Sequence[str]) -> Table:
-    """Time of a step, a row for each model of several files, with the speed beside the file's Transformer."""
+    """Table of the time of a step: a row for each model of several files, with the speed relative to the file's
+    Transformer.
+    """
     files = [(name, read_result(folder / name)) for name in words]
     every = sorted({point for _, result in files for point in points_of(by_subject(result["scores"], "position"))})
     rows = []
@@ -55,7 +57,7 @@ def decoding(folder: Path, words: Sequence[str]) -> Table:
 
 
 def training_lengths(folder: Path, words: Sequence[str]) -> Table:
-    """Training speed and memory of each model, a row for each length."""
+    """Table of training speed and memory of each model, with a row for each length."""
     (name,) = words
     result = read_result(folder / name)
     found = by_subject(result["scores"], "L")

@@ -1,4 +1,4 @@
-"""All generated tables and marked numbers of a checkout: made anew, or compared with the documents."""
+"""All generated tables and marked numbers of a checkout: write them again, or compare them with the documents."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -12,7 +12,7 @@ from .registry import TABLES
 
 
 class Place(NamedTuple):
-    """A generated table, the document and the marker that it belongs to."""
+    """A generated table, with its document and its marker."""
 
     document: Path
     call: Call
@@ -34,11 +34,11 @@ def documents(root: Path) -> List[Path]:
     """The Markdown files of a checkout.
 
     Raises:
-        FileNotFoundError: if the folder is no checkout.
+        FileNotFoundError: if the folder is not a checkout.
     """
     found = [*sorted(root.glob("*.md")), *sorted(root.glob("examples/**/*.md"))]
     if root / "README.md" not in found or not (root / "examples").is_dir():
-        raise FileNotFoundError(f"{root} holds no README.md and examples: give --root, the folder of a checkout")
+        raise FileNotFoundError(f"{root} contains no README.md and examples: give --root, the folder of a checkout")
     return found
 
 
@@ -74,12 +74,12 @@ def fill(document: Path) -> Filled:
 
 
 def places_of(root: Path) -> List[Place]:
-    """All generated tables of a checkout."""
+    """Return all generated tables of a checkout."""
     return [place for document in documents(root) for place in fill(document).places]
 
 
 def write(root: Path) -> List[Path]:
-    """Make all tables and numbers anew, or none where one cannot be made; return the changed documents."""
+    """Write all tables and numbers again, or none if one cannot be made; return the changed documents."""
     changed = [filled for filled in map(fill, documents(root)) if filled.new != filled.old]
     for filled in changed:
         filled.document.write_text(filled.new, encoding="utf-8")
@@ -87,12 +87,12 @@ def write(root: Path) -> List[Path]:
 
 
 def differences(root: Path) -> List[str]:
-    """A line for every row and every number that differs from its results."""
+    """Return a line for every row and every number that differs from its results."""
     return [line for document in documents(root) for line in differences_in(fill(document), root)]
 
 
 def differences_in(filled: Filled, root: Path) -> List[str]:
-    """A line for every row and every number of a document below `root` that differs from its results."""
+    """Return a line for every row and every number of a document below `root` that differs from its results."""
     found = []
     name = filled.document.relative_to(root)
     for place in filled.places:
@@ -114,5 +114,5 @@ def row_title(row: int, line: Optional[str]) -> str:
 
 
 def said(line: Optional[str]) -> str:
-    """A line of a table in a message."""
+    """Return a line of a table, for a message."""
     return "nothing" if line is None else f"'{line}'"

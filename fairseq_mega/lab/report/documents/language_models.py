@@ -1,4 +1,4 @@
-"""Tables of the language models that scripts/compare_language_models.sh trained."""
+"""Tables of the language models of scripts/compare_language_models.sh."""
 
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Set, Tuple
@@ -21,12 +21,12 @@ TEXTS = {"wikitext2": "WikiText-2", "gcide_bytes": "bytes of a dictionary"}
 
 
 def model_of(result: Result) -> str:
-    """The model of a result, a key of MODELS."""
+    """Return the model of a result, a key of MODELS."""
     return str(result["settings"].get("model", result["label"]))
 
 
 def context(result: Result) -> Tuple[int, str]:
-    """Return the context that a token can see, as a number for sorting and in words."""
+    """Return the context of a token, as a number for sorting and in words."""
     settings = result["settings"]
     block, chunk = settings["trained_chunk_or_block"], settings["trained_chunk_or_block"]
     if settings.get("segments") == 1:
@@ -40,12 +40,12 @@ def context(result: Result) -> Tuple[int, str]:
 
 
 def rate_of(folder: Path) -> str:
-    """The peak learning rate of a folder of results."""
+    """Return the peak learning rate of a folder of results."""
     return folder.name.partition("lr")[2]
 
 
 def comparison(folder: Path, words: Sequence[str]) -> Table:
-    """A row for each model and context, a column for each learning rate; the better rate is bold."""
+    """Table with a row for each model and context, and a column for each learning rate; the better rate is bold."""
     name, metric = words
     digits = METRICS[metric][1]
     rates = sorted((folder / name).glob("lr*"), key=lambda rate: float(rate_of(rate)))
@@ -73,7 +73,7 @@ def comparison(folder: Path, words: Sequence[str]) -> Table:
 
 
 def remembered(folder: Path, words: Sequence[str]) -> Table:
-    """The score over the tokens that are remembered, a row for each model of each FOLDER METRIC."""
+    """Table of the score over the tokens remembered, with a row for each model of each FOLDER METRIC."""
     every: Set[int] = set()
     found: List[Tuple[str, Dict[Optional[int], str]]] = []
     for name, metric in zip(words[::2], words[1::2]):

@@ -1,4 +1,4 @@
-"""Tables of ``python -m fairseq_mega.lab.benchmarks layer``: a layer's time and memory beside others'."""
+"""Tables of ``python -m fairseq_mega.lab.benchmarks layer``: time and memory of layers."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
@@ -26,12 +26,12 @@ PRECISIONS = {
 
 
 def title(model: str, chunk: Any) -> str:
-    """Return a model in words; an unknown one keeps its name."""
+    """Return a model in words; an unknown model keeps its name."""
     return TITLES.get(model, model).format(chunk=chunk)
 
 
 def by_length(folder: Path, words: Sequence[str]) -> Table:
-    """A row for each length of one result file, with the speed beside the first model's."""
+    """Table with a row for each length of one result file, with the speed relative to the first model."""
     (name,) = words
     result = read_result(folder / name)
     found = by_subject(result["scores"], "L")
@@ -50,7 +50,9 @@ def by_length(folder: Path, words: Sequence[str]) -> Table:
 
 
 def by_precision(folder: Path, words: Sequence[str]) -> Table:
-    """A row for each model, a column for each length of several result files, whose precisions and shapes differ."""
+    """Table with a row for each model, and a column for each length of several result files, whose precisions and
+    shapes differ.
+    """
     columns = []
     cells: Dict[str, Dict[str, str]] = {}
     chunks: Dict[str, List[int]] = {}

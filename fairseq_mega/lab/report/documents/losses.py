@@ -1,4 +1,4 @@
-"""A plot of training losses, two ways of a training beside each other, a panel per seed."""
+"""Plot of the training losses of two ways of training, a panel per seed."""
 
 import statistics
 from pathlib import Path
@@ -10,7 +10,7 @@ UPDATES = 10  # of a mean
 
 
 def means(losses: Sequence[float]) -> List[Tuple[int, float]]:
-    """Updates, and the mean loss of the last UPDATES up to each."""
+    """Return updates, and for each the mean loss of the last UPDATES."""
     return [(update, statistics.fmean(losses[update - UPDATES : update])) for update in range(UPDATES, len(losses) + 1)]
 
 

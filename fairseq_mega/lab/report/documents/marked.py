@@ -1,10 +1,10 @@
-"""Measured numbers within the sentences of a Markdown file, each behind a mark that names its source.
+"""Measured numbers within the sentences of a Markdown file, each after a mark that names its source.
 
 ``It takes <!-- n: results/layer.json mega L=4096 seconds in ms -->89 ms`` is filled from the file, relative to the
 document; the number keeps its decimals. A key is a name among the scores, or a path of names and places from the top of
 the file (``settings.updates``, ``curve.0.accuracy``); ``A / B`` is a ratio and ``A - B`` a difference; ``min GLOB`` and
-``max GLOB`` are taken over the scores that match. ``in ms`` and ``in MiB`` convert seconds and bytes. ``B`` may begin
-with a file of its own: ``A / other.json B``. A name with ``*`` matches several files, whose values are averaged.
+``max GLOB`` are computed over the scores that match. ``in ms`` and ``in MiB`` convert seconds and bytes. ``B`` may
+begin with another file: ``A / other.json B``. A name with ``*`` matches several files, whose values are averaged.
 """
 
 import fnmatch
@@ -24,7 +24,7 @@ BEGUN = re.compile(f"(?<!`){BEGIN}")  # and not quoted as code
 MARK = re.compile(
     rf"(?P<before>(?<!`){BEGIN}(?P<file>\S+) (?P<key>[^\n]+?) -->[\[*]*)(?P<number>-?\d+(?:,\d{{3}})*(?:\.\d+)?)"
 )
-OTHER = re.compile(r"(?P<file>\S+\.json) (?P<key>.+)")  # a part of a key with a file of its own
+OTHER = re.compile(r"(?P<file>\S+\.json) (?P<key>.+)")  # a part of a key with another file
 PICKS: Dict[str, Callable[..., float]] = {"min ": min, "max ": max}
 OPERATIONS: Dict[str, Callable[[float, float], float]] = {" / ": operator.truediv, " - ": operator.sub}
 UNITS = {" in ms": 1e3, " in MiB": 1 / MIB}
@@ -40,7 +40,7 @@ class Number(NamedTuple):
 
 
 def fill(document: Path, text: str) -> "Tuple[str, List[Number]]":
-    """Return the text of a document with every marked number replaced, and these numbers.
+    """Return the text of a document with every marked number replaced, and the numbers.
 
     Raises:
         ValueError: naming document and mark, if a mark is incomplete, or its file or key is missing.

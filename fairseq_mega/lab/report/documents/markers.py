@@ -18,7 +18,7 @@ BLOCK = re.compile(r"^<!-- table: (?P<call>[^\n]*?) -->\n(?P<body>.*?)^<!-- /tab
 
 
 class Call(NamedTuple):
-    """A request for a table or a picture: its name, and the result files or folders for it."""
+    """A request for a table or a picture: its name, and its result files or folders."""
 
     name: str
     words: List[str]
@@ -36,11 +36,11 @@ Made = TypeVar("Made")
 
 
 def make(kind: str, makers: Mapping[str, Callable[[Path, Sequence[str]], Made]], document: Path, call: Call) -> Made:
-    """Return what the marker of a document asks for.
+    """Return the table or picture of a document's marker.
 
     Args:
-        kind: of the marker, for messages.
-        makers: by names of calls, functions of the document's folder and the words of the call.
+        kind: "table" or "picture", for messages.
+        makers: functions of the document's folder and the words of the call, by names of calls.
 
     Raises:
         ValueError: naming document and call, if it is unknown or a result is missing or damaged.
@@ -67,7 +67,7 @@ def check_pairs(text: str) -> None:
 
 
 def replace(text: str, fill: Callable[[Call, str], str]) -> str:
-    """Return the text with every table made anew by ``fill``, a function of the call and the present table.
+    """Return the text with every table replaced by ``fill``, a function of the call and the present table.
 
     Raises:
         ValueError: for a marker without its other half.
@@ -110,5 +110,5 @@ def titles(text: str) -> List[str]:
 
 
 def outside(text: str) -> str:
-    """The text without its generated tables."""
+    """Return the text without its generated tables."""
     return BLOCK.sub("", text)

@@ -20,7 +20,7 @@ Measured = Dict[Tuple[Any, ...], Dict[str, Dict[str, Any]]]
 
 
 def measured(folder: Path, words: Sequence[str], *keys: str) -> Measured:
-    """The measurements of a result file by entries of a row or of its shape, then by path."""
+    """Return the measurements of a result file by entries of a row or of its shape, then by path."""
     (name,) = words
     found: Measured = {}
     for row in read_result(folder / name)["rows"]:
@@ -57,7 +57,7 @@ def by_length(folder: Path, words: Sequence[str]) -> Table:
 
 
 def by_shape(folder: Path, words: Sequence[str]) -> Table:
-    """Time, speed beside the baseline and memory of each path, a row for each shape."""
+    """Table of time, speed relative to the baseline, and memory of each path, with a row for each shape."""
     found = measured(folder, words, "title", "batch", "width", "n", "length")
     names = list(dict.fromkeys(name for paths in found.values() for name in paths))
     names.sort(key=by_kind)
@@ -72,7 +72,7 @@ def by_shape(folder: Path, words: Sequence[str]) -> Table:
 
 
 def cost(row: Dict[str, Any], base: Optional[Dict[str, Any]]) -> str:
-    """Time and memory of a path, with its speed beside the baseline's."""
+    """Return time and memory of a path, with its speed relative to the baseline."""
     speed = "" if base is None or row is base else f" ({ratio(base['seconds'] / row['seconds'])})"
     return f"{milliseconds(row['seconds'])}{speed}, {mebibytes(row['memory_mib'])}"
 

@@ -16,7 +16,7 @@ from .numbers import bold_best
 
 
 def benchmarks(folder: Path, words: Sequence[str]) -> Table:
-    """A row for each benchmark of the papers, with the results in some folders."""
+    """Table with a row for each benchmark of the papers, with the results in some folders."""
     return benchmark_table(states([folder / word for word in words]))
 
 
@@ -41,7 +41,7 @@ def contexts(folder: Path, words: Sequence[str]) -> Table:
 
 
 def rates(folder: Path, words: Sequence[str]) -> Table:
-    """The losses of candidates for the rate of a model, MODEL RATE among the scores of a file; the least is bold."""
+    """Table of the losses of a model's candidate rates, MODEL RATE among a file's scores; the lowest loss is bold."""
     (name,) = words
     losses: Dict[str, Dict[float, float]] = {}
     for key, loss in read_result(folder / name)["scores"].items():

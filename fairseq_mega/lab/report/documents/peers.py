@@ -1,4 +1,4 @@
-"""Tables of ``python -m fairseq_mega.lab.benchmarks peers``: models of ours beside other implementations."""
+"""Tables of ``python -m fairseq_mega.lab.benchmarks peers``: models of this package and other implementations."""
 
 from pathlib import Path
 from typing import Dict, List, Sequence
@@ -18,7 +18,9 @@ TITLES = {
 
 
 def beside(folder: Path, words: Sequence[str]) -> Table:
-    """Return a row for each peer and shape of several result files, with speed and memory beside ours."""
+    """Return a table with a row for each peer and shape of several result files, with speed and memory relative to
+    ours.
+    """
     rows: Dict[str, List[Dict[str, str]]] = {}
     for file in words:
         for subject, points in by_subject(read_result(folder / file)["scores"], "L").items():

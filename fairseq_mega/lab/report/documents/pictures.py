@@ -3,7 +3,7 @@
 <!-- picture: NAME ARGUMENT ... -->
 ![words](FILE.png)
 
-A picture contains a digest of what it is drawn from, since its bytes depend on the version of matplotlib.
+A picture contains a digest of its results, because its bytes depend on the version of matplotlib.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ from .papers import of_benchmark
 
 
 class Drawing(NamedTuple):
-    """Results that a picture is drawn from, a JSON value, and the function that draws them to a file with a digest."""
+    """The results of a picture, a JSON value, and the function that draws them to a file with a digest."""
 
     results: Any
     draw: Callable[[Any, Path, str], None]
@@ -44,29 +44,29 @@ class Picture(NamedTuple):
 
 
 def kernels(folder: Path, words: Sequence[str]) -> Drawing:
-    """The operators' times of a result file."""
+    """Drawing of the operators' times in a result file."""
     (name,) = words
     return Drawing(read_result(folder / name)["rows"], plot_rows)
 
 
 def training_losses(folder: Path, words: Sequence[str]) -> Drawing:
-    """The training losses of a result file."""
+    """Drawing of the training losses in a result file."""
     (name,) = words
     return Drawing(read_result(folder / name)["losses"], losses.plot)
 
 
 def figure1(folder: Path, words: Sequence[str]) -> Drawing:
-    """MEGALODON's Figure 1 with the results in some folders."""
+    """Drawing of MEGALODON's Figure 1 with the results in some folders."""
     return Drawing(of_benchmark(folder, words, megalodon_figure1.BENCHMARK), megalodon_figure1.plot)
 
 
 def figure4(folder: Path, words: Sequence[str]) -> Drawing:
-    """MEGALODON's Figure 4 with the results in some folders."""
+    """Drawing of MEGALODON's Figure 4 with the results in some folders."""
     return Drawing(of_benchmark(folder, words, megalodon_figure4.BENCHMARK), megalodon_figure4.plot)
 
 
 def accuracies(folder: Path, words: Sequence[str]) -> Drawing:
-    """The validation accuracies of the comparisons of classifiers in some folders, whose names may hold wildcards."""
+    """Drawing of the classifiers' validation accuracies in some folders, whose names may contain wildcards."""
     places = [place for word in words for place in sorted(folder.glob(word))]
     found = [result for place in places for result in read_results(place, classifiers.BENCHMARK)]
     return Drawing(sorted(found, key=classifiers.order), classifiers.plot)
@@ -78,7 +78,7 @@ def training_accuracies(folder: Path, words: Sequence[str]) -> Drawing:
 
 
 def pathfinder(folder: Path, words: Sequence[str]) -> Drawing:
-    """Images of Pathfinder of a size."""
+    """Drawing of images of Pathfinder of a size."""
     (size,) = words
     return Drawing(int(size), pathfinder_page.draw_size)
 
@@ -95,7 +95,7 @@ PICTURES: Dict[str, Callable[[Path, Sequence[str]], Drawing]] = {
 
 
 def drawing_of(document: Path, call: Call) -> Drawing:
-    """Return the drawing that a marker of a document stands for.
+    """Return the drawing of a document's marker.
 
     Raises:
         ValueError: naming document and picture, if it is unknown or its results are missing or damaged.
@@ -119,7 +119,7 @@ def drawn(root: Path) -> Iterator[Picture]:
 
 
 def outdated(root: Path) -> List[str]:
-    """A line for every picture that is missing or was drawn from other results."""
+    """Return a line for every picture that is missing or was drawn from other results."""
     return [
         f"{picture.file.relative_to(root)}: was not drawn from its present results"
         for picture in drawn(root)

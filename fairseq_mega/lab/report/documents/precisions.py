@@ -1,4 +1,4 @@
-"""Tables of trainings in float32 and in bfloat16 beside each other."""
+"""Tables that compare trainings in float32 and in bfloat16."""
 
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
@@ -15,7 +15,9 @@ TITLES = {"fp32": "float32", "bf16": "bfloat16"}
 
 
 def of_seeds(folder: Path, words: Sequence[str]) -> Table:
-    """A row for each model and test set below a folder, a column for each precision: mean and deviation over seeds."""
+    """Table with a row for each model and test set below a folder, and a column for each precision: mean and deviation
+    over seeds.
+    """
     (name,) = words
     found: Dict[Tuple[str, ...], Dict[str, List[float]]] = {}
     seeds = set()

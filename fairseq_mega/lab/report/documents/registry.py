@@ -24,7 +24,7 @@ from . import (
     translation,
 )
 
-# Function of the document's folder and of the words after the name: result files or folders, relative to it.
+# Functions of the document's folder and of the words after the name: result files or folders, relative to the folder.
 Builder = Callable[[Path, Sequence[str]], Table]
 
 TABLES: Dict[str, Builder] = {

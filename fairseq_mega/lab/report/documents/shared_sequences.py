@@ -11,7 +11,9 @@ from .numbers import by_subject, mebibytes, points_of
 
 
 def memory(folder: Path, words: Sequence[str]) -> Table:
-    """A row for each number of processes: the largest memory of one, and its share of what one process alone needs."""
+    """Table with a row for each number of processes: the largest memory of a process, and its share of one process's
+    memory.
+    """
     (name,) = words
     result = read_result(folder / name)
     found, settings = by_subject(result["scores"], "N"), result["settings"]

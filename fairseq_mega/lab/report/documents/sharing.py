@@ -20,7 +20,7 @@ NUMBERS = {
 
 
 def plan(folder: Path, words: Sequence[str]) -> Table:
-    """The first settings for the words ARCHITECTURE, NODESxGPUSxGIB, PRECISION, and the tokens of an update."""
+    """Table of the first settings for ARCHITECTURE, NODESxGPUSxGIB, PRECISION, and the tokens of an update."""
     name, sizes, precision, *tokens = words
     nodes, gpus, gib = sizes.split("x")
     machine = Machine(int(nodes), int(gpus), float(gib))
@@ -29,7 +29,7 @@ def plan(folder: Path, words: Sequence[str]) -> Table:
 
 
 def measured(folder: Path, words: Sequence[str]) -> Table:
-    """A row for each number of processes and training: MiB that a process held and sent, and those on paper."""
+    """Table with a row for each number of processes and training: MiB held and sent by a process, and the estimates."""
     (name,) = words
     found = by_subject(read_result(folder / name)["scores"], "N")
     rows = []

@@ -1,4 +1,4 @@
-"""Memory and time of MEGALODON's sizes on paper: nothing is run."""
+"""Estimated memory and time of MEGALODON's sizes: no model is run."""
 
 from pathlib import Path
 from typing import Dict, Sequence
@@ -7,7 +7,7 @@ from fairseq_mega.lab.runs.text_tables import Table, table_of
 from fairseq_mega.models.cost import GIB, language_model, operations, training_step
 
 SIZES = {"11m": 260, "200m": 32000, "1b3": 32000, "1b3_pg19": 32000, "7b": 32000}  # presets to symbols
-DEVICE = 100e12  # operations per second that a device sustains
+DEVICE = 100e12  # sustained operations per second of a device
 
 
 def row(size: str, symbols: int) -> Dict[str, str]:
@@ -15,7 +15,7 @@ def row(size: str, symbols: int) -> Dict[str, str]:
     options = {"_name": f"megalodon_lm_{size}"}
     model = language_model(options, symbols)
     step = training_step(options, symbols)
-    work = 3.0 * operations(model, model.chunk_size)  # a backward pass is two
+    work = 3.0 * operations(model, model.chunk_size)  # a backward pass counts as two
     return {
         "": size,
         "parameters": f"{step.parameters:,}",
@@ -28,5 +28,5 @@ def row(size: str, symbols: int) -> Dict[str, str]:
 
 
 def megalodon(folder: Path, words: Sequence[str]) -> Table:
-    """A row for each size."""
+    """Table with a row for each size."""
     return table_of([row(size, symbols) for size, symbols in SIZES.items()])

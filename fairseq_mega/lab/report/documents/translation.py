@@ -17,7 +17,7 @@ def option_of(command: str, name: str) -> str:
 
 
 def test_sets(folder: Path, words: Sequence[str]) -> Table:
-    """BLEU of each training of a benchmark, a column for each test set; the best of a set is bold."""
+    """Table of BLEU of each training of a benchmark, with a column for each test set; a set's best score is bold."""
     name, benchmark = words
     found: Dict[str, Dict[str, Any]] = {}
     for result in read_results(folder / name, benchmark):

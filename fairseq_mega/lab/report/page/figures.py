@@ -1,4 +1,4 @@
-"""The papers' figures and training curves, drawn for the page where there are results for them."""
+"""The papers' figures and training curves for the page, as far as there are results."""
 
 import html
 from pathlib import Path
@@ -60,7 +60,7 @@ def figures(results: Sequence[Result], work: Path) -> List[str]:
 
 
 def training_curves(folders: Sequence[Path], work: Path) -> List[str]:
-    """The curves of all trainings below some folders as HTML."""
+    """Return the curves of all trainings below some folders as HTML."""
     logs = sorted(log for folder in folders for log in folder.rglob("train.log"))
     if not logs:
         return ["<p>No log of a training was given (--runs FOLDER).</p>"]

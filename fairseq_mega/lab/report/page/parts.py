@@ -7,19 +7,19 @@ from pathlib import Path
 
 from fairseq_mega.lab.runs.text_tables import Table
 
-LONGEST_NUMBER = 22  # characters; longer cells are words
+LONGEST_NUMBER = 22  # characters; longer cells are treated as words
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
 def cell(text: str) -> str:
-    """A cell of Markdown: bold, code, and the text of a link, whose target is a file that the page has not."""
+    """Return a cell of Markdown: bold, code, and the text of a link, whose target is not part of the page."""
     text = html.escape(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
     text = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text)
     return re.sub(r"`(.+?)`", r"<code>\1</code>", text)
 
 
 def table(found: Table) -> str:
-    """A table that scrolls by itself where the screen is narrow; words stand to the left, numbers to the right."""
+    """Return a table that scrolls separately on a narrow screen; words are aligned left, numbers right."""
     words = [max(len(row[column]) for row in found.rows) > LONGEST_NUMBER for column in range(len(found.columns))]
     kinds = [' class="text"' if text else "" for text in words]
     heads = "".join(f'<th scope="col"{kind}>{cell(text)}</th>' for kind, text in zip(kinds, found.columns))
@@ -33,7 +33,7 @@ def table(found: Table) -> str:
 
 
 def picture(path: Path, title: str) -> str:
-    """An image as part of the page."""
+    """Return an image as part of the page."""
     data = base64.b64encode(path.read_bytes()).decode("ascii")
     text = html.escape(title)
     source = f"data:{TYPES[path.suffix]};base64,{data}"
@@ -41,11 +41,11 @@ def picture(path: Path, title: str) -> str:
 
 
 def folded(title: str, text: str) -> str:
-    """Return the HTML of a text that is shown when its title is clicked."""
+    """Return the HTML of a text that a click on its title shows."""
     return f"<details><summary>{html.escape(title)}</summary>\n{text}\n</details>"
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """A section that the head of the page leads to."""
+    """Return a section with a link at the head of the page."""
     content = "\n".join(parts)
     return f'<section id="{name}">\n<h2>{html.escape(title)}</h2>\n{content}\n</section>'

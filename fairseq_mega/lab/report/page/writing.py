@@ -1,4 +1,4 @@
-"""The page as a whole, one file that needs no other and no server."""
+"""The whole page: one file that requires no other file and no server."""
 
 import html
 import tempfile
@@ -70,13 +70,13 @@ def benchmarks(found: Sequence[State], results: Sequence[Result]) -> List[str]:
 
 
 def paper_tables(results: Sequence[Result]) -> List[str]:
-    """The tables of both papers, the papers' values beside ours."""
+    """Return the tables of both papers, with the papers' values and ours."""
     note = "<p>The paper: means of 5 seeds. Measured: the checkpoint of best validation score; * fewer updates.</p>"
     return [note, *(f"<h3>{one.title}</h3>\n{table(one.of_recipes(results))}" for one in PAPER_TABLES.values())]
 
 
 def measured(root: Path) -> List[str]:
-    """The tables and plots of all documents, each with the results that it is made of."""
+    """Return the tables and plots of all documents, each with its results."""
     parts, pictures = [], list(drawn(root))
     for document, places in groupby(places_of(root), lambda place: place.document):
         names = titles(document.read_text(encoding="utf-8"))
