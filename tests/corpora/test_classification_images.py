@@ -129,7 +129,7 @@ def test_an_archive_that_would_run_code_is_refused(tmp_path: Path, monkeypatch: 
     path = tmp_path / "cifar-10-python.tar.gz"
     monkeypatch.chdir(tmp_path)
     write_cifar(path, contents, monkeypatch)
-    assert "which is no array" in refusal("cifar10", "--out", tmp_path / "out", "--archive", path)
+    assert "which is not an array" in refusal("cifar10", "--out", tmp_path / "out", "--archive", path)
     assert not Path("intruder").exists()
 
 

@@ -161,7 +161,7 @@ def test_archives_that_are_damaged_or_of_something_else(small: Path) -> None:
     message = refusal("wikitext-2", small, archive=small / "other.zip", checked=False)
     assert "other.zip has no wiki.train.tokens; found readme" in message
     message = refusal("enwik8", small, archive=small / "none.zip")
-    assert "none.zip: no such file. The file looked for is enwik8.zip" in message
+    assert "none.zip: no such file. The expected file is enwik8.zip" in message
 
 
 def test_a_text_that_lies_there_is_taken(small: Path) -> None:

@@ -216,7 +216,7 @@ def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "t.de").write_text("eins\n\tzwei\n")
     assert len(read_pairs(str(tmp_path / "t"), "en", "de")) == 2
     (told,) = capsys.readouterr().err.splitlines()
-    assert told.startswith(f"note: each line of {tmp_path / 't.en'} holds a TAB")
+    assert told.startswith(f"note: each line of {tmp_path / 't.en'} contains a TAB")
 
 
 def test_lines_that_may_be_shifted_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -146,7 +146,7 @@ def test_more_characters_than_pieces(tmp_path: Path, capsys: pytest.CaptureFixtu
     write_chinese(tmp_path / "text", [learnt, f"{learnt} \u9f98\u9f98\u9f97"])
     cut_pairs(tmp_path / "text", tmp_path / "pieces", ("en", "zh_CN"), 100)
     printed = capsys.readouterr().err
-    assert "pieces, 100 asked for, as every character has one and longer pieces need some, too" in printed
+    assert "pieces, 100 requested, because every character and also longer pieces need one" in printed
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "pieces" / "joint.model"))
     assert not any(processor.is_unknown(processor.piece_to_id(character)) for character in HAN)
     assert "valid: 3 characters of 37 become <unk>: \u9f98 \u9f97" in printed

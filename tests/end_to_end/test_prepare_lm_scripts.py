@@ -218,7 +218,7 @@ def test_a_package_of_something_else_is_named(tmp_path: Path) -> None:
     deb = tmp_path / "other.deb"
     deb.write_text("package\n")
     empty = '[ "$1" != -x ] || mkdir -p "$3"'
-    for program, message in ((empty, "is another package than dict-gcide"), ("exit 2", "cannot be unpacked")):
+    for program, message in ((empty, "is not the package dict-gcide"), ("exit 2", "cannot be unpacked")):
         environment = commands_in(tmp_path / message[:4].strip(), dpkg_deb=program)
         failed = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", "--deb", deb, environment=environment)
         assert failed.returncode == 1

@@ -14,7 +14,7 @@ from fairseq_mega.lab.runs.commands import StageError
 GOOD = "".join(f"line {number}\n" for number in range(120))
 TEXTS: Dict[str, Any] = {
     "unequal": ({"text.en": GOOD, "text.ja": GOOD + "one more\n"}, [], "text.en has 120 lines but"),
-    "too few to hold some out": ({"text.en": "a\n" * 99, "text.ja": "b\n" * 99}, [], "99 lines, and 100 are needed"),
+    "too few to hold some out": ({"text.en": "a\n" * 99, "text.ja": "b\n" * 99}, [], "99 lines, and at least 100 are required"),
     "empty": ({"text.en": GOOD, "text.ja": ""}, [], "text.ja is empty"),
     "unequal test": (
         {"text.en": GOOD, "text.ja": GOOD, "test.en": GOOD, "test.ja": "a\n"},
@@ -24,7 +24,7 @@ TEXTS: Dict[str, Any] = {
     "small test": (
         {"text.en": GOOD, "text.ja": GOOD, "test.en": "a\n" * 4, "test.ja": "a\n" * 4},
         ["--test", "test"],
-        "test.en has 4 lines, and 5 are needed",
+        "test.en has 4 lines, and at least 5 are required",
     ),
     "UTF-16": ({"text.en": GOOD, "text.ja": GOOD.encode("utf-16")}, [], "text.ja contains NUL bytes, like UTF-16 text"),
     "carriage returns": (

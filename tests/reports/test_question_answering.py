@@ -78,7 +78,7 @@ def test_the_question_is_no_example_of_itself(references: int, tmp_path: Path) -
             drawn = draw_shots(lines, 2, seed, asked)
             assert len(drawn) == 2 and asked.text not in [shot.text for shot in drawn]
     few = Lines(write(tmp_path / "few.jsonl", items[: 2 * references]))
-    with pytest.raises(ValueError, match=f"few.jsonl holds {references} questions beside '0', which is asked"):
+    with pytest.raises(ValueError, match=f"few.jsonl contains {references} questions other than '0'"):
         draw_shots(few, references + 1, 1, few[0])
 
 
@@ -173,7 +173,7 @@ def test_unknown_words_are_told_once_with_the_number_of_prompts(unknown, count, 
     if told:
         assert "1 of the 2 symbols of the text '\u5317\u4eac w1'" in told[0]
     if count == 2:
-        assert told[1].startswith("4 prompts hold")
+        assert told[1].startswith("4 prompts contain")
 
 
 def test_shots_and_rouge(trained, files, capsys):
@@ -188,7 +188,7 @@ def test_shots_and_rouge(trained, files, capsys):
     ("options", "message"),
     [
         (("--shots", "1"), "--shots 1: give --examples, the train.jsonl"),
-        (("--shots", "2", "--examples", "one.jsonl"), "one.jsonl holds 1 questions only"),
+        (("--shots", "2", "--examples", "one.jsonl"), "one.jsonl contains only 1 questions"),
         (("--shots", "0", "--examples", "one.jsonl"), "--examples one.jsonl: with --shots 0 no example is shown"),
         (("--limit", "0"), "--limit 0: must be at least 1"),
         (("--answer-tokens", "0"), "--answer-tokens 0: must be at least 1"),

@@ -120,7 +120,7 @@ def test_accents_of_another_form_are_told(told: bool, tmp_path: Path, capsys: An
     assert run(tmp_path, generation(dict(enumerate(lines))), references=references) == 0
     output = capsys.readouterr().out
     assert ("sacreBLEU = 100.00" in output) == (not told)
-    assert ("warning: 11 of 11 references hold accents that are not composed (`uconv" in output) == told
+    assert ("warning: 11 of 11 references contain accents that are not composed (`uconv" in output) == told
 
 
 @pytest.mark.parametrize(

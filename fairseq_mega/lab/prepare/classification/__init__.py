@@ -1,1 +1,1 @@
-"""Data of the classification tasks: the Long Range Arena, raw speech, and real stand-ins for them."""
+"""Data of the classification tasks: the Long Range Arena, raw speech, and other real data of the same form."""

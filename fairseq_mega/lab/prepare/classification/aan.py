@@ -53,11 +53,11 @@ def check(args: argparse.Namespace) -> None:
     if args.tsv_dir is not None:
         need_files("--tsv-dir", *_paths(args.tsv_dir).values())
     elif not args.released:
-        raise ValueError("--tsv-dir is missing: give the folder of the tables, or --released to have them fetched")
+        raise ValueError("--tsv-dir is missing: give the folder of the tables, or --released to fetch them")
 
 
 def _split(path: Path, size: int, which: Optional[np.ndarray], length: int) -> TextSplit:
-    """The pairs of a table, read line by line: a training table is too large for the memory of some machines."""
+    """Yield the pairs of a table line by line: a training table is too large for the memory of some machines."""
     wanted = None if which is None else set(which.tolist())
 
     def examples() -> Iterable[Example]:
@@ -74,9 +74,9 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables twice and write the pairs."""
     folder = released_files(args, work, "aan") if args.released else args.tsv_dir
     paths, splits = _paths(folder), {}
-    notes: List[str] = ["the texts are taken as printed in the tables, b'...' included"]
+    notes: List[str] = ["the texts are read as printed in the tables, b'...' included"]
     for split, path in paths.items():
-        size = sum(1 for _ in read_lines(path))  # unpacked, where it is packed
+        size = sum(1 for _ in read_lines(path))  # bytes after unpacking
         if size != PUBLISHED[split]:
             notes.append(f"{path.name} has {size} pairs; {PUBLISHED[split]} are commonly reported")
         which = None if args.limit is None else kept(split, size, args.limit)

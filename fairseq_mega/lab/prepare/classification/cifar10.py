@@ -66,7 +66,7 @@ def check(args: argparse.Namespace) -> None:
 def grey(colour: np.ndarray) -> np.ndarray:
     """Return the luminance of (..., 3, H, W) uint8 as (..., H, W) uint8: 0.299 R + 0.587 G + 0.114 B.
 
-    In 16-bit fixed point, rounded, which is PIL's conversion to mode "L" (ITU-R 601-2).
+    The rounded 16-bit fixed-point numbers equal PIL's conversion to mode "L" (ITU-R 601-2).
     """
     weights = (19595, 38470, 7471)  # of 65536
     total = np.full((*colour.shape[:-3], *colour.shape[-2:]), 0x8000, dtype=np.uint32)
@@ -76,13 +76,13 @@ def grey(colour: np.ndarray) -> np.ndarray:
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Reader of the archive's batches, which accepts numpy arrays and plain containers alone: nothing can run code."""
+    """Reader of the archive's batches that accepts only numpy arrays and plain containers, and so runs no code."""
 
     def find_class(self, module: str, name: str) -> Any:
         for guard in safe_globals():
             if module.startswith("numpy") and (guard.__module__, guard.__qualname__) == (module, name):
                 return guard
-        raise pickle.UnpicklingError(f"it holds {module}.{name}, which is no array")
+        raise pickle.UnpicklingError(f"it contains {module}.{name}, which is not an array")
 
 
 def _from_archive(path: Path) -> Dict[str, Images]:

@@ -1,4 +1,4 @@
-"""Clips of sound: written as tensors in the layout of the task speech_commands, and cut to a length."""
+"""Clips of sound: cut to a length, and written as tensors in the layout of the task speech_commands."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ def is_silent(samples: np.ndarray) -> bool:
 
 
 def fitted(name: str, samples: np.ndarray, length: int) -> np.ndarray:
-    """The first ``length`` samples of a recording (n,), filled up with zeros.
+    """Return the first ``length`` samples of a recording (n,), padded with zeros.
 
     Raises:
-        ValueError: naming the recording, if it has no sample, or loses all of its sound.
+        ValueError: names the recording if it has no sample, or loses all of its sound.
     """
     if len(samples) == 0:
-        raise ValueError(f"{name} holds no sample: get a new copy, or remove it")
+        raise ValueError(f"{name} contains no sample: get a new copy, or remove it")
     kept = samples[:length]
     if is_silent(kept) and not is_silent(samples):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Fashion-MNIST, from the Debian package dataset-fashion-mnist: real images where CIFAR-10 cannot be obtained."""
+"""Fashion-MNIST, from the Debian package dataset-fashion-mnist: real images if CIFAR-10 cannot be obtained."""
 
 import argparse
 from pathlib import Path
@@ -48,7 +48,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """Return the array of a packed or plain idx file of unsigned bytes; raises ValueError for anything else.
+    """Return the array of a packed or plain idx file of unsigned bytes; raise ValueError for other files.
 
     The head is two zero bytes, the type, the number of dimensions, and each of them as four bytes, highest first.
     """
@@ -88,7 +88,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     else:
         inputs = obtain_packages([PACKAGE], args.deb, work.raw, work.scratch)
         folder = work.scratch / FOLDER
-        need_files(f"the package {PACKAGE} is of another make", *(folder / name for name in FILES.values()))
+        need_files(f"the package {PACKAGE} is of another version", *(folder / name for name in FILES.values()))
         origin = f"the Debian package {PACKAGE}"
     train, test = (_read_part(folder, part) for part in ("train", "test"))
     if len(train.labels) <= VALID:

@@ -1,4 +1,4 @@
-"""LibreOffice's help as a text task: which module a page belongs to, or whether two pages are one in two languages."""
+"""LibreOffice's help as a text task: the module of a page, or whether two pages are translations of each other."""
 
 import argparse
 from collections import Counter
@@ -68,7 +68,7 @@ def check(args: argparse.Namespace) -> None:
 def read_pages(root: Path, language: str) -> Pages:
     """Return the text of every help page of a language by its path, paragraphs joined by line feeds, in sorted order.
 
-    Pages without text are left out. Raises ValueError when there is none.
+    Pages without text are left out. Raises ValueError if no page is left.
     """
     pages: Pages = {}
     files = pages_of(root, language)
@@ -84,14 +84,14 @@ def read_pages(root: Path, language: str) -> Pages:
 
 
 def divide(count: int, draw: np.random.Generator) -> Dict[str, np.ndarray]:
-    """Split ``count`` things at random, 80, 10 and 10 %."""
+    """Split ``count`` examples at random, 80, 10 and 10 %."""
     order = draw.permutation(count)
     held_out = count // 10
     return dict(zip(SPLITS, np.split(order, [count - 2 * held_out, count - held_out])))
 
 
 def class_examples(pages: Pages, seed: int) -> Dict[str, Pairs]:
-    """Label every page with its module, and split each module's pages alike."""
+    """Label every page with its module, and split the pages of each module."""
     by_module: Dict[str, List[bytes]] = {}
     for page, text in pages.items():
         by_module.setdefault(page.split("/")[0], []).append(text)
@@ -108,7 +108,7 @@ def class_examples(pages: Pages, seed: int) -> Dict[str, Pairs]:
 
 
 def retrieval_examples(source: Pages, target: Pages, seed: int) -> Dict[str, Pairs]:
-    """Pair every page with its translation, and with that of another page of the same split."""
+    """Pair every page with its translation, and with the translation of another page of the same split."""
     common = sorted(source.keys() & target.keys())
     if len(common) < LEAST_PAGES:
         raise ValueError(f"at least {LEAST_PAGES} pages in both languages are needed, found {len(common)}")
@@ -116,7 +116,7 @@ def retrieval_examples(source: Pages, target: Pages, seed: int) -> Dict[str, Pai
     splits: Dict[str, Pairs] = {}
     for split, numbers in divide(len(common), draw).items():
         names = [common[number] for number in numbers]
-        others = names[1:] + names[:1]  # a rotation of a random order: each page has another, each once
+        others = names[1:] + names[:1]  # a rotation of a random order: each page gets another page, each once
         pairs = [((source[name], target[name]), "1") for name in names]
         pairs += [((source[name], target[other]), "0") for name, other in zip(names, others)]
         splits[split] = [pairs[i] for i in draw.permutation(len(pairs))]
@@ -133,7 +133,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         notes = [f"modules of fewer than {LEAST_PAGES} pages are left out"]
     else:
         parts = retrieval_examples(pages[0], pages[1], args.seed)
-        notes = ["label 1: the page's own translation, 0: that of another page of the same split"]
+        notes = ["label 1: the page's own translation, 0: another page's of the same split"]
     labels = sorted({label for pairs in parts.values() for _, label in pairs})
     splits = {}
     for split, pairs in parts.items():

@@ -15,7 +15,7 @@ _TOKENS = [b"%d" % value for value in range(256)]
 
 
 class ImageSplit(NamedTuple):
-    """The images of a split in order, each uint8 of any shape, and their labels (n,)."""
+    """The images of a split in order, each of dtype uint8 and any shape, and their labels (n,)."""
 
     images: Iterable[np.ndarray]
     labels: np.ndarray

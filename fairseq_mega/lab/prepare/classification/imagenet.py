@@ -21,11 +21,11 @@ from fairseq_mega.lab.runs.files import copy_stream
 
 CLASSES = 1000
 IMAGES = {"train": 1_281_167, "valid": 50_000}
-NUMBERED = re.compile(r"_val_(\d+)")  # in the name of a validation image
+NUMBERED = re.compile(r"_val_(\d+)")  # number in the name of a validation image
 
 
 class Published(NamedTuple):
-    """An archive of image-net.org: its name and its MD5, as torchvision has it."""
+    """An archive of image-net.org: its name, and its MD5 from torchvision."""
 
     name: str
     md5: str
@@ -38,7 +38,7 @@ ARCHIVES = {
 }
 META, TRUTH = "meta.mat", "ILSVRC2012_validation_ground_truth.txt"  # in the development kit
 BYTES = 155_000_000_000
-WHERE = "https://image-net.org/download gives them to researchers who register there"
+WHERE = "https://image-net.org/download provides them to registered researchers"
 
 DETAILS = f"""\
 {IMAGES["train"]:,} images to train on and {IMAGES["valid"]:,} to validate with, of {CLASSES:,} classes:
@@ -63,10 +63,10 @@ def check(args: argparse.Namespace) -> None:
 
 
 def classes_of_validation(devkit: Path) -> List[str]:
-    """The WordNet ID of each validation image, in the order of their numbers, from the development kit.
+    """Return the WordNet ID of each validation image, in the order of the numbers, from the development kit.
 
     Raises:
-        DownloadError: if a file of it is missing, or it is damaged.
+        DownloadError: if the kit is damaged, or a file is missing.
     """
     from scipy.io import loadmat
 
@@ -81,7 +81,7 @@ def classes_of_validation(devkit: Path) -> List[str]:
 
 
 def extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Write a file of an archive to a folder, under the last part of its name; other members are left out."""
+    """Write a file of an archive to a folder, named by the last part of its name; skip other members."""
     stream = archive.extractfile(member) if member.isfile() else None
     if stream is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,18 +89,19 @@ def extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path
 
 
 def unpack_training(archive: Path, output: Path) -> None:
-    """Unpack an archive of archives, one for each class; a class that is whole is left as it is.
+    """Unpack an archive of archives, one for each class; skip complete classes.
 
     Raises:
-        DownloadError: if it holds anything but archives.
+        DownloadError: if it contains other files than archives.
     """
     with tarfile.open(archive) as outer:
         members = [member for member in outer if member.isfile()]
         for member in members:
             if Path(member.name).suffix.lower() != ".tar":
                 raise DownloadError(
-                    f"{archive} holds {member.name}, where image-net.org's has an archive for each class, CLASS.tar: "
-                    f"get that one; images in a folder for each class need no preparation, unpack them where you train"
+                    f"{archive} contains {member.name}, but image-net.org's contains an archive for each class, "
+                    "CLASS.tar: get the archive of image-net.org; images in a folder for each class need no "
+                    "preparation, unpack them where you train"
                 )
         for member in Progress("train", "classes", len(members)).follow(members):
             folder = output / Path(member.name).stem
@@ -114,7 +115,7 @@ def unpack_training(archive: Path, output: Path) -> None:
 
 
 def numbers_of(archive: Path, names: Sequence[str]) -> List[int]:
-    """Return the number of each validation image, from the name of its file in any folder.
+    """Return the number of each validation image, from its file name in any folder.
 
     Raises:
         DownloadError: unless the numbers are 1, 2, ... up to the number of images, once each.
@@ -137,8 +138,8 @@ def unpack_validation(archive: Path, classes: List[str], output: Path) -> None:
     """Unpack images and put each into the folder of its class.
 
     Args:
-        archive: of the images, each of which has its number in its name.
-        classes: of the images 1, 2, ...
+        archive: of the images, whose names contain their numbers.
+        classes: of images 1, 2, ...
 
     Raises:
         DownloadError: if the numbers of images and classes differ.
@@ -160,7 +161,12 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     for name, path in paths.items():
         say(f"{path.name}: {path.stat().st_size:,} bytes, comparing the checksum")
         if not args.any_archives:
-            check_digests(path, {"md5": ARCHIVES[name].md5}, None, "The file is damaged or another one: get a new copy")
+            check_digests(
+                path,
+                {"md5": ARCHIVES[name].md5},
+                None,
+                "The file is damaged, or not the published file: get a new copy",
+            )
         md5 = digests_of(path, "md5") if args.any_archives else {"md5": ARCHIVES[name].md5}
         inputs[path.name] = {"bytes": path.stat().st_size, **md5}
     classes = classes_of_validation(paths["devkit"])
@@ -173,7 +179,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         images = ImageFolder(place / split)
         splits[split] = {"examples": len(images), "classes": len(images.classes)}
     (work.parts / "train").rename(work.output / "train")
-    notes = ["archives of other checksums than ImageNet's may have been taken"] if args.any_archives else []
+    notes = ["archives with other checksums than ImageNet's may have been accepted"] if args.any_archives else []
     return Report(f"archives of image-net.org in {args.archives}", splits, inputs, notes)
 
 

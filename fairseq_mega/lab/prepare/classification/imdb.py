@@ -28,7 +28,7 @@ ARCHIVE = Archive(
     "http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz", {"md5": "7c2ac02c03563afcf9b574c7e56c153a"}
 )
 LABELS = ("0", "1")
-REVIEWS = 25_000  # of each of the two parts
+REVIEWS = 25_000  # reviews in each of the two parts
 _MEMBER = re.compile(r"aclImdb/(train|test)/(neg|pos)/[^/]+\.txt")
 Review = Tuple[bytes, str]
 
@@ -65,7 +65,7 @@ def check(args: argparse.Namespace) -> None:
     exactly_one(args, "--archive", "--tsv-train --tsv-test")
     check_length(args)
     if args.held_out < 0:
-        raise ValueError(f"--held-out is {args.held_out}: a number of reviews is needed, 0 for none")
+        raise ValueError(f"--held-out is {args.held_out}: give a number of reviews, 0 for none")
     need_files("--tsv-train", args.tsv_train)
     need_files("--tsv-test", args.tsv_test)
 
@@ -133,5 +133,5 @@ DATASET = Dataset(
     check,
     make,
     toy_data.imdb,
-    scored=Scored(25_000, 31_714_156 / 25_000),  # bytes of the test reviews, at most 4,000 of each, and </s>
+    scored=Scored(25_000, 31_714_156 / 25_000),  # bytes of the test reviews, at most 4,000 of each, with </s>
 )

@@ -1,4 +1,4 @@
-"""Rows of a label and a text in tables of one's own: tab-separated, or CSV whose first line names the columns."""
+"""Rows of a label and a text in the user's tables: tab-separated, or CSV whose first line names the columns."""
 
 import csv
 import re
@@ -22,7 +22,7 @@ LABELS = frozenset(
 )
 TEXTS = frozenset(("text", "texts", "sentence", "document", "content", "body", "review", "comment", "message", "tweet"))
 _QUOTED = re.compile(rb'"(?:[^"]|"")*"\Z')
-_LONGEST = 1 << 30  # characters of a field of CSV
+_LONGEST = 1 << 30  # most characters of a field of CSV
 
 
 class Header(NamedTuple):
@@ -31,7 +31,7 @@ class Header(NamedTuple):
     Attributes:
         delimiter: between columns.
         columns: number of columns.
-        label, text: number of the column of labels, and of that of texts.
+        label, text: numbers of the columns of labels and of texts.
         others: names of the columns that are not read.
         is_spaced: whether a blank follows each delimiter.
     """
@@ -45,7 +45,7 @@ class Header(NamedTuple):
 
 
 def _delimiters(line: bytes) -> str:
-    """Return the characters that may separate the columns of a table: TAB alone where there is one."""
+    """Return the characters that may separate the columns of a table: TAB alone if the line contains a TAB."""
     return "\t" if b"\t" in line else ",;"
 
 
@@ -54,7 +54,7 @@ def _names(line: bytes, delimiter: str) -> List[str]:
 
 
 def header_of(line: bytes) -> Optional[Header]:
-    """Return the header in a line; None where it does not name one column of labels and one of texts."""
+    """Return the header in a line; None unless it names one column of labels and one column of texts."""
     for delimiter in _delimiters(line):
         names = _names(line, delimiter)
         labels = [place for place, name in enumerate(names) if name in LABELS]
@@ -73,8 +73,8 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
         first_line: one of FIRST_LINES.
 
     Raises:
-        ValueError: naming the line that has another number of columns, or a file that is no table.
-        DownloadError: for a packed file that is damaged.
+        ValueError: names the line with another number of columns, or the file that is not a table.
+        DownloadError: for a damaged packed file.
     """
     line = next((line for _, line in read_lines(path)), b"")
     if begins_object(line) or begins_array(line) or _begins_json(path):
@@ -122,7 +122,7 @@ def _begins_json(path: Path) -> bool:
 
 
 def _check_names(path: Path, line: bytes) -> None:
-    """Raise ValueError for a first line that names several columns of labels or of texts, and no other column."""
+    """Raise ValueError for a first line that only names columns of labels or of texts, and several of a kind."""
     for delimiter in _delimiters(line):
         names = _names(line, delimiter)
         if len(names) > 2 and LABELS.intersection(names) and TEXTS.intersection(names):
@@ -147,20 +147,20 @@ def _named(path: Path, header: Header) -> Iterator[Tuple[int, bytes, bytes]]:
 
 
 def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
-    """Return the reader of a field of a tab-separated table: without its quotes, where these are marks of the table.
+    """Return the reader of a field of a tab-separated table; it removes quotes that are marks of the table.
 
-    Quotes are marks of the table where each label is quoted, or where a quote within a text is doubled. They are, too,
-    where the fields with commas and no others are quoted, as spreadsheets write it, and no field contradicts.
+    Quotes are marks of the table if each label is quoted, or if a quote within a text is doubled. They are also marks
+    if exactly the fields with commas are quoted, as spreadsheets write them, and no field contradicts.
 
     Args:
         label: the column of the labels.
-        skipped: rows at the beginning that are no examples.
+        skipped: rows at the beginning that are not examples.
 
     Raises:
         ValueError: if only some labels are quoted, or quoted texts contradict.
     """
     bare = quoted = doubled = stray = 0  # number of the last such row
-    with_commas = plain = bare_commas = 0  # how many quoted fields have commas, have nothing special; and bare ones
+    with_commas = plain = bare_commas = 0  # quoted fields with commas, quoted without, bare with commas
     opened, broken = 0, ""
     for number, line in read_lines(path):
         fields = line.split(b"\t")
@@ -197,17 +197,17 @@ def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
 
 
 def _check_row(path: Path, number: int, label: bytes, text: bytes, first_line: str = "auto") -> None:
-    """Raise ValueError for a row in the midst of a table that names the columns again, as where files were joined."""
+    """Raise ValueError for a row within a table that names the columns again, for instance after joining files."""
     if first_line != "example" and number > 1 and header_of(label + b"\t" + text) is not None:
         raise ValueError(f"{path}: line {number} names the columns again: remove this line")
 
 
 def _read_csv(path: Path, header: Header) -> Iterator[Tuple[int, List[bytes]]]:
-    """Number of the last line, and fields of each record, which may have several lines."""
+    """Yield the number of the last line and the fields of each record, which may have several lines."""
     csv.field_size_limit(_LONGEST)
     with open_text(path, errors="surrogateescape", newline="") as file:
         reader = csv.reader(file, delimiter=header.delimiter, strict=True, skipinitialspace=header.is_spaced)
-        last, several = 0, [(0, 0)]  # lines of a row that has more than one, and the number of the last
+        last, several = 0, [(0, 0)]  # lines of a row with several lines, and the number of the last
         try:
             for fields in reader:
                 if reader.line_num > last + 1:

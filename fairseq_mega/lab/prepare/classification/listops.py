@@ -153,5 +153,5 @@ DATASET = Dataset(
     make,
     toy_data.listops,
     members={"tsv_dir": tuple(RELEASED.values())},
-    scored=Scored(2_000, 1_050),  # the mean of 2,000 generated trees
+    scored=Scored(2_000, 1_050),  # mean of 2,000 generated trees
 )

@@ -13,7 +13,7 @@ LABEL_FIELD, LEAST_FIELDS = 3, 4
 
 
 def opener() -> Callable[[Path], Any]:
-    """Return the function that opens an image; raises ValueError where Pillow is missing."""
+    """Return the function that opens an image; raise ValueError without Pillow."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -22,7 +22,7 @@ def opener() -> Callable[[Path], Any]:
 
 
 def places_of(size: int) -> Tuple[str, ...]:
-    """Return the possible places of the images of a size in a folder, which may itself be that of the size."""
+    """Return the possible places of the images of a size in a folder, which may itself be the folder of the size."""
     name = f"pathfinder{size}"
     return tuple(f"{before}{HARD}" for before in ("", f"{name}/", f"{FOLDER}/{name}/", f"{FOLDER}/{FOLDER}/{name}/"))
 
@@ -31,7 +31,7 @@ class Released:
     """The images of one size in the unpacked archive, in the order of the metadata files' numbers.
 
     Args:
-        root: the folder ``pathfinder<size>``, or one that holds it, directly or in ``lra_release``.
+        root: the folder ``pathfinder<size>``, or a folder that contains it, directly or in ``lra_release``.
         size: pixels of a side.
 
     Attributes:
@@ -82,7 +82,7 @@ class Released:
         return rows
 
     def image(self, number: int) -> np.ndarray:
-        """Return an image, (size, size) uint8; raises ValueError naming the file that cannot be read."""
+        """Return an image, (size, size) uint8; raise ValueError, naming the file, if it cannot be read."""
         path = self._files[number]
         try:
             with self._open(path) as picture:

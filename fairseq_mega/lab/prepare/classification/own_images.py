@@ -1,4 +1,4 @@
-"""Images of one's own: a folder of image files for each label, divided into train, valid and test."""
+"""The user's images: a folder of image files for each label, divided into train, valid and test."""
 
 import argparse
 import hashlib
@@ -23,8 +23,8 @@ HELD_OUT = {"valid": 0.1, "test": 0.1}
 DETAILS = """\
 --dir holds a folder per label, DIR/LABEL/FILE. Writes train/LABEL/FILE, valid/LABEL/FILE and test/LABEL/FILE for --task
 image-classification: a tenth of the images of every label, at least one, is held out for valid, and as many for test.
-The files stay as they are: the result holds hard links to them, which need no MB of their own, or copies where the file
-system has no such links. Other files in the folders are counted and left out; a label without images is an error.
+The files are not changed: the result contains hard links to them, which need no further space, or copies if the file
+system has no hard links. Other files in the folders are counted and left out; a label without images is an error.
 A folder that has train/ and valid/ already needs no preparation."""
 
 
@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse a folder that is divided already, and one without images of two labels."""
+    """Refuse a folder that is divided already, and a folder without images of two labels."""
     if all(split_folder(args.dir, split).is_dir() for split in ("train", "valid")):
         raise ValueError(
             f"--dir {args.dir} has train/ and {split_folder(args.dir, 'valid').name}/ already: give it to "
@@ -73,7 +73,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Make a hard link to a file, or a copy of it where there can be no such link."""
+    """Make a hard link to a file, or a copy if the file system does not support the link."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source.resolve(), target)

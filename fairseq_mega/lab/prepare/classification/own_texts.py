@@ -1,4 +1,4 @@
-"""Labelled texts of one's own, as bytes."""
+"""The user's labelled texts, as bytes."""
 
 import argparse
 import unicodedata
@@ -60,9 +60,9 @@ def check(args: argparse.Namespace) -> None:
 
 
 def read_texts(path: Path, first_line: str = "auto") -> Texts:
-    """Return texts and labels of a table; raises ValueError naming the line where one of them cannot be used."""
+    """Return texts and labels of a table; raise ValueError, naming the line, if a text or label cannot be used."""
     found: Texts = []
-    others: List[int] = []  # lines that are no UTF-8
+    others: List[int] = []  # lines that are not UTF-8
     for number, field, text in labelled_rows(path, first_line):
         label = " ".join(_without_marks(unicodedata.normalize("NFC", field.decode("utf-8", "replace"))).split())
         if "\ufffd" in label and not _is_utf8(field):
@@ -111,8 +111,8 @@ def _without_marks(label: str) -> str:
 def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
     """Raise ValueError if the first row may be names of columns.
 
-    It may be if no other row has its label and one of these holds: its text is short, the same row begins another file,
-    the other files lack its label.
+    It may be if no other row has its label, and its text is short, another file begins with the same row, or the other
+    files lack its label.
     """
     text, label = texts[0]
     names = len(text.split()) <= 2 or any(other[0] == texts[0] for other in others)

@@ -28,9 +28,9 @@ from fairseq_mega.lab.prepare.shared_options import (
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 RULES = {32: PATHFINDER32, 128: PATHFINDER128}
-BYTES_PER_PIXEL = 3.4  # 2.1 to 2.3 as text, most pixels being 0, and 1 while images are drawn
+BYTES_PER_PIXEL = 3.4  # 2.1 to 2.3 as text, because most pixels are 0, and 1 while images are drawn
 SAFE_EVERY = 256  # images
-LEAST = 10  # a tenth of it is one image
+LEAST = 10  # a tenth of this number is one image
 
 DETAILS = """\
 160000, 20000 and 20000 images of {size} x {size} pixels (of --count: 80, 10 and 10 %), two classes. Without --released
@@ -77,7 +77,7 @@ def check(size: int, args: argparse.Namespace) -> None:
 
 
 class DrawnImages:
-    """A file of drawn images, each followed by its label; an interrupted run leaves a whole beginning.
+    """A file of drawn images, each followed by its label; after an interruption its beginning is complete.
 
     Args:
         path: the file.
@@ -89,11 +89,11 @@ class DrawnImages:
         self._record = size**2 + 1  # bytes
 
     def done(self) -> int:
-        """Return how many whole images are in the file."""
+        """Return the number of complete images in the file."""
         return self._path.stat().st_size // self._record if self._path.exists() else 0
 
     def append(self, pairs: Iterable[Tuple[np.ndarray, int]]) -> None:
-        """Write further images after the last whole one."""
+        """Write further images after the last complete one."""
         whole = self.done() * self._record
         with open(self._path, "ab") as stream:
             stream.truncate(whole)
@@ -116,7 +116,7 @@ def _generate(size: int, args: argparse.Namespace, work: WorkFolder) -> Tuple[np
     done = drawn.done()
     if done < args.count:
         if done:
-            say(f"{done} images were drawn before; going on with number {done}")
+            say(f"{done} images were drawn before; continuing with number {done}")
         progress = Progress("drawing", "images", args.count, done)
         pairs = generate_pathfinder(RULES[size], done, args.count, args.seed, workers=args.workers)
         drawn.append(progress.follow(pairs))

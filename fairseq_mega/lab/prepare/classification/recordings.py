@@ -1,4 +1,4 @@
-"""Recordings of one's own: a folder of files of sound for each label."""
+"""The user's recordings: a folder of sound files for each label."""
 
 import argparse
 import hashlib
@@ -34,8 +34,8 @@ FLAC, Ogg, MP3, AIFF, SPHERE and similar files need soundfile (pip install sound
 counted and ignored; a label without recordings is an error. Clips are filled with silence to the length of the longest,
 rounded up to {STEP} samples, or to --samples; longer clips are cut. 15 % of the clips of every label, at least one, are
 held out for valid, and as many for test. The samples are standardised with one mean and deviation, those of train or of
---like: a classifier needs recordings of the scale, length and labels that it was trained on. 1000 clips of one second
-become 64 MB of data. Classify new recordings with fairseq-mega-classify."""
+--like: a classifier requires recordings of the scale, length and labels that it was trained on. 1000 clips of one
+second become 64 MB of data. Classify new recordings with fairseq-mega-classify."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--samples",
         type=int,
         metavar="N",
-        help=f"samples of every clip, a multiple of {STEP} (default: those of the longest)",
+        help=f"samples of every clip, a multiple of {STEP} (default: the length of the longest clip)",
     )
     like = "earlier output of this command, the data of a classifier: use its labels, length and scale"
     parser.add_argument("--like", type=_clips_of, metavar="DATA", help=like)
@@ -81,10 +81,10 @@ def _scale_of(args: argparse.Namespace) -> Optional[ClipScale]:
 
 
 def read_folder(folder: Path) -> Tuple[List[str], List[str], List[np.ndarray], np.ndarray]:
-    """Return labels, paths of the recordings, their samples (n,) each, and their labels' numbers, in sorted order.
+    """Return labels, and in sorted order the recordings' paths, samples (n,) each, and numbers of labels.
 
-    Prints what is left out, and which labels have nearly the same name. Raises ValueError for a recording that cannot
-    be read, and for a label without any.
+    Prints which files are left out, and which labels have nearly the same name. Raises ValueError for a recording that
+    cannot be read, and for a label without recordings.
     """
     labels = class_names(folder, SOUNDS.things)
     files, left_out = class_files(folder, labels, SOUNDS)

@@ -1,4 +1,4 @@
-"""Files of sound as samples of one channel at 16 kHz: WAV by itself, other forms by the library soundfile."""
+"""Read sound files as samples of one channel at 16 kHz: WAV by this package, other forms by the library soundfile."""
 
 import contextlib
 import io
@@ -27,7 +27,7 @@ from fairseq_mega.lab.prepare.classification.wave_files import (
 )
 
 RATE = 16_000  # samples per second
-BLOCK = 1 << 20  # samples that are read at once
+BLOCK = 1 << 20  # samples read at once
 CONVERT = f"`ffmpeg -i IN -ac 1 -ar {RATE} -c:a pcm_s16le OUT.wav`"
 ENDINGS = (".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav", ".wave")
 SOUNDS = Wanted("recordings", ENDINGS, lambda kind: kind.group == "sound")
@@ -35,11 +35,11 @@ WAVES = Wanted("recordings", (".wav",), lambda kind: False)
 
 
 def read_sound(name: str, content: bytes) -> np.ndarray:
-    """Return the samples (n,) of a file of sound, in units of 16 bits: int16 where it has them, float32 otherwise.
+    """Return the samples (n,) of a sound file, in units of 16 bits: int16 for 16-bit files, float32 otherwise.
 
     Raises:
-        ValueError: naming the file and the command that converts it, if it has several channels or another rate, is
-            damaged, or is of a kind that cannot be read.
+        ValueError: names the file and the command that converts it, if the file has several channels or another rate,
+            is damaged, or is of a kind that cannot be read.
     """
     content = _without_tag(content)
     kind = kind_of(content[:HEAD])
@@ -58,7 +58,7 @@ def read_sound(name: str, content: bytes) -> np.ndarray:
 
 
 def _without_tag(content: bytes) -> bytes:
-    """Remove a tag ID3 before another form of sound than MP3, whose readers do not expect one."""
+    """Remove a tag ID3 in front of other forms than MP3, whose readers do not expect the tag."""
     if not content.startswith(b"ID3") or len(content) < 10:
         return content
     length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(reversed(content[6:10])))
@@ -67,7 +67,7 @@ def _without_tag(content: bytes) -> bytes:
 
 
 def read_wave(name: str, content: bytes) -> np.ndarray:
-    """Return the samples of a 16-bit mono WAV file at 16 kHz, (n,) int16; raises ValueError naming any other file."""
+    """Return the samples of a 16-bit mono WAV file at 16 kHz, (n,) int16; raise ValueError for other files."""
     kind = kind_of(content[:HEAD])
     if kind is not WAV:
         raise ValueError(f"{name} cannot be read as WAV: {_of_no_sound(kind, content)}")
@@ -111,7 +111,7 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
     """Read a file by the library soundfile; ``described`` is its kind, for messages."""
     try:
         import soundfile
-    except (ImportError, OSError) as error:  # OSError: its own library is not there
+    except (ImportError, OSError) as error:  # OSError: libsndfile is missing
         raise ValueError(
             f"{name}: {described}: install the library that may read it (pip install soundfile), or convert it: "
             f"{CONVERT}"
@@ -161,14 +161,14 @@ def _opened(soundfile: Any, content: bytes, kind: FileKind) -> Iterator[Any]:
     """Open a file with the library so that it ends with its samples, despite its header."""
 
     class ToItsEnd(soundfile.SoundFile):
-        def seekable(self) -> bool:  # else the library looks for the announced end
+        def seekable(self) -> bool:  # else the library searches the announced end
             return False
 
     if kind is not MP3:
         with ToItsEnd(io.BytesIO(content)) as file:
             yield file
         return
-    with tempfile.NamedTemporaryFile(suffix=".mp3") as copy:  # which libsndfile 1.2.2 reads by its path alone
+    with tempfile.NamedTemporaryFile(suffix=".mp3") as copy:  # libsndfile 1.2.2 reads these only by path
         copy.write(content)
         copy.flush()
         with ToItsEnd(copy.name) as file:
@@ -189,14 +189,14 @@ def _fault(error: Exception) -> str:
 
 
 def _holds_several(content: bytes, kind: FileKind) -> bool:
-    """Return whether a file begins again within itself, as where files were joined."""
-    if kind is MP3:  # the frame with the number of frames that follow
+    """Return whether a file contains the beginning of another file, for instance after joining files."""
+    if kind is MP3:  # the frame that contains the number of following frames
         return len(re.findall(rb"\xff[\xe2-\xfb]..(?:\0{9}|\0{17}|\0{32})(?:Xing|Info)\0", content, re.DOTALL)) > 1
     return content.find(content[:8], 8) >= 0
 
 
 def _is_whole_ogg(content: bytes) -> bool:
-    """Return whether the pages of an Ogg file follow each other, undamaged, up to one that is marked as the last."""
+    """Return whether the pages of an Ogg file are consecutive and undamaged, up to a page marked as the last."""
     place = flags = 0
     while content.startswith(b"OggS", place) and place + 27 <= len(content) and not flags & 4:
         flags, count = content[place + 5], content[place + 26]
@@ -209,17 +209,17 @@ def _is_whole_ogg(content: bytes) -> bool:
 
 
 def _announced(content: bytes) -> int:
-    """Number of samples that the header of a SPHERE file announces; 0 in others."""
+    """Return the number of samples that the header of a SPHERE file announces; 0 for other files."""
     found = re.search(rb"\nsample_count -i (\d+)", content[:HEAD]) if content.startswith(b"NIST_1A") else None
     return int(found.group(1)) if found else 0
 
 
 def _contradicts_itself(log: str) -> bool:
-    """Return whether the number of samples found is that of one field of an AIFF file, and not of the other."""
+    """Return whether the number of samples found agrees with one field of an AIFF file, and not with the other."""
     return any(int(number) > 0 for number in re.findall(r"\((\d+)\) not equal to frame count", log))
 
 
 def _is_cut_off(log: str) -> bool:
-    """Return whether the library has found a file shorter than its header announces, except for sizes from a pipe."""
+    """Return whether the library found a file shorter than its header announces, except for sizes from a pipe."""
     sizes = re.findall(r": (\d+) \(should be (\d+)\)", log)
     return "truncated file" in log or any(int(there) < int(stated) < FROM_A_PIPE for stated, there in sizes)

@@ -1,9 +1,8 @@
-"""Samples of a file of sound beyond those that its header announces; readers drop them silently.
+"""Samples of a sound file beyond the number that its header announces; readers drop these samples silently.
 
-WAV files have a reader of their own, see :mod:`fairseq_mega.lab.prepare.classification.wave_files`.
-Sources: Apple's "Audio Interchange File Format" 1.3 and "Core Audio Format Specification", RFC 3533 (Ogg), RFC 9639
-(FLAC), ISO/IEC
-11172-3 and 13818-3 (MP3).
+The reader of WAV files is :mod:`fairseq_mega.lab.prepare.classification.wave_files`. Sources: Apple's "Audio
+Interchange File Format" 1.3 and "Core Audio Format Specification", RFC 3533 (Ogg), RFC 9639 (FLAC), ISO/IEC 11172-3 and
+13818-3 (MP3).
 """
 
 import re
@@ -16,15 +15,15 @@ from fairseq_mega.lab.prepare.classification.wave_files import FROM_A_PIPE
 
 
 class _Layout(NamedTuple):
-    """A form of file that consists of chunks.
+    """A file format that consists of chunks.
 
     Attributes:
         begins: pattern of the first bytes.
         first: place of the first chunk.
         head: name and size of a chunk, for struct.
         samples: pattern of the name of the chunk with the samples.
-        counted: whether the size of a chunk counts its head.
-        even: sizes are filled up to multiples of this.
+        counted: whether the size of a chunk includes its head.
+        even: sizes are padded to multiples of this number.
     """
 
     begins: bytes
@@ -43,7 +42,7 @@ _LAYOUTS = (
     _WAVE64,
 )
 _SAMPLES_OF_VOC = (1, 2, 9)  # types of block
-_FLAC_TOTAL = slice(18, 26)  # of a file: 28 bits of other numbers, then the number of samples
+_FLAC_TOTAL = slice(18, 26)  # in a file: 28 bits of other numbers, then the number of samples
 _LONGEST_FLAC = (1 << 36) - 1
 _KBITS = {  # per second, of MP3 by the number of its version
     3: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
@@ -52,11 +51,11 @@ _KBITS = {  # per second, of MP3 by the number of its version
 }
 _RATES = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
-_SPARE = 6  # frames of MP3 that hold delay and padding, or the tag
+_SPARE = 6  # frames of MP3 that contain delay and padding, or the tag
 
 
 def bytes_beyond(content: bytes) -> int:
-    """Return how many bytes follow the samples that a header announces, and are neither zeros nor further chunks."""
+    """Return the number of bytes after the announced samples that are neither zeros nor further chunks."""
     for layout in _LAYOUTS:
         if re.match(layout.begins, content, re.DOTALL):
             return _beyond_chunk(content, layout)
@@ -89,9 +88,9 @@ def _beyond_chunk(content: bytes, layout: _Layout) -> int:
 
 
 def without_chunks_behind(content: bytes) -> bytes:
-    """Return a Wave64 file that ends with its samples: the library reads all that follows them as samples.
+    """Return a Wave64 file that ends with its samples, because the library reads all following bytes as samples.
 
-    Other forms, and files whose length was not known when they were begun, are returned as they are.
+    Other formats, and files whose length was unknown when they were begun, are returned unchanged.
     """
     place, length = _WAVE64.first, struct.calcsize(_WAVE64.head)
     if not re.match(_WAVE64.begins, content, re.DOTALL):
@@ -106,13 +105,13 @@ def without_chunks_behind(content: bytes) -> bytes:
 
 
 def checksum_of_ogg(page: bytes) -> int:
-    """Return the CRC-32 of a page of Ogg, whose field is not counted (RFC 3533, section 6)."""
-    counted = (page[:22] + bytes(4) + page[26:]).translate(_REVERSED)  # zlib's is the same with all bits turned round
+    """Return the CRC-32 of a page of Ogg, without the field of the CRC (RFC 3533, section 6)."""
+    counted = (page[:22] + bytes(4) + page[26:]).translate(_REVERSED)  # zlib's CRC is the same with reversed bits
     return int(f"{zlib.crc32(counted, 0xFFFFFFFF) ^ 0xFFFFFFFF:032b}"[::-1], 2)
 
 
 def _end_of_sphere(content: bytes) -> Optional[int]:
-    """End of the samples of a SPHERE file; None where they are packed."""
+    """Return the end of the samples of a SPHERE file; None if they are packed."""
     head = content[:HEAD]
     found = [
         re.search(rb"\n" + name + rb" -i (\d+)", head)
@@ -126,7 +125,7 @@ def _end_of_sphere(content: bytes) -> Optional[int]:
 
 
 def _end_of_voc(content: bytes) -> Optional[int]:
-    """End of the first block of samples of a VOC file, which a byte 0 ends; None where none is found."""
+    """Return the end of the first block of samples of a VOC file, which a byte 0 ends; None if there is none."""
     place = int.from_bytes(content[20:22], "little")
     while place + 4 <= len(content) and content[place] != 0:
         kind, size = content[place], int.from_bytes(content[place + 1 : place + 4], "little")
@@ -137,9 +136,9 @@ def _end_of_voc(content: bytes) -> Optional[int]:
 
 
 def without_flac_length(content: bytes) -> Tuple[bytes, int]:
-    """Return a FLAC file as if it had come through a pipe, and how many samples its header announces; 0 for none.
+    """Return a FLAC file as if it had come through a pipe, and the number of samples in its header; 0 for none.
 
-    Readers read a file of unknown length to its end, and any other file only to its announced samples.
+    Readers read a file of unknown length to its end, and other files only to the announced samples.
     """
     number = int.from_bytes(content[_FLAC_TOTAL], "big")
     total = number & _LONGEST_FLAC
@@ -147,7 +146,7 @@ def without_flac_length(content: bytes) -> Tuple[bytes, int]:
 
 
 def samples_of_mp3(content: bytes) -> int:
-    """Return how many samples the frames of an MP3 file hold at least, counted one by one."""
+    """Return the minimum number of samples in the frames of an MP3 file, counted one by one."""
     place = frames = samples = 0
     if content.startswith(b"ID3") and len(content) >= 10:
         place = 10 + sum((byte & 0x7F) << 7 * power for power, byte in enumerate(reversed(content[6:10])))

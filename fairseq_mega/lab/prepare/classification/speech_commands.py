@@ -35,14 +35,14 @@ FULL_SCALE = 32_768.0
 _MEMBER = re.compile(rf"({'|'.join(WORDS)})/[^/]+\.wav")
 
 DETAILS = f"""\
-24482, 5246 and 5247 clips of {SAMPLES} samples: all of that length among the recordings of ten words, {CLIPS} of them.
+24482, 5246 and 5247 clips of {SAMPLES} samples: all {CLIPS} recordings of ten words that have this length.
 They are ordered by word and file name and split as scikit-learn does, 70 / 15 / 15 % of every word. The authors' split
-is another one, as their order is that of their disk. Download 2.4 GB, result 2.3 GB, 4 GB of memory, about five minutes
+differs, because it follows the order of their disk. Download 2.4 GB, result 2.3 GB, 4 GB of memory, about five minutes
 on one core. Labels 0 to 9:
 {", ".join(WORDS)}.
 The samples are divided by 32768 twice, and every time position is standardised with mean and standard deviation
 (+ 1e-5) of that position in train. The published code does the same: it divides the result of torchaudio.load, which
-is in [-1, 1] already. The 1e-5 then outweighs the deviation: values near 0.2. --scaling once: values near 1."""
+is in [-1, 1] already. The 1e-5 then outweighs the deviation: values are near 0.2, with --scaling once near 1."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +87,7 @@ def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
 
 
 def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarray, np.ndarray, int]:
-    """Return clips (n, SAMPLES) int16 and labels (n,) in sorted order, and how many clips were of another length."""
+    """Return clips (n, SAMPLES) int16 and labels (n,) in sorted order, and the number of clips of another length."""
     progress = Progress("reading", "clips", CLIPS)
     clips: Dict[Tuple[int, str], np.ndarray] = {}
     dropped = 0
@@ -114,8 +114,8 @@ def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarr
 def split_clips(labels: np.ndarray) -> Dict[str, np.ndarray]:
     """Return the numbers of the clips in each split, in the order that scikit-learn draws them.
 
-    70 % train with random state 0; the rest halved with random state 1; each stratified. Source: the published
-    split of S4 (Gu et al., ICLR 2022). Raises ValueError where a word has too few clips.
+    Train has 70 %, with random state 0; the rest is halved with random state 1; both splits are stratified. Source: the
+    published split of S4 (Gu et al., ICLR 2022). Raises ValueError if a word has too few clips.
     """
     split = _splitter()
     try:
@@ -131,7 +131,7 @@ def statistics_of(samples: np.ndarray, divisor: float) -> Tuple[np.ndarray, np.n
     """Return mean and standard deviation (n - 1) of every time position of (n, length) samples / divisor, float64."""
     total = np.zeros(samples.shape[1])
     squares = np.zeros(samples.shape[1])
-    for block in np.array_split(samples, -(-len(samples) // 1000)):  # whole float64 copies would not fit into memory
+    for block in np.array_split(samples, -(-len(samples) // 1000)):  # complete float64 copies would not fit into memory
         values = block.astype(np.float64)  # of whole numbers: the sums are exact
         total += values.sum(axis=0)
         squares += (values**2).sum(axis=0)
@@ -166,7 +166,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     ClipScale(WORDS, moments[0] * divisor, (moments[1] + EPSILON) * divisor).save(work.output / FOLDER)
     notes: List[str] = [
         f"{dropped} clips of another length than {SAMPLES} samples dropped",
-        "files in sorted order: the split is not that of the authors' tensors",
+        "files in sorted order: the split differs from the authors' tensors",
         f"samples divided by 32768 {args.scaling}; per position minus mean, by standard deviation (n - 1) + {EPSILON}",
     ]
     return Report(origin, counted, inputs, notes + note_on_limit(args.limit))
@@ -175,7 +175,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 def _standardised(
     samples: np.ndarray, which: np.ndarray, divisor: float, moments: Tuple[np.ndarray, np.ndarray]
 ) -> torch.Tensor:
-    """Return the clips ``which`` (n, SAMPLES) float32."""
+    """Return the clips ``which``, standardised, (n, SAMPLES) float32."""
     mean, deviation = moments
     values = torch.empty(len(which), samples.shape[1])
     for row, number in enumerate(which.tolist()):

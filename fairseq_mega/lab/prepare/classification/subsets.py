@@ -1,4 +1,4 @@
-"""The division of examples into splits, and small random subsets of them."""
+"""The division of examples into splits, and small random subsets."""
 
 from collections import defaultdict
 from typing import DefaultDict, Dict, List, Optional, Sequence, Set, Tuple
@@ -12,10 +12,11 @@ from fairseq_mega.lab.prepare.splits import SPLITS
 
 
 def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[str] = None) -> np.ndarray:
-    """Return which of ``size`` examples a split keeps, (n,) int64: all in order, or a random subset in random order.
+    """Return the numbers (n,) int64 of the kept ones of ``size`` examples: all in order, or a random subset in random
+    order.
 
-    Files are often sorted by label: the first examples of one would all be of one class. ``drawn_as`` names another
-    split to draw as: two splits of the same examples then keep the same ones, if their limits are equal.
+    Files are often sorted by label: their first examples would all be of one class. ``drawn_as`` names another split to
+    draw like: two splits of the same examples then keep the same examples, if their limits are equal.
     """
     if limit is None:
         return np.arange(size)
@@ -32,7 +33,7 @@ def random_split(size: int, train: int, valid: int, seed: int = 42) -> Dict[str,
     """Split ``size`` examples as torch's random_split does with a generator of this seed; the rest is test.
 
     Returns:
-        per split the numbers of its examples, (n,) int64, in the drawn order.
+        For each split the numbers of its examples, (n,) int64, in the drawn order.
     """
     order = torch.randperm(size, generator=torch.Generator().manual_seed(seed)).numpy()
     return dict(zip(SPLITS, np.split(order, [train, train + valid])))
@@ -41,7 +42,7 @@ def random_split(size: int, train: int, valid: int, seed: int = 42) -> Dict[str,
 def stratified_split(
     labels: np.ndarray, held_out: Dict[str, float], names: Sequence[str], seed: int = 42
 ) -> Dict[str, np.ndarray]:
-    """Hold out a share of the examples of every label, one at least, for each split named; the rest is train.
+    """Hold out a share of the examples of every label, at least one, for each named split; the rest is train.
 
     Args:
         labels: (n,) integers from 0, one value for each class.
@@ -49,7 +50,7 @@ def stratified_split(
         names: of the labels 0, 1, ..., for messages.
 
     Returns:
-        per split the numbers of its examples in random order, (m,) int64.
+        For each split the numbers of its examples in random order, (m,) int64.
 
     Raises:
         ValueError: if a label has too few examples for one in each split.
@@ -74,14 +75,14 @@ def stratified_split(
 
 
 def say_lost(counts: Dict[str, int], labels: Sequence[str]) -> None:
-    """Print the labels of which --limit has left no example to train on."""
+    """Print the labels without training examples after --limit."""
     lost = [repr(label) for label in labels if not counts.get(label)]
     if lost:
         say(f"--limit leaves no example to train on of {len(lost)} labels: {listed(lost)}")
 
 
 def say_copies(splits: Dict[str, List[Tuple[bytes, str]]], things: str) -> None:
-    """Print how many examples have several labels, and how many of valid and test are in train as well.
+    """Print the number of examples with several labels, and of examples of valid and test that are also in train.
 
     Args:
         splits: content and label of each example.

@@ -1,7 +1,7 @@
-"""Texts with labels in the layout of the text tasks: binarised as fairseq-preprocess --only-source does it.
+"""Texts with labels in the layout of the text tasks: binarised as by fairseq-preprocess --only-source.
 
-``src-bin`` holds the texts (``src1-bin`` the second ones of pairs), ``label-bin`` the labels; each has train, valid and
-test as ``.bin`` and ``.idx``, and dict.txt: symbols by falling frequency in train, ties in their order as strings.
+``src-bin`` contains the texts (``src1-bin`` the second texts of pairs), ``label-bin`` the labels. Each has train, valid
+and test as ``.bin`` and ``.idx``, and dict.txt: symbols by falling frequency in train, ties in their order as strings.
 The two texts of a pair share one dictionary.
 """
 
@@ -21,14 +21,14 @@ LABELS = "label-bin"
 
 
 class Example(NamedTuple):
-    """One text or two, each (length,) of numbers of symbols, and the label."""
+    """One text or two, each the numbers of its symbols (length,), and the label."""
 
     texts: Tuple[np.ndarray, ...]
     label: str
 
 
 class TextSplit(NamedTuple):
-    """The examples of a split, which are read twice, and their number."""
+    """The examples of a split, which are read twice, and the number of examples."""
 
     size: int
     examples: Callable[[], Iterable[Example]]
@@ -53,9 +53,8 @@ def write_text_task(
 ) -> Dict[str, Dict[str, Any]]:
     """Binarise all splits below ``folder`` and return the counts of each.
 
-    ``symbols`` are the names of the numbers in the texts, ``labels`` all possible labels. As with
-    fairseq-preprocess a symbol that train lacks becomes ``<unk>``; a label does not. Raises ValueError for a split
-    without examples.
+    ``symbols`` are the names of the numbers in the texts, ``labels`` all possible labels. As with fairseq-preprocess, a
+    symbol that train lacks becomes ``<unk>``; a label does not. Raises ValueError for a split without examples.
     """
     for split, texts in splits.items():
         if texts.size == 0:
@@ -115,7 +114,7 @@ def _save(dictionary: Any, folder: Path) -> None:
 
 
 class _Builder:
-    """Writes one split of one folder."""
+    """Writer of one split of one folder."""
 
     def __init__(self, folder: Path, split: str, vocabulary: int) -> None:
         from fairseq.data import indexed_dataset
@@ -133,12 +132,12 @@ class _Builder:
 
 
 def _check(folder: Path, split: str, dictionary: Any, size: int) -> Dict[str, int]:
-    """Read the split back; a difference is a mistake of ours or of the disk."""
+    """Read the split back; a difference is a bug or an error of the disk."""
     counts, problems = binarised_counts(folder, split, dictionary)
     if not problems and counts["lines"] != size:
         problems = [f"{split}: expected {size} examples, found {counts['lines']}"]
     if problems:
-        raise OSError(f"{folder} was not written as it should be: {'; '.join(problems)}")
+        raise OSError(f"{folder} was not written correctly: {'; '.join(problems)}")
     return {"tokens": counts["tokens"], "unknown": counts["unknown"]}
 
 

@@ -1,7 +1,7 @@
-"""Small made-up data in place of those of the Long Range Arena, of speech and of ImageNet, in the same files.
+"""Toy data in place of the Long Range Arena, of speech and of ImageNet, in the same files.
 
-A function for each data set writes them to a folder and returns the options of fairseq-mega-prepare that read them.
-Scores on these data are meaningless.
+The function of a data set writes toy data to a folder, and returns the options of fairseq-mega-prepare that read them.
+Scores on toy data are meaningless.
 """
 
 import io
@@ -18,7 +18,7 @@ PAIRS = {"train": 32, "eval": 8, "test": 8}
 
 
 def begun(folder: Path) -> np.random.Generator:
-    """Make a folder, and return the random generator for its contents."""
+    """Create a folder, and return the random generator for its contents."""
     folder.mkdir(parents=True, exist_ok=True)
     return np.random.default_rng(1)
 
@@ -64,7 +64,7 @@ def speech_commands(folder: Path) -> List[str]:
     draw = begun(folder)
     for word in WORDS:
         (folder / word).mkdir(exist_ok=True)
-        for number in range(7):  # the smallest number with some for every split
+        for number in range(7):  # the smallest number with clips in every split
             with wave.open(str(folder / word / f"{number}.wav"), "wb") as clip:
                 clip.setnchannels(1)
                 clip.setsampwidth(2)
@@ -78,7 +78,7 @@ def imagenet(folder: Path) -> List[str]:
     draw = begun(folder)
     from scipy.io import savemat
 
-    classes = [f"n{number:08}" for number in (4, 2, 3, 1)]  # by their numbers in the kit, which are in no order
+    classes = [f"n{number:08}" for number in (4, 2, 3, 1)]  # by their numbers in the kit, which are not sorted
     with tarfile.open(folder / "ILSVRC2012_img_train.tar", "w") as outer:
         for name in classes:
             inner = io.BytesIO()
@@ -90,7 +90,7 @@ def imagenet(folder: Path) -> List[str]:
     with tarfile.open(folder / "ILSVRC2012_img_val.tar", "w") as archive:
         for number in reversed(range(len(truth))):
             add_file(archive, f"ILSVRC2012_val_{number + 1:08}.JPEG", jpeg(draw))
-    numbered = list(enumerate([*classes, "n99999999"], 1))  # the last one is an inner node, without images
+    numbered = list(enumerate([*classes, "n99999999"], 1))  # the last is an inner node, without images
     synsets = np.array(numbered, dtype=[("ILSVRC2012_ID", "f8"), ("WNID", "O")])
     meta = io.BytesIO()
     savemat(meta, {"synsets": synsets[:, None]})
@@ -118,7 +118,7 @@ def add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def listops(folder: Path) -> List[str]:
-    """Options that generate few and short trees."""
+    """Return options that generate few short trees."""
     return ["--count", "100", "--min-length", "10", "--max-length", "40"]
 
 

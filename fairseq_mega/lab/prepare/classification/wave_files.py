@@ -1,4 +1,4 @@
-"""WAV files: their chunks, also where the sizes in a header are those of a pipe, and samples of every plain coding.
+"""WAV files: their chunks, even if the sizes in a header come from a pipe, and samples of every plain coding.
 
 Sources: Microsoft's "Multiple channel audio data and WAVE files", EBU Tech 3306 (RF64), ITU-T G.711 (mu-law, A-law).
 """
@@ -16,17 +16,17 @@ _GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
 FROM_A_PIPE = 0x7FF0_0000  # a size from here on was written before the length was known
 _RECORDINGS = (b"RIFF", b"RF64", b"BW64", b"data")  # chunks that begin another recording
 _NOTES = (b"LIST", b"id3 ", b"ID3 ", b"bext", b"cue ", b"fact", b"smpl", b"inst", b"PEAK", b"_PMX", b"JUNK", b"PAD ")
-_TAGS = (b"TAG", b"ID3", b"APETAGEX")  # that are no chunks, and reach to the end
+_TAGS = (b"TAG", b"ID3", b"APETAGEX")  # trailing data that are not chunks
 _ID3V1 = 128  # bytes of the tag that begins with TAG
-_LOUDEST = 4.0  # of floats, whose full scale is 1
+_LOUDEST = 4.0  # for floats, whose full scale is 1
 
 
 class WaveError(ValueError):
-    """A WAV file whose samples cannot be read; the message begins after "it"."""
+    """The samples of a WAV file cannot be read; the message is the rest of a sentence after "it"."""
 
 
 class UnknownCoding(WaveError):
-    """The samples are coded in a way that is not plain."""
+    """The coding of the samples is not plain."""
 
 
 class Wave(NamedTuple):
@@ -50,7 +50,7 @@ class _Form(NamedTuple):
     channels: int
     rate: int
     width: int  # bytes of a sample
-    bits: int  # of them that are used
+    bits: int  # used bits
 
 
 def parse_wave(content: bytes) -> Wave:
@@ -71,7 +71,7 @@ def parse_wave(content: bytes) -> Wave:
 
 
 def _chunks(content: bytes) -> Iterator[Tuple[bytes, int, int]]:
-    """Yield name, begin and end of each chunk up to that of the samples, whose end is corrected."""
+    """Yield name, begin and end of each chunk up to the chunk of the samples, whose end is corrected."""
     long_size = None  # of the samples, in RF64
     place = 12
     while place + 8 <= len(content):
@@ -93,7 +93,7 @@ def _chunks(content: bytes) -> Iterator[Tuple[bytes, int, int]]:
 
 
 def _end_of_samples(content: bytes, begin: int, size: int) -> int:
-    """Return the end of samples of a size in the header."""
+    """Return the end of the samples, from the size in the header."""
     there = len(content) - begin
     if content.find(b"WAVEfmt ", begin) >= 0:
         raise _several()
@@ -101,10 +101,10 @@ def _end_of_samples(content: bytes, begin: int, size: int) -> int:
         return _before_notes(content, begin)
     if size > there:
         raise WaveError(f"is cut off: its header announces {size} bytes of samples, {there} are there")
-    if any(_are_notes(content[begin + size + pad :]) for pad in {size % 2, 0}):  # some files leave the padding out
+    if any(_are_notes(content[begin + size + pad :]) for pad in {size % 2, 0}):  # some files omit the padding
         return begin + size
     if size == 0:
-        return _before_notes(content, begin)  # through a pipe: the length was to be written later
+        return _before_notes(content, begin)  # from a pipe: the length was never written
     raise WaveError(f"has wrong sizes: its header announces {size} bytes of samples, {there - size} more follow")
 
 
@@ -118,10 +118,10 @@ def _before_notes(content: bytes, begin: int) -> int:
 
 
 def _are_notes(rest: bytes, whole: bool = False) -> bool:
-    """Return whether bytes behind the samples are something else: consecutive chunks, tags, or zeros.
+    """Return whether the bytes after the samples are consecutive chunks, tags, or zeros.
 
     Args:
-        whole: whether the last chunk has to be whole.
+        whole: whether the last chunk must be complete.
 
     Raises:
         WaveError: if there is another recording among them.
@@ -135,7 +135,7 @@ def _are_notes(rest: bytes, whole: bool = False) -> bool:
             return False
         size = struct.unpack_from("<I", rest, place + 4)[0]
         if place + 8 + size > len(rest):
-            return name in _NOTES and not whole  # cut off, and the samples are whole
+            return name in _NOTES and not whole  # cut off, but the samples are complete
         place += 8 + size + size % 2
     return True
 
@@ -163,7 +163,7 @@ def _form(chunk: bytes) -> _Form:
 
 
 def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
-    """Samples (frames, channels) in units of 16 bits, and their coding in words."""
+    """Return samples (frames, channels) in units of 16 bits, and their coding in words."""
     whole = len(data) // (form.channels * max(1, form.width)) * form.channels * form.width
     coded = np.frombuffer(data[:whole], dtype=np.uint8)
     bits = 8 * form.width
@@ -183,7 +183,7 @@ def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
 
 
 def _are_lower(coded: np.ndarray, form: _Form) -> bool:
-    """Return whether numbers with fewer bits than their bytes are in the lower bits, where they are too soft."""
+    """Return whether numbers with fewer bits than their bytes are in the lower bits, and so too quiet."""
     bytes_of = np.zeros((len(coded) // form.width, 4), dtype=np.uint8)
     bytes_of[:, 4 - form.width :] = coded.reshape(-1, form.width)
     values = bytes_of.reshape(-1).view("<i4").astype(np.int64) >> 8 * (4 - form.width)
@@ -192,7 +192,7 @@ def _are_lower(coded: np.ndarray, form: _Form) -> bool:
 
 
 def _fit(values: np.ndarray, bits: int) -> bool:
-    """Return whether numbers are within those of so many bits, with a sign or without one."""
+    """Return whether numbers fit into this many bits, with or without a sign."""
     return -(1 << bits - 1) <= int(values.min()) and int(values.max()) < 1 << bits
 
 
@@ -216,7 +216,7 @@ def _integers(coded: np.ndarray, width: int) -> np.ndarray:
 
 
 def _audible(values: np.ndarray) -> np.ndarray:
-    """Samples in units of 16 bits as they are; raises WaveError where 16 bits would have nothing but silence."""
+    """Return samples in units of 16 bits unchanged; raise WaveError if they would be silence in 16 bits."""
     loudest = float(np.abs(values).max(initial=0.0))
     if 0 < loudest < 1:
         raise WaveError(
@@ -227,7 +227,7 @@ def _audible(values: np.ndarray) -> np.ndarray:
 
 
 def scaled_floats(values: np.ndarray) -> np.ndarray:
-    """Samples in units of 16 bits, float32, of floats whose full scale is 1; raises WaveError for others."""
+    """Return samples in units of 16 bits, float32, from floats of full scale 1; raise WaveError for other floats."""
     if not np.isfinite(values).all():
         raise WaveError("has samples that are not numbers (NaN or infinity)")
     loudest = float(np.abs(values).max(initial=0.0))
@@ -237,7 +237,7 @@ def scaled_floats(values: np.ndarray) -> np.ndarray:
 
 
 def _law_tables() -> Tuple[np.ndarray, np.ndarray]:
-    """Values (256,) of the codes of A-law and of mu-law, in units of 16 bits."""
+    """Return the values (256,) of the codes of A-law and of mu-law, in units of 16 bits."""
     code = np.arange(256)
     mu = ~code & 0xFF
     mu_size = ((((mu & 0x0F) << 3) + 0x84) << ((mu & 0x70) >> 4)) - 0x84

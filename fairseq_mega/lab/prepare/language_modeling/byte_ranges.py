@@ -1,4 +1,4 @@
-"""Parts of a long text file as byte ranges: consecutive ones, or blocks held out at even distances."""
+"""Parts of a long text file as byte ranges: consecutive parts, or blocks held out at even distances."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from fairseq_mega.lab.prepare.splits import SPLITS
 
 BLOCK = 1 << 18
 WHITE_SPACE = re.compile(rb"\s")
-LONGEST_CHARACTER, CONTINUATION = 4, bytes(range(0x80, 0xC0))  # of UTF-8, in bytes
+LONGEST_CHARACTER, CONTINUATION = 4, bytes(range(0x80, 0xC0))  # of a character in UTF-8, in bytes
 
 
 class ByteRange(NamedTuple):
@@ -19,7 +19,7 @@ class ByteRange(NamedTuple):
 
 
 class NothingLeft(ValueError):
-    """A split has no text, as the places to cut at are too far from each other."""
+    """A split has no text, because the places to cut at are too far apart."""
 
 
 def whole(path: Path) -> List[ByteRange]:
@@ -46,7 +46,7 @@ def read_ranges(stream: BinaryIO, ranges: Sequence[ByteRange]) -> Iterator[bytes
 
 
 def consecutive_ranges(path: Path, sizes: Sequence[int]) -> Dict[str, List[ByteRange]]:
-    """Cut a file into train, valid and test of exactly these sizes in bytes, wherever in a line that is.
+    """Cut a file into train, valid and test of exactly these sizes in bytes, even within lines.
 
     Raises:
         ValueError: the sizes do not add up to the size of the file.
@@ -72,19 +72,19 @@ def held_out_ranges(
     limit: Optional[int] = None,
     place: Optional[Callable[[BinaryIO, int], int]] = None,
 ) -> Dict[str, List[ByteRange]]:
-    """Cut a file into train and the held-out `splits`, whose text comes from everywhere in the file.
+    """Cut a file into train and the held-out `splits`, which are spread over the whole file.
 
-    The file is cut into `blocks` equal blocks; of each, the last `share` goes to the last split, the `share`
-    before it to the split before, and the rest to train. All cuts are moved to the next `place`.
+    The file is cut into `blocks` equal blocks. The last `share` of each block belongs to the last split, the `share`
+    before to the split before, and the rest to train. All cuts are moved to the next `place`.
 
     Args:
         path: the text; only a few bytes around each cut are read.
-        splits: the held-out ones, of valid and test.
+        splits: the held-out splits, of valid and test.
         limit: use this many bytes only, in equal parts from the beginning of every block.
-        place: returns the first position at or behind an offset of the file where it may be cut; None: line_end.
+        place: returns the first position from an offset on where the file may be cut; None: line_end.
 
     Returns:
-        Spans of train and of `splits`, ascending and without overlap; without `limit` they cover the file.
+        Ranges of train and of `splits`, ascending and without overlap; without `limit` they cover the file.
 
     Raises:
         ValueError: an argument out of its range.
@@ -108,7 +108,7 @@ def held_out_ranges(
             edges = [begin, *(begin + length - round(length * share * n) for n in range(len(splits), -1, -1))]
             ends = []
             for edge in edges:
-                if not searched <= edge <= found:  # a line that several edges lie in is read once
+                if not searched <= edge <= found:  # a line that contains several edges is read once
                     searched, found = edge, (place or line_end)(stream, edge)
                 ends.append(found)
             for split, first, last in zip(order, ends, ends[1:]):
@@ -124,7 +124,7 @@ def held_out_ranges(
 
 
 def line_end(stream: BinaryIO, offset: int) -> int:
-    """Return the first position at or behind `offset` at which a line begins, or the end of the file."""
+    """Return the first position from `offset` on at which a line begins, or the end of the file."""
     if offset == 0:
         return 0
     stream.seek(offset - 1)
@@ -133,7 +133,7 @@ def line_end(stream: BinaryIO, offset: int) -> int:
 
 
 def word_begin(stream: BinaryIO, offset: int) -> int:
-    """Return the first position at or behind `offset` that follows white space of ASCII, or the end of the file."""
+    """Return the first position from `offset` on that follows white space of ASCII, or the end of the file."""
     if offset == 0:
         return 0
     stream.seek(offset - 1)
@@ -147,7 +147,7 @@ def word_begin(stream: BinaryIO, offset: int) -> int:
 
 
 def character_begin(stream: BinaryIO, offset: int) -> int:
-    """Return the first position at or behind `offset` where a character of UTF-8 may begin: any byte in other data."""
+    """Return the first position from `offset` on where a character of UTF-8 may begin: any byte in other data."""
     stream.seek(offset)
     following = stream.read(LONGEST_CHARACTER - 1)
     return offset + len(following) - len(following.lstrip(CONTINUATION))

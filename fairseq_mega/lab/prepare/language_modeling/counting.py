@@ -1,4 +1,4 @@
-"""Compare binarised data with the text that they were made of, and with the published counts."""
+"""Compare binarised data with their text, and with the published counts."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from fairseq_mega.lab.runs.files import write_json
 def expected_counts(
     text: Path, threshold: int, published: Optional[Corpus]
 ) -> List[Tuple[str, Dict[str, Dict[str, int]], Optional[int]]]:
-    """Return the expectations: where each comes from, lines and tokens per split, the dictionary's size or None."""
+    """Return the expectations: the source of each, lines and tokens per split, the dictionary's size or None."""
     splits = json.loads((text / COUNTS).read_text(encoding="utf-8"))["splits"]
     wanted = {split: {key: counts[key] for key in ("lines", "tokens")} for split, counts in splits.items()}
     size = None
@@ -31,12 +31,12 @@ def expected_counts(
 
 
 def unknown_share(counts: Mapping[str, int]) -> float:
-    """Return the share of ``<unk>`` among the tokens of a split but for the ``</s>`` of each line."""
+    """Return the share of ``<unk>`` among the tokens of a split, without the ``</s>`` of each line."""
     return counts["unknown"] / max(1, counts["tokens"] - counts["lines"])
 
 
 def note_unknown_words(splits: Mapping[str, Mapping[str, int]]) -> None:
-    """Print a note on each split with many ``<unk>``, which make its perplexity lower than that of the words."""
+    """Print a note on each split with many ``<unk>``, which make its perplexity lower than the words' perplexity."""
     for split, counts in splits.items():
         if unknown_share(counts) > MANY_UNKNOWN:
             say(
@@ -51,7 +51,7 @@ def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus
     Args:
         data: output of fairseq-preprocess.
         text: output of :func:`.splitting.split_text`.
-        threshold: words that are seen less often have become ``<unk>``.
+        threshold: rarer words have become ``<unk>``.
 
     Returns:
         Unit, size of the dictionary, and the counts of each split.
@@ -92,7 +92,7 @@ def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus
 
 
 def write_unit(folder: Path, unit: str, model: Optional[Path] = None) -> None:
-    """Write the unit of a text beside its binarised data, for fairseq_mega.data.text_units, with its subwords."""
+    """Write the unit of a text, and its subwords, beside its binarised data, for fairseq_mega.data.text_units."""
     if model is not None:
         shutil.copyfile(model, folder / MODEL_FILE)
     write_json(folder / UNIT_FILE, {"unit": unit})

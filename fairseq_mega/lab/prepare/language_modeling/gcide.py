@@ -15,10 +15,10 @@ PACKAGE, TESTED = "dict-gcide", "0.48.5+nmu2"
 
 
 def obtain_gcide(raw: Path, deb: Optional[Path] = None, dictionary: Optional[Path] = None) -> Records:
-    """Write ``raw/gcide.txt`` and return the entries of what it was made of in SOURCE.json.
+    """Write ``raw/gcide.txt``, and return the entries of its sources in SOURCE.json.
 
     Args:
-        deb: an own copy of the package, which is fetched into ``raw`` where neither is given.
+        deb: the user's copy of the package; without copy and dictionary the package is fetched into ``raw``.
         dictionary: the file gcide.dict.dz of the package.
 
     Raises:
@@ -30,7 +30,7 @@ def obtain_gcide(raw: Path, deb: Optional[Path] = None, dictionary: Optional[Pat
         dictionary = dictionary_of(raw)
         records[package.path.name] = record_of(package.path, version=package.version)
     say(f"{dictionary.name}: unpacking {dictionary.stat().st_size / 1e6:.0f} MB")
-    with naming_damage(dictionary), open_gzip(dictionary) as stream:  # of the DICT server, which packs as gzip does
+    with naming_damage(dictionary), open_gzip(dictionary) as stream:  # format of the DICT server, compatible with gzip
         copy_stream(stream, raw / "gcide.txt")
     records[dictionary.name] = record_of(dictionary)
     for name, record in records.items():
@@ -39,12 +39,12 @@ def obtain_gcide(raw: Path, deb: Optional[Path] = None, dictionary: Optional[Pat
 
 
 def dictionary_of(raw: Path) -> Path:
-    """Return the path at which the package's dictionary is unpacked."""
+    """Return the path of the package's unpacked dictionary."""
     return raw / "unpacked" / "usr" / "share" / "dictd" / "gcide.dict.dz"
 
 
 def fetch(raw: Path, deb: Optional[Path] = None) -> debian.Package:
-    """Unpack the package into ``raw/unpacked``; without an own copy it is fetched into ``raw``.
+    """Unpack the package into ``raw/unpacked``; without a given copy, fetch it into ``raw``.
 
     Raises:
         DownloadError: if it cannot be obtained, or is another package.
@@ -52,11 +52,9 @@ def fetch(raw: Path, deb: Optional[Path] = None) -> debian.Package:
     debian.need_dpkg()
     shutil.rmtree(raw / "unpacked", ignore_errors=True)
     path = deb or debian.fetch_package(PACKAGE, raw)
-    remedy = (
-        f"remove it, and get a new copy of the package {PACKAGE}" if deb else "remove it, so that it is fetched again"
-    )
+    remedy = f"remove it, and get a new copy of the package {PACKAGE}" if deb else "remove it, and it is fetched again"
     package = debian.unpack_package(PACKAGE, path, raw / "unpacked", remedy)
     dictionary = dictionary_of(raw)
     if not dictionary.is_file() or not dictionary.stat().st_size:
-        raise DownloadError(f"{path} is another package than {PACKAGE}, or of another make (tested: {TESTED})")
+        raise DownloadError(f"{path} is not the package {PACKAGE}, or of another version (tested: {TESTED})")
     return package

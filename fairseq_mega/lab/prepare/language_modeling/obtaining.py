@@ -1,4 +1,4 @@
-"""Obtain the corpora of language modelling: whole files or none, and the entries on their origin in SOURCE.json."""
+"""Obtain the corpora of language modelling as complete files, with the entries on their origin in SOURCE.json."""
 
 import zipfile
 from pathlib import Path
@@ -14,7 +14,7 @@ from fairseq_mega.lab.runs.files import copy_stream
 
 
 def unpack(corpus: Corpus, archive: Path, folder: Path) -> None:
-    """Write the files of the corpus from its archive, or from the only file itself, to `folder`."""
+    """Write the files of the corpus from its archive, or from its only file, to `folder`."""
     if not zipfile.is_zipfile(archive) and len(corpus.files) == 1:
         with open(archive, "rb") as stream:
             copy_stream(stream, folder / corpus.files[0])
@@ -37,7 +37,7 @@ def take_text(corpus: Corpus, text: Path, folder: Path) -> Records:
     for name in corpus.files:
         source = next((path for path in (text / name, text / f"{name}.gz") if path.is_file()), None)
         if source is None:
-            raise DownloadError(f"--text {text}: neither {name} nor {name}.gz is there. {corpus.remedy}")
+            raise DownloadError(f"--text {text}: it contains neither {name} nor {name}.gz. {corpus.remedy}")
         with naming_damage(source), open_gzip(source) if source.suffix == ".gz" else open(source, "rb") as stream:
             copy_stream(stream, folder / name)
         records[source.name] = record_of(source)
@@ -47,16 +47,16 @@ def take_text(corpus: Corpus, text: Path, folder: Path) -> Records:
 def obtain_corpus(
     corpus: Corpus, raw: Path, archive: Optional[Path] = None, text: Optional[Path] = None, checked: bool = True
 ) -> Records:
-    """Fetch or take a corpus, verify and unpack it; return the entries of its files in SOURCE.json.
+    """Fetch or copy a corpus, verify and unpack it; return the entries of its files in SOURCE.json.
 
     Args:
         raw: folder of the unpacked files; existing files without an archive are used as they are.
-        archive: an own copy of the archive.
-        text: folder with own copies of the unpacked files.
-        checked: compare the published checksums.
+        archive: the user's copy of the archive.
+        text: folder with the user's copies of the unpacked files.
+        checked: whether to compare the published checksums.
 
     Raises:
-        DownloadError: if the corpus cannot be obtained, or is another one.
+        DownloadError: if the corpus cannot be obtained, or differs from the published one.
     """
     if text is not None:
         return take_text(corpus, text, raw)

@@ -1,4 +1,4 @@
-"""Documents of one's own for pre-training: JSON lines or plain text, held-out parts, and a vocabulary of them."""
+"""The user's documents for pre-training: JSON lines or plain text, held-out parts, and a vocabulary."""
 
 import argparse
 import itertools
@@ -35,8 +35,11 @@ from fairseq_mega.lab.prepare.text_files import is_marked_up, open_text, read_li
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, written_whole
 
-TEXTS = (*ENDINGS, ".txt", ".text", ".md")  # files of a folder, also with .gz behind
-LEARNT_FROM, TRIED = 20_000_000, 500_000  # characters, from the beginning of the text: by new pieces, and given ones
+TEXTS = (*ENDINGS, ".txt", ".text", ".md")  # endings of the files of a folder, also followed by .gz
+LEARNT_FROM, TRIED = (
+    20_000_000,
+    500_000,
+)  # first characters, for new and for given pieces
 
 DETAILS = f"""\
 A file holds JSON lines, an object with a field "text" in each; or a JSON array of such objects or of texts; or plain
@@ -72,7 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse files that are not there, and a vocabulary without room for the bytes."""
+    """Refuse missing files, and a vocabulary without room for the bytes."""
     for folder in filter(Path.is_dir, args.texts):
         check_folder(folder)
     for path in files_of(args.texts):
@@ -82,18 +85,18 @@ def check(args: argparse.Namespace) -> None:
         need_files("--vocabulary", args.vocabulary)
         SubwordUnit(args.vocabulary)
     if args.vocab_size < 300:
-        raise ValueError(f"--vocab-size {args.vocab_size}: at least 300 are needed, as every byte has a piece")
+        raise ValueError(f"--vocab-size {args.vocab_size}: give at least 300, because every byte has a piece")
     if args.limit is not None and args.limit < HELD_OUT:
         raise ValueError(f"--limit {args.limit}: give {HELD_OUT} documents at least")
 
 
 def files_of(paths: Iterable[Path]) -> List[Path]:
-    """Return files, those of folders in the order of their names."""
+    """Return files; files of folders are in the order of their names."""
     return [file for path in paths for file in (parted(path)[0] if path.is_dir() else [path])]
 
 
 def parted(folder: Path) -> Tuple[List[Path], List[Path]]:
-    """Return the texts and the other files of a folder and of those within it; hidden ones are neither."""
+    """Return the texts and the other files of a folder and its subfolders, without hidden files."""
     below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     below = [file for file in below if not any(map(is_hidden, file.relative_to(folder).parts))]
     is_text = [ending_of(file.name.lower().removesuffix(".gz")) in TEXTS for file in below]
@@ -102,7 +105,7 @@ def parted(folder: Path) -> Tuple[List[Path], List[Path]]:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ValueError for a folder without any text; print what is left out of another one."""
+    """Raise ValueError for a folder without texts; print the files that are left out of other folders."""
     texts, others = parted(folder)
     if not texts:
         raise ValueError(f"--texts: the folder {folder} has no file {', '.join(TEXTS)}: give the names of its files")
@@ -116,14 +119,14 @@ class DocumentFile:
 
     Args:
         path: the file, plain or packed with gzip.
-        field: of a JSON object that holds the text.
+        field: of a JSON object that contains the text.
         bad_lines: one of BAD_LINES.
 
     Attributes:
         form: kind of the file, in words.
-        marked_up: whether a plain text looks as if it were more than text: a table, or one with tags.
-        skipped: how many lines or entries were left out so far.
-        empty: how many texts were left out as they have nothing to read.
+        marked_up: whether a plain text looks like a table or like markup.
+        skipped: number of lines or entries left out so far.
+        empty: number of empty texts left out so far.
     """
 
     def __init__(self, path: Path, field: str, bad_lines: str) -> None:
@@ -141,7 +144,7 @@ class DocumentFile:
         self.marked_up = self.form == "plain text" and is_marked_up(path, text)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the documents; raise ValueError for one without a text, and for data that are no text."""
+        """Yield the documents; raise ValueError for an entry without a text, and for data that are not text."""
         found = {"JSON lines": self._lines, "JSON": self._entries, "plain text": self._paragraphs}[self.form]()
         texts = 0
         for text in found:
@@ -209,10 +212,10 @@ class DocumentFile:
 
 
 def _check_no_records(path: Path, head: str) -> None:
-    """Raise ValueError for a file that seems plain text, and whose lines are data of some kind.
+    """Raise ValueError for a file that looks like plain text, but whose lines are data.
 
     Args:
-        head: the beginning of the file; its last line may be cut.
+        head: the beginning of the file; its last line may be incomplete.
     """
     whole = [line.strip() for line in head.splitlines(keepends=True) if line.strip() and line.endswith(("\r", "\n"))]
     behind = list(itertools.dropwhile(lambda line: line.startswith(("#", "//")), whole))
@@ -235,7 +238,7 @@ def _check_no_records(path: Path, head: str) -> None:
 
 
 def _parsed(line: str) -> Any:
-    """Content of a line of JSON; None where it is no JSON."""
+    """Return the content of a line of JSON; None if it is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -243,7 +246,7 @@ def _parsed(line: str) -> Any:
 
 
 def _is_array(line: str) -> bool:
-    """Return whether a line is an array of JSON that holds a text."""
+    """Return whether a line is an array of JSON that contains a text."""
     found = _parsed(line) if line.startswith("[") else None
     return isinstance(found, list) and any(isinstance(entry, str) for entry in found)
 
@@ -276,7 +279,7 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
 
 
 def tell_lost(vocabulary: Path, texts: List[str]) -> None:
-    """Print the losses of texts by a given model: characters without a piece, and characters that it rewrites."""
+    """Print the losses of texts under a given model: characters without a piece, and rewritten characters."""
     unit = DocumentUnit(vocabulary)
     unknown: Counter[str] = Counter()
     for text in texts:
@@ -338,4 +341,4 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("own documents", counts, records_of({str(path): path for path in files_of(args.texts)}), [])
 
 
-DATASET = Dataset("own-documents", LANGUAGE, "documents of your own as JSON lines", DETAILS, add_options, check, make)
+DATASET = Dataset("own-documents", LANGUAGE, "your own documents as JSON lines", DETAILS, add_options, check, make)

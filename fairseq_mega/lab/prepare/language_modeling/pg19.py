@@ -24,7 +24,7 @@ from fairseq_mega.lab.runs.files import copy_stream, write_json, written_whole
 BUCKET = "deepmind-gutenberg"
 FOLDERS = {"train": "train", "valid": "validation", "test": "test"}
 BOOKS = {"train": 28_602, "valid": 50, "test": 100}
-WORDS = {"train": 1_973_136_207, "valid": 3_007_061, "test": 6_966_499}  # published, for word-level perplexity
+WORDS = {"train": 1_973_136_207, "valid": 3_007_061, "test": 6_966_499}  # published numbers, for perplexity per word
 FILES = Wanted("books", (".txt", ".txt.gz"), lambda kind: False)
 VOCABULARY = "t5-data/vocabs/cc_all.32000/sentencepiece.model"
 
@@ -38,7 +38,7 @@ REMEDY = (
     "The same command continues the download; or download the folders train, validation and test of the bucket by "
     "other means (gsutil -m cp -r gs://deepmind-gutenberg/...) and name the folder above them with --books DIR"
 )
-VOCABULARY_REMEDY = "T5's sentencepiece model, which any copy of T5 comes with, can be given with --vocabulary FILE"
+VOCABULARY_REMEDY = "T5's sentencepiece model, part of every copy of T5, can be given with --vocabulary FILE"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse folders and files that are not there."""
+    """Refuse missing folders and files."""
     if args.limit is not None and args.limit < 1:
         raise ValueError(f"--limit {args.limit}: give a number of books above 0")
     if args.vocabulary is not None:
@@ -65,7 +65,7 @@ def check(args: argparse.Namespace) -> None:
     if args.books is not None:
         for folder in FOLDERS.values():
             if not (args.books / folder).is_dir():
-                raise ValueError(f"--books: {args.books / folder} is not a folder; it has to hold books, NUMBER.txt")
+                raise ValueError(f"--books: {args.books / folder} is not a folder; it must contain books, NUMBER.txt")
 
 
 def check_count(split: str, found: int, args: argparse.Namespace, origin: str) -> None:
@@ -86,7 +86,7 @@ def books_in(folder: Path) -> List[Path]:
     """Return the sorted books of a folder, and print which files are left out.
 
     Raises:
-        ValueError: if a book is there twice, plain and packed.
+        ValueError: if the folder has a book twice, plain and packed.
     """
     left_out = LeftOut(Counter(), {})
     books = [folder / name for name in files_of(folder, FILES, left_out)]
@@ -100,7 +100,7 @@ def books_in(folder: Path) -> List[Path]:
 
 
 def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Path]:
-    """The books of a split by their names, downloaded unless a folder is given."""
+    """Return the books of a split by name, downloaded unless a folder is given."""
     folder = FOLDERS[split]
     if args.books is not None:
         found = books_in(args.books / folder)
@@ -117,7 +117,7 @@ def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Pat
 def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
     """Write books as JSON lines, and count them, their bytes in UTF-8 and their words between blanks.
 
-    Prints the number of empty books. Raises ValueError for a book that is no text, and if no book remains.
+    Prints the number of empty books. Raises ValueError for a book that is not text, and if no book remains.
     """
     words = size = empty = 0
     with written_whole(target) as partial, partial.open("w", encoding="utf-8") as lines:
@@ -135,7 +135,7 @@ def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
 
 
 def obtain_vocabulary(args: argparse.Namespace, work: WorkFolder) -> Tuple[Path, Records]:
-    """The sentencepiece model, and its entry in SOURCE.json."""
+    """Return the sentencepiece model, and its entry in SOURCE.json."""
     path, address = args.vocabulary, f"{args.host}/{VOCABULARY}"
     if path is None:
         path = work.raw / "t5.model"

@@ -14,8 +14,8 @@ class Corpus:
     name: str
     url: str
     archive_digests: Dict[str, str]
-    files: Tuple[str, ...]  # base names; three are train, valid and test, one is still to be split
-    file_digests: Dict[str, str]  # of the only file
+    files: Tuple[str, ...]  # base names; three files are train, valid and test, one file is split
+    file_digests: Dict[str, str]  # size of the only file
     lines: Tuple[int, ...] = ()
     tokens: Tuple[int, ...] = ()  # with one </s> per line
     dictionary: Optional[int] = None  # with the special symbols and fairseq's padding
@@ -24,7 +24,7 @@ class Corpus:
 
     @property
     def archive(self) -> Archive:
-        """The archive that it is downloaded as."""
+        """Return the name of the downloaded archive."""
         return Archive(self.url, self.archive_digests, self.remedy)
 
     def counts(self) -> Dict[str, Dict[str, int]]:
@@ -38,7 +38,7 @@ def _wikitext(version: str, md5: str, lines: int, tokens: int, dictionary: int) 
     name = f"wikitext-{version}"
     return Corpus(
         name=name,
-        url=f"https://wikitext.smerity.com/{name}-v1.zip",  # of its author; the first host has disappeared
+        url=f"https://wikitext.smerity.com/{name}-v1.zip",  # the author's host; the first host has disappeared
         archive_digests={"md5": md5},
         files=tuple(f"wiki.{split}.tokens" for split in SPLITS),
         file_digests={},
@@ -46,9 +46,9 @@ def _wikitext(version: str, md5: str, lines: int, tokens: int, dictionary: int) 
         tokens=(tokens, 217646, 245569),
         dictionary=dictionary,
         remedy=(
-            f"The file looked for is {name}-v1.zip, MD5 {md5}: give an own copy with --archive FILE. The mirror "
-            f"Salesforce/wikitext (Hugging Face), configuration {name}-v1, holds the same text: write its splits to "
-            "wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens (or .gz), as --help shows, and give their "
+            f"The expected file is {name}-v1.zip, MD5 {md5}: give your copy with --archive FILE. The mirror "
+            f"Salesforce/wikitext (Hugging Face), configuration {name}-v1, contains the same text: write its splits "
+            "to wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens (or .gz), as --help shows, and give their "
             "folder with --text DIR"
         ),
     )
@@ -71,8 +71,8 @@ CORPORA = {
             dictionary=208,
             bytes=100_000_000,
             remedy=(
-                "The file looked for is enwik8.zip; unpacked it has 100000000 bytes, MD5 "
-                "a1fa5ffddb56f4953e226637dabbb36a: give an own copy, packed or unpacked, with --archive FILE"
+                "The expected file is enwik8.zip; unpacked it has 100000000 bytes, MD5 "
+                "a1fa5ffddb56f4953e226637dabbb36a: give your copy, packed or unpacked, with --archive FILE"
             ),
         ),
     )

@@ -32,7 +32,7 @@ END_NO_LINE = f"which do not end lines here ({TO_LINE_FEEDS})"
 
 
 class TextCounts(NamedTuple):
-    """Counts of a split as fairseq will see it once it is binarised."""
+    """Counts of a split after fairseq's binarisation."""
 
     lines: int
     tokens: int  # one </s> per line included
@@ -45,13 +45,13 @@ class Cut(NamedTuple):
     Attributes:
         unit: of the tokens: words, subwords or bytes.
         train: the text to learn from.
-        valid, test: held out of ``train`` where they are None.
-        sizes: bytes of each split, where ``train`` is cut into three parts.
-        blocks: number of blocks of ``train``, of which each has a part of every split.
+        valid, test: held out of ``train`` if None.
+        sizes: bytes of each split, if ``train`` is cut into three parts.
+        blocks: number of blocks of ``train``; each block has a part of every split.
         held_out: share of ``train`` for valid, and for test.
         limit: bytes of ``train`` to use, in equal parts from all blocks.
         vocab_size: number of subwords to learn.
-        replace_invalid: make U+FFFD of bytes that are no UTF-8, where the unit is none of bytes.
+        replace_invalid: replace bytes that are not UTF-8 by U+FFFD, unless the unit is bytes.
     """
 
     unit: str
@@ -67,14 +67,14 @@ class Cut(NamedTuple):
 
 
 def follow_bytes(name: str, total: int, blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Pass blocks on and print now and then how many of ``total`` bytes were seen."""
+    """Yield blocks, and print from time to time how many of ``total`` bytes were read."""
     return Progress(name, "MB", total / 1e6).follow(blocks, size=lambda block: len(block) / 1e6)
 
 
 def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str) -> Tuple[TextCounts, int]:
-    """Write the bytes of the ranges as decimal numbers; returns the counts and the number of different symbols.
+    """Write the bytes of the ranges as decimal numbers; return the counts and the number of different symbols.
 
-    An unfinished last line is a line, and gets its </s>.
+    An unfinished last line is a line with its </s>.
     """
     size, line_feeds, last = size_of(ranges), 0, b"\n"
     seen: Set[int] = set()
@@ -90,7 +90,7 @@ def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str
 def write_words(
     path: Path, ranges: Sequence[ByteRange], target: Path, name: str, replace_invalid: bool
 ) -> Tuple[TextCounts, int]:
-    """Write the words of the ranges, one blank between them; returns the counts and the number of different words."""
+    """Write the words of the ranges, separated by blanks; return the counts and the number of different words."""
     lines = tokens = 0
     seen = set()
 
@@ -132,14 +132,14 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
 
 
 def tell_marks(*paths: Path) -> None:
-    """Print notes on the marks of other tools in texts of one's own."""
+    """Print notes on the marks of other tools in the user's texts."""
     for path in paths:
         for note in told_marks(path, *first_lines(path)):
             say(note)
 
 
 def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
-    """Return the file and the ranges that each split is made of."""
+    """Return the file and the ranges of each split."""
     given = {split: getattr(cut, split) for split in SPLITS if getattr(cut, split) is not None}
     if cut.sizes is not None:
         if len(given) > 1:
@@ -178,7 +178,7 @@ def is_utf8(path: Path) -> bool:
 
 
 def line_ends(path: Path) -> Tuple[int, int]:
-    """Return the numbers of line feeds, and of carriage returns without a line feed behind them."""
+    """Return the numbers of line feeds, and of carriage returns without a line feed."""
     feeds = returns = 0
     last = b""
     with open(path, "rb") as stream:
@@ -204,7 +204,7 @@ def split_text(cut: Cut, output: Path) -> None:
         OSError, ValueError: for a text that cannot be cut, naming the place and the remedy.
     """
     given = [path for path in (cut.train, cut.valid, cut.test) if path is not None]
-    check_files(given, cut.unit, cut.replace_invalid)  # all of them, before anything is made
+    check_files(given, cut.unit, cut.replace_invalid)  # all files, before anything is written
     folder = output / "words" if cut.unit == "subwords" else output
     folder.mkdir(parents=True, exist_ok=True)
     result: Dict[str, Any] = {"unit": cut.unit, "splits": {}}

@@ -12,7 +12,7 @@ from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, train_model, wri
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import written_whole
 
-LONGEST_ROW = 2000  # characters; in longer lines sentencepiece finds few pieces, and very long ones it leaves out
+LONGEST_ROW = 2000  # characters; sentencepiece finds few pieces in longer lines, and ignores very long lines
 WORDS_OF_ROW = 20
 END = "</s>"  # of a line
 
@@ -21,7 +21,7 @@ def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict
     """Learn the pieces of ``words/train``, write every split to ``output`` as pieces, and the model beside them.
 
     Returns:
-        Per split the number of tokens, an ``</s>`` per line included, and of different pieces; for train that of all
+        For each split the number of tokens, an ``</s>`` per line included, and of different pieces; for train of all
         pieces, which ``dict.txt`` lists.
 
     Raises:
@@ -49,7 +49,7 @@ def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict
 
 
 def rows_of(line: str) -> Iterator[str]:
-    """Yield parts of a line of words that sentencepiece can take; no piece spans two words, so its pieces stay."""
+    """Yield parts of a line of words that sentencepiece accepts; no piece spans two words, so pieces do not change."""
     line = line.rstrip("\n")
     if len(line) <= LONGEST_ROW:
         yield line

@@ -1,4 +1,4 @@
-"""Texts for language models as binarised data: enwik8, WikiText, a dictionary of English, and a text of one's own."""
+"""Texts for language models as binarised data: enwik8, WikiText, a dictionary of English, and the user's text."""
 
 import argparse
 import filecmp
@@ -29,7 +29,7 @@ ENWIK8_SIZES, TOY_SIZES = (90_000_000, 5_000_000, 5_000_000), (18_000, 1_000, 1_
 
 def preprocess_words(text: Path, workers: int, threshold: int = 0) -> List[str]:
     """Return the options of fairseq-preprocess for ``text``, the output of ``split_text``."""
-    # fairseq binarises one part itself, but only after its other processes have ended: hence one more process.
+    # fairseq binarises one part itself, but only after its other processes have ended: so one more process.
     processes = workers + 1 if workers > 1 else 1
     words = ["--only-source", *split_options(text), "--workers", str(processes)]
     if (text / DICTIONARY).exists():  # of subwords
@@ -49,7 +49,7 @@ def write_data(
     """Write ``text``, ``data-bin`` and ``counts.json`` of a text.
 
     Args:
-        threshold: words that are seen less often become ``<unk>``.
+        threshold: rarer words become ``<unk>``.
         published: counts that the data must have.
     """
     text = work.part("text", lambda folder: split_text(cut, folder))
@@ -92,11 +92,11 @@ def make_gcide(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
-    """Cut a text of one's own into words, subwords or bytes."""
+    """Cut the user's text into words, subwords or bytes."""
     given = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
     amounts = {"blocks": args.blocks, "held_out": args.held_out, "limit": args.limit}
     cut = Cut(args.unit, **given, **amounts, vocab_size=args.vocab_size or 8000)
-    report = write_data(args, work, cut, "a text of one's own", records_of(given), threshold_of(args, 2))
+    report = write_data(args, work, cut, "the user's text", records_of(given), threshold_of(args, 2))
     if not args.smoke:
         tell_marks(*given.values())
         note_same_texts(given)
@@ -105,21 +105,21 @@ def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 def note_same_texts(files: Mapping[str, Path]) -> None:
-    """Print a note on each two splits whose files, by split, hold the same text."""
+    """Print a note on each two splits whose files contain the same text."""
     for first, second in itertools.combinations(files, 2):
         if filecmp.cmp(files[first], files[second], shallow=False):
             say(f"note: --{first} {files[first]} and --{second} {files[second]} are the same: its scores are too good")
 
 
 def threshold_of(args: argparse.Namespace, usual: int) -> int:
-    """Return --threshold; bytes and subwords are all kept."""
+    """Return --threshold; for bytes and subwords the value that keeps all."""
     if args.threshold is None:
         return usual if args.unit == "words" else 0
     return int(args.threshold)
 
 
 def write_toy(corpus: str, option: str, name: str, folder: Path) -> List[str]:
-    """Write a made-up text to a folder; return the options that read it."""
+    """Write a toy text to a folder; return the options that read it."""
     write_corpus(corpus, folder / name)
     return [option, str(folder / name)]
 
@@ -159,7 +159,7 @@ DATASETS = (
     ),
     _dataset(
         "text-lm",
-        "a text of your own as words, subwords or bytes",
+        "your own text as words, subwords or bytes",
         make_text_lm,
         partial(write_toy, "own", "--train", "own.txt"),
     ),

@@ -1,6 +1,6 @@
-"""Small made-up stand-ins for the corpora of language modelling, in the files that the real ones come in.
+"""Toy data for the corpora of language modelling, in the same files.
 
-They go through the same stages as the real ones. Their scores are meaningless.
+Toy data pass the same stages as the real corpora. Their scores are meaningless.
 """
 
 import gzip
@@ -13,7 +13,7 @@ from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import written_whole
 
-SIZE = 20_000  # bytes of the text that stands for enwik8
+SIZE = 20_000  # bytes of the toy enwik8
 LINES = {"train": 400, "valid": 40, "test": 45}
 NOUNS = ("river", "tower", "ship", "law", "garden", "song", "engine", "<unk>")
 VERBS = ("follows", "carries", "describes", "crosses", "resembles")
@@ -42,7 +42,7 @@ def wikitext_lines(split: str) -> List[str]:
 
 
 def running_text(size: int) -> bytes:
-    """Return `size` bytes of lines, cut off in the middle of one; some lines are empty."""
+    """Return `size` bytes of lines; the last line is incomplete, and some lines are empty."""
     draw = random.Random(size)
     text = b""
     while len(text) < size:
@@ -51,7 +51,7 @@ def running_text(size: int) -> bytes:
 
 
 def write_corpus(corpus: str, output: Path) -> None:
-    """Write the stand-in for wikitext-103, wikitext-2, enwik8, gcide or own (plain text) to the file `output`."""
+    """Write the toy wikitext-103, wikitext-2, enwik8, gcide or own (plain text) to the file `output`."""
     with written_whole(output) as partial:
         if corpus == "gcide":
             with gzip.open(partial, "wb") as stream:

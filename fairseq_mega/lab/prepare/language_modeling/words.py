@@ -1,4 +1,4 @@
-"""Text as words: lines of UTF-8 cut at white space, with an error that names the place where a text cannot be read."""
+"""Text as words: lines of UTF-8 split at white space, with errors that name the place."""
 
 from pathlib import Path
 from typing import BinaryIO, Iterator, List, Sequence
@@ -8,20 +8,21 @@ from fairseq_mega.lab.prepare.language_modeling.byte_ranges import ByteRange, wh
 from fairseq_mega.lab.prepare.text_files import not_utf8
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Words that fairseq would take for its own symbols: padding, for one, is never scored. <unk> may stand in a text.
+# Words that fairseq would read as its own symbols: padding, for instance, is never scored. <unk> may occur in a text.
 RESERVED = frozenset(("<s>", "<pad>", "</s>"))
 
 
 def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = False) -> Iterator[List[str]]:
     r"""Yield the words of every line in the ranges of a UTF-8 file, which begin and end at ends of lines or words.
 
-    Lines end at `\n` only, and are cut into words as fairseq does it. A byte-order mark is left out.
+    Lines end at `\n` only, and are split into words as by fairseq. A byte-order mark is left out.
 
     Args:
-        replace_invalid: read bytes that are no UTF-8 as U+FFFD.
+        replace_invalid: read bytes that are not UTF-8 as U+FFFD.
 
     Raises:
-        ValueError: bytes that are no UTF-8, a NUL byte or a word reserved by fairseq; names file, line and byte offset.
+        ValueError: for bytes that are not UTF-8, a NUL byte or a word reserved by fairseq; names file, line and byte
+            offset.
     """
     with open(path, "rb") as stream:
         for part in ranges:
@@ -62,7 +63,7 @@ def _words(stream: BinaryIO, line: bytes, offset: int, replace_invalid: bool) ->
 
 
 def _place(stream: BinaryIO, offset: int) -> str:
-    """Name the file and the number of the line that begins at this offset, counted only now that it is needed."""
+    """Name the file and the number of the line at this offset; the lines are counted only for an error."""
     stream.seek(0)
     lines, left = 1, offset
     while left:

@@ -1,1 +1,1 @@
-"""Parallel text: cleaned, split and cut into subwords."""
+"""Clean and divide parallel text, and split it into subwords."""

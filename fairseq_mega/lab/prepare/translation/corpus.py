@@ -1,4 +1,4 @@
-"""A corpus of sentence pairs without repeats and leaks: from pages, or from a person's own pairs."""
+"""A corpus of sentence pairs without repeats and leaks, from pages or from the user's pairs."""
 
 import hashlib
 from collections import Counter
@@ -16,19 +16,19 @@ from fairseq_mega.lab.prepare.translation.parallel_text import (
 )
 from fairseq_mega.lab.prepare.translation.sentences import pair_sentences
 
-VALID_SHARE, TEST_SHARE = 0.035, 0.045  # of the pages
+VALID_SHARE, TEST_SHARE = 0.035, 0.045  # shares of the pages
 
 
 @dataclass
 class Corpus:
-    """Pairs per split, and how many pairs were dropped for which reason."""
+    """Pairs per split, and the number of dropped pairs by reason."""
 
     splits: Dict[str, List[Pair]] = field(default_factory=lambda: {name: [] for name in SPLITS})
     dropped: Counter = field(default_factory=Counter)
 
 
 def split_of_page(page: str, valid_share: float, test_share: float) -> str:
-    """Return the split of a page, by its path alone, so that it does not depend on other pages."""
+    """Return the split of a page, which depends on its path alone."""
     draw = int.from_bytes(hashlib.sha256(page.encode("utf-8")).digest()[:8], "big") / 2.0**64
     if draw < test_share:
         return "test"
@@ -36,7 +36,7 @@ def split_of_page(page: str, valid_share: float, test_share: float) -> str:
 
 
 def leak_key(text: str) -> str:
-    """Return the text without regard to letter case, spacing and closing marks: texts of one key are one sentence."""
+    """Return a key without letter case, spacing and closing marks: texts with equal keys are one sentence."""
     return " ".join(text.casefold().split()).rstrip(" .!?:;,…。！？：；，、")
 
 
@@ -47,7 +47,7 @@ def clean_pages(
     test_share: float = TEST_SHARE,
     learnt: PairRules = LEARNT_RULES,
 ) -> Corpus:
-    """Clean, pair by sentence and split pages of (path, [(source, target)]) into a corpus without leaks.
+    """Clean pages of (path, [(source, target)]), pair sentences, and divide them into a corpus without leaks.
 
     Pages of `train` follow the rules `learnt`, the others `rules`.
 
@@ -75,7 +75,7 @@ def clean_pages(
 
 
 def add_names(corpus: Corpus, pages: Iterable[Tuple[str, List[Tuple[str, str]]]]) -> None:
-    """Add names of the interface to `train` (in place): those of its pages that are new, and held out nowhere."""
+    """Add names of the interface to `train` (in place): new names from its pages that are not held out."""
     held_out = {leak_key(pair.source) for name in ("valid", "test") for pair in corpus.splits[name]}
     known = set(corpus.splits["train"])
     for page, names in pages:
@@ -94,7 +94,7 @@ def remove_repeats(corpus: Corpus) -> None:
     for name in ("train", "test", "valid"):
         pairs, seen = [], set()
         for pair in corpus.splits[name]:
-            # A held-out source is scored once, whatever its translations; training may learn several of them.
+            # A held-out source is scored once, whatever its translations; training may use several translations.
             key = pair if name == "train" else leak_key(pair.source)
             if key in seen:
                 corpus.dropped["repeated"] += 1
@@ -110,12 +110,12 @@ def remove_repeats(corpus: Corpus) -> None:
 def own_corpus(
     train: List[Pair], valid: Optional[List[Pair]], test: Optional[List[Pair]], held_out: Optional[int] = None
 ) -> Corpus:
-    """Make a corpus of a person's own pairs; a split not given is held out from the end of `train`.
+    """Make a corpus of the user's pairs; a missing split is held out from the end of `train`.
 
     Args:
-        train: pairs to learn from; useless ones (an empty side, hundreds of words) are dropped.
-        valid, test: pairs given by the person; they are kept line by line.
-        held_out: pairs to hold out per split not given; None: a twentieth of `train`, 1000 at most.
+        train: pairs to learn from; pairs with an empty side or hundreds of words are dropped.
+        valid, test: the user's pairs, which are kept line by line.
+        held_out: pairs to hold out for each missing split; None: a twentieth of `train`, at most 1000.
     """
     corpus = Corpus()
     usable = []

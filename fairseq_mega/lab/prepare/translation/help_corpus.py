@@ -1,4 +1,4 @@
-"""Paragraph pairs of the LibreOffice help: English beside another language."""
+"""Paragraph pairs of the LibreOffice help: English and another language."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,8 +10,7 @@ from fairseq_mega.lab.prepare.libreoffice_help import HELP, Paragraph, pages_of,
 class PagePair(NamedTuple):
     """The paragraphs that two translations of one help page have in common.
 
-    `page` is the path below the language's folder, with forward slashes; `paragraphs` holds
-    (source, target) texts.
+    `page` is the path below the language's folder, with forward slashes; `paragraphs` are (source, target) texts.
     """
 
     page: str
@@ -19,7 +18,7 @@ class PagePair(NamedTuple):
 
 
 class HelpCorpusStatistics(NamedTuple):
-    """Numbers of pages and paragraphs that could be paired, and of the others."""
+    """Numbers of paired and of unpaired pages and paragraphs."""
 
     pages_paired: int
     pages_of_one_language: int
@@ -30,8 +29,8 @@ class HelpCorpusStatistics(NamedTuple):
 def pair_paragraphs(source: List[Paragraph], target: List[Paragraph]) -> List[Tuple[str, str]]:
     """Pair the paragraphs of two translations of one page by id.
 
-    An id that occurs several times (text embedded from another page) is paired in order of occurrence, and
-    only where both pages hold it equally often.
+    An id that occurs several times (text embedded from another page) is paired in order of occurrence, and only if it
+    occurs equally often in both pages.
     """
     source_counts = Counter(identifier for identifier, _ in source)
     positions: Dict[str, List[str]] = {}
@@ -55,7 +54,7 @@ class HelpCorpus:
         source_folder, target_folder: the languages' folder names below `usr/share/libreoffice/help`.
 
     Raises:
-        FileNotFoundError: where a language has no pages there.
+        FileNotFoundError: if a language has no pages.
     """
 
     def __init__(self, root: Path, source_folder: str = "en-US", target_folder: str = "de") -> None:
@@ -75,9 +74,9 @@ class HelpCorpus:
         return len(self._common())
 
     def __iter__(self) -> Iterator[PagePair]:
-        """Yield the page pairs in order of their path; `statistics` and `names` are complete after the last one.
+        """Yield the page pairs in the order of their paths; `statistics` and `names` are complete after the last pair.
 
-        `names` are parts of the interface, each from a paragraph that emphasises one in both languages.
+        `names` are names of the interface, each emphasised in a paragraph of both languages.
         """
         common = self._common()
         self.names = []

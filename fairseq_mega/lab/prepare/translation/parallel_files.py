@@ -15,14 +15,14 @@ from fairseq_mega.lab.runs.files import returns_end_no_line
 
 
 def read_sentences(path: Path) -> List[str]:
-    r"""Read a text file as UTF-8, one line per `\n`; other line separators stay inside their line.
+    r"""Read a text file as UTF-8, with lines that end at `\n`; other line separators remain part of a line.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: bytes that are no UTF-8 (names file and line), or a file without text.
+        ValueError: for bytes that are not UTF-8 (names file and line), or a file without text.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; a prefix P stands for the files P.<source> and P.<target>")
+        raise FileNotFoundError(f"{path}: no such file; a prefix P names the files P.<source> and P.<target>")
     check_plain(path)
     raw = [line for _, line in read_lines(path)]
     lines = []
@@ -52,18 +52,18 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: no UTF-8, no text, or files of different length.
+        ValueError: for files that are not UTF-8, have no text, or differ in length.
     """
     paths = [Path(f"{prefix}.{lang}") for lang in (source_lang, target_lang)]
     sides = [read_sentences(path) for path in paths]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
             f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}: line n of one must "
-            "be the translation of line n of the other; remove or fill up what is missing"
+            "be the translation of line n of the other; remove surplus lines or add missing ones"
         )
     for path, lines in zip(paths, sides):
         if all("\t" in line.strip() for line in lines if line.strip()):
-            say(f"note: each line of {path} holds a TAB: as of a table, whose columns are taken as one sentence here")
+            say(f"note: each line of {path} contains a TAB, like a table; its columns are read as one sentence")
         for note in told_marks(path, lines):
             say(note)
     if sides[0] == sides[1]:
@@ -73,7 +73,7 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
     if empty[0] and empty[1]:
         say(
             f"note: line {empty[0][0]} of {paths[0]} is empty and line {empty[1][0]} of {paths[1]}, each of them "
-            f"alone: if the lines between them are shifted, they are no translations; remove or fill up what is missing"
+            f"alone: if the lines between them are shifted, they are not translations: align the lines"
         )
     return pairs
 
@@ -96,11 +96,11 @@ def write_corpus(
     """Write every split to `folder` as `<split>.<lang>`.
 
     Args:
-        limit: most training pairs to keep; each other split keeps a twentieth of this number.
-        whole: splits that the limit leaves as they are.
+        limit: maximum number of training pairs; every other split keeps a twentieth of this number.
+        whole: splits without the limit.
 
     Raises:
-        ValueError: a split has too few pairs to learn from or to be scored.
+        ValueError: if a split has too few pairs to learn from or to be scored.
     """
     for name in SPLITS:
         pairs = corpus.splits[name]

@@ -1,4 +1,4 @@
-"""Pairs of a text and its translation: cleaning them, and the rules by which they are kept."""
+"""Pairs of a text and its translation: cleaning, and the rules for kept pairs."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Optional
@@ -15,7 +15,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class PairRules:
-    """Limits of the pairs that are kept: lengths in words between spaces, letters as a share of visible characters."""
+    """Limits of kept pairs: lengths in words between spaces, letters as a share of visible characters."""
 
     min_source_words: int = 1
     max_words: int = 150
@@ -25,24 +25,24 @@ class PairRules:
     must_differ: bool = False
 
 
-# A paragraph of a help page is real prose in two languages: no key names, formulas or untranslated text.
+# A paragraph of a help page must be prose in two languages: no key names, formulas or untranslated text.
 HELP_RULES = PairRules(min_source_words=3, max_length_ratio=2.5, min_letters=0.65, must_differ=True)
-LEARNT_RULES = replace(HELP_RULES, min_source_words=1)  # for training, the short names of the interface, too
+LEARNT_RULES = replace(HELP_RULES, min_source_words=1)  # for training, short names of the interface are also kept
 
 
 def clean_text(text: str) -> str:
-    """Compose characters (NFC), remove control and invisible ones, and make white space single spaces."""
+    """Compose characters (NFC), remove control and invisible characters, and replace white space by single spaces."""
     return clean(text, SENTENCES)
 
 
 def letter_share(text: str) -> float:
-    """Share of the characters other than white space that are letters; 0 for a text without characters."""
+    """Return the share of letters among the characters other than white space; 0 for a text without characters."""
     visible = "".join(text.split())
     return sum(map(str.isalpha, visible)) / len(visible) if visible else 0.0
 
 
 def rejection(pair: Pair, rules: PairRules) -> Optional[str]:
-    """Name the first rule the pair breaks, or return None for a pair to keep."""
+    """Return the first rule that a pair breaks, or None for a pair to keep."""
     words = [len(text.split()) for text in pair]
     if min(words) == 0:
         return "empty side"

@@ -1,4 +1,4 @@
-"""Paragraph pairs cut into sentence pairs."""
+"""Split paragraph pairs into sentence pairs."""
 
 import re
 from typing import List
@@ -14,10 +14,9 @@ _NO_SENTENCE_END = re.compile(
 
 
 def split_sentences(text: str) -> List[str]:
-    """Cut a cleaned text into sentences at `.`, `!` and `?`; single spaces join them again.
+    """Split a cleaned text into sentences at `.`, `!` and `?`; joined by single spaces they are the text.
 
-    No cut is made after an abbreviation, a single letter or a number (German ordinals), nor before a small
-    letter.
+    A text is not split after an abbreviation, a single letter or a number (German ordinals), nor before a small letter.
     """
     sentences, start = [], 0
     for end in _SENTENCE_END.finditer(text):
@@ -34,7 +33,7 @@ def split_sentences(text: str) -> List[str]:
 
 
 def pair_sentences(pair: Pair, rules: PairRules) -> List[Pair]:
-    """Split both sides into sentences if they have equally many of agreeing lengths, else return the pair."""
+    """Split both sides into sentences if the sentences agree in number and lengths, else return the pair."""
     sources, targets = split_sentences(pair.source), split_sentences(pair.target)
     if len(sources) != len(targets):
         return [pair]

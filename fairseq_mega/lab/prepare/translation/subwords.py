@@ -1,4 +1,4 @@
-"""Cut parallel text into the pieces of a joint sentencepiece model."""
+"""Split parallel text into the pieces of a joint sentencepiece model."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,14 +18,13 @@ MODEL = "joint.model"
 def encode_pairs(
     model: Path, inputs: List[Path], outputs: List[Path], max_pieces: int, drop_long: bool
 ) -> Tuple[List[Tuple[List[str], ...]], int]:
-    """Encode the parallel files `inputs`, with the cleaning that the model names, to `outputs`, pieces separated by
-    spaces.
+    """Encode the parallel files `inputs`, cleaned as the model specifies, to `outputs`, with spaces between pieces.
 
     Returns:
-        The pieces of the pairs that were kept, and how many pairs were left out.
+        The pieces of the kept pairs, and the number of pairs left out.
 
     Raises:
-        ValueError: files of different length, or a line of more than `max_pieces` pieces and not `drop_long`.
+        ValueError: for files of different length, or, without `drop_long`, a line of more than `max_pieces` pieces.
     """
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     steps = steps_of_model(model)
@@ -52,7 +51,7 @@ def encode_pairs(
 
 
 def describe_unknown(lines: Iterable[List[str]], processor: Any) -> str:
-    """Return a text on the number of characters that become ``<unk>``, as no piece of the model has them."""
+    """Return a text on the number of characters that become ``<unk>`` because no piece of the model has them."""
     unknown: Counter = Counter()
     characters = 0
     for pieces in lines:
@@ -62,22 +61,22 @@ def describe_unknown(lines: Iterable[List[str]], processor: Any) -> str:
             if processor.is_unknown(processor.piece_to_id(piece)):
                 unknown.update(text or " ")
     if not unknown:
-        return f"no character of {characters} becomes <unk>"
+        return f"none of {characters} characters becomes <unk>"
     examples = " ".join(character for character, _ in unknown.most_common(10))
     return f"{sum(unknown.values())} characters of {characters} become <unk>: {examples}"
 
 
 def require(model: Optional[Path]) -> None:
-    """Raise a FileNotFoundError for a given model that is not there; None stands for no model."""
+    """Raise FileNotFoundError for a given model that does not exist; None is no model."""
     if model is not None and not model.is_file():
         raise FileNotFoundError(f"--model {model}: no such file; without --model one is trained")
 
 
 def model_of(given: Path, text: Path, output: Path) -> Path:
-    """Return a given model, or a copy that names the cleaning of the text where the model does not.
+    """Return a given model, or a copy that names the cleaning of the text if the model does not.
 
     Raises:
-        FileNotFoundError: if it is not there.
+        FileNotFoundError: if it does not exist.
     """
     require(given)
     steps = steps_of_folder(text)
@@ -87,7 +86,10 @@ def model_of(given: Path, text: Path, output: Path) -> Path:
     output.mkdir(parents=True, exist_ok=True)
     model.write_bytes(given.read_bytes())
     mark_model(model, steps)
-    say(f"{MODEL}: a copy of {given} that names the cleaning of the text; use it, or that of data-bin, in its place")
+    say(
+        f"{MODEL}: a copy of {given} that names the cleaning of the text; use this copy, or the copy in data-bin, "
+        "instead"
+    )
     return model
 
 
@@ -100,31 +102,31 @@ def cut_pairs(
     max_train_pieces: int = 250,
     max_pieces: int = 1000,
 ) -> None:
-    """Cut parallel text into pieces of a joint sentencepiece model, ``joint.model`` beside them where it is new.
+    """Split parallel text into pieces of a joint sentencepiece model; a new model is written to ``joint.model``.
 
     Args:
         text: folder with ``SPLIT.LANGUAGE`` of every split.
         output: folder for the same files as pieces, and ``dict.txt`` of all pieces.
         languages: of the source and of the target.
-        given: a model in place of a new one.
+        given: a model to use in place of a new one.
         max_train_pieces: longer training pairs are left out.
         max_pieces: the longest line of valid and test.
 
     Raises:
-        OSError, ValueError: for a text that cannot be cut, naming the file and the remedy.
+        OSError, ValueError: for a text that cannot be split, naming the file and the remedy.
     """
     if given is None:
         model = output / MODEL
         lines = [line for language in languages for line in read_lines(text / f"train.{language}")]
         size = train_model(lines, output / model.stem, vocabulary_size, cleaning=steps_of_folder(text))
-        say(f"{MODEL}: {size} pieces, {vocabulary_size} asked for{reason(size, vocabulary_size)}")
+        say(f"{MODEL}: {size} pieces, {vocabulary_size} requested{reason(size, vocabulary_size)}")
     else:
         model = model_of(given, text, output)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     if any(map(processor.is_byte, range(processor.get_piece_size()))):
         raise ValueError(
-            f"--model {given}: it spells rare characters in bytes (byte_fallback), of which fairseq's sentencepiece "
-            f"makes no characters again: give a model that was trained without"
+            f"--model {given}: it spells rare characters in bytes (byte_fallback), which fairseq's sentencepiece "
+            "does not decode to characters: give a model that was trained without byte_fallback"
         )
     counts: Counter = Counter()
     for split in SPLITS:
@@ -144,4 +146,4 @@ def cut_pairs(
 
 def reason(size: int, wanted: int) -> str:
     """Return the reason why a model has more pieces than requested."""
-    return ", as every character has one and longer pieces need some, too" if size > wanted else ""
+    return ", because every character and also longer pieces need one" if size > wanted else ""

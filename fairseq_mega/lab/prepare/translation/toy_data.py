@@ -1,4 +1,4 @@
-"""Made-up help pages in English and German, for --smoke: they go through the stages of the real ones."""
+"""Toy help pages in English and German, for --smoke: they pass the same stages as the real pages."""
 
 from itertools import product
 from pathlib import Path
@@ -9,7 +9,7 @@ from fairseq_mega.lab.prepare.libreoffice_help import HELP
 ADJECTIVES = {"old": "alte", "new": "neue", "small": "kleine", "round": "runde"}
 NOUNS = {"button": "Knopf", "text": "Text", "table": "Tisch", "printer": "Drucker", "folder": "Ordner"}
 VERBS = {"shows": "zeigt", "opens": "öffnet", "moves": "bewegt", "holds": "hält"}
-PAGES = 200  # of which a few are held out for valid and test
+PAGES = 200  # a few pages are held out for valid and test
 
 
 def write_pages(folder: Path) -> List[str]:
