@@ -1,6 +1,6 @@
-"""Builds and installs fairseq_mega; the versions that are tested together are in scripts/constraints.txt.
+"""Build and install fairseq_mega; scripts/constraints.txt lists the versions that are tested together.
 
-The extension fairseq_mega/_C.so holds the C++ and CUDA kernels. Its build is governed by environment variables:
+The extension fairseq_mega/_C.so contains the C++ and CUDA kernels. Environment variables control its build:
 
     FAIRSEQ_MEGA_BUILD    auto (default): the CPU kernels where a C++ compiler works, the CUDA kernels too where torch
                           was built for CUDA and nvcc is found; a build that fails leaves the pure PyTorch version.
@@ -28,11 +28,11 @@ from typing import List, NamedTuple, Optional, Tuple
 
 import setuptools
 
-OLDEST_SETUPTOOLS = (72, 2)  # the first with a command line for C++ of its own; pyproject.toml says the same
+OLDEST_SETUPTOOLS = (72, 2)  # the first with a separate command line for C++; the same number is in pyproject.toml
 if tuple(int(part) for part in setuptools.__version__.split(".")[:2]) < OLDEST_SETUPTOOLS:
     needed = ".".join(map(str, OLDEST_SETUPTOOLS))
     found = f"found setuptools {setuptools.__version__}"
-    sys.exit(f"building fairseq_mega needs setuptools {needed} or newer, {found}: pip install --upgrade setuptools")
+    sys.exit(f"building fairseq_mega requires setuptools {needed} or newer, {found}: pip install --upgrade setuptools")
 
 from setuptools import Extension, find_packages, setup  # noqa: E402
 from setuptools.command.bdist_wheel import bdist_wheel  # noqa: E402
@@ -40,12 +40,12 @@ from setuptools.command.build_ext import build_ext  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent
 SOURCES = Path("fairseq_mega") / "csrc"
-OLDEST_TORCH = (2, 10)  # the first with the whole of the stable C++ interface that the bindings use
+OLDEST_TORCH = (2, 10)  # the first with the complete stable C++ interface of the bindings
 BUILDS = ("auto", "none", "cpu", "cuda")
 
 
 def version() -> str:
-    """The version, read from the source so that the package need not be imported (it needs fairseq)."""
+    """Return the version from the source: the package need not be importable yet."""
     match = re.search(r'^__version__ = "([^"]+)"', (ROOT / "fairseq_mega" / "__init__.py").read_text(), re.M)
     if match is None:
         raise RuntimeError('fairseq_mega/__init__.py has no line __version__ = "..."')
@@ -53,7 +53,7 @@ def version() -> str:
 
 
 def long_description() -> str:
-    """The text of the README, or nothing in a tree that has none."""
+    """Return the text of the README, or nothing in a tree without README."""
     readme = ROOT / "README.md"
     return readme.read_text(encoding="utf-8") if readme.exists() else ""
 
@@ -64,7 +64,8 @@ INSTALL_REQUIRES = [
     # fairseq 0.12.2 and its main branch cannot be imported by Python >= 3.11: mutable dataclass defaults.
     'fairseq>=0.12.2; python_version < "3.11"',
     'fairseq-fixed>=0.12.3.1; python_version >= "3.11"',
-    # The lowest that scripts/test_lowest.sh passes with; older ones have no wheels for Python 3.11, or lack F.rms_norm.
+    # The lowest versions that pass scripts/test_lowest.sh; older ones have no wheels for Python 3.11, or lack
+    # F.rms_norm.
     "numpy>=1.23.5",
     "sacrebleu>=2.0",
     "safetensors>=0.4",
@@ -74,9 +75,9 @@ INSTALL_REQUIRES = [
 
 TRANSLATION = ["sacremoses>=0.0.53", "subword-nmt>=0.3.8"]
 PLOTS = ["matplotlib>=3.6"]
-IMAGES = ["timm>=1.0.31"]  # brings torchvision and pillow along, in the versions that fit torch
-SPEECH = ["soundfile>=0.12"]  # reads FLAC, Ogg, MP3, AIFF and SPHERE; WAV needs nothing
-# lm-evaluation-harness; not in DEV, as it brings 38 packages along, datasets, pandas and pyarrow among them.
+IMAGES = ["timm>=1.0.31"]  # also installs torchvision and pillow, in the versions for torch
+SPEECH = ["soundfile>=0.12"]  # reads FLAC, Ogg, MP3, AIFF and SPHERE; WAV requires no library
+# lm-evaluation-harness; not in DEV, because it installs 38 packages, among them datasets, pandas and pyarrow.
 LM_EVAL = ["lm-eval>=0.4.13"]
 DEV = [
     *TRANSLATION,
@@ -114,7 +115,7 @@ CONSOLE_SCRIPTS = [
 
 
 class Torch(NamedTuple):
-    """The torch that the package will run with, found without importing it."""
+    """The torch that the package will run with, found without an import."""
 
     root: Path
     version: str
@@ -122,7 +123,7 @@ class Torch(NamedTuple):
 
 
 def find_torch() -> Optional[Torch]:
-    """Look for torch where Python looks, or, as pip's isolated builds hide that, where pip will install to."""
+    """Find torch where Python finds it, or where pip will install to, because pip's isolated builds hide the former."""
     spec = importlib.util.find_spec("torch")
     candidates = [Path(spec.origin).parent] if spec is not None and spec.origin else []
     candidates += [Path(sysconfig.get_path(kind)) / "torch" for kind in ("platlib", "purelib")]
@@ -135,7 +136,7 @@ def find_torch() -> Optional[Torch]:
 
 
 def find_cuda() -> Optional[Path]:
-    """Folder of the CUDA toolkit, or None."""
+    """Return the folder of the CUDA toolkit, or None."""
     for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
         if home and (Path(home) / "bin" / "nvcc").is_file():
             return Path(home)
@@ -144,7 +145,7 @@ def find_cuda() -> Optional[Path]:
 
 
 def requested_build() -> str:
-    """What the environment variables ask for, one of BUILDS."""
+    """Return the build that the environment variables request, one of BUILDS."""
     build = "cuda" if os.environ.get("FORCE_CUDA") == "1" else os.environ.get("FAIRSEQ_MEGA_BUILD", "auto")
     if build not in BUILDS:
         sys.exit(f"FAIRSEQ_MEGA_BUILD={build}: choose from {', '.join(BUILDS)}")
@@ -152,7 +153,7 @@ def requested_build() -> str:
 
 
 def capabilities(cuda: Path) -> List[int]:
-    """The compute capabilities to build for, times ten; no kernel needs what 9.0a has and 9.0 lacks."""
+    """Return the compute capabilities to build for, times ten; no kernel requires the additions of 9.0a to 9.0."""
     listed = os.environ.get("TORCH_CUDA_ARCH_LIST")
     if not listed:
         known = subprocess.run([str(cuda / "bin" / "nvcc"), "--list-gpu-arch"], capture_output=True, text=True).stdout
@@ -166,31 +167,34 @@ def capabilities(cuda: Path) -> List[int]:
 
 
 def gencode(cuda: Path) -> List[str]:
-    """nvcc's flags for the compute capabilities to build for."""
+    """Return nvcc's flags for the compute capabilities to build for."""
     numbers = capabilities(cuda)
-    # One front end for all: no kernel asks for its architecture, so the oldest one's PTX is assembled for each.
+    # One front end for all: no kernel depends on its architecture, so the oldest architecture's PTX is assembled for
+    # each.
     oldest = f"compute_{min(numbers)}"
     return [f"-gencode=arch={oldest},code=[{','.join([*(f'sm_{number}' for number in numbers), oldest])}]"]
 
 
 def sources(pattern: str) -> List[str]:
-    """Paths of sources relative to the root, as setuptools wants them."""
+    """Return the paths of sources relative to the root, as setuptools requires."""
     return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / SOURCES).rglob(pattern))
 
 
 def text_with_headers(source: str) -> str:
-    """A source together with those of our headers that it includes, themselves or through others."""
+    """Return a source together with our headers that it includes, directly or indirectly."""
     found, waiting = {}, [ROOT / source]
     while waiting:
         path = waiting.pop()
-        if path not in found and path.is_file():  # others are the compiler's, or torch's
+        if path not in found and path.is_file():  # other headers belong to the compiler or to torch
             found[path] = path.read_text()
             waiting += [ROOT / SOURCES / name for name in re.findall(r'#include "([^"]+)"', found[path])]
     return "".join(found[path] for path in sorted(found))
 
 
 def sources_hash() -> str:
-    """Fingerprint of all sources: fairseq_mega/ops/common/native.py compares it to notice an extension out of date."""
+    """Return the fingerprint of all sources, by which fairseq_mega/ops/common/native.py recognizes an outdated
+    extension.
+    """
     digest = hashlib.sha256()
     for path in sources("*.*"):
         digest.update(path.rsplit("/", 1)[-1].encode() + b"\0" + (ROOT / path).read_bytes())
@@ -198,7 +202,7 @@ def sources_hash() -> str:
 
 
 def extensions() -> List[Extension]:
-    """The extension to build, or nothing."""
+    """Return the extension to build, or nothing."""
     build, torch, cuda = requested_build(), find_torch(), find_cuda()
     if build == "none":
         return []
@@ -206,7 +210,7 @@ def extensions() -> List[Extension]:
     if torch is None:
         problem = "no torch is found: install it first"
     elif tuple(int(part) for part in torch.version.split(".")[:2]) < OLDEST_TORCH:
-        problem = f"torch {torch.version} is too old for it: {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]} or newer is needed"
+        problem = f"torch {torch.version} is too old for it: {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]} or newer is required"
     elif build == "cuda" and cuda is None:
         problem = "nvcc is not found: set CUDA_HOME to the folder of the CUDA toolkit"
     if torch is None or problem is not None:
@@ -242,12 +246,14 @@ def extensions() -> List[Extension]:
 
 
 def compile_time(source: str) -> int:
-    """Rough measure of how long a source takes to compile: the longest are started first."""
+    """Return a rough measure of a source's compile time: the longest are started first."""
     return (ROOT / source).stat().st_size * (4 if source.endswith(".cu") else 1)
 
 
 class BuildExtension(build_ext):
-    """Compiles C++ with the system's compiler, several files at a time, and CUDA with nvcc; no part of torch runs."""
+    """Build command that compiles C++ with the system's compiler, several files at a time, and CUDA with nvcc, without
+    torch.
+    """
 
     def build_extension(self, ext: Extension) -> None:
         try:
@@ -278,19 +284,23 @@ class BuildExtension(build_ext):
         with ThreadPoolExecutor(jobs) as pool:
             ext.extra_objects = list(pool.map(compile_one, sorted(ext.sources, key=compile_time, reverse=True)))
         ext.sources = []
-        self.force = self.compiler.force = True  # what is there may have been linked from objects of other options
+        self.force = self.compiler.force = True  # an existing file may have been linked from objects of other options
         super().build_extension(ext)
 
     def versions(self, compiler: str) -> List[str]:
-        """What tells this compiler and this torch from others in the same places: its file, and torch's version."""
+        """Return a description of the compiler's file and torch's version, which distinguish them from others at the
+        same paths.
+        """
         file = Path(shutil.which(compiler) or compiler).resolve()
         known = file.stat() if file.exists() else None
         torch = find_torch()
         return [str(file), str(known and (known.st_size, known.st_mtime_ns)), str(torch and torch.version)]
 
     def cxx(self, ext: Extension, read: str) -> List[str]:
-        """The C++ compiler's command line, without input and output; ``read`` is our text that it reads."""
-        # Only the macros that it asks for, so that it is compiled once for builds that differ in the others.
+        """Return the C++ compiler's command line, without input and output; ``read`` is the text of our sources that it
+        reads.
+        """
+        # Only the macros that the source uses: it is compiled once for builds that differ in other macros.
         asked = [(name, value) for name, value in ext.define_macros if not name.startswith("FM_") or name in read]
         macros = [f"-D{name}={value}" for name, value in asked]
         compiler = [part for part in self.compiler.compiler_so_cxx if part not in ("-g", "-O2", "-DNDEBUG")]
@@ -299,7 +309,7 @@ class BuildExtension(build_ext):
         return [*compiler, "-fPIC", *macros, *folders, *ext.extra_compile_args]
 
     def nvcc(self) -> List[str]:
-        """nvcc's command line, without input and output; the kernels include nothing of torch."""
+        """Return nvcc's command line, without input and output; the kernels include nothing of torch."""
         cuda = find_cuda()
         assert cuda is not None
         return [
@@ -310,11 +320,11 @@ class BuildExtension(build_ext):
         ]
 
     def get_ext_filename(self, fullname: str) -> str:
-        """No Python ABI in the name, as there is none inside: one file serves every Python version."""
+        """Return a name without Python's ABI: one file works with every Python version."""
         return os.path.join(*fullname.split(".")) + ".so"
 
     def get_export_symbols(self, ext: Extension) -> List[str]:
-        return []  # the library registers operators when it is loaded; it is no Python module
+        return []  # the library registers operators when it is loaded; it is not a Python module
 
     def copy_extensions_to_source(self) -> None:
         try:
@@ -326,7 +336,7 @@ class BuildExtension(build_ext):
 
 
 class Wheel(bdist_wheel):
-    """Names wheels for what they depend on: the platform where there is an extension, but no Python version."""
+    """Wheels named by their requirements: the platform, if there is an extension, but no Python version."""
 
     def get_tag(self) -> Tuple[str, str, str]:
         _, _, platform = super().get_tag()

@@ -1,8 +1,8 @@
-"""Build NVIDIA's apex from a folder of its sources into the environment of this Python; needed by nothing here.
+"""Build NVIDIA's apex from a folder of its sources into the environment of this Python; apex is optional.
 
     python scripts/apex_source.py FOLDER [PIP_OPTION...]
 
-It imports nothing of the package. Sources that were built before are not built again.
+The script imports nothing of the package. Sources that were built before are not built again.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_environment() -> None:
-    """Raise a ValueError where the environment has the package of the same name from the Python index."""
+    """Raise a ValueError if the environment has the package of the same name from the Python index."""
     try:
         files = [str(file) for file in metadata.files("apex") or []]
         version = metadata.version("apex")
@@ -46,7 +46,7 @@ def check_environment() -> None:
 
 
 def fingerprint(folder: Path) -> str:
-    """Changes with torch and with any source."""
+    """Return a fingerprint of torch and of all sources."""
     digest = hashlib.sha256(f"{folder.resolve()} torch {metadata.version('torch')}\n".encode())
     for path in sorted(path for path in folder.rglob("*") if path.suffix in SOURCES and path.is_file()):
         name = path.relative_to(folder)
@@ -56,15 +56,15 @@ def fingerprint(folder: Path) -> str:
 
 
 def build_options(folder: Path) -> Dict[str, List[str]]:
-    """Ask for the kernels as the README beside the sources does: by environment variables, or by options of pip."""
+    """Return the environment variables or options of pip that request the kernels, as in the README of the sources."""
     if "APEX_CUDA_EXT" in (folder / "setup.py").read_text(encoding="utf-8"):
         return {"environment": ["APEX_CPP_EXT", "APEX_CUDA_EXT"], "options": []}
-    # In one word for setuptools to split: pip before 23.1 keeps the last setting of a name only.
+    # One word, which setuptools splits: pip before 23.1 keeps only the last setting of a name.
     return {"environment": [], "options": ["--use-pep517", "--config-settings=--build-option=--cpp_ext --cuda_ext"]}
 
 
 def build(folder: Path, pip_options: Sequence[str]) -> None:
-    """Build and install; RuntimeError where it fails or leaves the kernels out."""
+    """Build and install; raise RuntimeError if the build fails or has no kernels."""
     wanted = build_options(folder)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", *pip_options]
     # An absolute path: a bare name would be fetched from the package index.
@@ -72,8 +72,8 @@ def build(folder: Path, pip_options: Sequence[str]) -> None:
     environment = {**os.environ, **dict.fromkeys(wanted["environment"], "1")}
     if subprocess.run([*command, str(folder.resolve())], env=environment).returncode != 0:
         raise RuntimeError(
-            f"apex could not be built from {folder} (messages above): it needs nvcc of the CUDA version that torch was "
-            "built for. Nothing of fairseq_mega needs apex: leave --apex out to do without it"
+            f"apex could not be built from {folder} (messages above): the build requires nvcc of the CUDA version "
+            "that torch was built for. fairseq_mega does not require apex: leave --apex out to install without it"
         )
     importlib.invalidate_caches()
     missing = [name for name in KERNELS if importlib.util.find_spec(name) is None]

@@ -1,11 +1,11 @@
-"""Build wheels of fairseq_mega, and write down what each of them needs.
+"""Build wheels of fairseq_mega, and record the requirements of each.
 
     python scripts/build_wheels.py --out dist                    # for the CPU, and for CUDA where nvcc is found
     python scripts/build_wheels.py --out dist --kinds cpu cuda   # both, or an error
 
-Each kind gets a folder: the wheels have the same name, for what is in them differs and not where they run. The torch of
-this Python is the one that the kernels are built against; a kernel runs with any later one. dist/wheels.json and
-dist/WHEELS.md say for each wheel what it contains and needs: Python, packages, the C library, compute capabilities.
+Each kind has a folder, because the wheels have the same name: their contents differ, not their platforms. The kernels
+are built against the torch of this Python and run with any later torch. dist/wheels.json and dist/WHEELS.md list for
+each wheel its contents and requirements: Python, packages, the C library, compute capabilities.
 """
 
 import argparse
@@ -29,17 +29,17 @@ CONTENTS = {"none": "PyTorch alone", "cpu": "kernels for the CPU", "cuda": "kern
 
 
 def found_nvcc() -> Optional[str]:
-    """nvcc of the CUDA toolkit that setup.py would use, or None."""
+    """Return nvcc of the CUDA toolkit that setup.py would use, or None."""
     homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
     known = [str(Path(home) / "bin" / "nvcc") for home in homes if home and (Path(home) / "bin" / "nvcc").is_file()]
     return known[0] if known else shutil.which("nvcc")
 
 
 def build(kind: str, out: Path) -> Path:
-    """Build the wheel of a kind in a folder of its own within ``out``; returns its file.
+    """Build the wheel of a kind in a separate folder within ``out``; return the file.
 
     Raises:
-        ValueError: with the end of what the build printed, if it fails.
+        ValueError: with the end of the build's output, if the build fails.
     """
     folder = out / kind
     with tempfile.TemporaryDirectory() as scratch:
@@ -88,13 +88,13 @@ def described(kind: str, wheel: Path) -> Dict[str, Any]:
 
 
 def newest_glibc(library: bytes) -> Optional[str]:
-    """The oldest version of the GNU C library that a shared library runs with, or None where it names none."""
+    """Return the oldest version of the GNU C library that a shared library runs with, None if it names no version."""
     versions = {tuple(map(int, found.split(b"."))) for found in re.findall(rb"GLIBC_(\d+\.\d+(?:\.\d+)?)\0", library)}
     return ".".join(map(str, max(versions))) if versions else None
 
 
 def built_with(kind: str) -> Dict[str, str]:
-    """Versions of the programs that a wheel was built with."""
+    """Return the versions of the programs that built a wheel."""
     versions = {"python": sys.version.split()[0]}
     if kind == "none":
         return versions
@@ -130,7 +130,7 @@ def page(wheels: Sequence[Dict[str, Any]]) -> str:
 
 
 def main(given: Optional[List[str]] = None) -> int:
-    """Build what is asked for; returns the exit status, 1 after an error message."""
+    """Build the requested wheels; return the exit status, 1 after an error message."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
     parser.add_argument("--out", type=Path, required=True, help="folder for the wheels and their descriptions")
@@ -142,7 +142,7 @@ def main(given: Optional[List[str]] = None) -> int:
     kinds = options.kinds or ["cpu", *(["cuda"] if nvcc else [])]
     if "cuda" in kinds and nvcc is None:
         parser.error(
-            "--kinds cuda: nvcc is not found; set CUDA_HOME to the folder of the CUDA toolkit, or leave it out"
+            "--kinds cuda: nvcc is not found; set CUDA_HOME to the folder of the CUDA toolkit, or leave cuda out"
         )
     wheels = []
     try:
@@ -156,7 +156,7 @@ def main(given: Optional[List[str]] = None) -> int:
     (options.out / "WHEELS.md").write_text(page(wheels))
     for wheel in wheels:
         print(f"{options.out / wheel['file']}  {wheel['bytes'] / 2**20:.1f} MiB")
-    print(f"what they need: {options.out / 'WHEELS.md'}")
+    print(f"requirements: {options.out / 'WHEELS.md'}")
     return 0
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Builds the CUDA kernels on a machine with a GPU, tests, sanitizes and measures them there, stage by stage.
+"""Build, test, sanitize and measure the CUDA kernels on a machine with a GPU, stage by stage.
 
 Every stage needs less than eight minutes and has its own log; a failed stage does not stop the others. Passed stages
-are not repeated, so where a command is limited to ten minutes, run this one with --minutes 9 until its status is 0.
-Results in DIR: gpu.json (GPU, driver, versions), *.rows.jsonl (a JSON line per measurement), kernels-*.json,
-layer-*.json, plots, logs, and stages.json (the outcome of every stage).
+are not repeated: if a command is limited to ten minutes, run this one with --minutes 9 until its status is 0. Results
+in DIR: gpu.json (GPU, driver, versions), *.rows.jsonl (a JSON line per measurement), kernels-*.json, layer-*.json,
+plots, logs, and stages.json (the outcome of every stage).
 
 Exit status: 0 everything passed, 1 something failed, 3 something is left for the next call, 2 bad options.
 """
@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from stages import Job, Stage  # noqa: E402  beside this file
 
 PARTS = ("tests", "sanitizer", "benchmarks", "plots")
-PROCESSES = min(12, os.cpu_count() or 1)  # of tests, which share the GPU where there is pytest-xdist
+PROCESSES = min(12, os.cpu_count() or 1)  # processes of tests, which share the GPU, with pytest-xdist
 NEEDED = {"tests": "pytest", "sanitizer": "pytest", "plots": "matplotlib"}
 
 # Name of a stage: files, and the expression that selects some of their tests ("" for all but the simulator's).
@@ -38,7 +38,7 @@ TESTS: Dict[str, Tuple[Sequence[str], str]] = {
     "large": (("ops/test_large_tensors.py",), ""),
     "modules": (("modules",), ""),
 }
-# The same under compute-sanitizer, which is slow: tests that reach every kernel, every tail and every kind of mask.
+# Tests under compute-sanitizer, which is slow: they reach every kernel, every tail and every kind of mask.
 SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
     "ema-real": (("ops/test_ema.py",), "paths_equal_recurrence and real"),
     "ema-complex": (("ops/test_ema.py",), "paths_equal_recurrence and complex"),
@@ -53,8 +53,8 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
     ),
     "gate": (("ops/test_gate.py",), "formula or apart or half"),
 }
-# No initcheck: only our kernels are instrumented, so that it misses the writes of torch's. The tests fill the memory
-# that operators allocate with NaN instead.
+# No initcheck: only our kernels are instrumented, and it would miss the writes of torch's kernels. Instead the tests
+# fill the memory that operators allocate with NaN.
 TOOLS = ("memcheck", "racecheck", "synccheck")
 BENCHMARK = (sys.executable, "-m", "fairseq_mega.lab.benchmarks")
 
@@ -77,7 +77,7 @@ def parse_arguments() -> argparse.Namespace:
     if unknown:
         parser.error(f"--skip names {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
     if arguments.wheels is not None:
-        arguments.wheels = arguments.wheels.resolve()  # the stages run in another folder
+        arguments.wheels = arguments.wheels.resolve()  # absolute, because the stages run in another folder
         if not list(arguments.wheels.glob("*.whl")):
             parser.error(f"--wheels {arguments.wheels}: no wheel is in this folder")
     arguments.out = arguments.out.resolve()
@@ -85,7 +85,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
-    """Wheels, a description of the GPU, the extension."""
+    """Stages that install wheels, describe the GPU and build the extension."""
     out, found, device = arguments.out, [], arguments.device
     if arguments.wheels is not None:
         wheels = [str(path) for path in sorted(arguments.wheels.glob("*.whl"))]
@@ -94,7 +94,7 @@ def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
         found.append(Stage("wheels", "setup", [install]))
     before = tuple(stage.name for stage in found)
     describe = [*BENCHMARK, "device", "--device", device, str(out / "gpu.json")]
-    off = {"FAIRSEQ_MEGA_NATIVE": "off"}  # there is nothing to load yet
+    off = {"FAIRSEQ_MEGA_NATIVE": "off"}  # no extension is built yet
     found.append(Stage("describe", "setup", [describe], before, environment=off))
     build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--build-temp", str(out / "build")]
     loads = [
@@ -109,7 +109,7 @@ def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
 
 
 def pytest_command(arguments: argparse.Namespace, files: Sequence[str], selected: str, processes: int = 1) -> List[str]:
-    """Every case of some tests on the device, without those of the simulator, which have no part here."""
+    """Return the command for every case of some tests on the device, without the simulator's tests."""
     expression = "not simulator" + (f" and ({selected})" if selected else "")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--exhaustive"]
     command += ["--device", arguments.device]
@@ -121,7 +121,7 @@ def pytest_command(arguments: argparse.Namespace, files: Sequence[str], selected
 
 
 def test_stages(arguments: argparse.Namespace) -> List[Stage]:
-    """The groups of TESTS, and one of the other files of tests/ops."""
+    """Stages of the groups of TESTS, and one stage of the other files of tests/ops."""
     grouped = {name for files, _ in TESTS.values() for name in files}
     others = [f"ops/{path.name}" for path in sorted((ROOT / "tests" / "ops").glob("test_*.py"))]
     groups: Dict[str, Tuple[Sequence[str], str]] = {**TESTS, "others": ([n for n in others if n not in grouped], "")}
@@ -133,8 +133,9 @@ def test_stages(arguments: argparse.Namespace) -> List[Stage]:
 
 
 def sanitizer_stages(arguments: argparse.Namespace) -> List[Stage]:
-    """One stage per tool and group of tests. Only our kernels are instrumented, and memory is not cached by torch, so
-    that memory beyond a tensor belongs to nobody."""
+    """Stages for each tool and group of tests. Only our kernels are instrumented. Torch does not cache memory, so that
+    memory beyond a tensor is unallocated.
+    """
     found = []
     ours = ["--kernel-name", "kns=_ZN2fm", "--error-exitcode", "9"]
     for tool in TOOLS:
@@ -149,12 +150,12 @@ def sanitizer_stages(arguments: argparse.Namespace) -> List[Stage]:
 
 
 def sanitizer() -> str:
-    """compute-sanitizer, which some images have in the toolkit's folder only."""
+    """Return the path of compute-sanitizer, which some images have in the toolkit's folder only."""
     return shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
 
 
 def benchmark_stages(arguments: argparse.Namespace) -> List[Stage]:
-    """Kernels over lengths and at MEGA's own shapes, and whole layers, in both precisions."""
+    """Stages that measure kernels over lengths and at MEGA's shapes, and whole layers, in both precisions."""
     out, device = arguments.out, arguments.device
     common = ["--device", device, "--stop-after", "{seconds}"]
     lengths = ["--shape", "8,1024,16", "--lengths", "256,1024,4096,8192,16384,32768,65536", "--repeat", "20"]
@@ -191,7 +192,7 @@ def all_stages(arguments: argparse.Namespace) -> List[Stage]:
         "tests": test_stages,
         "benchmarks": benchmark_stages,
         "plots": plot_stages,
-        "sanitizer": sanitizer_stages,  # last: it takes longest
+        "sanitizer": sanitizer_stages,  # last, because it is the longest
     }
     found = setup_stages(arguments)
     for part, stages in parts.items():
@@ -201,7 +202,7 @@ def all_stages(arguments: argparse.Namespace) -> List[Stage]:
 
 
 def settings(arguments: argparse.Namespace) -> Dict[str, Any]:
-    """The sources that results belong to, and where and how they ran."""
+    """Return the settings of results: their sources, the machine and the options."""
     digest = hashlib.sha256()
     for folder in ("fairseq_mega", "tests", "scripts", "setup.py"):
         for path in sorted([ROOT / folder, *(ROOT / folder).rglob("*")]):
@@ -211,7 +212,7 @@ def settings(arguments: argparse.Namespace) -> Dict[str, Any]:
 
 
 def check_prerequisites(arguments: argparse.Namespace) -> None:
-    """Ends the program before anything runs where something is missing, with its name and the remedy."""
+    """End the program before any stage if a requirement is missing, with its name and the remedy."""
     chosen = [part for part in PARTS if part not in arguments.skip]
     wheels = [path.name.lower() for path in arguments.wheels.glob("*.whl")] if arguments.wheels else []
     for part in chosen:
@@ -228,7 +229,10 @@ def check_prerequisites(arguments: argparse.Namespace) -> None:
             sys.exit("compute-sanitizer (part of the CUDA toolkit) was not found: put it on PATH, or --skip sanitizer")
         driver = subprocess.run([shutil.which("nvidia-smi") or "nvidia-smi"], capture_output=True, shell=False)
         if driver.returncode != 0:
-            sys.exit("nvidia-smi finds no GPU: this program needs one and its driver; without: bash scripts/test.sh")
+            sys.exit(
+                "nvidia-smi finds no GPU: this program requires a GPU and its driver; without a GPU run bash "
+                "scripts/test.sh"
+            )
 
 
 def main() -> None:
@@ -240,7 +244,7 @@ def main() -> None:
         return
     check_prerequisites(arguments)
     os.chdir(ROOT)
-    # The site folder last: the packages of the given Python go before.
+    # The site folder is last: packages of the given Python have precedence.
     folders = [str(ROOT), os.environ.get("PYTHONPATH", ""), str(arguments.out / "site")]
     os.environ["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
     os.environ.update(FAIRSEQ_MEGA_NATIVE="require", PYTHONWARNINGS="ignore")

@@ -1,6 +1,6 @@
-"""Stages of a long job as data: each has a limit and a log, none is repeated that has passed, and all are run.
+"""Stages of a long job as data: each has a limit and a log, passed stages are not repeated, and all are run.
 
-Needs the standard library only: it also runs with a Python in which nothing of the project is installed yet.
+The module requires the standard library only: it also runs with a Python without the project.
 """
 
 import datetime
@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 PASSED, FAILED, UNFINISHED, LEFT_OUT = "passed", "failed", "unfinished", "left out"
-NOT_YET = 75  # exit status of a command that is to be started again to continue (EX_TEMPFAIL)
-SLACK = 30  # seconds in which a command that watches its time can finish its work
+NOT_YET = 75  # exit status of a command that continues when it is started again (EX_TEMPFAIL)
+SLACK = 30  # seconds for a command that watches its time to finish
 
 
 class Stage(NamedTuple):
-    """Some commands that belong together; "{seconds}" in one becomes the time after which it should begin nothing."""
+    """Commands of one stage; "{seconds}" in a command becomes the time after which it should begin nothing."""
 
     name: str
-    part: str  # of the job, to leave out as a whole
+    part: str  # part of the job, which can be left out as a whole
     commands: Sequence[Sequence[str]]
-    needs: Tuple[str, ...] = ()  # stages that have to have passed
-    seconds: int = 450  # limit of all commands together
+    needs: Tuple[str, ...] = ()  # stages that must have passed
+    seconds: int = 450  # limit in seconds of all commands together
     environment: Dict[str, str] = {}
 
 
@@ -36,15 +36,15 @@ class Outcome(NamedTuple):
 
 
 class Job:
-    """Runs stages and keeps their outcomes in ``folder/stages.json``, their output in ``folder/logs``.
+    """Runner of stages, with their outcomes in ``folder/stages.json`` and their output in ``folder/logs``.
 
     Args:
         folder: where results go.
-        settings: of the results; a folder with results of other settings is refused.
-        minutes: time for this call; stages that would begin later are left to the next one. None for no limit.
+        settings: of the results; a folder with results of other settings is an error.
+        minutes: time for this call; later stages are left to the next call. None for no limit.
 
     Raises:
-        SystemExit: where the folder was begun with other settings.
+        SystemExit: if the folder was begun with other settings.
     """
 
     def __init__(self, folder: Path, settings: Dict[str, Any], minutes: Optional[float] = None) -> None:
@@ -66,17 +66,17 @@ class Job:
         return self.kept["stages"].get(name, {}).get("status")
 
     def turn(self, stage: Stage) -> int:
-        """Return the turn of a stage: 0, 1 if it failed before, 2 if it needs a stage that failed or was left out."""
+        """Return the turn of a stage: 0, 1 if it failed before, 2 if a stage that it requires failed or was omitted."""
         if any(self.status(need) in (FAILED, LEFT_OUT) for need in stage.needs):
             return 2
         return 1 if self.status(stage.name) == FAILED else 0
 
     def run(self, stages: Sequence[Stage]) -> int:
-        """Run the stages that have not passed, last those that failed before.
+        """Run the stages that have not passed; stages that failed before come last.
 
         Returns 0, 1 if a stage failed, or 3 if some are left.
 
-        A stage whose needs have not passed is left out, and everything else still runs.
+        A stage is left out if a stage that it requires has not passed; all other stages run.
         """
         waiting = [stage for stage in stages if self.status(stage.name) != PASSED]
         for stage in sorted(waiting, key=self.turn):
@@ -118,7 +118,7 @@ class Job:
         return self.folder / "logs" / f"{stage.name}.log"
 
     def execute(self, stage: Stage, command: List[str], last: float) -> Optional[int]:
-        """Exit status of one command, or None where it was ended at the time ``last``."""
+        """Return the exit status of one command, or None if it was ended at the time ``last``."""
         with self.log(stage).open("a") as log:
             log.write(f"$ {' '.join(command)}\n")
             log.flush()
@@ -135,12 +135,12 @@ class Job:
             except subprocess.TimeoutExpired:
                 return None
             finally:
-                if process.poll() is None:  # with all that it has started
+                if process.poll() is None:  # with all processes that it has started
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
 
     def report(self, stages: Sequence[Stage]) -> int:
-        """Print the outcome of every stage, with the last lines of those that failed; returns the exit status."""
+        """Print the outcome of every stage, with the last lines of failed stages; return the exit status."""
         outcomes = [
             (stage, self.kept["stages"].get(stage.name, {"status": "not begun", "seconds": ""})) for stage in stages
         ]

@@ -14,7 +14,11 @@ from fairseq_mega.lab.runs.commands import StageError
 GOOD = "".join(f"line {number}\n" for number in range(120))
 TEXTS: Dict[str, Any] = {
     "unequal": ({"text.en": GOOD, "text.ja": GOOD + "one more\n"}, [], "text.en has 120 lines but"),
-    "too few to hold some out": ({"text.en": "a\n" * 99, "text.ja": "b\n" * 99}, [], "99 lines, and at least 100 are required"),
+    "too few to hold some out": (
+        {"text.en": "a\n" * 99, "text.ja": "b\n" * 99},
+        [],
+        "99 lines, and at least 100 are required",
+    ),
     "empty": ({"text.en": GOOD, "text.ja": ""}, [], "text.ja is empty"),
     "unequal test": (
         {"text.en": GOOD, "text.ja": GOOD, "test.en": GOOD, "test.ja": "a\n"},
