@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from fairseq_mega.modules.images import PatchEmbedding
+from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.transformer_layer import TransformerLayer, TransformerLayerConfig
 
 from .options.completion import complete
@@ -76,5 +77,7 @@ def _vision_transformer(options: Namespace) -> nn.Module:
     d = options.encoder_embed_dim
     config = TransformerLayerConfig(d, options.encoder_attention_heads, options.encoder_ffn_embed_dim)
     layers = [TransformerLayer(config) for _ in range(options.encoder_layers)]
-    head = nn.ModuleDict({"head": nn.Linear(d, options.image_class_num)})
-    return nn.ModuleList([PatchEmbedding(d, options.image_size, options.patch_size), *layers, head])
+    patches = PatchEmbedding(d, options.image_size, options.patch_size)
+    class_token = nn.ParameterDict({name: nn.Parameter(torch.empty(d)) for name in ("token", "position")})
+    head = nn.ModuleDict({"norm": build_norm("layernorm", d), "head": nn.Linear(d, options.image_class_num)})
+    return nn.ModuleList([patches, class_token, *layers, head])
