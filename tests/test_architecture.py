@@ -18,6 +18,7 @@ LABORATORY = (
     *("lab.reproduce", "lab.quickstart"),
 )
 ROOMS = (*LIBRARY, "cli", *LABORATORY)  # the ground first
+WITHOUT_PYTHON = ("csrc", "presets")
 WITHOUT_FAIRSEQ = ("ops", "modules")  # which know no command line either: their errors name fields
 FAIRSEQ_STACK = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 NAMED = re.compile(r"fairseq_mega(?:\.\w+)+")  # a module in a string, such as that of python -m
@@ -170,9 +171,20 @@ def test_flags_are_found(source: str, found: List[str]) -> None:
     assert flags(source) == found
 
 
+def folders() -> Set[str]:
+    """Folders of the package and of the laboratory with a file, of whatever kind, in them or below."""
+    files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    depths = {file: 2 if file.parts[0] == "lab" else 1 for file in files}
+    return {".".join(file.parts[:depth]) for file, depth in depths.items() if len(file.parts) > depth}
+
+
 def test_every_folder_is_a_room() -> None:
-    rooms = {room_of(module) for module in modules()} - {""}
-    assert rooms == set(ROOMS)
+    assert folders() == {*ROOMS, *WITHOUT_PYTHON}
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = text.partition("| room | contents |")[2].partition("\n\n")[0].splitlines()
+    named = [room.replace("/", ".") for row in rows for room in re.findall("`(.*?)`", row.split(" | ")[0])]
+    assert [room for room in named if room not in WITHOUT_PYTHON] == list(ROOMS)
+    assert set(named) == folders()
     outside = [module for module in modules() if not room_of(module)]
     assert outside == ["fairseq_mega.__init__", "fairseq_mega.lab.__init__"]
 
