@@ -64,7 +64,7 @@ def build(options: Mapping[str, Any], symbols: int, documents: int = 1) -> nn.Mo
     ARCH_CONFIG_REGISTRY[name](given)
     model, dictionary = ARCH_MODEL_REGISTRY[name], _kept_stand_in(symbols)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
-    task.documents, task.input_type = documents, options.get("input_type", "text")
+    task.documents, task.input_type = documents, getattr(given, "input_type", "text")
     kind = MODEL_DATACLASS_REGISTRY.get(name)
     if kind is not None and model.__module__.startswith("fairseq."):  # our models complete their options
         given = complete(kind, given)

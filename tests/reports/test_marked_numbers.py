@@ -60,6 +60,11 @@ def test_a_number_is_filled_in(key: str, stands: str, should: str, checkout: Pat
     assert filling.differences(checkout) == []
 
 
+def test_parameters_of_an_architecture_are_counted(checkout: Path) -> None:
+    text = "It has <!-- n: parameters mega_sc_raw_base -->{} parameters, <!-- n: parameters mega_image_tiny -->{}."
+    assert filled(checkout, text.format("343,135", 1)) == text.format("343,134", "6,209,596")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -74,6 +79,8 @@ def test_a_number_is_filled_in(key: str, stands: str, should: str, checkout: Pat
         ("is <!-- n: results/r.json min x* -->1", "no score matches"),
         ("is <!-- n: results/r.json bleu --> many", "line 1: write a mark as '<!-- n: FILE KEY -->NUMBER'"),
         ("is <!-- n: results/r.json -->1", "line 1: write a mark as"),
+        ("is <!-- n: parameters mega_huge -->1", "parameters mega_huge: give the name of an architecture"),
+        ("is <!-- n: parameters mega_lm_wiki103 -->1", "no recipe has this architecture"),
         ("`<!-- n: a b -->` and <!-- n: c -->1", "line 1: write a mark as"),
         ("<!-- n: results/r.json bleu -->36", "line 1: begin the line with a word"),
     ],

@@ -5,6 +5,8 @@ document; the number keeps its decimals. A key is a name among the scores, or a 
 the file (``settings.updates``, ``curve.0.accuracy``); ``A / B`` is a ratio and ``A - B`` a difference; ``min GLOB`` and
 ``max GLOB`` are computed over the scores that match. ``in ms`` and ``in MiB`` convert seconds and bytes. ``B`` may
 begin with another file: ``A / other.json B``. A name with ``*`` matches several files, whose values are averaged.
+
+``<!-- n: parameters mega_lm_enwik8_base -->39,137,792`` is filled from the architecture, which is built on paper.
 """
 
 import fnmatch
@@ -17,8 +19,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from fairseq_mega.lab.runs.results import read_result
 
+from . import sizes
 from .numbers import MIB
 
+PARAMETERS = "parameters"  # in the place of a file
 BEGIN = "<!-- n: "
 BEGUN = re.compile(f"(?<!`){BEGIN}")  # and not quoted as code
 MARK = re.compile(
@@ -33,7 +37,7 @@ UNITS = {" in ms": 1e3, " in MiB": 1 / MIB}
 class Number(NamedTuple):
     """A marked number: its source, its text in the document, and the text from the source."""
 
-    file: str
+    file: str  # or the architecture
     key: str
     stands: str
     should: str
@@ -57,7 +61,8 @@ def fill(document: Path, text: str) -> "Tuple[str, List[Number]]":
         except (OSError, ValueError) as error:
             raise ValueError(f"{document}: number of {match['file']} {match['key']}: {error}") from error
         decimals = len(match["number"].partition(".")[2])
-        found.append(Number(match["file"], match["key"], match["number"], f"{value:,.{decimals}f}"))
+        source = (match["key"], PARAMETERS) if match["file"] == PARAMETERS else (match["file"], match["key"])
+        found.append(Number(*source, match["number"], f"{value:,.{decimals}f}"))
         return f"{match['before']}{found[-1].should}"
 
     _check(document, text)
@@ -82,6 +87,8 @@ def _files(folder: Path, name: str) -> List[Path]:
 
 
 def _value(read: Callable[[str], List[Dict[str, Any]]], file: str, key: str) -> float:
+    if file == PARAMETERS:
+        return sizes.count(key)
     for unit, factor in UNITS.items():
         if key.endswith(unit):
             return factor * _value(read, file, key[: -len(unit)])
