@@ -176,20 +176,6 @@ def test_data_sets_have_folders_of_their_own(tmp_path: Path, choices: Dict[str, 
     assert len(set(found.values())) == len(found)
 
 
-def test_a_number_of_two_tables_is_one_training() -> None:
-    """Equal settings in several files, so that the runner trains them once."""
-    same = [
-        ("mega/table2/text/mega", "mega/table3/text/softmax", "mega/figure4/text/n16", "mega/figure4/text/full"),
-        ("mega/table2/image/mega", "mega/table3/image/laplace", "mega/figure4/image/n16", "mega/figure4/image/full"),
-        ("mega/table2/image/mega_chunk", "mega/figure4/image/c128"),
-        ("mega/table2/pathfinder/mega", "mega/figure5/pathfinder/laplace"),
-        ("mega/table5/wikitext103/mega", "mega/figure6/wikitext103/mega"),
-        ("megalodon/table5/pg19/megalodon", "megalodon/figure5/pg19/megalodon"),
-    ]
-    for first, *others in same:
-        assert all(catalogue()[other].config == catalogue()[first].config for other in others)
-
-
 MEGALODONS = ("table4", "table5", "table6", "table7", "table8", "figure1", "figure4", "figure5")
 REPORTS = ("table2", "table3", "table4", "table5", "table6", "table7", "figure4", "figure5", "figure6")
 PUBLISHED = {  # batch per step x accumulation x GPUs, norm, rate, decay, dropout, warm-up, updates, power
