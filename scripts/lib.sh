@@ -64,10 +64,11 @@ activate_venv() {
 }
 
 # start MODULE WORD...: checks a script's options with any Python 3 before anything is installed, then sets the
-# environment up and runs the module in it.
+# environment up and runs the module in it, with the words that the check gives instead of these, if any. The variable
+# "extras" names extras of setup.py.
 start() {
-  local module=$1 python checked venv='' skip_setup=''
-  for python in "${pythons[@]}"; do
+  local module=$1 python checked venv='' skip_setup='' words
+  for python in "${FAIRSEQ_MEGA_VENV:-$repo_root/.venv}/bin/python" "${pythons[@]}"; do
     "$python" -c '' 2>/dev/null && break
   done
   require_command "$python" "Python 3.11, 3.12, 3.13 or 3.14 is needed. $python_remedy"
@@ -76,13 +77,20 @@ start() {
     printf '%s\n' "$checked"
     exit 0
   fi
+  shift
+  words=("$@")
   eval "$checked"
   : "${venv:=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv}}"
-  [[ -n $skip_setup ]] || bash "$repo_root/scripts/setup.sh" --venv "$venv"
+  [[ -n $skip_setup ]] || bash "$repo_root/scripts/setup.sh" --venv "$venv" ${extras:+--extras "$extras"}
   FAIRSEQ_MEGA_VENV=$venv activate_venv
   require_command fairseq-mega-train "set the environment up with 'bash scripts/setup.sh', or leave --skip-setup out"
   export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega... from any folder
   export PYTHONWARNINGS=${PYTHONWARNINGS-ignore}
-  shift
-  exec python -m "$module" "$@"
+  exec python -m "$module" ${words[@]+"${words[@]}"}
+}
+
+# reproduce FOLDER WORD...: runs fairseq-mega-reproduce with these words; its results are by default in outputs/FOLDER of
+# the checkout. --help prints the comment at the top of the script first.
+reproduce() {
+  extras=translation,plots${extras:+,$extras} start fairseq_mega.lab.reproduce "$0" "$@"
 }

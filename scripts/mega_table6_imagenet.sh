@@ -1,16 +1,10 @@
 #!/usr/bin/env bash
-# MEGA, Table 6: ImageNet-1k from the archives or folders to the numbers; run with --help for the options.
+# MEGA, Table 6: ImageNet-1k from the archives or folders to the numbers.
+# Trains MEGA's image classifier of 90M parameters and DeiT-B for 300 epochs each with the published recipes, scores
+# the best and the last epoch on the validation images and prints the measured rows of Table 6 beside the paper's.
+# --data is the folder above train and val, each with a folder per class; or a new folder, with --archives, the folder
+# of ILSVRC2012_{img_train,img_val}.tar and ILSVRC2012_devkit_t12.tar.gz, which are unpacked.
 set -euo pipefail
-# shellcheck source=scripts/reproduce.sh
-source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
-
-extras=images reproduce mega/table6 imagenet "$@" 3<<'HELP'
-usage: bash scripts/mega_table6_imagenet.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
-
-Trains MEGA's image classifier of 90M parameters and DeiT-B for 300 epochs each with the published recipes, scores the
-best and the last epoch on the validation images and prints the measured rows of Table 6 beside the paper's.
-
-  --where name=LIST mega, deit_b (default: all)
-  --data DIR        folder above train and val, each with a folder per class; or a new folder, with
-  --archives DIR    folder of ILSVRC2012_{img_train,img_val}.tar and ILSVRC2012_devkit_t12.tar.gz, which are unpacked
-HELP
+# shellcheck source=scripts/lib.sh
+source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lib.sh"
+extras=images reproduce imagenet mega/table6 "$@"

@@ -75,14 +75,6 @@ def test_scripts_know_their_options(command: Command) -> None:
     assert not set(command.options) - set(OPTION.findall(printed)), printed[:300]
 
 
-@pytest.mark.parametrize(("script", "table"), [("mega_table2_lra.sh", "table2"), ("mega_table7_wmt16.sh", "table7")])
-def test_scripts_name_every_model_of_their_table(script: str, table: str) -> None:
-    """Those of --where name=LIST, which are the names of the recipes' files."""
-    (line,) = re.findall(r"--where name=LIST +(.*) \(default: all", documents.help_of_script(script))
-    files = (REPOSITORY / "fairseq_mega" / "lab" / "recipes" / "mega" / table).rglob("*.yaml")
-    assert set(line.split(", ")) == {path.stem for path in files}
-
-
 def test_a_wrong_option_shows() -> None:
     text = documents.help_of("fairseq_mega.lab.inspect.command_line", ())
     assert "--draw" in OPTION.findall(text) and "--drawn" not in OPTION.findall(text)

@@ -91,7 +91,7 @@ def test_a_second_seed_is_another_row(tmp_path):
 
 
 def test_compare(tmp_path):
-    """Text of one's own, in the folder of fairseq-preprocess; with --exact other scores of the same training."""
+    """Text of one's own, in the folder of fairseq-preprocess; other contexts are other scores of the same training."""
     text = tmp_path / "text"
     text.mkdir()
     arguments = ["--only-source", "--destdir", text / "data-bin"]
@@ -108,10 +108,11 @@ def test_compare(tmp_path):
         rows = [line for line in done.stdout.splitlines() if line.startswith(models)]
         assert done.returncode == 0 and len(rows) == 7, done.stdout + done.stderr
         assert "SMOKE RUN" in done.stdout
-    exact = run_by_bash("compare_language_models.sh", *options, "--unit", "bytes", "--exact")
+    contexts = "mega*:evaluate.contexts=[{exact_contexts: [128, 256, 1024, 4096], segments: [1]}]"
+    exact = run_by_bash("compare_language_models.sh", *options, "--set", contexts)
     assert exact.count(".train: done before") == 2 and exact.count("evaluate: begins") == 1
     assert "Warning" not in exact  # of hydra, about fairseq
-    assert len(list((tmp_path / "out" / "results").glob("language-models.bytes.mega.*-test-x*.json"))) == 4
+    assert len(list((tmp_path / "out" / "results").glob("language-models.wikitext2.mega.*-test-x*.json"))) == 4
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_bad_options(script, options, message):
     "options, message",
     grids.mostly_exhaustive(
         [
-            (["--unit", "letters"], "--unit is 'letters': choose from words, bytes"),
+            (["--unit", "letters"], "unknown option '--unit'"),
             (["--models", "mega"], "--models is not an option any more: give --where name=LIST"),
             (["--where", "name=lstm"], "no recipe has the name 'lstm': choose from mega, "),
         ],

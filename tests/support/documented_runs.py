@@ -80,6 +80,7 @@ ELSEWHERE: Dict[str, Union[RunBy, Read]] = {  # by the beginning of a command, o
     ),
     "fairseq-mega-reproduce mega/table2": RunBy("recipes/test_runner.py::test_classifiers"),
     "fairseq-mega-reproduce mega/table6": TRAINS,
+    "fairseq-mega-reproduce comparison/bytes": RunBy("end_to_end/test_lm_scripts.py::test_compare"),
     "fairseq-mega-reproduce --launcher": RunBy("recipes/test_launchers.py::test_jobs_of_slurm"),
     "fairseq-mega-reproduce miniature": MINIATURE,
     "python -m fairseq_mega.lab.report miniature": MINIATURE,

@@ -5,6 +5,7 @@ import io
 import os
 import re
 import runpy
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -127,6 +128,11 @@ def call(
 
 def reproduce(script: str, *options: object) -> Done:
     """Run the recipes of scripts/mega_*.sh in this process, with options of fairseq-mega-reproduce."""
+    return call(reproducing.main, *words_of(script)[1:], "--root", REPOSITORY, *options)
+
+
+def words_of(script: str) -> List[str]:
+    """Return the words that a script of recipes gives to its function ``reproduce``, before those of its user."""
     text = (REPOSITORY / "scripts" / script).read_text(encoding="utf-8")
-    (name,) = re.findall(r'^reproduce (\S+) \S+ .*"\$@" 3<<', text, re.MULTILINE)
-    return call(reproducing.main, name, "--root", REPOSITORY, *options)
+    (words,) = re.findall(r'^(?:extras=\w+ )?reproduce (.*) "\$@"$', text, re.MULTILINE)
+    return shlex.split(words)

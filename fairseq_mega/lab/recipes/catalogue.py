@@ -76,3 +76,8 @@ def find_all(names: Sequence[str]) -> List[Recipe]:
     """
     found = {recipe.name: recipe for name in names for recipe in find(name)} if names else catalogue()
     return list(found.values())
+
+
+def facts(recipe: Recipe) -> Dict[str, str]:
+    """Return the entries that choose a recipe: the last part of its name, and its cell."""
+    return {"name": recipe.name.rpartition("/")[2], **{key: str(value) for key, value in recipe.cell.items()}}

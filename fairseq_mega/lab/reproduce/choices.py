@@ -9,8 +9,6 @@ from fairseq_mega.lab.recipes.recipe import AUTO, Recipe
 from .behind import changing
 from .revising import EVALUATE, Setting
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-
 
 class Weights(NamedTuple):
     """Weights for a recipe that were trained elsewhere.
@@ -57,8 +55,8 @@ class Choices:
         max_update: fewer updates than the paper's; the schedule is shortened in proportion, but for what is in
             ``settings``.
         keep_schedule: with ``max_update``: the paper's schedule, stopped there; more updates continue it.
-        precision: one of PRECISIONS; by default TF32 on GPUs, which torch used by default when the papers' models were
-            trained, and else float32.
+        precision: fp32, tf32, bf16 or fp16; by default TF32 on GPUs, which torch used by default when the papers'
+            models were trained, and else float32.
         automatic: precision of recipes that leave it to the machine, instead of this default.
         settings: changes that the recipes already contain.
         extra: further arguments of fairseq-train.

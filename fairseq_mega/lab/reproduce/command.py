@@ -1,51 +1,32 @@
 """Repeat the numbers of the papers: prepare the data, train, evaluate, record, and print them beside the paper's.
 
 A RECIPE is one trained number (mega/table2/text/mega_chunk), a TABLE all numbers of a table or figure (table2, figure4,
-megalodon/table5). A name without a paper means MEGA's where both papers have such a table. Data and options are checked
-before anything runs. The same command continues an interrupted run: finished stages are skipped, and a result is used
-for its own settings, data and seed only. Arguments after -- are passed to fairseq-train; --set changes those that a
-recipe sets.
+megalodon/table5). A name without a paper means MEGA's where both papers have such a table. --help beside a RECIPE or a
+TABLE describes its recipes.
 """
 
 import argparse
-import re
 import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, List, NoReturn, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from fairseq_mega.cli.commands import failure, hide_deprecations
-from fairseq_mega.cli.usage import UNKNOWN, Parser
 from fairseq_mega.compat.errors import check_names
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, as_yaml
-from fairseq_mega.lab.reproduce import aggregate, launchers, listing, options, precisions, runner
+from fairseq_mega.lab.reproduce import aggregate, launchers, listing, options, precisions, requested, runner
 from fairseq_mega.lab.reproduce.authors_archives import fetch_processed
 from fairseq_mega.lab.reproduce.behind import check_extra
 from fairseq_mega.lab.reproduce.choices import Choices
+from fairseq_mega.lab.reproduce.options import PROGRAM
 from fairseq_mega.lab.reproduce.revising import check_by_fairseq
 from fairseq_mega.lab.reproduce.runs import plan
 from fairseq_mega.lab.reproduce.storage import check_disk
 from fairseq_mega.lab.reproduce.tables import print_tables, score_checkpoint
 from fairseq_mega.lab.reproduce.weights import find_weights
 from fairseq_mega.lab.runs.commands import StageError
-
-PROGRAM = "fairseq-mega-reproduce"
-LACKING = re.compile(r"argument (\S+): expected .* arguments?")
-
-
-class OneLineParser(Parser):
-    """A parser whose errors have the form of the runner's own."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the error in one line and end with exit status 1."""
-        lacking, unknown = LACKING.fullmatch(message), message.startswith(UNKNOWN)
-        if lacking is not None:
-            message = f"{lacking[1].split('/')[0]} needs a value; see --help"
-        elif unknown:
-            message = f"unknown option '{message[len(UNKNOWN) :].split()[0]}'; see --help"
-        self.exit(1, f"{self.prog}: error: {message}\n")
 
 
 def visible_gpus() -> int:
@@ -61,9 +42,9 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
     Raises:
         RecipeError, ValueError, OSError, StageError: with messages for the user.
     """
-    recipes, seeds = options.chosen(given), options.seeds_of(given)
+    recipes, seeds = requested.chosen(given), requested.seeds_of(given)
     if given.yaml or given.print:
-        options.check_printed(given, extra)
+        requested.check_printed(given, extra)
     if given.yaml:
         print("---\n".join(map(as_yaml, recipes)), end="")
         return 0
@@ -72,8 +53,8 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
             words = [*without_user_dir(arguments(recipe.config, recipe.preset)), *precisions.option_of(recipe)]
             print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *words]))
         return 0
-    options.check_weights(given, extra)
-    choices = options.choices_of(given, extra, visible_gpus)
+    requested.check_weights(given, extra)
+    choices = requested.choices_of(given, extra, visible_gpus)
     if given.checkpoint is None:
         choices = precisions.with_automatic(choices, recipes, begun=not given.list)
     runner.check_choices(recipes, choices)
@@ -110,7 +91,7 @@ def reproduce(
         return 0
     check_disk(runs, choices.out)
     if given.launcher == "slurm":
-        parameters = dict(options.parameter(text) for text in given.slurm)
+        parameters = dict(requested.parameter(text) for text in given.slurm)
         print(
             f"jobs {', '.join(launchers.submit(runs, choices, parameters))}; the same command without --launcher then"
         )
@@ -128,10 +109,8 @@ def reproduce(
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
     given = list(sys.argv[1:] if argv is None else argv)
-    form = argparse.RawDescriptionHelpFormatter
-    parser = OneLineParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
-    options.add_options(parser)
     words, extra = options.split_extra(given)
+    parser = options.build_parser(words, str(__doc__).strip())
     hide_deprecations()
     try:
         check_names(given)

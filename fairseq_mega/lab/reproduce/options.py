@@ -1,49 +1,25 @@
-"""Options of fairseq-mega-reproduce, and the recipes and choices from them."""
+"""Options of fairseq-mega-reproduce, which a script checks with any Python 3 before there is an environment.
+
+Needs the standard library only, as scripts/check_options.py runs :func:`main`; PyYAML adds to the help.
+"""
 
 import argparse
-import importlib
-import os
+import re
 from pathlib import Path
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import List, NoReturn, Optional, Sequence, Tuple
 
-from fairseq_mega.lab.recipes.catalogue import find_all
-from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
-from fairseq_mega.lab.runs.options import whole_number
+from fairseq_mega.cli.usage import UNKNOWN, Parser
+from fairseq_mega.lab.runs.options import ROOT, WIDTH, add_environment, for_script
 
-from .authors_archives import is_address
-from .choices import PRECISIONS, Choices
-from .revising import EVALUATE, Setting, choose, parse_setting, revise_all, whole_numbers
-from .tables import options_of
-
+PROGRAM = "fairseq-mega-reproduce"
+RECIPES = Path(__file__).resolve().parents[1] / "recipes"
+ABOUT = """\
+Data and options are checked before anything runs. The same command continues an interrupted run: finished stages are
+skipped, and a result is used for its own settings, data and seed only. Arguments after -- are passed to fairseq-train;
+--set changes those that a recipe sets."""
+LACKING = re.compile(r"argument (\S+): expected .* arguments?")
 LAUNCHERS = ("local", "slurm", "print")
-
-
-def check_launcher(options: argparse.Namespace) -> None:
-    """Raise a RecipeError if jobs cannot be submitted to SLURM, before data are made for hours."""
-    for text in options.slurm:
-        parameter(text)
-    if options.launcher == "slurm":
-        try:
-            importlib.import_module("submitit")
-        except ImportError as error:
-            remedy = "pip install submitit, or give --launcher print"
-            raise RecipeError(f"--launcher slurm needs submitit: {remedy}") from error
-
-
-def number(option: str, text: Optional[str], least: int = 1) -> Optional[int]:
-    """A whole number; None where the option is left out.
-
-    Raises:
-        RecipeError: for anything else, or a smaller one.
-    """
-    if text is None:
-        return None
-    found = whole_number(text, least)
-    if found is None:
-        raise RecipeError(f"{option} is '{text}': a whole number of at least {least} is needed")
-    return found
-
-
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 REMOVED = {  # options that earlier versions had
     "--task": "--where task=LIST (of translations --where direction=LIST)",
     "--models": "--where name=LIST, the last parts of the recipes' names",
@@ -66,15 +42,67 @@ REMOVED = {  # options that earlier versions had
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options; ``of_runs`` in the result has those about runs, which no recipe shows."""
-    add = parser.add_argument
-    add(
-        "recipes",
-        nargs="*",
-        metavar="RECIPE|TABLE",
-        help="for example mega/table2/text/mega_chunk, mega/table2, figure4, or a file",
+class OneLineParser(Parser):
+    """A parser whose errors have the form of the runner's own."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error in one line and end with exit status 1."""
+        lacking, unknown = LACKING.fullmatch(message), message.startswith(UNKNOWN)
+        if lacking is not None:
+            message = f"{lacking[1].split('/')[0]} needs a value; see --help"
+        elif unknown:
+            message = f"unknown option '{message[len(UNKNOWN) :].split()[0]}'; see --help"
+        self.exit(1, f"{self.prog}: error: {message}\n")
+
+
+def build_parser(
+    words: Sequence[str], about: str, prog: str = PROGRAM, usage: Optional[str] = None, out: str = "reproduce"
+) -> OneLineParser:
+    """Describe the command line.
+
+    Args:
+        words: of the command; its help describes the recipes that they name.
+        about: first paragraphs of the help.
+        usage: of a script, whose recipes are fixed.
+        out: folder in outputs that is the default of --out.
+    """
+    parser = OneLineParser(
+        prog=prog,
+        usage=usage,
+        description=f"{about}\n\n{ABOUT}",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=WIDTH),
+        allow_abbrev=False,
     )
+    if {"-h", "--help"} & set(words):
+        describe_recipes(parser, words)
+    recipes = "for example mega/table2/text/mega_chunk, mega/table2, figure4, or a file"
+    parser.add_argument("recipes", nargs="*", metavar="RECIPE|TABLE", help=argparse.SUPPRESS if usage else recipes)
+    add_options(parser, out)
+    return parser
+
+
+def describe_recipes(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Add the values of --where, the seeds and the notes of the recipes that words of a command line name.
+
+    Without PyYAML, the names of the recipes' files alone.
+    """
+    try:
+        from fairseq_mega.lab.recipes.describing import description, named, notes
+    except ImportError:
+        tables = [word for word in words if not word.startswith("-") and (RECIPES / word).is_dir()]
+        files = [file for table in tables for file in sorted((RECIPES / table).rglob("*.yaml"))]
+        names = dict.fromkeys(file.stem for file in files)
+        parser.add_argument_group(f"recipes of {', '.join(tables)}", f"--where name=LIST  {', '.join(names)}")
+        parser.epilog = "After bash scripts/setup.sh, --help lists more keys of --where, the seeds and notes."
+        return
+    tables, recipes = named(words)
+    if recipes:
+        parser.add_argument_group(f"recipes of {', '.join(tables)}", description(recipes))
+        parser.epilog = notes(recipes)
+
+
+def add_options(parser: argparse.ArgumentParser, out: str) -> None:
+    """Add all options; ``of_runs`` in the result has those about runs, which no recipe shows."""
     doing = parser.add_argument_group("actions").add_argument
     doing("--list", action="store_true", help="list the recipes: state, paper's value, ours, time left")
     doing("--print", action="store_true", help="print each recipe as a command line of fairseq-train")
@@ -131,7 +159,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--work-dir",
         type=Path,
         metavar="DIR",
-        help="folder of runs, results and tables (default: outputs/reproduce)",
+        help=f"folder of runs, results and tables (default: outputs/{out})",
     )
     where("--data", type=Path, metavar="DIR", help="data folder; with several data sets, one folder each in it")
     where("--data-dir", type=Path, metavar="DIR", help="folder with a folder for each data set")
@@ -157,7 +185,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     where("--no-download", action="store_true", help="fail if an archive is missing, instead of downloading it")
     where("--results-dir", type=Path, metavar="DIR", help="folder for the result files (default: results in --out)")
     where("--path", type=Path, metavar="FILE", help="checkpoint for a figure of one model, with --data")
-    where("--output", metavar="FILE", help="image file of a figure")
+    where("--output", metavar="FILE", help="image file of a figure (default: figure4.png, for example, in --out)")
     where("--workers", "--processes", metavar="N", help="number of processes that prepare data")
     where(
         "--smoke", action="store_true", help="train toy models for a few updates on a little invented data, on the CPU"
@@ -167,128 +195,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_removed(words: Sequence[str]) -> None:
-    """Raise a RecipeError for an option of an earlier version, with its replacement."""
+    """Raise ValueError for an option of an earlier version, with its replacement."""
     for word in words:
         option = word.partition("=")[0]
         if option in REMOVED:
-            raise RecipeError(f"{option} is not an option any more: give {REMOVED[option]}")
-
-
-def check_printed(options: argparse.Namespace, extra: Sequence[str]) -> None:
-    """Refuse options that change a run beside --print and --yaml, which show the recipe.
-
-    Raises:
-        RecipeError: naming the option.
-    """
-    what = "--yaml" if options.yaml else "--print"
-    given = [action.option_strings[0] for action in options.of_runs if getattr(options, action.dest) != action.default]
-    given += [f"{word} after --" for word in extra[:1]]
-    if given:
-        raise RecipeError(f"{given[0]} is for a run, and {what} shows the recipe: leave it out")
-
-
-def check_weights(options: argparse.Namespace, extra: Sequence[str]) -> None:
-    """Refuse options about a training beside --checkpoint, which needs no training.
-
-    Raises:
-        RecipeError: naming the option.
-    """
-    if options.checkpoint is None:
-        return
-    given = {
-        "--list": options.list,
-        "--path": options.path,
-        "--seeds": options.seeds,
-        "--max-update": options.max_update,
-        "--only-train": options.only_train,
-        "--gpus-per-run": options.gpus_per_run,
-        "--launcher": options.launcher != "local",
-        f"--precision {options.precision}": options.precision not in (None, "fp32", "tf32"),
-        " and ".join(f"{word} after --" for word in extra[:1]): extra,
-        **{str(setting): setting.group != EVALUATE for setting in settings_of(options)},
-    }
-    for option, wanted in given.items():
-        if wanted:
-            raise RecipeError(f"{option} is for a training, and --checkpoint only scores weights: leave it out")
-
-
-def cores() -> int:
-    """Usable cores."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def chosen(options: argparse.Namespace) -> List[Recipe]:
-    """Return the recipes that the options select, with the changes by options.
-
-    Raises:
-        RecipeError: if there is none, or an option does not suit them.
-    """
-    found = find_all(options.recipes)
-    for text in options.where:
-        found = choose(found, text)
-    if options.no_speed and not any("--speed" in options_of(recipe.report) for recipe in found):
-        raise RecipeError("--no-speed changes none of the recipes that are chosen: leave it out")
-    return revise_all(found, settings_of(options))
-
-
-def settings_of(options: argparse.Namespace) -> Tuple[Setting, ...]:
-    """Return the settings that replace those of the recipes."""
-    return tuple(map(parse_setting, options.settings))
-
-
-def seeds_of(options: argparse.Namespace) -> List[int]:
-    """Return the seeds of the options; empty for the recipes' own.
-
-    Raises:
-        RecipeError: for anything but whole numbers.
-    """
-    return [] if options.seeds is None else whole_numbers("--seeds", options.seeds)
-
-
-def choices_of(options: argparse.Namespace, extra: Sequence[str], visible: Callable[[], int]) -> Choices:
-    """Return the settings that the options make for all recipes.
-
-    Args:
-        extra: arguments of fairseq-train.
-        visible: returns the number of GPUs; called only where no option sets it.
-
-    Raises:
-        RecipeError: if options contradict each other.
-    """
-    if options.keep_schedule and options.max_update is None:
-        raise RecipeError("--keep-schedule needs --max-update, the updates to stop after")
-    if not options.list:
-        check_launcher(options)
-    gpus = number("--gpus", options.gpus, 0)
-    per_run, per_step = number("--gpus-per-run", options.gpus_per_run), number("--per-step", options.per_step)
-    updates, workers = number("--max-update", options.max_update), number("--workers", options.workers)
-    out = options.out or options.root / ("outputs/reproduce-smoke" if options.smoke else "outputs/reproduce")
-    address = options.processed if options.processed and is_address(options.processed) else None
-    processed = Path(options.processed) if options.processed else None
-    if address is not None:
-        processed = (options.archives or options.root / "outputs" / "archives") / "processed"
-    return Choices(
-        out=out.resolve(),
-        root=options.root.resolve(),
-        data=options.data and options.data.resolve(),
-        data_dir=options.data_dir and options.data_dir.resolve(),
-        processed=processed and processed.resolve(),
-        processed_from=address,
-        released=options.released,
-        results=options.results_dir and options.results_dir.resolve(),
-        gpus=0 if options.smoke else visible() if gpus is None else gpus,
-        gpus_per_run=per_run,
-        per_step=per_step,
-        max_update=updates,
-        keep_schedule=options.keep_schedule,
-        precision=options.precision,
-        settings=settings_of(options),
-        extra=tuple(extra),
-        smoke=options.smoke,
-        workers=workers or cores(),
-        archives=options.archives and options.archives.resolve(),
-        download=not options.no_download,
-    )
+            raise ValueError(f"{option} is not an option any more: give {REMOVED[option]}")
 
 
 def split_extra(given: Sequence[str]) -> Tuple[List[str], List[str]]:
@@ -300,13 +211,33 @@ def split_extra(given: Sequence[str]) -> Tuple[List[str], List[str]]:
     return words[:place], words[place + 1 :]
 
 
-def parameter(text: str) -> Tuple[str, Any]:
-    """Split NAME=VALUE; a whole number becomes one.
+def comment_of(script: Path) -> str:
+    """Return the comment at the top of a script of the shell, which describes it."""
+    _, *lines = script.read_text(encoding="utf-8").splitlines()
+    end = next(place for place, line in enumerate(lines) if not line.startswith("#"))
+    return "\n".join(line[2:] for line in lines[:end])
 
-    Raises:
-        RecipeError: if a part is missing.
+
+def main(arguments: List[str]) -> None:
+    """Check the command line of a script that runs recipes, and print what the script needs of it.
+
+    Args:
+        arguments: path of the script, folder in outputs that is the default of --out, words of fairseq-mega-reproduce
+            and of :func:`add_environment`.
     """
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise RecipeError(f"--slurm {text!r}: write it as NAME=VALUE, for instance timeout_min=600")
-    return name, int(value) if value.isdigit() else value
+    script, folder, *given = arguments
+    words, extra = split_extra(given)
+    usage = f"bash scripts/{Path(script).name} [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]"
+    parser = build_parser(words, comment_of(Path(script)), Path(script).name, usage, folder)
+    add_environment(parser.add_argument_group("environment"))
+    try:
+        check_removed(words)
+    except ValueError as error:
+        parser.error(str(error))
+    found = parser.parse_intermixed_args(words)
+    environment = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add_environment(environment)
+    _, words = environment.parse_known_args(words)
+    if found.out is None and not (found.print or found.yaml):
+        words += ["--out", str(ROOT / "outputs" / (f"{folder}-smoke" if found.smoke else folder))]
+    print(for_script(found, [*words, "--root", str(ROOT), *(["--", *extra] if extra else [])]))

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence, Tuple
 import torch
 import yaml
 
+from fairseq_mega.lab.recipes.catalogue import facts
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import GROUPS, IN_CELL, Recipe, RecipeError, shown
 from fairseq_mega.lab.reproduce.sizes import model_of
@@ -126,11 +127,6 @@ def whole_numbers(option: str, text: str) -> List[int]:
             raise RecipeError(f"{option} is '{text}': {number} is there twice; give each number once")
         found.append(number)
     return found
-
-
-def facts(recipe: Recipe) -> Dict[str, str]:
-    """Return the entries that choose a recipe: the last part of its name, and its cell."""
-    return {"name": recipe.name.rpartition("/")[2], **{key: str(value) for key, value in recipe.cell.items()}}
 
 
 def choose(recipes: Sequence[Recipe], text: str) -> List[Recipe]:

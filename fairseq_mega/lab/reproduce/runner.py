@@ -204,7 +204,7 @@ def check_bands(runs: Sequence[Run]) -> None:
             except ValueError as error:
                 raise RecipeError(
                     f"{run.recipe.name}, {file}: {error}, with --set model.{name}; or, for bytes and few pieces, train "
-                    f"comparison/bytes, which has plain tables (compare_language_models.sh --unit bytes)"
+                    f"comparison/bytes, which has plain tables"
                 ) from error
 
 

@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
             self.die(f"{path} is empty: {remedy}")
 
 
-def add_environment(parser: argparse.ArgumentParser) -> None:
+def add_environment(parser: "argparse._ActionsContainer") -> None:
     """Add the options on the environment."""
     default = "$FAIRSEQ_MEGA_VENV, else .venv of the checkout"
     parser.add_argument("--venv", metavar="DIR", help=f"virtual environment (default: {default})")
@@ -93,6 +93,11 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def for_script(options: argparse.Namespace) -> str:
-    """Return the options that the script requires before the environment exists, as assignments of the shell."""
-    return f"venv={shlex.quote(options.venv or '')} skip_setup={'yes' if options.skip_setup else ''}"
+def for_script(options: argparse.Namespace, words: Optional[Sequence[str]] = None) -> str:
+    """Return the options that the script requires before the environment exists, as assignments of the shell.
+
+    Args:
+        words: of the module that the script runs; by default those of the script.
+    """
+    own = "" if words is None else f" words=({shlex.join(words)})"
+    return f"venv={shlex.quote(options.venv or '')} skip_setup={'yes' if options.skip_setup else ''}{own}"
