@@ -14,7 +14,7 @@ from .decode_weights import DecodesPacked
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
 from .options.completion import check_at_least, check_embedding_norm, complete
-from .options.option import Option, following, of_side, with_options
+from .options.option import Option, Role, following, of_side, with_options
 from .options.table import DECODER_TABLES, LATE_DROPOUT, MEGA, TARGET_POSITIONS
 from .tables import check_tables, decoder_table, plain_table
 
@@ -22,12 +22,13 @@ from .tables import check_tables, decoder_table, plain_table
 @with_options(
     *of_side("encoder", MEGA),
     *following(MEGA),
-    Option("encoder_embed_path", Optional[str], None, "pretrained encoder embeddings"),
+    Option("encoder_embed_path", Optional[str], None, Role.TRAINING, "pretrained encoder embeddings"),
     *DECODER_TABLES,
     Option(
         "share_all_embeddings",
         bool,
         False,
+        Role.TENSORS,
         "one table for source, target and output; requires a joined dictionary (an adaptive softmax has separate "
         "tables)",
     ),
@@ -35,11 +36,12 @@ from .tables import check_tables, decoder_table, plain_table
         "published_source_padding",
         bool,
         False,
+        Role.OUTPUTS,
         "count source positions of cross attention from the start of the padded batch, as the published code does; "
         "scores of a left-padded sentence then depend on its batch (default: independent)",
     ),
     LATE_DROPOUT,
-    Option("max_source_positions", int, II("task.max_source_positions")),
+    Option("max_source_positions", int, II("task.max_source_positions"), Role.TENSORS),
     TARGET_POSITIONS._replace(type=int),
     encoder_embed_dim={"help": "encoder width d"},
     encoder_layers={"help": "number of encoder layers"},

@@ -12,13 +12,19 @@ from fairseq_mega.modules.mega_layer import MegaLayer
 from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, encoder_of, input_table
 from .options.completion import check_embedding_norm, complete
 from .options.layer_config import layer_config
-from .options.option import Option, of_side, with_options
+from .options.option import Option, Role, of_side, with_options
 from .options.table import CLASSIFIER, MEGA
 
 
 @with_options(
     *of_side("encoder", MEGA),
-    Option("act_dropout", Optional[float], None, "sets --hidden-dropout and --activation-dropout, as published"),
+    Option(
+        "act_dropout",
+        Optional[float],
+        None,
+        Role.TRAINING,
+        "sets --hidden-dropout and --activation-dropout, as published",
+    ),
     *CLASSIFIER,
     **OF_EVERY_CLASSIFIER,
     encoder_hidden_dim={"default": 256},

@@ -14,13 +14,13 @@ from .checkpoints import add_empty_buffers, add_plain_norms, check_state_dict
 from .decode_weights import DecodesPacked
 from .mega_lm_decoder import LanguageModelDecoder, MegaLanguageModelDecoder, complete_language_model
 from .options.completion import check_embedding_norm
-from .options.option import Option, of_side, with_options
+from .options.option import Option, Role, of_side, with_options
 from .options.table import DOCUMENTS, LANGUAGE_MODEL, MEGA
 
 
 @with_options(
     *of_side("decoder", MEGA),
-    Option("no_affine_final_norm", bool, False, "final norm without parameters"),
+    Option("no_affine_final_norm", bool, False, Role.TENSORS, "final norm without parameters"),
     *LANGUAGE_MODEL,
     DOCUMENTS,
 )

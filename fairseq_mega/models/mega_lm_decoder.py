@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.compat.checkpoints.settings import SETTINGS
+from fairseq_mega.compat.checkpoints.settings import Role, options_of
 from fairseq_mega.modules.dropout import postpone
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.layer import LayerContext
@@ -77,7 +77,7 @@ class LanguageModelDecoder(DecoderStack):
         width = cfg.decoder_embed_dim
         self.longest = UNLIMITED if longest is None else longest
         self.chunk_size = cfg.get("decoder_chunk_size", -1)
-        self.settings = {name: str(cfg.get(name)) for name in SETTINGS if cfg.get(name) is not None}
+        self.settings = {name: str(cfg.get(name)) for name in options_of(Role.OUTPUTS) if cfg.get(name) is not None}
         if cfg.get("reset_at_document_ends", False):
             self.document_symbol = dictionary.eos()
         self.shared_output = cfg.share_decoder_input_output_embed

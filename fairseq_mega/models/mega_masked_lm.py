@@ -17,7 +17,7 @@ from .classifier import log_padding
 from .options.completion import check_at_least, check_embedding_norm, complete
 from .options.flags import naming_flags
 from .options.layer_config import layer_config
-from .options.option import Option, of_side, with_options
+from .options.option import Option, Role, of_side, with_options
 from .options.table import LONGEST, MEGA, PAD_BATCHES
 from .tables import plain_table, token_embedding
 
@@ -25,11 +25,17 @@ from .tables import plain_table, token_embedding
 @with_options(
     *of_side("encoder", MEGA),
     LONGEST,
-    Option("no_final_norm", bool, False, "no norm after the last pre-norm layer"),
-    Option("no_hidden_layer", bool, False, "no hidden layer in the head"),
-    Option("share_encoder_input_output_embed", bool, False, "one table for input and output embeddings"),
+    Option("no_final_norm", bool, False, Role.TENSORS, "no norm after the last pre-norm layer"),
+    Option("no_hidden_layer", bool, False, Role.TENSORS, "no hidden layer in the head"),
+    Option("share_encoder_input_output_embed", bool, False, Role.TENSORS, "one table for input and output embeddings"),
     PAD_BATCHES,
-    Option("token_types", int, 0, "rows of a table whose first row is added to every embedding; 0 for no table"),
+    Option(
+        "token_types",
+        int,
+        0,
+        Role.TENSORS,
+        "rows of a table whose first row is added to every embedding; 0 for no table",
+    ),
 )
 class MegaMaskedLanguageModelConfig:
     """Command-line options of ``--arch mega_masked_lm``."""

@@ -21,7 +21,7 @@ from .mega_lm import MegaLanguageModel
 from .mega_lm_decoder import LanguageModelDecoder, complete_language_model
 from .options.completion import check_at_least
 from .options.layer_config import megalodon_layer_config
-from .options.option import Option, of_side, with_options
+from .options.option import Option, Role, of_side, with_options
 from .options.table import DOCUMENTS, LANGUAGE_MODEL, MEGALODON
 from .statistics_window import run_in_window
 from .tables import decoder_table
@@ -31,11 +31,12 @@ IMPOSSIBLE = -1e4  # logit with probability 0 in every precision; a smoothed los
 
 @with_options(
     *of_side("decoder", MEGALODON),
-    Option("scale_embedding", bool, False, "scale embeddings by sqrt(d)"),
+    Option("scale_embedding", bool, False, Role.OUTPUTS, "scale embeddings by sqrt(d)"),
     Option(
         "statistics_window",
         int,
         0,
+        Role.RUN,
         "chunks of the window over which an evaluation of streams computes the norms' statistics: 6 as in the "
         "published code; 0 for the whole text, as in the paper",
     ),
@@ -43,6 +44,7 @@ IMPOSSIBLE = -1e4  # logit with probability 0 in every precision; a smoothed los
         "no_padding_logit",
         bool,
         False,
+        Role.OUTPUTS,
         "exclude padding from the predictions, for models whose vocabulary had no padding, such as converted models of "
         "XuezheMax/megalodon",
     ),

@@ -12,14 +12,16 @@ from fairseq_mega.modules.transformer_layer import TransformerLayer, Transformer
 from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, encoder_of, input_table
 from .options.completion import complete
 from .options.layer_config import checked_config
-from .options.option import Option, of_side, with_options
+from .options.option import Option, Role, of_side, with_options
 from .options.table import CLASSIFIER, TRANSFORMER
 
 
 @with_options(
     *of_side("encoder", TRANSFORMER),
-    Option("encoder_sinusoidal_pos", bool, False, "sinusoidal positions instead of learned position vectors"),
-    Option("share_encoder_layers", bool, False, "one set of weights for all layers"),
+    Option(
+        "encoder_sinusoidal_pos", bool, False, Role.OUTPUTS, "sinusoidal positions instead of learned position vectors"
+    ),
+    Option("share_encoder_layers", bool, False, Role.TENSORS, "one set of weights for all layers"),
     *CLASSIFIER,
     **OF_EVERY_CLASSIFIER,
     activation_dropout={"alias": "--act-dropout"},

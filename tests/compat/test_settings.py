@@ -1,16 +1,14 @@
 """The same weights with other settings: a training says so, an average is refused."""
 
-import dataclasses
 from functools import partial
 from pathlib import Path
 from typing import Dict, List
 
 import pytest
 import torch
-from fairseq.models import MODEL_DATACLASS_REGISTRY
 
 from fairseq_mega.cli import average_checkpoints, console
-from fairseq_mega.compat.checkpoints.settings import OF_TRAINING, SETTINGS, other_settings
+from fairseq_mega.compat.checkpoints.settings import Role, options_of, other_settings, register_roles
 from tests.support import helpers, in_process, tiny_trainings
 
 CHANGED = [
@@ -25,33 +23,11 @@ CHANGED = [
     ("translation", ["--dropout", 0.3, "--lr", 0.1, "--truncation-length", 9], None),
 ]
 
-# Options whose change tensors show by their names or shapes: other weights, or none that load.
-SHOWN = {
-    *("adaptive_input", "adaptive_input_cutoff", "adaptive_input_factor", "adaptive_softmax_cutoff"),
-    *("adaptive_softmax_factor", "tie_adaptive_weights", "tie_adaptive_proj", "share_all_embeddings"),
-    *("share_decoder_input_output_embed", "share_encoder_input_output_embed", "share_encoder_layers"),
-    *("classifier_layers", "classifier_out_dim", "sentence_class_num", "image_class_num", "input_type"),
-    *(f"{side}_{width}" for side in ("encoder", "decoder") for width in ("embed_dim", "ffn_embed_dim", "hidden_dim")),
-    *(f"{side}_{width}" for side in ("encoder", "decoder") for width in ("layers", "n_dim", "z_dim")),
-    *("decoder_input_dim", "max_positions", "max_source_positions", "max_target_positions", "tokens_per_sample"),
-    *("image_size", "patch_size", "swiglu", "layer_scale", "normalize_embedding", "token_types", "no_hidden_layer"),
-    *("no_affine_norm", "no_affine_final_norm", "no_final_norm"),
-}
-# Options of runs, for an evaluation's streams as well.
-OF_RUNS = {*OF_TRAINING, "truncation_length", "statistics_window"}
 
-
-def test_every_option_of_a_model_has_a_place() -> None:
-    """A new option is compared where checkpoints meet, or tensors show it, or runs alone have it: name it there."""
-    found = {
-        field.name
-        for config in MODEL_DATACLASS_REGISTRY.values()
-        for field in dataclasses.fields(config)
-        if config.__module__.startswith("fairseq_mega.") and field.name != "_name"
-    }
-    of_fairseq = {"encoder_normalize_before", "decoder_normalize_before", "no_token_positional_embeddings"}
-    assert SHOWN | OF_RUNS | set(SETTINGS) - of_fairseq == found
-    assert not SHOWN & OF_RUNS and not (SHOWN | OF_RUNS) & set(SETTINGS)
+def test_an_option_has_one_role() -> None:
+    with pytest.raises(ValueError, match="another model: dropout, swiglu$"):
+        register_roles({"swiglu": Role.OUTPUTS, "dropout": Role.RUN, "rope_base": Role.OUTPUTS, "new": Role.OUTPUTS})
+    assert "new" not in options_of(Role.OUTPUTS)
 
 
 class Trained:

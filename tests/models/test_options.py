@@ -14,7 +14,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_mega import models
-from fairseq_mega.models.options.option import Option, following, layer_fields, of_side, with_options
+from fairseq_mega.models.options.option import Option, Role, following, layer_fields, of_side, with_options
 from fairseq_mega.models.options.table import IMAGES, LAYERS
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.llama_layer import LlamaLayerConfig
@@ -24,10 +24,18 @@ from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 
 OURS = [name for name, config in MODEL_DATACLASS_REGISTRY.items() if config.__module__.startswith("fairseq_mega.")]
 SHAPE = (
-    Option("{side}_width", int, 8, "width", "embed_dim"),
-    Option("{side}_inner", Optional[int], None, "default: --{side}-width", "ffn_dim", lambda inner, read: inner or 3),
-    Option("{side}_depth", int, 2, "depth"),
-    Option("kind", ChoiceEnum(["a", "b"]), "a", "kind", "heads"),
+    Option("{side}_width", int, 8, Role.TENSORS, "width", "embed_dim"),
+    Option(
+        "{side}_inner",
+        Optional[int],
+        None,
+        Role.TENSORS,
+        "default: --{side}-width",
+        "ffn_dim",
+        lambda inner, read: inner or 3,
+    ),
+    Option("{side}_depth", int, 2, Role.TENSORS, "depth"),
+    Option("kind", ChoiceEnum(["a", "b"]), "a", Role.OUTPUTS, "kind", "heads"),
 )
 
 
@@ -69,7 +77,9 @@ def test_fields_of_a_layer() -> None:
     cfg = OmegaConf.structured(Both)
     cfg.kind, cfg.decoder_inner = "b", 5
     assert isinstance(cfg.kind, Enum)
-    encoder = layer_fields(LlamaLayerConfig, (*SHAPE, Option("rope", float, 1.0, "", "rope_base")), cfg, "encoder")
+    encoder = layer_fields(
+        LlamaLayerConfig, (*SHAPE, Option("rope", float, 1.0, Role.OUTPUTS, "", "rope_base")), cfg, "encoder"
+    )
     assert encoder == {"embed_dim": 8, "ffn_dim": 3, "heads": "b"} and type(encoder["heads"]) is str
     assert layer_fields(LlamaLayerConfig, SHAPE, cfg, "decoder") == {"embed_dim": 8, "ffn_dim": 5, "heads": "b"}
 

@@ -14,7 +14,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
 
-from fairseq_mega.compat.checkpoints.settings import OF_TRAINING
+from fairseq_mega.compat.checkpoints.settings import Role, options_of
 from fairseq_mega.convert import convert_checkpoint
 from fairseq_mega.convert.options import flat_options
 from fairseq_mega.lab.recipes.catalogue import catalogue
@@ -401,7 +401,7 @@ def test_every_option_that_decides_a_score_is_compared(name: str, changes: Dict[
     values = flat_options({"cfg": trained})
     assert weights.differences(recipe, values) == []
     told = [word for line in weights.differences(recipe, {**values, **changes}) for word in line.split()[:1]]
-    assert {word[2:].replace("-", "_") for word in told} == changes.keys() - OF_TRAINING
+    assert {word[2:].replace("-", "_") for word in told} == changes.keys() - set(options_of(Role.TRAINING))
 
 
 @pytest.mark.slow

@@ -1,21 +1,40 @@
 """Settings of a model that no tensor shows: with other settings, the same weights load but compute something else."""
 
 import argparse
+import enum
 import typing
 
-SETTINGS = (
-    *("activation_fn", "attention_activation_fn", "classifier_activation_fn", "rel_pos_bias", "normalization_type"),
-    *("normalize_before", "encoder_normalize_before", "decoder_normalize_before", "no_token_positional_embeddings"),
-    *("no_scale_embedding", "scale_embedding", "encoder_sinusoidal_pos", "rope_base", "norm_num_groups", "ema_norm"),
-    *("encoder_chunk_size", "decoder_chunk_size", "encoder_attention_heads", "decoder_attention_heads"),
-    *("residual_hops", "reset_at_document_ends", "no_padding_logit", "published_source_padding", "sen_rep_type"),
+
+class Role(enum.Enum):
+    """Effect of a model's option on a model with trained weights."""
+
+    TENSORS = "names or shapes of tensors depend on it: weights trained with another value do not load"
+    OUTPUTS = "the same weights load with another value, and compute something else"
+    RUN = "the same weights may be trained with one value and scored with another"
+    TRAINING = "of a training, its speed or its first weights: no score of trained weights depends on it"
+
+
+# Options of fairseq's own models; ours register theirs. An option has one role in all models.
+_ROLES = dict.fromkeys(
+    ("encoder_normalize_before", "decoder_normalize_before", "no_token_positional_embeddings"), Role.OUTPUTS
 )
-OF_TRAINING = {  # options of a model's training, its speed or its first weights, which scores do not depend on
-    *("dropout", "attention_dropout", "activation_dropout", "act_dropout", "hidden_dropout", "feature_dropout"),
-    *("adaptive_softmax_dropout", "late_dropout", "attention_drops", "drop_path", "checkpoint_activations"),
-    *("encoder_embed_path", "decoder_embed_path", "init_mode", "least_step", "largest_step", "state_space_init"),
-    *("state_space_rate", "state_space_step_rate", "pad_batches"),
-}
+
+
+def register_roles(roles: typing.Mapping[str, Role]) -> None:
+    """Add the options of a model.
+
+    Raises:
+        ValueError: if another model has one of them with another role.
+    """
+    other = sorted(name for name, role in roles.items() if _ROLES.get(name, role) is not role)
+    if other:
+        raise ValueError(f"options that have another role in another model: {', '.join(other)}")
+    _ROLES.update(roles)
+
+
+def options_of(role: Role) -> typing.List[str]:
+    """Return the names of the options of all models with a role, in alphabetical order."""
+    return sorted(name for name, own in _ROLES.items() if own is role)
 
 
 def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) -> typing.List[str]:
@@ -26,7 +45,7 @@ def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) 
         model: configuration of a model, or another checkpoint.
     """
     one, other = _model_of(checkpoint), _model_of(model)
-    values = ((name, _value(one, name), _value(other, name)) for name in SETTINGS)
+    values = ((name, _value(one, name), _value(other, name)) for name in options_of(Role.OUTPUTS))
     return [
         f"--{name.replace('_', '-')} {before}, not {now}"
         for name, before, now in values

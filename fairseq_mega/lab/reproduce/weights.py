@@ -23,7 +23,7 @@ from fairseq.models import (
 )
 from fairseq.tasks import TASK_REGISTRY
 
-from fairseq_mega.compat.checkpoints.settings import OF_TRAINING, SETTINGS
+from fairseq_mega.compat.checkpoints.settings import Role, options_of
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import build_model, check_complete, table_length
 from fairseq_mega.convert.options import IMAGES, flat_options, kind_of
@@ -252,8 +252,10 @@ def differences(recipe: Recipe, options: Dict[str, Any]) -> List[str]:
     kind = MODEL_DATACLASS_REGISTRY.get(given._name) or MODEL_DATACLASS_REGISTRY[ARCH_MODEL_NAME_REGISTRY[given._name]]
     defaults = {field.name: field.default for field in fields(kind)}
     if kind.__module__.split(".")[0] != __name__.split(".")[0]:  # fairseq's have many options that change nothing
-        defaults = {name: value for name, value in defaults.items() if name in SETTINGS}
-    wanted = {name: value for name, value in {**defaults, **vars(given)}.items() if name not in OF_TRAINING | {"_name"}}
+        decisive = options_of(Role.OUTPUTS)
+        defaults = {name: value for name, value in defaults.items() if name in decisive}
+    unread = {"_name", *options_of(Role.TRAINING)}
+    wanted = {name: value for name, value in {**defaults, **vars(given)}.items() if name not in unread}
     found = {name: options.get(name) if options.get(name) is not None else defaults.get(name) for name in wanted}
     wanted, found = in_effect(wanted), in_effect(found)
     return [

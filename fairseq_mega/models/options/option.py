@@ -7,6 +7,8 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import DictConfig
 
+from fairseq_mega.compat.checkpoints.settings import Role, register_roles
+
 Configuration = TypeVar("Configuration")
 
 
@@ -22,6 +24,7 @@ class Option(NamedTuple):
         name: name of the option; ``{side}`` in name and help stands for encoder or decoder.
         type: type for fairseq's parser: a type, Optional of a type, or a ChoiceEnum.
         default: default value.
+        role: effect of the value on a model with trained weights; one role in all models.
         help: line in ``--help``; "" for an option that copies the task's.
         field: field of the layer's configuration that the option sets, "" for none.
         convert: maps the option's value, and the fields set by earlier rows, to the field's value.
@@ -31,6 +34,7 @@ class Option(NamedTuple):
     name: str
     type: Any
     default: Any
+    role: Role
     help: str = ""
     field: str = ""
     convert: Callable[[Any, Mapping[str, Any]], Any] = as_given
@@ -61,12 +65,14 @@ def with_options(*table: Option, **changes: Mapping[str, Any]) -> Callable[[type
         changes: differences from rows by names of options, such as ``width={"default": 8, "alias": "--width"}``.
 
     Raises:
-        ValueError: if an option is in the table twice, or is changed and not in the table.
+        ValueError: if an option is in the table twice, is changed and not in the table, or has another role in another
+            model.
     """
     names = [option.name for option in table]
     odd = sorted({name for name in names if names.count(name) > 1} | (changes.keys() - set(names)))
     if odd:
         raise ValueError(f"options that are in the table twice, or not at all: {', '.join(odd)}")
+    register_roles({option.name: option.role for option in table})
 
     def make(described: type) -> Type[FairseqDataclass]:
         rows = [option._replace(**changes.get(option.name, {})) for option in table]
