@@ -106,11 +106,11 @@ CONSOLE_SCRIPTS = [
     "fairseq-mega-prepare = fairseq_mega.lab.prepare.command:main",
     "fairseq-mega-classify = fairseq_mega.lab.evaluate.classify:main",
     "fairseq-mega-reproduce = fairseq_mega.lab.reproduce.command:main",
-    "fairseq-mega-inspect = fairseq_mega.lab.inspect.command_line:main",
+    "fairseq-mega-inspect = fairseq_mega.lab.inspect.command:main",
     "fairseq-mega-qa = fairseq_mega.lab.evaluate.question_answering.command:main",
     "fairseq-mega-lm-eval = fairseq_mega.lab.evaluate.lm_eval_command:main",
     "fairseq-mega-report = fairseq_mega.lab.report.command:main",
-    "fairseq-mega-convert = fairseq_mega.cli.convert_checkpoint:main",
+    "fairseq-mega-convert = fairseq_mega.convert.command:main",
 ]
 
 

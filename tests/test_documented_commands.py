@@ -76,7 +76,7 @@ def test_scripts_know_their_options(command: Command) -> None:
 
 
 def test_a_wrong_option_shows() -> None:
-    text = documents.help_of("fairseq_mega.lab.inspect.command_line", ())
+    text = documents.help_of("fairseq_mega.lab.inspect.command", ())
     assert "--draw" in OPTION.findall(text) and "--drawn" not in OPTION.findall(text)
     text = documents.help_of_script("prepare_text_lm.sh")
     assert "--unit" in OPTION.findall(text) and "--units" not in OPTION.findall(text)

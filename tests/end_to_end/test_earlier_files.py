@@ -8,7 +8,7 @@ from typing import Any, Dict
 
 import pytest
 
-from fairseq_mega.lab.inspect import command_line
+from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from tests.support import helpers, tiny_trainings
 
 ARCHIVE = helpers.REPOSITORY / "tests" / "goldens" / "earlier.tar.xz"
@@ -50,7 +50,7 @@ def test_training_goes_on_as_it_did(earlier, kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_inspected(earlier, kind, capsys):
     """fairseq-mega-inspect reads the checkpoint."""
-    assert not command_line.main([str(earlier / record_of(earlier, kind)["checkpoint"])])
+    assert not inspect_checkpoint.main([str(earlier / record_of(earlier, kind)["checkpoint"])])
     assert "parameters" in capsys.readouterr().out
 
 

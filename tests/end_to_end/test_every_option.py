@@ -10,14 +10,15 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import pytest
 from fairseq import options
 
-from fairseq_mega.cli import average_checkpoints, convert_checkpoint
+from fairseq_mega.cli import average_checkpoints
 from fairseq_mega.cli.usage import UsageError, explained_errors
 from fairseq_mega.compat import errors
+from fairseq_mega.convert import command as convert_checkpoint
 from fairseq_mega.lab.benchmarks import command as benchmarks
 from fairseq_mega.lab.evaluate import classify
 from fairseq_mega.lab.evaluate import language_model as evaluate_lm
 from fairseq_mega.lab.evaluate.question_answering import command as question_answering
-from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
+from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.lab.prepare import command as prepare
 from fairseq_mega.lab.report import command as report
 from tests.support.tiny_trainings import OPTIONS

@@ -10,8 +10,9 @@ from typing import Any, Callable, Dict, List, Sequence
 import pytest
 import torch
 
-from fairseq_mega.cli import average_checkpoints, console, convert_checkpoint
+from fairseq_mega.cli import average_checkpoints, console
 from fairseq_mega.compat.checkpoints import names
+from fairseq_mega.convert import command as convert_checkpoint
 from fairseq_mega.lab.evaluate import classify
 from fairseq_mega.lab.evaluate import language_model as evaluate_lm
 from fairseq_mega.models.mega import MegaModel

@@ -10,10 +10,9 @@ import torch
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_mega.cli import convert_checkpoint as command
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.compat.checkpoints.settings import other_settings
-from fairseq_mega.convert import checkpoints, convert_checkpoint, is_ours, publish_checkpoint
+from fairseq_mega.convert import checkpoints, command, convert_checkpoint, is_ours, publish_checkpoint
 from fairseq_mega.convert.building import build_model, check_complete
 from tests.models.test_published_defaults import parse, stub_task
 from tests.support import tiny_mega

@@ -11,13 +11,12 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_mega.cli import console
-from fairseq_mega.cli import convert_checkpoint as command
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
-from fairseq_mega.convert import convert_name
+from fairseq_mega.convert import command, convert_name
 from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.images import convert_images, publish_images
 from fairseq_mega.convert.tensors import convert_state_dict
-from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
+from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.models.mega_image import MegaImageModel
 from tests.support import published_images, tiny_images
 from tests.support.helpers import forget_earlier_runs

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fairseq_mega.cli import convert_checkpoint as command
-from fairseq_mega.convert import convert_checkpoint, convert_name
+from fairseq_mega.convert import command, convert_checkpoint, convert_name
 from fairseq_mega.convert.options import flat_options
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel

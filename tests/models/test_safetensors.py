@@ -8,8 +8,9 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
-from fairseq_mega.cli import average_checkpoints, convert_checkpoint
+from fairseq_mega.cli import average_checkpoints
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.convert import command as convert_checkpoint
 from fairseq_mega.models.checkpoint_files import Origin, origin_of, save
 from tests.support import helpers, tiny_lm, tiny_mega
 

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_mega.cli import convert_checkpoint as command
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.compat.patches.torchvision_operators import import_torchvision
-from fairseq_mega.convert import transformers_mega
+from fairseq_mega.convert import command, transformers_mega
 from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.transformers_limits import DEFAULTS
 from fairseq_mega.convert.transformers_mega import convert_transformers, publish_transformers

@@ -85,7 +85,7 @@ def test_a_level_that_the_machine_lacks(monkeypatch, wrong):
 
 WRONG = {
     "FAIRSEQ_MEGA_CPU_LEVEL=avx3": ("cli.console import train", "choose from baseline, "),
-    "FAIRSEQ_MEGA_NATIVE=on": ("cli.convert_checkpoint import main", "choose from auto, off, require"),
+    "FAIRSEQ_MEGA_NATIVE=on": ("convert.command import main", "choose from auto, off, require"),
     "FAIRSEQ_MEGA_CPU_LEVEL=AVX2": ("modules.mega_layer import MegaLayer", "choose from baseline, "),
     "FAIRSEQ_MEGA_CPU_LEVEL=avx512_bf16,": ("lab.reproduce.command import main", "choose from baseline, "),
 }

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fairseq_mega.lab.inspect import attention, averages, comparison, parts, pictures
-from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
+from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.lab.inspect.attention import _self_attention, attention_for
 from fairseq_mega.lab.runs import fonts
 from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA

@@ -15,7 +15,7 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.models import MODEL_REGISTRY
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
+from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.models.cost import AUTOCAST, FLOAT32, KERNELS, STATE, Step, training_step, zipf_shares
 from fairseq_mega.ops.common import native
 from tests.support import grids, tiny_lm

@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_mega.lab.benchmarks import apart, command
 from fairseq_mega.lab.benchmarks.sharing import cases_of
-from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
+from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.lab.inspect.plan import Machine, Planner, left_a_node, planned
 from fairseq_mega.models.cost import AUTOCAST, FLOAT32, ROUNDED, Sent, Shared, Sharing
 from fairseq_mega.ops.common import native

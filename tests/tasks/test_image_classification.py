@@ -9,7 +9,8 @@ import torch
 from fairseq import models
 from omegaconf import OmegaConf
 
-from fairseq_mega.cli import console, convert_checkpoint
+from fairseq_mega.cli import console
+from fairseq_mega.convert import command as convert_checkpoint
 from fairseq_mega.tasks.image_classification import ImageClassificationConfig, ImageClassificationTask
 from tests.support import tiny_classifier, tiny_images
 from tests.support.helpers import forget_earlier_runs, run_fairseq

@@ -1,16 +1,24 @@
-"""The report of one checkpoint, or of two."""
+"""Describe a checkpoint: parameters by part, training, and the half-lives of each layer's moving average.
+
+    fairseq-mega-inspect CHECKPOINT                    # as text
+    fairseq-mega-inspect CHECKPOINT --draw             # with pictures: kernels, half-lives
+    fairseq-mega-inspect CHECKPOINT --attention TEXT   # a picture of a layer's attention; of a translator its alignment
+    fairseq-mega-inspect CHECKPOINT --compare OTHER    # differences of two checkpoints
+    fairseq-mega-inspect mega_lm_enwik8_base --memory 24 80   # longest context in 24 and 80 GiB
+    fairseq-mega-inspect --plan megalodon_lm_7b --nodes 32 --gpus 8 --gib 75 --precision bf16   # settings that fit
+
+Checkpoints of the published code are read, too. Nothing in a file is executed.
+"""
 
 import argparse
+import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Optional, Sequence
 
-from fairseq_mega.compat.checkpoints.loading import load_checkpoint
-from fairseq_mega.convert import layouts
-from fairseq_mega.convert.options import flat_options
+from fairseq_mega.cli.commands import exit_status
+from fairseq_mega.lab.inspect.report import report
 
-from . import averages, comparison, parts
-
-LENGTH = 4096  # of the kernels
+PROGRAM = "fairseq-mega-inspect"
 READ_WITH = {  # options, and the options of which each requires one
     "layer": ["attention"],
     "data": ["attention"],
@@ -19,6 +27,51 @@ READ_WITH = {  # options, and the options of which each requires one
     **{name: ["plan"] for name in ("nodes", "gpus", "gib", "context", "batch")},
     "pictures": ["draw", "attention"],
 }
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
+    parser.add_argument(
+        "checkpoint", type=Path, metavar="CHECKPOINT", help="checkpoint; for --memory and --plan also an architecture"
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--draw", action="store_true", help="draw the kernels and half-lives of all layers")
+    what.add_argument("--attention", metavar="TEXT", help="draw the attention of one layer for a text")
+    what.add_argument("--compare", type=Path, metavar="OTHER", help="list the differences from another checkpoint")
+    what.add_argument(
+        "--memory",
+        type=float,
+        nargs="+",
+        metavar="GIB",
+        help="estimate the longest context of a training step in this memory",
+    )
+    plan = "list settings to train the model on several GPUs, with the memory of a GPU and the bytes sent for an update"
+    what.add_argument("--plan", action="store_true", help=plan)
+    parser.add_argument(
+        "--nodes", type=int, default=1, metavar="N", help="for --plan: number of machines (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--gpus", type=int, default=1, metavar="G", help="for --plan: GPUs of a node (default: %(default)s)"
+    )
+    parser.add_argument("--gib", type=float, metavar="M", help="for --plan: memory of a GPU for the training")
+    context = "for --plan: length of a training sequence (default: 8 chunks)"
+    parser.add_argument("--context", type=int, metavar="TOKENS", help=context)
+    batch = "for --plan: tokens of an update (default: a sequence for each GPU)"
+    parser.add_argument("--batch", type=int, metavar="TOKENS", help=batch)
+    symbols = "for --memory and --plan of an architecture: size of the dictionary (default: its recipes', or 32000)"
+    parser.add_argument("--symbols", type=int, metavar="N", help=symbols)
+    precision = "for --memory and --plan: precision of the training (default: fp32)"
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help=precision)
+    parser.add_argument(
+        "--layer", type=int, metavar="N", help="for --attention: number of the layer, from 1 (default: the last)"
+    )
+    parser.add_argument("--data", type=Path, help="for --attention: data folder (default: that of the training)")
+    parser.add_argument(
+        "--pictures", type=Path, default=Path(), metavar="FOLDER", help="folder of the pictures (default: here)"
+    )
+    return parser
 
 
 def unread(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Optional[str]:
@@ -31,88 +84,15 @@ def unread(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Opti
     return None
 
 
-def read(path: Path) -> Dict[str, Any]:
-    """Return a checkpoint of this package, or a converted published one; raise OSError and ValueError."""
-    checkpoint = load_checkpoint(path)
-    return layouts.to_ours(checkpoint, str(path)) if layouts.is_published_file(checkpoint) else checkpoint
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command line; returns the exit status, 1 after an error message."""
+    parser = build_parser()
+    options = parser.parse_args(argv)
+    problem = unread(options, parser)
+    if problem is not None:
+        parser.error(problem)
+    return exit_status(PROGRAM, lambda: report(options))
 
 
-def chunk_of(checkpoint: Dict[str, Any]) -> Optional[int]:
-    """Return the chunk of the attention, or None."""
-    options = flat_options(checkpoint)
-    sizes = [options.get(f"{side}_chunk_size") for side in ("encoder", "decoder")]
-    return next((int(size) for size in sizes if size is not None and size > 0), None)
-
-
-def columns(rows: List[List[str]]) -> List[str]:
-    """Return rows as lines: the first column aligned to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
-        for row in rows
-    ]
-
-
-def summary(checkpoint: Dict[str, Any]) -> List[str]:
-    """Return options, training, parameters by part and moving averages of a checkpoint, as lines of text."""
-    counts = parts.parameters_by_part(checkpoint["model"])
-    total = max(sum(count for _, count in counts), 1)
-    lines = [f"{name:18}{value}" for name, value in parts.description(checkpoint)]
-    rows = [["parameters", f"{total:,}", ""]]
-    rows += [[f"  {part}", f"{count:,}", f"{count / total:.1%}"] for part, count in counts]
-    lines += ["", *columns(rows)]
-    try:
-        found = averages.averages_of(checkpoint["model"], LENGTH)
-    except ValueError as error:
-        return [*lines, "", str(error)]
-    return [*lines, "", *columns(averages.table(found))]
-
-
-def draw(checkpoint: Dict[str, Any], name: str, folder: Path) -> List[Path]:
-    """Write the pictures of the moving averages; return their files."""
-    from . import pictures
-
-    found = averages.averages_of(checkpoint["model"], LENGTH)
-    title = f"Moving averages of {name}"
-    files = [folder / "kernels.png", folder / "half_lives.png"]
-    pictures.draw_kernels(found, f"{title}: weight of an input by its distance", files[0])
-    pictures.draw_half_lives(found, chunk_of(checkpoint), f"{title}: half-life of an input", files[1])
-    if found[0].periods.numel():
-        files.append(folder / "periods.png")
-        pictures.draw_periods(found, chunk_of(checkpoint), f"{title}: period", files[2])
-    return files
-
-
-def report(options: argparse.Namespace) -> None:
-    """Print the report that the options select and draw the pictures; raise OSError and ValueError."""
-    if options.compare is not None:
-        print("\n".join(comparison.lines_of(read(options.checkpoint), read(options.compare))))
-        return
-    if options.memory is not None:
-        from .memory import lines_of
-
-        bf16 = options.precision == "bf16"
-        print("\n".join(lines_of(str(options.checkpoint), options.memory, options.symbols, bf16)))
-        return
-    if options.plan:
-        from . import plan
-
-        if options.gib is None:
-            raise ValueError("--plan requires the memory of a GPU: give --gib M")
-        machine = plan.Machine(options.nodes, options.gpus, options.gib)
-        name, precision = str(options.checkpoint), options.precision
-        print("\n".join(plan.lines_of(name, machine, precision, options.context, options.batch, options.symbols)))
-        return
-    if options.attention is not None:
-        from . import pictures
-        from .attention import attention_for
-
-        found = attention_for(options.checkpoint, options.data, options.attention, options.layer)
-        file = options.pictures / "attention.png"
-        pictures.draw_attention(found.weights, found.rows, found.columns, found.title, file)
-        print(file)
-        return
-    checkpoint = read(options.checkpoint)
-    print("\n".join(summary(checkpoint)))
-    if options.draw:
-        print("\n" + "\n".join(map(str, draw(checkpoint, options.checkpoint.stem, options.pictures))))
+if __name__ == "__main__":
+    sys.exit(main())
