@@ -91,7 +91,7 @@ def test_log_of_a_training_on_gpus() -> None:
 
 @pytest.mark.parametrize("text, missing", [("", "validation"), (valid(1, 1, 50), "size of the model")])
 def test_a_log_of_something_else_is_refused(text: str, missing: str) -> None:
-    with pytest.raises(ValueError, match=f"train.log holds no {missing}"):
+    with pytest.raises(ValueError, match=f"train.log contains no {missing}"):
         read(text)
 
 

@@ -3,11 +3,11 @@
 Choice of :func:`damped_ema`, from measurements by ``python -m fairseq_mega.lab.benchmarks kernels``:
 
 * ``native_fft``, an FFT in the shared memory of a GPU, where N exceeds FFT_COMPONENTS, for whole sequences of up to
-16384 steps. (FFT_COMPONENTS is an estimate from counted operations, not measured on a GPU.) * ``native``, the compiled
-scan over time, wherever it is built for the tensor's device and dtype. Its work grows with N, an FFT's does not; still,
-for N = 16 the scan needs a sixth to a twentieth of the FFT's time. * ``torch_fft``, the convolution by torch's FFT,
-elsewhere (float64, no extension). * the recurrence, fused in the compiled kernels, for a single step of a stream
-without gradients.
+  16384 steps. (FFT_COMPONENTS is an estimate from counted operations, not measured on a GPU.)
+* ``native``, the compiled scan over time, wherever it is built for the tensor's device and dtype. Its work grows with
+  N, an FFT's does not; still, for N = 16 the scan needs a sixth to a twentieth of the FFT's time.
+* ``torch_fft``, the convolution by torch's FFT, elsewhere (float64, no extension).
+* the recurrence, fused in the compiled kernels, for a single step of a stream without gradients.
 """
 
 from typing import Any, Dict, Optional, Tuple
