@@ -67,6 +67,18 @@ def test_minutes_that_are_given(words: List[str], minutes: float, tmp_path: Path
     assert float((tmp_path / "minutes").read_text()) == minutes
 
 
+def test_a_text_in_another_use_is_another_setting(tmp_path: Path) -> None:
+    """The same file as validation text and as test text; the result of one is none of the other."""
+    for name in ("t", "v"):
+        for language in ("en", "de"):
+            (tmp_path / f"{name}.{language}").write_text(f"{name} {language}\n" * 2000)
+    text, other = ["--text", str(tmp_path / "t")], str(tmp_path / "v")
+    quick_start(tmp_path / "out", *text, "--valid", other)
+    quick_start(tmp_path / "out", *text, "--valid", other)
+    with pytest.raises(StageError, match=r"< valid \w+\n(?s:.*)> test \w+"):
+        quick_start(tmp_path / "out", *text, "--test", other)
+
+
 def test_the_precision_is_chosen_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU is busy at the second start, and seems to be slow at bfloat16: the training goes on as it began."""
     found = iter([precision.Choice("bf16", "fast"), precision.Choice("fp32", "slow")])

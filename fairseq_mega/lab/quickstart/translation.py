@@ -40,8 +40,12 @@ class Translation(QuickStart):
         recipe, languages = recipe_of("translation", options.smoke), (options.source_lang, options.target_lang)
         self.pieces = SMOKE_PIECES if options.smoke else SYMBOLS[recipe.data]
         task = [f"languages {' '.join(languages)}", f"vocabulary {self.pieces}", f"beam {recipe.evaluate['beam']}"]
-        prefixes = filter(None, (options.text, options.valid, options.test))
-        texts = [sha256_of(Path(f"{prefix}.{language}")) for prefix in prefixes for language in languages]
+        prefixes = {"": options.text, "valid ": options.valid, "test ": options.test}
+        texts = [
+            f"{use}{sha256_of(Path(f'{prefix}.{language}'))}"
+            for use, prefix in prefixes.items()
+            for language in (languages if prefix else ())
+        ]
         super().__init__(options, task, "as many as are left", texts)
         self.recipe.config["task"].update(source_lang=languages[0], target_lang=languages[1])
 
