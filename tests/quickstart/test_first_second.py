@@ -36,6 +36,7 @@ TEXTS: Dict[str, Any] = {
         [],
         "text.en: its lines end in carriage returns, which do not end lines here: replace them by line feeds",
     ),
+    "no time": ({"text.en": GOOD, "text.ja": GOOD}, ["--train-minutes", "0.004"], "give a number of minutes, 0.01 or"),
     "no valid": ({"text.en": GOOD, "text.ja": GOOD}, ["--valid", "valid"], "valid.en does not exist"),
     "work folder is a file": (
         {"text.en": GOOD, "text.ja": GOOD, "out": "x"},

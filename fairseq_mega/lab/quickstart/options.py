@@ -27,6 +27,7 @@ stages and continues a training.
                        within 10 minutes"""
 HEAD = 4096  # bytes read to recognize the kind of a file
 NEEDED, NEEDED_BY_SMOKE = 300e6, 50e6  # bytes of --work-dir, mostly checkpoints
+LEAST_MINUTES = 0.01  # the last digit of the plan
 TRAIN_MINUTES = {TRANSLATION: "15, or the rest of 25 after setting up", LM: "5"}
 
 
@@ -73,8 +74,8 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.one_of("task", options.task, (TRANSLATION, LM))
     parser.one_of("precision", options.precision, ("auto", "fp32", "bf16"))
     minutes, updates = options.train_minutes, options.updates
-    if minutes is not None and not (re.fullmatch(r"\d+(\.\d+)?", minutes) and float(minutes) > 0):
-        parser.die(f"--train-minutes is '{minutes}'; give a number of minutes above 0")
+    if minutes is not None and not (re.fullmatch(r"\d+(\.\d+)?", minutes) and float(minutes) >= LEAST_MINUTES):
+        parser.die(f"--train-minutes is '{minutes}'; give a number of minutes, {LEAST_MINUTES} or more")
     if updates is not None and not re.fullmatch(r"[1-9]\d*", updates):
         parser.die(f"--updates is '{updates}'; give a whole number above 0")
     (check_translation if options.task == TRANSLATION else check_lm)(parser, options)
