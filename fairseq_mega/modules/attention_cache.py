@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Optional, Tuple
 
+import torch
 from torch import Tensor
 
 from fairseq_mega.ops.decoding import TimeBuffer
@@ -18,6 +19,10 @@ class AttentionCache(NamedTuple):
     values: TimeBuffer  # (B, n, v)
     padding_mask: Optional[Tensor]  # (B, n) bool, True = padding; None: no padding
     prepared: ParameterCache
+
+    def suits_step_of(self, dtype: torch.dtype) -> bool:
+        """Return whether a function of single steps of this type can continue: no padding, and keys of the type."""
+        return self.padding_mask is None and self.keys.dtype == dtype
 
     def unfinished(self, chunk_size: int) -> "AttentionCache":
         """Return the cache without finished chunks of ``chunk_size`` steps; -1: no chunk is ever finished."""

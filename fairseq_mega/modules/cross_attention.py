@@ -91,6 +91,7 @@ class GatedCrossAttention(nn.Module):
         if query.size(1) != 1:
             source = source._replace(prepared=ParameterCache())
         key, value, padding_mask, step, prepared = source
+        key, value = key.to(query.dtype), value.to(query.dtype)  # the cache may be older than the parameters' type
         bias = self.relative_bias(query.size(1), key.size(1), step, prepared)
         dropout = self.attention_dropout.rate
         weights = None

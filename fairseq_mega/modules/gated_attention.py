@@ -26,7 +26,7 @@ from .packed_linear import step_maps
 from .padding import finite_padding
 from .parameter_cache import ParameterCache, is_patched
 from .relative_bias import build_relative_bias
-from .state import LayerMemory
+from .state import LayerMemory, memory_for
 
 
 class AttentionOutput(NamedTuple):
@@ -116,7 +116,7 @@ class GatedAttention(nn.Module):
                 requested of a bidirectional attention.
         """
         d, z, v = self.widths
-        padding_mask, documents = context.padding_mask, context.documents
+        padding_mask, documents, memory = context.padding_mask, context.documents, memory_for(x, memory)
         if padding_mask is not None:
             x = finite_padding(x, padding_mask)
         prepared = None

@@ -70,7 +70,7 @@ def is_plain_step(x: Tensor, context: LayerContext, cache: Optional[AttentionCac
     """Return whether x (B, L, D) is one step of decoding without padding, as functions of single steps require."""
     if x.size(1) != 1 or not context.return_state or context.documents is not None:
         return False
-    return context.padding_mask is None and (cache is None or cache.padding_mask is None)
+    return context.padding_mask is None and (cache is None or cache.suits_step_of(x.dtype))
 
 
 def single_step_of(layer: nn.Module, functions: StepFunctions, dtype: torch.dtype) -> Callable[..., LayerOutput]:
@@ -121,9 +121,9 @@ def steps_of(layers: Sequence[nn.Module], functions: StepFunctions, dtype: torch
     return Steps([single_step_of(layer, functions, dtype) for layer in layers])
 
 
-def are_joinable(caches: Optional[Sequence[Optional[LayerCache]]]) -> bool:
-    """Return whether a joined step can continue from caches: all of equally many steps, none of them padding."""
-    if caches is None or any(cache is None or cache.attention.padding_mask is not None for cache in caches):
+def are_joinable(caches: Optional[Sequence[Optional[LayerCache]]], dtype: torch.dtype) -> bool:
+    """Return whether a joined step of a type can continue from caches: all of equally many steps, without padding."""
+    if caches is None or not all(cache is not None and cache.attention.suits_step_of(dtype) for cache in caches):
         return False
     return len({len(cache.attention.keys) for cache in caches if cache is not None}) == 1
 

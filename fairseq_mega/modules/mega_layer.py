@@ -69,7 +69,7 @@ class MegaLayer(nn.Module):
             memory: Optional[LayerMemory] = None,
             cache: Optional[LayerCache] = None,
         ) -> LayerOutput:
-            if cache is None or cache.attention.padding_mask is not None:
+            if cache is None or not cache.attention.suits_step_of(x.dtype):
                 return self(x, context, memory, cache)
             source, weights, prepared = cache.cross_attention, None, cache.attention.prepared
             hidden, memory, attention_cache = attention(x[:, 0], memory, cache.attention, prepared)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.ops.decoding import TimeBuffer
+from fairseq_mega.ops.ema import compute_dtype
 from fairseq_mega.ops.timestep_norm import TimestepNormState
 
 from .attention_cache import AttentionCache
@@ -17,6 +18,15 @@ class LayerMemory(NamedTuple):
 
     ema: Tensor  # (B, D, N), float32, or complex64 of a complex EMA
     norm: Optional[TimestepNormState] = None  # statistics of a timestep norm, in float64
+
+
+def memory_for(x: Tensor, memory: Optional[LayerMemory]) -> Optional[LayerMemory]:
+    """Return a memory in the precision of the EMA of x, such as one that was left before the layer's type changed."""
+    if memory is None:
+        return None
+    dtype = compute_dtype(x)
+    dtype = dtype.to_complex() if memory.ema.is_complex() else dtype
+    return memory if memory.ema.dtype == dtype else memory._replace(ema=memory.ema.to(dtype))
 
 
 class CrossAttentionCache(NamedTuple):

@@ -76,7 +76,7 @@ class Trunk:
         new_cache: List[Optional[LayerCache]] = []
         inner: List[Tensor] = []
         weights: Optional[Tensor] = None
-        if state is not None and steps.joined is not None and not inner_states and are_joinable(state.cache):
+        if state is not None and steps.joined is not None and not inner_states and are_joinable(state.cache, x.dtype):
             hidden, memories, caches = steps.joined(x[:, 0], state.memory.layers, state.cache)  # type: ignore[arg-type]
             x, new_memory, new_cache, layers = hidden.unsqueeze(1), [*memories], [*caches], ()
         for index, layer in enumerate(layers):

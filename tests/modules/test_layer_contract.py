@@ -1,6 +1,7 @@
 """The contract of all layers: streams in pieces of any lengths, causality, padding, rows, and state after padding."""
 
 import inspect
+import itertools
 import math
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -126,6 +127,32 @@ def test_single_steps_of_decoding_equal_the_whole(kind: str, chunk_size: int, dt
     for got, want in zip(tensors_of(steps[-1].memory), tensors_of(whole.memory)):
         assert got.dtype == want.dtype
         torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(("before", "after"), list(itertools.permutations(DTYPES, 2)), ids=str)
+@pytest.mark.parametrize(("kind", "chunk_size"), FEW)
+def test_a_stream_goes_on_in_another_precision(
+    kind: str, chunk_size: int, before: torch.dtype, after: torch.dtype, grad: bool
+) -> None:
+    """The layer is converted between two steps, or two pieces; the state of the stream is that of the first type."""
+    built, x = layer(kind, chunk_size), hidden(13)
+    whole = run(built, x, **source(kind)).hidden
+    tolerance = 0.1 if torch.bfloat16 in (before, after) else 2e-5
+    for pieces in ((1, 1, 1), (6, 6, 1), (6, 1, 6)):
+        out, read = None, 0
+        for piece, dtype in zip(pieces, (before, after, before)):
+            with torch.set_grad_enabled(grad):
+                given = x[:, read : read + piece].to(dtype)
+                out = run(built.to(dtype), given, out, return_state=True, **source(kind, dtype))
+            assert out.hidden.dtype == dtype
+            want = whole[:, read : read + piece]
+            torch.testing.assert_close(out.hidden.double(), want, rtol=0, atol=tolerance * whole.abs().max().item())
+            read += piece
+        built.double()
 
 
 @pytest.mark.parametrize(("kind", "chunk_size"), FEW)

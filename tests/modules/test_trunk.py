@@ -173,12 +173,12 @@ def stream(layer):
     generator = torch.Generator().manual_seed(2)
     context = LayerContext(encoder_out=torch.randn(3, 5, 8, generator=generator), return_state=True)
 
-    def read(steps):
+    def read(steps, dtype=torch.float32):
         nonlocal state
         outputs = []
         with torch.no_grad():
             for _ in range(steps):
-                out = stack(torch.randn(3, 1, 8, generator=generator), context, state)
+                out = stack(torch.randn(3, 1, 8, generator=generator).to(dtype), context, state)
                 state = out.state
                 outputs.append(out.hidden)
         return torch.cat(outputs, dim=1)
@@ -251,6 +251,22 @@ def test_joined_layers_compute_what_each_does(layer, chunk_size, packed, monkeyp
             pack_linear_maps(stack, packed)
         results.append(read(20))
     assert torch.equal(*results) and len(calls) == 19
+
+
+@needs_kernels
+@pytest.mark.parametrize("layer", JOINED)
+def test_joined_layers_go_on_in_another_precision(layer):
+    """The layers are converted between two steps, and back."""
+    outputs = []
+    for convert in (True, False):
+        torch.manual_seed(4)
+        stack, read = stream(layer)
+        steps = [read(5)]
+        for dtype in (torch.bfloat16, torch.float32) if convert else (torch.float32, torch.float32):
+            stack.to(dtype)
+            steps.append(read(2, dtype).float())
+        outputs.append(torch.cat(steps, dim=1))
+    torch.testing.assert_close(*outputs, rtol=0, atol=0.1)
 
 
 def doubled(forward, x, *args):

@@ -13,7 +13,7 @@ from fairseq_mega.modules.layer import PLAIN, LayerContext, is_plain_step
 from fairseq_mega.modules.norm import EPS
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.parameter_cache import ParameterCache, is_patched
-from fairseq_mega.modules.state import LayerMemory
+from fairseq_mega.modules.state import LayerMemory, memory_for
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
@@ -85,7 +85,7 @@ class NormalizedGatedAttention(nn.Module):
             memory: of the steps before x, from an earlier call; causal only.
             cache: of the unfinished chunk before x, from the same call.
         """
-        padding_mask, documents = context.padding_mask, context.documents
+        padding_mask, documents, memory = context.padding_mask, context.documents, memory_for(x, memory)
         prepared = None
         if cache is not None or context.return_state:
             prepared = ParameterCache() if cache is None or x.size(1) != 1 else cache.prepared

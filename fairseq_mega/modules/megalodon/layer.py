@@ -68,7 +68,7 @@ class MegalodonLayer(nn.Module):
             memory: Optional[LayerMemory] = None,
             cache: Optional[LayerCache] = None,
         ) -> LayerOutput:
-            if cache is None or cache.attention.padding_mask is not None:
+            if cache is None or not cache.attention.suits_step_of(x.dtype):
                 return self(x, context, memory, cache)
             x = x[:, 0]
             hidden, memory, attention_cache = attention(x, memory, cache.attention, cache.attention.prepared)

@@ -35,16 +35,21 @@ class TimeBuffer:
             self._steps = self.room[:, : self._length]
         return self._steps
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the steps."""
+        return (self.room if self._steps is None else self._steps).dtype
+
     def append(self, steps: Tensor, most: Optional[int] = None) -> "TimeBuffer":
-        """Return a buffer with further steps.
+        """Return a buffer with further steps, in the type of these.
 
         Args:
             steps: (B, k, width).
             most: how many steps the stream will keep at most, None if that is not known.
         """
         old, new = len(self), len(self) + steps.size(1)
-        if torch.is_grad_enabled() or (most is not None and new > most) or steps.dtype != self.steps.dtype:
-            return TimeBuffer(torch.cat([self.steps, steps], dim=1))
+        if torch.is_grad_enabled() or (most is not None and new > most) or steps.dtype != self.dtype:
+            return TimeBuffer(torch.cat([self.steps.to(steps.dtype), steps], dim=1))
         longer = self.grow(steps.size(1), most)
         longer.steps[:, old:] = steps
         return longer
