@@ -13,6 +13,7 @@ from .patches import (
     arguments,
     batches,
     composing,
+    copying,
     distributed,
     expressions,
     generating,
@@ -62,6 +63,7 @@ def apply() -> None:
     numpy_names.restore_removed_numpy_names()
     composing.keep_one_store()
     composing.store_encoders_without_options()
+    copying.copy_states_of_tasks()
     paths.keep_existing_paths_whole()
     batches.keep_last_batch()
     batches.name_epochs_without_an_update()

@@ -1,5 +1,6 @@
 """Options of generation that need another model, an alignment, or the words of the source."""
 
+import copy
 import re
 import shutil
 from pathlib import Path
@@ -196,8 +197,9 @@ def test_language_models_align_nothing(option: str, with_language_model: Path) -
     assert status == 2 and f"{option} requires a translator" in output.getvalue().splitlines()[-1], output.getvalue()
 
 
-def test_a_translator_scores_no_single_texts(tiny_model: Any, tiny_corpus: Path) -> None:
+def test_a_translator_is_copied_and_scores_no_single_texts(tiny_model: Any, tiny_corpus: Path) -> None:
     hub = MegaModel.from_pretrained(str(tiny_model.checkpoint.parent), tiny_model.checkpoint.name, str(tiny_corpus))
+    assert copy.deepcopy(hub).translate("w1 w2") == hub.translate("w1 w2")
     with pytest.raises(ValueError, match="score: a translator scores pairs of texts"):
         hub.score(["w1 w2"])
 

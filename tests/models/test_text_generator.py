@@ -1,5 +1,6 @@
 """Sampling, and generation through MegaLanguageModel.from_pretrained."""
 
+import copy
 import math
 import re
 
@@ -14,7 +15,8 @@ EOS = 2
 
 
 @pytest.fixture(scope="module")
-def generator(tmp_path_factory, device_flags):
+def trained(tmp_path_factory, device_flags):
+    """Folders of a model's checkpoint and of its data."""
     folder = tmp_path_factory.mktemp("generator")
     text = "".join(f"{line}\n" for line in random_sentences(120, 3))
     (folder / "text.txt").write_text(text)
@@ -23,7 +25,13 @@ def generator(tmp_path_factory, device_flags):
     options = ["--arch", "mega_lm_tiny", "--decoder-chunk-size", 8, "--max-tokens", 100, "--lr", 0.01, *device_flags]
     options += ["--optimizer", "adam", "--max-update", 20, "--disable-validation", "--num-workers", 0]
     run_fairseq("train", [data, "--task", "mega_language_modeling", *options, "--save-dir", folder])
-    return MegaLanguageModel.from_pretrained(str(folder), "checkpoint_last.pt", str(data))
+    return str(folder), str(data)
+
+
+@pytest.fixture(scope="module")
+def generator(trained):
+    folder, data = trained
+    return MegaLanguageModel.from_pretrained(folder, "checkpoint_last.pt", data)
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 19])
@@ -37,6 +45,19 @@ def test_greedy_stream_equals_full_forwards(generator, length):
         tokens.append(int(scores.argmax()))
     stream = generator.stream(prompt, temperature=0.0)
     assert [next(stream) for _ in range(12)] == tokens[length:]
+
+
+@pytest.mark.parametrize("weights", [None, "int8"])
+def test_a_copy_generates_the_same(trained, weights):
+    """The copy owns its weights."""
+    folder, data = trained
+    original = MegaLanguageModel.from_pretrained(folder, "checkpoint_last.pt", data, decode_weights=weights)
+    want = original.complete("w1 w2 w3", 6, seed=1)
+    other = copy.deepcopy(original)
+    with torch.no_grad():
+        for parameter in original.parameters():
+            parameter.zero_()
+    assert other.complete("w1 w2 w3", 6, seed=1) == want
 
 
 def test_two_models_vote(generator):
