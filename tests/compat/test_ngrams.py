@@ -1,10 +1,13 @@
 """--no-repeat-ngram-size on a CPU."""
 
+from pathlib import Path
+from typing import Any, List
+
 import pytest
 import torch
 from fairseq.ngram_repeat_block import NGramRepeatBlock
 
-import fairseq_mega  # noqa: F401
+from fairseq_mega.models.mega import MegaModel
 
 
 @pytest.mark.parametrize(
@@ -28,3 +31,23 @@ def test_no_word_stands_twice() -> None:
     scores = NGramRepeatBlock(1, use_extension=False)(tokens, torch.zeros(2, 12), 2, 1, step=3)
     banned = [set(torch.nonzero(row == -torch.inf).flatten().tolist()) for row in scores]
     assert banned == [{5, 6, 7}, {8, 9, 10}]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_prefix_may_repeat_itself(size: int, tiny_corpus: Path, tiny_model: Any, device_flags: List[str]) -> None:
+    """The words after it repeat nothing."""
+    hub = MegaModel.from_pretrained(str(tiny_model.checkpoint.parent), tiny_model.checkpoint.name, str(tiny_corpus))
+    prefix = torch.tensor([[5, 6, 5, 6, 5, 6], [7, 8, 9, 10, 11, 12], [7, 1, 1, 1, 1, 1]])
+    generator = hub.task.build_generator(hub.models, hub.cfg.generation)
+    generator.repeat_ngram_blocker, generator.beam_size = NGramRepeatBlock(size, use_extension=False), 2
+    source = torch.tensor([[5, 6, 7, 2]]).expand(3, -1)
+    sample = {"id": torch.arange(3), "net_input": {"src_tokens": source, "src_lengths": torch.tensor([4, 4, 4])}}
+    found = generator.generate(hub.models, sample, prefix_tokens=prefix)
+    for row, hypotheses in zip(prefix.tolist(), found):
+        given = [token for token in row if token != 1]
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"].tolist()
+            assert tokens[: len(given)] == given and hypothesis["score"] > -torch.inf
+            pieces = [tuple(tokens[end - size : end]) for end in range(size, len(tokens))]
+            later = pieces[len(given) - size + 1 :]
+            assert len(set(later)) == len(later) and not set(later) & set(pieces[: len(given) - size + 1])
