@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import List
 
 import pytest
-from fairseq import hub_utils, utils
+from fairseq import hub_utils, options, utils
 from fairseq.tasks import FairseqTask, LegacyFairseqTask
 
 from fairseq_mega.compat.errors import describe
+from fairseq_mega.compat.patches import arguments
 from fairseq_mega.compat.patches.paths import lost_part
 from fairseq_mega.models.checkpoint_files import origin_of
 from fairseq_mega.models.mega_lm import MegaLanguageModel
@@ -74,6 +75,26 @@ def test_the_colon_is_named(folder: Path, trainings: tiny_trainings.Trainings) -
     arguments = trainings.arguments("language model", "--cpu")[1:]
     with pytest.raises(SystemExit):
         helpers.run_fairseq("train", ["a:x", *arguments])
+
+
+@pytest.mark.parametrize("command", ["generate", "eval-lm", "validate", "train", "interactive"])
+def test_several_data_folders_are_trained_on_alone(command: str, folder: Path) -> None:
+    """A score of the first of them would stand for all."""
+    parsers = {
+        "generate": options.get_generation_parser,
+        "interactive": lambda: options.get_generation_parser(interactive=True),
+        "eval-lm": options.get_eval_lm_parser,
+        "validate": options.get_validation_parser,
+        "train": options.get_training_parser,
+    }
+    words = ["--arch", "mega_tiny"] if command == "train" else ["--path", "a"]
+    for data, split, scored in (("a:b", "test", False), ("a:b", "valid", False), ("b:a", "test", True)):
+        for name in ("test.en-de.en.idx", "valid.idx"):
+            (folder / "b" / name).touch()
+        subset = [] if command == "train" else ["--valid-subset" if command == "validate" else "--gen-subset", split]
+        given = vars(parsers[command]().parse_known_args([*words, *subset])[0])
+        said = str(arguments.impossible({**given, "data": data}))  # an option of the task
+        assert (f"of the split '{split}' only the first" in said) != (scored or command in ("train", "interactive"))
 
 
 def test_a_training_in_such_folders_is_read_back(

@@ -160,13 +160,17 @@ def test_any_split_is_trained_on_in_blocks(data, renamed, device_flags, tmp_path
     assert tokens[1] == TEST_TOKENS and tokens[2] == tokens[0] + TEST_TOKENS
 
 
-def test_a_split_of_several_folders_is_that_of_the_first(data, trained, device_flags, tmp_path):
+def test_a_split_of_several_folders_is_refused(data, trained, device_flags, tmp_path, capfd):
     """fairseq reads training texts of several folders, one an epoch, and no more than one of the others."""
-    shutil.copytree(data, tmp_path / "second")
-    for folders, told in ((f"{data}:{tmp_path / 'second'}", True), (data, False)):
-        output = run_fairseq("eval-lm", [folders, *TASK, "--path", trained, "--gen-subset", "test", *device_flags])
-        assert f"scored {TEST_TOKENS} of {TEST_TOKENS} tokens" in output
-        assert (f"only the text of {data} is read, not the text of {tmp_path / 'second'}" in output) is told
+    second = tmp_path / "second"
+    shutil.copytree(data, second)
+    arguments = [f"{data}:{second}", *TASK, "--path", trained, "--gen-subset", "test", *device_flags]
+    assert console.run("eval-lm", [str(argument) for argument in arguments]) == 2
+    assert "of the split 'test' only the first folder would be scored" in capfd.readouterr().err
+    for file in second.glob("test.*"):
+        file.unlink()
+    output = run_fairseq("eval-lm", arguments)
+    assert f"scored {TEST_TOKENS} of {TEST_TOKENS} tokens" in output
 
 
 def test_training_split_is_scored_as_a_stream(data, trained, device_flags):

@@ -141,6 +141,9 @@ def impossible(given):
         lost = paths.lost_part(value) if isinstance(value, str) and not (several_files and name == "path") else None
         if lost:
             return f"{label}, {value}: {lost}: give existing paths"
+    unscored = paths.unscored_folder(given)
+    if unscored is not None:
+        return unscored
     for name, package in PACKAGES.items():
         if given.get(name) and importlib.util.find_spec(package.replace("-", "_")) is None:
             option = f"--{name.replace('_', '-')}"

@@ -51,6 +51,28 @@ def lost_part(paths: str) -> typing.Optional[str]:
     return f"{missing[0] or 'an empty name'} does not exist, and '{SEPARATOR}' separates paths"
 
 
+def unscored_folder(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    """Return why data folders cannot be scored, or None: fairseq would score the split of the first alone.
+
+    Args:
+        given: options of any command by the parser's names.
+    """
+    data = given.get("data")
+    scores = "path" in given and "max_update" not in given and "buffer_size" not in given  # an option of each command
+    if not (scores and isinstance(data, str) and "://" not in data):
+        return None
+    validates = "beam" not in given and "context_window" not in given
+    splits = str(given.get("valid_subset" if validates else "gen_subset")).split(",")
+    for folder in split(data)[1:]:
+        for name in splits:
+            if any(os.path.splitext(file)[0].split(".")[0] == name for file in os.listdir(folder)):
+                return (
+                    f"the data folder, {data}: '{SEPARATOR}' separates folders, and of the split '{name}' only the "
+                    f"first folder would be scored: give one folder, and run the command for each"
+                )
+    return None
+
+
 def _split_existing(original: typing.Callable, paths: str, separator: str = SEPARATOR) -> typing.List[str]:
     if separator != SEPARATOR or "://" in paths:
         return original(paths, separator)
