@@ -38,6 +38,11 @@ def test_lines_of_one_question_are_its_references(tmp_path):
         ("{", "question 2: not JSON"),
         ("[1]", "question 2: expected a JSON object, found list"),
         (json.dumps({"input": "a\n\nb", "output": "c"}), "question 2: the field 'id' is missing"),
+        (
+            json.dumps(item("b", output=["x", "y"])),
+            "'output' is not a text .found list.: give a line with the same id for",
+        ),
+        (json.dumps(item("a", document="another")), "also the id of question 1, another question or of another"),
         (json.dumps(item("b", output=None)), "the answers of SCROLLS's test sets are not public"),
         (json.dumps(item("a", "w1 w9?")), "question 2: its id 'a' is also the id of question 1"),
         (json.dumps(item("b", input="question only")), "'input' must be a question, an empty line and a document"),

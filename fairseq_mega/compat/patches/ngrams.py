@@ -43,8 +43,9 @@ def _remember_forced(
     prefix_tokens: torch.Tensor,
     beam_size: int,
 ) -> typing.Any:
-    """Remember the rows whose next token is given, for the block that fairseq calls next."""
-    _forced.set(prefix_tokens[:, step].ne(self.pad).repeat_interleave(beam_size))
+    """Remember the rows whose next token is given, for the block of n-grams that fairseq calls next, if any."""
+    if self.repeat_ngram_blocker is not None:
+        _forced.set(prefix_tokens[:, step].ne(self.pad).repeat_interleave(beam_size))
     return original(self, step, lprobs, scores, tokens, prefix_tokens, beam_size)
 
 

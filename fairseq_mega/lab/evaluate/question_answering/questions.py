@@ -1,5 +1,6 @@
 """Questions in files of SCROLLS, a JSON object per line, which stay on disk until they are read."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
@@ -41,7 +42,7 @@ class Questions:
         self.numbers: List[str] = []
         self.references: List[List[str]] = []
         places: Dict[str, int] = {}
-        texts: List[str] = []
+        digests: List[bytes] = []  # of question and document
         for line in range(len(lines)):
             question = lines[line]
             place = places.setdefault(question.number, len(places))
@@ -49,11 +50,11 @@ class Questions:
                 self.first.append(line)
                 self.numbers.append(question.number)
                 self.references.append([])
-                texts.append(question.text)
-            if question.text != texts[place]:
+                digests.append(digest_of(question))
+            if digest_of(question) != digests[place]:
                 raise ValueError(
                     f"{path}, question {line + 1}: its id {question.number!r} is also the id of question "
-                    f"{self.first[place] + 1}, a different question: give every question its own id"
+                    f"{self.first[place] + 1}, another question or of another document: give every question its own id"
                 )
             self.references[place].append(question.answer)
 
@@ -62,6 +63,11 @@ class Questions:
 
     def __getitem__(self, place: int) -> Question:
         return self.lines[self.first[place]]
+
+
+def digest_of(question: Question) -> bytes:
+    """Return the digest of a question and its document, which equals that of the same question alone."""
+    return hashlib.sha256(f"{question.text}\n\n{question.document}".encode()).digest()
 
 
 class Lines:
@@ -111,7 +117,12 @@ def fields(item: Any, where: str) -> Tuple[str, str, str, str]:
             raise ValueError(
                 f"{where}: the field {name!r} is missing or not a text; give a file in the format of SCROLLS"
             )
-    if not isinstance(item.get("output"), str):
+    if item.get("output") is not None and not isinstance(item["output"], str):
+        found = type(item["output"]).__name__
+        raise ValueError(
+            f"{where}: 'output' is not a text (found {found}): give a line with the same id for each reference"
+        )
+    if item.get("output") is None:
         raise ValueError(
             f"{where}: the field 'output' is missing: the answers of SCROLLS's test sets are not public; give "
             f"validation.jsonl"
