@@ -4,6 +4,7 @@ from argparse import Namespace
 from typing import Any, Dict, Optional, Union
 
 from fairseq.models import FairseqEncoderDecoderModel, register_model
+from fairseq.utils import eval_bool
 from omegaconf import II, DictConfig
 from torch import Tensor, nn
 
@@ -57,6 +58,16 @@ class MegaConfig:
     """Command-line options of ``--arch mega``, named as in the published code."""
 
 
+def check_side_of_padding(task: Any) -> None:
+    """Raise a ValueError for a task with padding before the targets, which a decoder would read as text."""
+    options = getattr(task, "cfg", None) or getattr(task, "args", None)
+    if eval_bool(getattr(options, "left_pad_target", False)):
+        raise ValueError(
+            "--left-pad-target: a MEGA decoder reads targets from their first symbol on, padding included: leave "
+            "--left-pad-target out"
+        )
+
+
 @register_model("mega", dataclass=MegaConfig)
 class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
     """MEGA encoder-decoder: ``--arch mega`` and its presets, ``preset_names("mega")``."""
@@ -72,6 +83,7 @@ class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
         check_embedding_norm(cfg)
         check_tables(cfg)
         check_at_least(cfg, {"encoder_layers": 1, "decoder_layers": 1, "late_dropout": 0})
+        check_side_of_padding(task)
         source, target = task.source_dictionary, task.target_dictionary
         decoder_dim = cfg.decoder_embed_dim or cfg.encoder_embed_dim
         if decoder_dim != cfg.encoder_embed_dim:

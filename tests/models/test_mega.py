@@ -118,6 +118,16 @@ def test_options_that_cannot_be(options, message):
         build(**options)
 
 
+@pytest.mark.parametrize("options", ["cfg", "args"])
+def test_padding_before_targets_is_refused(options):
+    """It would be read as text, in training and in scoring."""
+    padded = task()
+    setattr(padded, options, Namespace(left_pad_target="True"))
+    with pytest.raises(ValueError, match="--left-pad-target: .* leave --left-pad-target out"):
+        build(task=padded)
+    build(task=task())
+
+
 def test_sequences_beyond_the_bias_name_lengths_and_option():
     model = build(max_source_positions=6, max_target_positions=6)
     with pytest.raises(ValueError, match="7 positions is longer than the 6 .*--max-source-positions"):
