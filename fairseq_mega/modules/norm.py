@@ -8,7 +8,7 @@ from torch.func import functional_call
 
 from fairseq_mega.ops import decoding
 from fairseq_mega.ops.decoding import StepNorm
-from fairseq_mega.ops.norm import on_gpu, row_norm
+from fairseq_mega.ops.norm import row_norm
 
 from .errors import FieldError
 
@@ -57,10 +57,7 @@ class ScaleNorm(nn.Module):
 
     def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
         """Normalise (..., D); into ``dtype``, None for that of x."""
-        if on_gpu(x):
-            x = rms_norm(x, None, dtype)
-            return x if self.scalar is None else x * self.scalar.to(x.dtype)
-        return rms_norm(x, None if self.scalar is None else self.scalar.expand(self.dim), dtype)
+        return rms_norm(x, self.scalar, dtype)
 
 
 def rms_norm(x: Tensor, weight: Optional[Tensor], dtype: Optional[torch.dtype] = None) -> Tensor:

@@ -37,7 +37,7 @@ def row_norm(
 
     Args:
         x: (..., D); statistics in at least float32.
-        weight, bias: (D,), of any floating type, or None for one and zero.
+        weight, bias: (D,), of any floating type, or None for one and zero; the weight of an RMS norm may be one number.
         centred: m is the mean of the row (layer norm); else zero (RMS norm).
         eps: added to the variance.
         dtype: of the result, None for that of x.
@@ -48,10 +48,18 @@ def row_norm(
 
     Source: Ba et al., 2016; Zhang and Sennrich, NeurIPS 2019.
     """
+    if weight is not None and not centred and weight.numel() < x.size(-1):
+        if path is None and on_gpu(x):  # apex has kernels for D weights or none
+            y = row_norm(x, centred=centred, eps=eps, dtype=dtype)
+            return y * weight.to(y.dtype)
+        weight = weight.expand(x.size(-1))
     if path is None and on_gpu(x):
-        y = apex_norms.row_norm(x, weight, bias, centred, eps)
-        if y is not None:
-            return y.to(dtype or x.dtype)
+        dtype = x.dtype if dtype is None else dtype
+        if weight is not None and not centred:  # apex requires one type
+            x = x.to(torch.promote_types(x.dtype, weight.dtype))
+        fused = apex_norms.row_norm(x, weight, bias, centred, eps)
+        if fused is not None:
+            return fused.to(dtype)
     if path is None and not torch.is_grad_enabled():
         return row_norm_reference(x, weight, bias, centred, eps, dtype)  # choosing a path would take longer
     check_devices("norm", x=x, weight=weight, bias=bias)

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.documents import Documents
 from fairseq_mega.modules.norm import EPS, rms_norm
-from fairseq_mega.ops.decoding import StepNorm, step_functions, step_norm
-from fairseq_mega.ops.norm import on_gpu, row_norm
+from fairseq_mega.ops.decoding import StepNorm, step_norm
+from fairseq_mega.ops.norm import row_norm
 from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
 
 
@@ -54,7 +54,7 @@ class RMSNorm(ScaledNorm):
         super().__init__(dim, affine, shift=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return rms_norm(at_least_float32(x) if on_gpu(x) else x, self.scale).to(x.dtype)
+        return rms_norm(x, self.scale)
 
 
 class LayerNorm(ScaledNorm):
@@ -95,11 +95,6 @@ class TimestepNorm(ScaledNorm):
         Returns:
             The result (B, L, D) and the statistics after the last step; the argument has them before the first one.
         """
-        if statistics is not None and padding_mask is None and documents is None and x.size(1) == 1:
-            step, norm = step_functions(x), self.of_step()
-            if step is not None and step.timestep_norm is not None and norm is not None:
-                y, statistics = step.timestep_norm(x[:, 0], norm, statistics)
-                return y.unsqueeze(1), statistics
         weight, bias = self.weight, self.bias
         assert weight is not None and bias is not None
         parts = None if documents is None else documents.parts()

@@ -10,7 +10,7 @@ from fairseq_mega.ops.common.native import DTYPES
 from fairseq_mega.ops.common.parts import Parts
 
 from .documents import timestep_norm_documents
-from .native import timestep_norm_native
+from .native import is_single_step, timestep_norm_native, timestep_norm_step
 from .reference import TimestepNormState, timestep_norm_reference
 from .torch_parallel import timestep_norm_torch
 
@@ -82,6 +82,8 @@ def timestep_norm(
             return timestep_norm(rows, weight, bias, groups, state=before, padding_mask=absent, eps=eps, path=path)
 
         return timestep_norm_documents(normalize, x, state, fresh_statistics(x, groups), documents, padding_mask)
+    if path == "native" and padding_mask is None and is_single_step(x, eps):
+        return timestep_norm_step(x, weight, bias, state)
     if path == "native":
         return timestep_norm_native(x, weight, bias, state, padding_mask, eps)
     run = timestep_norm_reference if path == "reference" else timestep_norm_torch
