@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import FeedForwardWeights, StepFunctions, step_functions
+from fairseq_mega.ops.decoding import FeedForwardWeights, StepFunctions
 from fairseq_mega.ops.linear import after_silu
 
 from .activation import get_activation
@@ -49,8 +49,8 @@ class NormalizedFeedForward(nn.Module):
             steps: functions for x if it is a single step; None: found by the sub-layer.
             prepared: for the single steps of a stream.
         """
-        if x.size(1) == 1 and not self.training:
-            step = (prepared or ParameterCache()).step_of(self, steps or step_functions(x), x.dtype)
+        if not self.training:
+            step = (prepared or ParameterCache()).step_of(self, x, steps)
             if step is not None:
                 return step(x[:, 0]).unsqueeze(1)
         residual = x

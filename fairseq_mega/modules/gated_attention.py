@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import GatedAttentionWeights, StepFunctions, step_coefficients, step_functions
+from fairseq_mega.ops.decoding import GatedAttentionWeights, StepFunctions, gated_attention_weights, step_coefficients
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import after_silu, in_parts
 from fairseq_mega.ops.query_key import query_key
@@ -19,7 +19,7 @@ from .attention_cache import AttentionCache, cached, kept_steps
 from .config import MegaLayerConfig
 from .dropout import Dropout, StochasticDepth
 from .ema import MultiDimensionalDampedEMA
-from .layer import PLAIN, LayerContext, is_plain_step
+from .layer import PLAIN, LayerContext, is_plain
 from .linear import linear
 from .norm import build_norm, norm_for_products, step_norm, type_of_products
 from .packed_linear import step_maps
@@ -122,8 +122,8 @@ class GatedAttention(nn.Module):
         prepared = None
         if cache is not None or context.return_state:
             prepared = ParameterCache() if cache is None or x.size(1) != 1 else cache.prepared
-            if not self.training and is_plain_step(x, context, cache):
-                step = prepared.step_of(self, context.steps or step_functions(x), x.dtype)
+            if not self.training and is_plain(context) and (cache is None or cache.suits_step_of(x.dtype)):
+                step = prepared.step_of(self, x, context.steps)
                 if step is not None:
                     hidden, memory, cache = step(x[:, 0], memory, cache, prepared)
                     return AttentionOutput(hidden.unsqueeze(1), memory, cache)
@@ -243,10 +243,11 @@ class GatedAttention(nn.Module):
             return None
         if any(dropout.active for dropout in dropouts):  # retained in evaluation
             return None
-        if self.activation is not silu or self.kappa.dtype != dtype:
+        if self.activation is not silu:
             return None
         projections = (self.value_proj, self.gate_proj, self.output_proj)
-        return GatedAttentionWeights(
+        return gated_attention_weights(
+            dtype,
             self.norm if self.prenorm else None,
             step_norm(self.norm) if self.prenorm else None,
             projections,

@@ -66,11 +66,12 @@ class Layer(Protocol):
         ...
 
 
-def is_plain_step(x: Tensor, context: LayerContext, cache: Optional[AttentionCache]) -> bool:
-    """Return whether x (B, L, D) is one step of decoding without padding, as functions of single steps require."""
-    if x.size(1) != 1 or not context.return_state or context.documents is not None:
-        return False
-    return context.padding_mask is None and (cache is None or cache.suits_step_of(x.dtype))
+def is_plain(context: LayerContext) -> bool:
+    """Return whether a call returns memory and cache, and has neither padding nor documents.
+
+    Functions of single steps accept no padding and no documents.
+    """
+    return context.return_state and context.documents is None and context.padding_mask is None
 
 
 def single_step_of(layer: nn.Module, functions: StepFunctions, dtype: torch.dtype) -> Callable[..., LayerOutput]:

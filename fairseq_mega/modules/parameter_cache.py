@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as of_all_modules
 
-from fairseq_mega.ops.decoding import StepFunctions
+from fairseq_mega.ops.decoding import StepFunctions, step_functions
 
 from .dropout import Dropout
 
@@ -73,8 +73,12 @@ class ParameterCache:
         settings += map(PATCHED, parts.attributes)
         return self._kept(key, versions + settings, compute)
 
-    def step_of(self, module: Any, functions: Optional[StepFunctions], dtype: torch.dtype) -> Any:
-        """``module.single_step(functions, dtype)``, kept as by :meth:`get_of_all`; None without functions."""
+    def step_of(self, module: Any, x: torch.Tensor, functions: Optional[StepFunctions]) -> Any:
+        """Return ``module.single_step(functions, x.dtype)``, kept as by :meth:`get_of_all`.
+
+        Without functions those for x (B, L, D) are used; where there are none, the result is None.
+        """
+        functions, dtype = functions or step_functions(x), x.dtype
         if functions is None:
             return None
         return self.get_of_all(module, (module, functions, dtype), lambda: module.single_step(functions, dtype))

@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_mega.ops.decoding import step_functions
 
-from .layer import PLAIN, LayerContext, LayerOutput, Steps, are_joinable, is_plain_step, steps_of
+from .layer import PLAIN, LayerContext, LayerOutput, Steps, are_joinable, is_plain, steps_of
 from .padding import zero_padding
 from .parameter_cache import ParameterCache
 from .state import LayerCache, LayerMemory, StreamState, TrunkMemory
@@ -66,7 +66,7 @@ class Trunk:
             state: of the steps before, None at the beginning of the streams. Without its cache x begins a chunk.
             inner_states: also return each layer's output.
         """
-        if x.size(1) == 1 and context.return_state and context.steps is None:
+        if context.return_state and context.steps is None:
             context = context._replace(steps=step_functions(x))  # looked up once for all layers
         steps, prepared = self._steps_for(x, context, state)
         layers: Sequence[Callable[..., LayerOutput]] = steps.layers
@@ -106,7 +106,7 @@ class Trunk:
         """Return the layers, or functions for a single step, and the values prepared for the next step."""
         layers: Sequence[Any] = self.layers  # type: ignore[assignment]  # a ModuleList is a sequence in all but name
         functions = context.steps
-        if functions is None or self.training or state is None or not is_plain_step(x, context, None):
+        if functions is None or self.training or state is None or not is_plain(context):
             return Steps(layers), None
         prepared = state.prepared or ParameterCache()
         key = functions, x.dtype

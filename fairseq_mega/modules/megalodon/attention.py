@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from fairseq_mega.modules.attention_cache import AttentionCache, cached, kept_steps
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.gated_attention import AttentionOutput, AttentionStep
-from fairseq_mega.modules.layer import PLAIN, LayerContext, is_plain_step
+from fairseq_mega.modules.layer import PLAIN, LayerContext, is_plain
 from fairseq_mega.modules.norm import EPS
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.parameter_cache import ParameterCache, is_patched
@@ -21,7 +21,6 @@ from fairseq_mega.ops.decoding import (
     NormalizedAttentionWeights,
     StepFunctions,
     complex_step_coefficients,
-    step_functions,
 )
 from fairseq_mega.ops.linear import after_silu, in_parts
 from fairseq_mega.ops.rotary import normalized_query_key, rotations
@@ -89,8 +88,8 @@ class NormalizedGatedAttention(nn.Module):
         prepared = None
         if cache is not None or context.return_state:
             prepared = ParameterCache() if cache is None or x.size(1) != 1 else cache.prepared
-            if is_plain_step(x, context, cache):
-                step = prepared.step_of(self, context.steps or step_functions(x), x.dtype)
+            if is_plain(context) and (cache is None or cache.suits_step_of(x.dtype)):
+                step = prepared.step_of(self, x, context.steps)
                 if step is not None:
                     hidden, memory, cache = step(x[:, 0], memory, cache, prepared)
                     return AttentionOutput(hidden.unsqueeze(1), memory, cache)

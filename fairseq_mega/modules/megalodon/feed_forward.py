@@ -9,7 +9,7 @@ from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.parameter_cache import ParameterCache, is_patched
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import FeedForwardWeights, StepFunctions, step_functions
+from fairseq_mega.ops.decoding import FeedForwardWeights, StepFunctions
 from fairseq_mega.ops.linear import after_silu, in_parts
 
 from .config import MegalodonLayerConfig
@@ -56,8 +56,8 @@ class FeedForward(nn.Module):
             steps: functions for x if it is a single step; None: found by the sub-layer.
             prepared: for the single steps of a stream.
         """
-        if x.size(1) == 1 and not self.training:
-            step = (prepared or ParameterCache()).step_of(self, steps or step_functions(x), x.dtype)
+        if not self.training:
+            step = (prepared or ParameterCache()).step_of(self, x, steps)
             if step is not None:
                 return step(x[:, 0], residual[:, 0]).unsqueeze(1)
         inner, *gate = recomputing(in_parts, self.input_proj, self.norm(x), self.widths)

@@ -28,6 +28,7 @@ from .weights import (
     Tensors,
     are_of_a_gated_layer,
     complex_step_coefficients,
+    gated_attention_weights,
     gated_layer_tensors,
     normalized_layer_tensors,
     step_coefficients,
@@ -48,6 +49,7 @@ __all__ = [
     "TimeBuffer",
     "are_of_a_gated_layer",
     "complex_step_coefficients",
+    "gated_attention_weights",
     "gated_layer_tensors",
     "normalized_layer_tensors",
     "step_coefficients",
@@ -68,7 +70,6 @@ class StepFunctions(NamedTuple):
     normalized_attention: Callable[..., Tuple[Tensor, TimestepNormState, Tensor, TimeBuffer, TimeBuffer]]
     gated_attention: Optional[Callable[..., Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]]] = None
     feed_forward: Optional[Callable[..., Tensor]] = None
-    timestep_norm: Optional[Callable[..., Tuple[Tensor, TimestepNormState]]] = None
     gated_layers: Optional[Callable[..., Tuple[Tensor, List[Tensor], Any, Any]]] = None  # of all layers, at once
     normalized_layers: Optional[Callable[..., Tuple[Tensor, List[TimestepNormState], List[Tensor], Any, Any]]] = None
 
@@ -79,18 +80,15 @@ NATIVE = StepFunctions(
     native.normalized_attention_step,
     native.gated_attention_step,
     native.feed_forward_step,
-    native.timestep_norm_step,
     native.gated_layers_step,
     native.normalized_layers_step,
 )
 # For more rows than the kernels' linear maps accept: PyTorch computes the maps.
-NATIVE_OF_MANY = StepFunctions(
-    reference.normalized_attention_step, native.gated_attention_step_of_many, timestep_norm=native.timestep_norm_step
-)
+NATIVE_OF_MANY = StepFunctions(reference.normalized_attention_step, native.gated_attention_step_of_many)
 
 
 def step_functions(x: Tensor) -> Optional[StepFunctions]:
-    """Return the functions that compute one step of x (B, 1, D) without gradients; None where no function does.
+    """Return the functions that compute x (B, L, D) without gradients if it is one step; None where no function does.
 
     The kernels require float32 on a CPU. FAIRSEQ_MEGA_PATHS can force "reference" or "native", see
     :mod:`fairseq_mega.ops.common.dispatch`.
@@ -99,6 +97,8 @@ def step_functions(x: Tensor) -> Optional[StepFunctions]:
         ValueError: for an unknown path.
         RuntimeError: where "native" is forced and the kernels are missing.
     """
+    if x.size(1) != 1:
+        return None
     path = PATHS.forced()
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
         return None

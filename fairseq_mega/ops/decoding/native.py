@@ -122,12 +122,6 @@ def normalized_attention_step(
     return out, TimestepNormState(*now), torch.view_as_complex(after), keys, values
 
 
-def timestep_norm_step(x: Tensor, norm: StepNorm, statistics: TimestepNormState) -> Tuple[Tensor, TimestepNormState]:
-    """One step x (B, D) of :func:`fairseq_mega.ops.timestep_norm.timestep_norm`, with eps = 1e-5."""
-    y, *now = native.operators.timestep_norm_step(x, *norm, *widened(statistics))
-    return y, TimestepNormState(*now)
-
-
 def feed_forward_step(
     x: Tensor,
     residual: Tensor,

@@ -101,6 +101,22 @@ class GatedAttentionWeights(NamedTuple):
     coefficients: StepCoefficients
 
 
+def gated_attention_weights(
+    dtype: torch.dtype,
+    normalize: Optional[Function],
+    norm: Optional[StepNorm],
+    projections: Tuple[Function, ...],
+    maps: Optional[Tuple[StepMap, ...]],
+    kappa: Tensor,
+    mu: Tensor,
+    coefficients: StepCoefficients,
+) -> Optional[GatedAttentionWeights]:
+    """Return the parameters for steps of a dtype; None where query and key have another one."""
+    if kappa.dtype != dtype:
+        return None
+    return GatedAttentionWeights(normalize, norm, projections, maps, kappa, mu, coefficients)
+
+
 class NormalizedAttentionWeights(NamedTuple):
     """Parameters of MEGALODON's attention; norm and maps as in :class:`GatedAttentionWeights`."""
 
