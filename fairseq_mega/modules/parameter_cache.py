@@ -1,6 +1,7 @@
 """Values that depend on parameters alone, kept between the steps of a stream."""
 
-from operator import attrgetter, methodcaller
+from itertools import repeat
+from operator import attrgetter, contains
 from typing import Any, Callable, Dict, Hashable, Iterable, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -12,7 +13,6 @@ from fairseq_mega.ops.decoding import StepFunctions, step_functions
 from .dropout import Dropout
 
 VERSION, DTYPE = attrgetter("_version"), attrgetter("dtype")  # of tensors
-PATCHED = methodcaller("__contains__", "forward")  # of a module's attributes, see is_patched
 KNOWN_PACKAGES = (__name__.partition(".")[0], torch.__name__)
 TRAINING, RATES = attrgetter("training"), attrgetter("p", "retained")  # of modules and of a Dropout
 
@@ -70,7 +70,7 @@ class ParameterCache:
         if versions is None:
             return compute()
         settings = [*map(TRAINING, parts.members), *map(RATES, parts.dropouts), *map(bool, parts.hooks)]
-        settings += map(PATCHED, parts.attributes)
+        settings += map(contains, parts.attributes, repeat("forward"))  # see is_patched
         return self._kept(key, versions + settings, compute)
 
     def step_of(self, module: Any, x: torch.Tensor, functions: Optional[StepFunctions]) -> Any:
@@ -120,7 +120,7 @@ def is_patched(module: nn.Module) -> bool:
 
     The ``forward`` is set on the object, or belongs to a subclass. Kernels that replace the module would ignore it.
     """
-    return any(PATCHED(vars(part)) or not _is_known(type(part).forward) for part in module.modules())
+    return any("forward" in vars(part) or not _is_known(type(part).forward) for part in module.modules())
 
 
 def _is_known(forward: Any) -> bool:
