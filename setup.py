@@ -7,7 +7,7 @@ The extension fairseq_mega/_C.so contains the C++ and CUDA kernels. Environment 
                           none: no extension. cpu, cuda: that extension, or an error.
     FORCE_CUDA=1          the same as FAIRSEQ_MEGA_BUILD=cuda; no GPU need be visible.
     CUDA_HOME             the CUDA toolkit (default: $CUDA_PATH, /usr/local/cuda, or where nvcc is on the PATH)
-    TORCH_CUDA_ARCH_LIST  compute capabilities (default "8.0;9.0", and "10.0" where nvcc knows it); the code of the
+    TORCH_CUDA_ARCH_LIST  compute capabilities (default "8.0;9.0", and "10.0" where nvcc supports it); the code of the
                           oldest goes in as PTX, too, from which the driver makes that of later GPUs
     NVCC_FLAGS, MAX_JOBS  further flags of nvcc; how many compilers run side by side
     FAIRSEQ_MEGA_OBJECTS  folder that keeps object files for later builds, also those of other folders (default: the
@@ -123,7 +123,7 @@ class Torch(NamedTuple):
 
 
 def find_torch() -> Optional[Torch]:
-    """Find torch where Python finds it, or where pip will install to, because pip's isolated builds hide the former."""
+    """Find torch where Python finds it, or where pip will install to, because pip's isolated builds hide the first."""
     spec = importlib.util.find_spec("torch")
     candidates = [Path(spec.origin).parent] if spec is not None and spec.origin else []
     candidates += [Path(sysconfig.get_path(kind)) / "torch" for kind in ("platlib", "purelib")]

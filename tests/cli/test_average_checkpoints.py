@@ -108,7 +108,11 @@ def test_missing_damaged_and_foreign_files_are_refused(tmp_path: Path, capsys: A
     cut.write_bytes(good.read_bytes()[:500])
     foreign = tmp_path / "foreign.pt"
     torch.save([1, 2], foreign)
-    cases = [(tmp_path / "absent.pt", "does not exist"), (cut, "cannot be read"), (foreign, "no fairseq checkpoint")]
+    cases = [
+        (tmp_path / "absent.pt", "does not exist"),
+        (cut, "cannot be read"),
+        (foreign, "is not a checkpoint of fairseq"),
+    ]
     for path, message in cases:
         assert run("--inputs", good, path, "--output", tmp_path / "mean.pt") == 1
         error = capsys.readouterr().err

@@ -43,7 +43,7 @@ class TestContents:
     def test_other_files_are_no_checkpoints(self, tmp_path: Path) -> None:
         for contents in ([1, 2], {"weight": torch.ones(2)}, {"model": torch.ones(2)}):
             torch.save(contents, tmp_path / "a.pt")
-            with pytest.raises(UnreadableFile, match=r"a\.pt holds no fairseq checkpoint \(no 'model' in it\)"):
+            with pytest.raises(UnreadableFile, match=r"a\.pt is not a checkpoint of fairseq \(it has no 'model'\)"):
                 load_checkpoint(tmp_path / "a.pt")
 
     def test_a_missing_file_is_named(self, tmp_path: Path) -> None:

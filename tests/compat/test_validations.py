@@ -352,7 +352,7 @@ def test_files_of_another_training_are_told(train: Trainer, how: str, said: Opti
     if how == "no last":
         (folder / "checkpoint_last.pt").unlink()
     output = helpers.run_fairseq("train", [*arguments, "--max-epoch", 3, *more])
-    assert (f"{folder} holds {said}" in output) if said else "went further" not in output
+    assert (f"{folder} contains {said}" in output) if said else "went further" not in output
 
 
 def test_the_digest_is_of_the_contents() -> None:

@@ -99,7 +99,7 @@ def load_checkpoint(file: typing.Any, map_location: typing.Any = "cpu") -> typin
     checkpoint = load(file, map_location)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         where = getattr(file, "name", file)
-        raise UnreadableFile(f"{where} holds no fairseq checkpoint (no 'model' in it); give a file of a --save-dir")
+        raise UnreadableFile(f"{where} is not a checkpoint of fairseq (it has no 'model'); give a file of a --save-dir")
     return checkpoint
 
 

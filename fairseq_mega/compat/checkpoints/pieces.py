@@ -104,7 +104,7 @@ class TextOrPieces:
         self.given_pieces = False  # whether the latest text was of pieces
 
     def encode(self, text: str) -> str:
-        """Return the pieces of a text; text with the mark of sentencepiece (U+2581) is returned as it is."""
+        """Return the pieces of a text; text with the mark of sentencepiece (U+2581) is returned unchanged."""
         self.given_pieces = PIECES["sentencepiece"](text) is not None
         return text if self.given_pieces else self.encoder.encode(text)
 

@@ -98,7 +98,7 @@ def _reconstruct(kind: typing.Any, *_shape_and_code: typing.Any) -> _Array:
 
 def _scalar(dtype: typing.Any, data: typing.Any) -> np.generic:
     if type(dtype) is not _Dtype or type(data) is not bytes or len(data) != dtype.dtype.itemsize:
-        raise RefusedContents("a numpy scalar that is no number")
+        raise RefusedContents("a numpy scalar that is not a number")
     return np.frombuffer(data, dtype.dtype)[0]
 
 

@@ -111,9 +111,7 @@ def run(arguments: argparse.Namespace) -> None:
     real = int(lengths.sum())
     padded = int(lengths.max(axis=1).sum()) * arguments.batch
     scores: Dict[str, float] = {"texts share": real / padded}
-    print(
-        f"{lengths.size} texts in batches of {arguments.batch}: {real / padded:.1%} of {padded:,} tokens are no padding"
-    )
+    print(f"{lengths.size} texts in batches of {arguments.batch}: {real / padded:.1%} of {padded:,} tokens are text")
     print("| model | s padded | s packed | ratio | peak MiB padded | packed | ratio |")
     print("|---|---|---|---|---|---|---|")
     for name in names:

@@ -31,7 +31,7 @@ class Questions:
         path: a ``.jsonl`` file with ``id``, ``input`` (the question, an empty line, the document) and ``output``.
 
     Raises:
-        FileNotFoundError: if there is no such file.
+        FileNotFoundError: if the file does not exist.
         ValueError: if the file is empty, or a line has another form.
     """
 
