@@ -2,11 +2,13 @@
 
 import argparse
 import atexit
+import contextlib
+import logging
 import os
 import select
 import sys
 import warnings
-from typing import Callable
+from typing import Callable, Iterator, Optional
 
 
 def add_described(
@@ -37,7 +39,53 @@ def reader_is_gone() -> bool:
     return gone
 
 
-atexit.register(reader_is_gone)  # before Python flushes standard output, which prints an error
+def lost_output() -> Optional[str]:
+    """Write what standard output still holds; return why it cannot be written, or None, also if nobody reads it.
+
+    Standard output is redirected to ``os.devnull`` then, as in :func:`reader_is_gone`.
+    """
+    if reader_is_gone():
+        return None
+    try:
+        sys.stdout.flush()
+    except (AttributeError, ValueError):  # closed, or no file
+        return None
+    except OSError as error:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return f"standard output cannot be written ({error.strerror}): what was printed is not complete"
+    return None
+
+
+def end_output() -> None:
+    """End the process with exit status 1 and a message if its last output cannot be written, to a full disk for one.
+
+    Python prints an error of its own otherwise; and where the error was caught before, the exit status is 0.
+    """
+    problem = lost_output()
+    if problem is not None:
+        print(f"{os.path.basename(sys.argv[0])}: error: {problem}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+atexit.register(end_output)  # before Python flushes standard output
+
+
+@contextlib.contextmanager
+def logged_output() -> Iterator[None]:
+    """Raise the OSError of a line that is logged to standard output; logging prints a traceback and goes on."""
+    original = logging.Handler.handleError
+
+    def handle(self: logging.Handler, record: logging.LogRecord) -> None:
+        if isinstance(sys.exc_info()[1], OSError) and getattr(self, "stream", None) in (sys.stdout, sys.__stdout__):
+            raise  # noqa: PLE0704
+        original(self, record)
+
+    logging.Handler.handleError = handle  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        logging.Handler.handleError = original  # type: ignore[method-assign]
 
 
 def hide_deprecations() -> None:
@@ -54,7 +102,8 @@ def failure(program: str, error: Exception) -> int:
 
         print(f"{program}: error: {describe(error)}", file=sys.stderr)
     elif not (isinstance(error, BrokenPipeError) and reader_is_gone()):
-        print(f"{program}: error: {error}", file=sys.stderr)
+        problem = lost_output() if isinstance(error, OSError) else None
+        print(f"{program}: error: {problem or error}", file=sys.stderr)
     return 1
 
 

@@ -22,7 +22,7 @@ from fairseq_mega.compat.patches.arguments import architectures
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
 from .arguments import check_arguments, given_arch, option_value, with_task
-from .commands import hide_deprecations, reader_is_gone
+from .commands import hide_deprecations, logged_output, lost_output, reader_is_gone
 from .usage import UsageError, explained_errors, model_of, plugin_flags
 
 COMMANDS = {
@@ -137,7 +137,8 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
         sys.argv = [name, *with_user_dir(with_task(command, given, origin))]
         if command == "train" and {"-h", "--help"} & set(given) and given_arch(given) is None:
             print(head_of_help())
-        with explained_errors(), settings_unlogged():
+        of_results = contextlib.nullcontext() if command == "train" else logged_output()  # a training goes on
+        with explained_errors(), settings_unlogged(), of_results:
             importlib.import_module(COMMANDS[command]).cli_main()
     except SystemExit as exit_request:
         if exit_request.code == 0 and {"-h", "--help"} & set(given):
@@ -149,10 +150,10 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        line = in_one_line(name, error)
+        problem = lost_output()
+        line = in_one_line(name, error) if problem is None else f"{name}: error: {problem}"
         if line is None:
             raise
-        sys.stdout.flush()
         print(line, file=sys.stderr)
         return FILE_ERROR if isinstance(error, OF_FILES) else VALUE_ERROR
     finally:

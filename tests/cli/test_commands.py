@@ -1,6 +1,7 @@
 """Parts that the commands share."""
 
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -35,6 +36,39 @@ def test_a_reader_that_goes_ends_a_command_in_silence(words: List[str], status: 
         run.stdout.close()
         said = run.stderr.read()
         assert (run.wait(), said) == (status, "")
+
+
+LOGGED = """
+import logging, sys
+from fairseq_mega.cli.commands import exit_status, logged_output
+def run():
+    with logged_output():
+        logging.basicConfig(stream=sys.stdout)
+        logging.warning("the result")
+exit(exit_status("x", run))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-c", LOGGED],
+        ["-c", LITTLE],
+        ["-c", f"{LITTLE}; exit(0)"],
+        ["-m", "fairseq_mega.lab.report", "--help"],
+        ["-m", "fairseq_mega.lab.reproduce.command", "--list"],
+    ],
+)
+def test_an_output_that_cannot_be_written_is_an_error(words: List[str]) -> None:
+    """A result that is lost on a full disk is no result."""
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, *words], cwd=REPOSITORY, env=buffered, text=True, stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert re.search(r"error: .*No space left on device", done.stderr)
 
 
 def test_an_error_of_another_pipe_is_told(capsys: pytest.CaptureFixture[str]) -> None:
