@@ -25,7 +25,8 @@ def test_json_lines_and_plain_text(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("\ufeff" + "\n\n \n".join(texts[40:]) + "\n", encoding="utf-8")
     files = [tmp_path / "a.jsonl", tmp_path / "b.txt"]
     out = tmp_path / "out"
-    prepare("own-documents", "--out", out, "--texts", *files, "--vocab-size", 320).succeeded()
+    said = prepare("own-documents", "--out", out, "--texts", *files, "--vocab-size", 320).succeeded().output
+    assert "train: 54 documents, " in said and "pieces, 320 requested" in said
     found = {
         split: [json.loads(line)["text"] for line in (out / f"{split}.jsonl").read_text().splitlines()]
         for split in ("train", "valid", "test")

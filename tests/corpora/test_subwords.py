@@ -149,7 +149,7 @@ def test_more_characters_than_pieces(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "pieces, 100 requested, because every character and also longer pieces need one" in printed
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "pieces" / "joint.model"))
     assert not any(processor.is_unknown(processor.piece_to_id(character)) for character in HAN)
-    assert "valid: 3 characters of 37 become <unk>: \u9f98 \u9f97" in printed
+    assert "valid: 3 of its 37 characters become <unk>: \u9f98 \u9f97" in printed
 
 
 @pytest.mark.parametrize(("characters", "size", "expected"), [(20, 100, 100), (90, 100, 150), (150, 100, 220)])
@@ -194,3 +194,9 @@ def test_pieces_name_the_cleaning_of_their_text(text: Path, tmp_path: Path, caps
     assert steps_of_model(tmp_path / "again" / "joint.model") == SENTENCES
     cut_pairs(text, tmp_path / "same", LANGUAGES, given=tmp_path / "cleaned" / "joint.model")
     assert not (tmp_path / "same" / "joint.model").exists()
+
+
+def test_few_pieces_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    found = train_model(["one two three"] * 50, tmp_path / "model", 1000)
+    printed = capsys.readouterr().err
+    assert f"model.model: {found} pieces, 1,000 requested: the text has no more" in printed

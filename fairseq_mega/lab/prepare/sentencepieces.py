@@ -10,6 +10,7 @@ import sentencepiece
 
 from fairseq_mega.data.text_cleaning import mark_model
 from fairseq_mega.lab.prepare.language_modeling.words import RESERVED
+from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.runs.files import written_whole
 
 DICTIONARY = "dict.txt"  # beside text that is cut into pieces
@@ -27,7 +28,7 @@ def train_model(
     byte_fallback: bool = False,
     cleaning: Sequence[str] = (),
 ) -> int:
-    """Train a model on all the lines and write it to `prefix.model`; return its size.
+    """Train a model on all the lines and write it to `prefix.model`; print and return its size.
 
     The file depends on the lines and options alone, not on its place or the machine. Text is not normalised, so that
     decoding restores the text, except for white space. A text too small for the requested size gets a smaller
@@ -77,7 +78,16 @@ def train_model(
     if cleaning:
         mark_model(partial, cleaning)
     os.replace(partial, f"{prefix}.model")
-    return sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model").get_piece_size()
+    size = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model").get_piece_size()
+    say(f"{prefix.name}.model: {size:,} pieces, {vocabulary_size:,} requested{reason(size, vocabulary_size)}")
+    return int(size)
+
+
+def reason(size: int, wanted: int) -> str:
+    """Return the reason why a model has more pieces than requested, or less than half as many."""
+    if size > wanted:
+        return ", because every character and also longer pieces need one"
+    return ": the text has no more; a longer text with other words has" if 2 * size < wanted else ""
 
 
 def most_covered(characters: Mapping[str, int], most: int) -> Tuple[float, int]:

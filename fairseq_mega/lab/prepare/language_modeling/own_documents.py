@@ -338,6 +338,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         with args.vocabulary.open("rb") as stream:
             copy_stream(stream, work.output / MODEL_FILE)
         tell_lost(args.vocabulary, learnt)
+    for split, part in counts.items():
+        say(f"{split}: {part['documents']:,} documents, {part['characters']:,} characters")
     return Report("own documents", counts, records_of({str(path): path for path in files_of(args.texts)}), [])
 
 

@@ -61,9 +61,9 @@ def describe_unknown(lines: Iterable[List[str]], processor: Any) -> str:
             if processor.is_unknown(processor.piece_to_id(piece)):
                 unknown.update(text or " ")
     if not unknown:
-        return f"none of {characters} characters becomes <unk>"
+        return f"none of its {characters:,} characters becomes <unk>"
     examples = " ".join(character for character, _ in unknown.most_common(10))
-    return f"{sum(unknown.values())} characters of {characters} become <unk>: {examples}"
+    return f"{sum(unknown.values()):,} of its {characters:,} characters become <unk>: {examples}"
 
 
 def require(model: Optional[Path]) -> None:
@@ -118,8 +118,7 @@ def cut_pairs(
     if given is None:
         model = output / MODEL
         lines = [line for language in languages for line in read_lines(text / f"train.{language}")]
-        size = train_model(lines, output / model.stem, vocabulary_size, cleaning=steps_of_folder(text))
-        say(f"{MODEL}: {size} pieces, {vocabulary_size} requested{reason(size, vocabulary_size)}")
+        train_model(lines, output / model.stem, vocabulary_size, cleaning=steps_of_folder(text))
     else:
         model = model_of(given, text, output)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
@@ -142,8 +141,3 @@ def cut_pairs(
         if not is_train:
             say(f"{split}: {describe_unknown(lines_of_pieces, processor)}")
     write_steps(output, steps_of_model(model))
-
-
-def reason(size: int, wanted: int) -> str:
-    """Return the reason why a model has more pieces than requested."""
-    return ", because every character and also longer pieces need one" if size > wanted else ""
