@@ -6,7 +6,7 @@ import warnings
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
@@ -203,6 +203,17 @@ def test_what_differs_is_named() -> None:
     assert "  encoder.layers.1.attention.kappa: in the first alone" in lines and "  spare: in the second alone" in lines
     assert any(re.fullmatch(rf"  {key}: differs by [\d.]+% of its norm, at most 0.25", line) for line in lines)
     assert comparison.lines_of(first, first) == ["options that differ: 0", f"tensors that differ: 0 of {len(model)}"]
+
+
+def test_values_that_a_preset_fills_do_not_differ() -> None:
+    """A translator that went to the published layout and back has every value, and the name of the model."""
+    checkpoint: Dict[str, Any] = {"args": Namespace(arch="mega_tiny", dropout=0.1), "model": {}}
+    filled = comparison.resolved(vars(checkpoint["args"]), checkpoint["model"])
+    other = {**checkpoint, "args": Namespace(**{**filled, "arch": "mega", "criterion": "cross_entropy"})}
+    assert filled["encoder_embed_dim"] == filled["decoder_embed_dim"] == 64
+    assert comparison.options_that_differ(checkpoint, other) == []
+    other["args"].decoder_hidden_dim = 200
+    assert comparison.options_that_differ(checkpoint, other) == ["decoder_hidden_dim: 128, 200"]
 
 
 def run(*arguments: object) -> int:

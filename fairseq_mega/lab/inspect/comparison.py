@@ -1,22 +1,51 @@
 """Differences between two checkpoints."""
 
+from argparse import Namespace
+from dataclasses import MISSING, fields
 from typing import Any, Dict, List
 
 import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 from torch import Tensor
 
 from fairseq_mega.compat.checkpoints.names import difference, noun, trained_names
-from fairseq_mega.convert.options import flat_options
+from fairseq_mega.convert.options import flat_options, widths
 
 MOST = 40  # lines about tensors
 
 
 def options_that_differ(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
-    """Return the options of model and task that differ, as "name: first, second"."""
-    options = flat_options(first), flat_options(second)
-    names = sorted({*options[0], *options[1]})
+    """Return the options of model and task with two values, as "name: first, second"; see :func:`resolved`."""
+    given = flat_options(first), flat_options(second)
+    names = sorted({*given[0], *given[1]} - {"criterion"})  # which no model reads
+    options = [resolved(values, checkpoint["model"]) for values, checkpoint in zip(given, (first, second))]
     pairs = [(name, options[0].get(name), options[1].get(name)) for name in names]
     return [f"{name}: {one!r}, {other!r}" for name, one, other in pairs if one != other]
+
+
+def resolved(options: Dict[str, Any], tensors: Dict[str, Tensor]) -> Dict[str, Any]:
+    """Return options with the values that a model has: of its preset, its defaults, its tensors and the encoder.
+
+    ``arch`` becomes the name of the model, of which a preset is a set of values. Options of an architecture that is not
+    known here stay as they are.
+    """
+    arch = str(options.get("arch"))
+    model = ARCH_MODEL_NAME_REGISTRY.get(arch)
+    if model is None:
+        return options
+    given = Namespace(**{name: value for name, value in options.items() if value is not None})
+    ARCH_CONFIG_REGISTRY[arch](given)
+    found = {**vars(given), "arch": model}
+    kind = MODEL_DATACLASS_REGISTRY.get(model)
+    for field in () if kind is None else fields(kind):
+        if field.default is not MISSING and not str(field.default).startswith("${") and found.get(field.name) is None:
+            found[field.name] = field.default
+    for side in ("encoder", "decoder"):
+        found.update({name: value for name, value in widths(tensors, side).items() if found.get(name) is None})
+    for name in [*found]:
+        if found.get(name) is None and name.startswith("decoder_"):
+            found[name] = found.get(name.replace("decoder_", "encoder_", 1))
+    return found
 
 
 def tensors_that_differ(first: Dict[str, Tensor], second: Dict[str, Tensor]) -> List[str]:
