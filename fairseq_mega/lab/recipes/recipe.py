@@ -133,10 +133,15 @@ def _merged(path: Path, within: Tuple[Path, ...]) -> Dict[str, Any]:
             problem = "inherits from itself" if parent in within else f"does not exist in {FOLDER}"
             raise RecipeError(f"{path}: 'defaults' has {entry}: this {problem}")
         if name["preset"]:
-            result = merge(result, {"recipe": {"preset": name["preset"]}, "model": _read(parent)})
+            result = merge(result, {"recipe": {"preset": name["preset"]}, "model": preset(name["preset"])})
         elif name[1] != FAIRSEQ:
             result = merge(result, _merged(parent, (*within, parent)))
     return merge(result, found)
+
+
+def preset(name: str) -> Dict[str, Any]:
+    """Return the options of a preset, and its model as ``_name``."""
+    return _read(FOLDER / PRESETS / f"{name}.yaml")
 
 
 def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Dict[str, Any]:

@@ -2,98 +2,10 @@
 
 from typing import Any, Container, Dict
 
-from .recipe import Config
+from .recipe import FOLDER, PRESETS, Config, preset
 
-MODELS: Dict[str, Dict[str, Any]] = {
-    "mega_lra": {
-        "encoder_layers": 1,
-        "encoder_embed_dim": 16,
-        "encoder_hidden_dim": 32,
-        "encoder_z_dim": 8,
-        "classifier_out_dim": 16,
-    },
-    "mega_image": {
-        "encoder_layers": 1,
-        "encoder_embed_dim": 16,
-        "encoder_hidden_dim": 32,
-        "encoder_z_dim": 8,
-        "image_size": 32,
-        "image_class_num": 4,
-    },
-    "megalodon_image": {
-        "encoder_layers": 1,
-        "encoder_embed_dim": 16,
-        "encoder_hidden_dim": 32,
-        "encoder_ffn_embed_dim": 32,
-        "encoder_z_dim": 8,
-        "norm_num_groups": 4,
-        "image_size": 32,
-        "image_class_num": 4,
-    },
-    "vit_image": {
-        "encoder_layers": 1,
-        "encoder_embed_dim": 16,
-        "encoder_ffn_embed_dim": 32,
-        "encoder_attention_heads": 2,
-        "image_size": 32,
-        "image_class_num": 4,
-    },
-    "s4d_lra": {
-        "encoder_layers": 1,
-        "encoder_embed_dim": 16,
-        "encoder_n_dim": 8,
-    },
-    "transformer_lra": {
-        "encoder_layers": 1,
-        "encoder_embed_dim": 16,
-        "encoder_ffn_embed_dim": 32,
-        "encoder_attention_heads": 2,
-        "classifier_out_dim": 16,
-    },
-    "megalodon_lra": {
-        "encoder_layers": 1,
-        "encoder_embed_dim": 16,
-        "encoder_hidden_dim": 32,
-        "encoder_z_dim": 8,
-        "norm_num_groups": 4,
-        "classifier_out_dim": 16,
-    },
-    "megalodon_lm": {
-        "decoder_layers": 1,
-        "decoder_embed_dim": 32,
-        "decoder_hidden_dim": 48,
-        "decoder_ffn_embed_dim": 48,
-        "decoder_z_dim": 16,
-        "decoder_chunk_size": 16,
-        "norm_num_groups": 4,
-        "adaptive_input_cutoff": "10,20",
-        "adaptive_softmax_cutoff": "10,20",
-    },
-    "llama_lm": {
-        "decoder_layers": 1,
-        "decoder_embed_dim": 32,
-        "decoder_ffn_embed_dim": 48,
-        "decoder_attention_heads": 2,
-        "adaptive_input_cutoff": "10,20",
-        "adaptive_softmax_cutoff": "10,20",
-    },
-    "mega_lm": {
-        "decoder_layers": 1,
-        "decoder_embed_dim": 32,
-        "decoder_hidden_dim": 48,
-        "decoder_z_dim": 16,
-        "decoder_chunk_size": 16,
-        "adaptive_input_cutoff": "10,20",
-        "adaptive_softmax_cutoff": "10,20",
-    },
-    "mega": {
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_embed_dim": 32,
-        "encoder_hidden_dim": 48,
-        "encoder_ffn_embed_dim": 48,
-        "encoder_z_dim": 16,
-    },
+TOYS = ("miniature", "tiny")  # ends of the presets' names; mega_image_tiny is the published code's, which is no toy
+FAIRSEQS: Dict[str, Dict[str, Any]] = {  # models of fairseq, which have no presets
     "transformer": {
         "encoder_layers": 2,
         "decoder_layers": 2,
@@ -111,12 +23,24 @@ MODELS: Dict[str, Dict[str, Any]] = {
         "decoder_output_dim": 32,
         "decoder_ffn_embed_dim": 48,
         "decoder_attention_heads": 2,
-        "adaptive_softmax_cutoff": "10,20",
-        "adaptive_input_cutoff": "10,20",
     },
+}
+OF_DATA = {  # options that suit the made-up data
+    "decoder_chunk_size": 16,
+    "adaptive_input_cutoff": "10,20",
+    "adaptive_softmax_cutoff": "10,20",
+    "image_class_num": 4,
 }
 UPDATES = {"classifier": 6, "images": 6, "language-model": 12, "translation": 25, "speed": 1}
 LONGEST = 16384  # pixels: full attention over so many is slow
+
+
+def toy(model: str) -> Dict[str, Any]:
+    """Return the options of the smallest preset of a model that are whole numbers, such as its widths."""
+    if model in FAIRSEQS:
+        return FAIRSEQS[model]
+    name = next(f"{model}_{end}" for end in TOYS if (FOLDER / PRESETS / f"{model}_{end}.yaml").is_file())
+    return {option: value for option, value in preset(name).items() if type(value) is int}
 
 
 def shrink(config: Config, kind: str, kept: Container[str] = ()) -> None:
@@ -127,14 +51,16 @@ def shrink(config: Config, kind: str, kept: Container[str] = ()) -> None:
         kept: "group.option" of the options that stay as they are.
     """
     model = config["model"]
+    widths = {option: min(value, model.get(option) or 0) for option, value in toy(model["_name"]).items()}
     changes: Dict[str, Dict[str, Any]] = {
-        "model": MODELS[model["_name"]],
+        "model": {**widths, **OF_DATA},
         "common": {"log_interval": 1},
         "dataset": {"num_workers": 0},
     }
     if kind in ("classifier", "images"):
-        batch = 2 if model.get("max_positions") == LONGEST else 8
-        changes["dataset"].update(batch_size=batch, validate_interval=1)
+        longest = model.get("max_positions") == LONGEST
+        changes["dataset"].update(batch_size=1 if longest else 8, validate_interval=1)
+        changes["model"].update({"encoder_layers": 1} if longest else {})
         changes["optimization"] = {"update_freq": [1]}
         changes["distributed_training"] = {"distributed_world_size": 1}
     elif config["lr_scheduler"]["_name"] == "timed_decay":  # saved and validated by updates alone
