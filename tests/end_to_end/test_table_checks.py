@@ -60,7 +60,7 @@ def test_incomplete_data_come_first(refused: Any, trained: List[List[str]], tmp_
     (tmp_path / "data" / "pathfinder" / "input" / "test.src").unlink()
     options = ["mega/table2", "--data", tmp_path / "data", "--where", "task=image,pathfinder", "--seeds", 1]
     said = refused(*options)
-    assert "task pathfinder in" in said and "input/test.src is missing" in said
+    assert "the data of pathfinder32 in" in said and "input/test.src is missing" in said
     assert not trained
     shutil.copy(tmp_path / "data" / "pathfinder" / "input" / "valid.src", tmp_path / "data/pathfinder/input/test.src")
     said = refused(*options, "--no-speed")

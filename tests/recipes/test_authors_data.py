@@ -6,20 +6,20 @@ from typing import Any, Dict, Optional, Sequence
 import pytest
 
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS
+from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce.authors_data import find_processed
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.datasets import DATASETS
 from fairseq_mega.lab.reproduce.listing import listing
-from fairseq_mega.lab.reproduce.runner import folders, prepare, runs_of
+from fairseq_mega.lab.reproduce.runner import prepare_all, runs_of
 
 LISTOPS, PATHFINDER, PATHX = (catalogue()[f"mega/table2/{task}/mega"] for task in ("listops", "pathfinder", "pathx"))
 
 
 def write(folder: Path, data: str, symbols: Sequence[str] = SYMBOLS, labels: int = 10, pixels: int = 1024) -> Path:
-    for name in DATASETS[data].files:
+    for name in DATASETS[data].layout.files:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         text = "1\n"
@@ -123,8 +123,7 @@ def test_the_list_knows_what_was_done_with_them(tmp_path: Path) -> None:
     """A file beside those that are read belongs to the data that the runner compares."""
     (write(tmp_path / "lra" / "listops", "listops") / "README").touch()
     choices = Choices(tmp_path / "out", processed=tmp_path / "lra")
-    digests = {name: prepare(name, folder, choices) for name, folder in folders([LISTOPS], choices).items()}
-    (run,) = runs_of([LISTOPS], [1], choices, digests)
+    (run,) = runs_of([LISTOPS], [1], choices, prepare_all([LISTOPS], choices))
     run.folder.mkdir(parents=True)
     (run.folder / "train.log").touch()
     assert "0 of 1 seeds" in listing([LISTOPS], [1], choices)[1]

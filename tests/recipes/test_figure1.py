@@ -78,7 +78,7 @@ def test_all_models_read_the_same_bytes_in_the_same_order(text: Path) -> None:
 def test_a_training_leaves_its_losses_in_a_result_of_its_own(tmp_path: Path) -> None:
     """Before the scores, which take longer; of a recipe that wants no curve there is none."""
     choices = Choices(tmp_path)
-    (run,) = runs_of(find("megalodon/figure1/gcide/llama"), [7], choices, {"gcide-bytes-16m": "0"})
+    (run,) = runs_of(find("megalodon/figure1/gcide/llama"), [7], choices, {"outputs/gcide-bytes-16m/data-bin": "0"})
     run.folder.mkdir(parents=True)
     (run.folder / "train.command").write_text("fairseq-mega-train DATA\n")
     lines = [{"loss": f"{9 - n / 100}", "wpb": "50", "ups": "2", "num_updates": str(n)} for n in range(1, 401)]

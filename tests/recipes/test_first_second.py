@@ -8,12 +8,12 @@ from typing import Any, Callable
 
 import pytest
 
+from fairseq_mega.lab.prepare.layouts import Layout
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce import runner, storage
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.data import Data
 
 TRANSLATION, TEXT = "mega/table7/en-de/mega_softmax", "mega/table2/text/mega"
 
@@ -34,7 +34,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> None:
     """All data are there."""
-    monkeypatch.setattr(Data, "is_there", lambda self, folder: True)
+    monkeypatch.setattr(Layout, "is_there", lambda self, folder: True)
     monkeypatch.setattr(runner, "check_origin", lambda *unused: None)
 
 
@@ -72,7 +72,6 @@ def test_folders_of_results(
 def test_a_full_disk_before_the_data_are_made(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = catalogue()[name]
     need = storage.bytes_of_run(recipe, recipe.config)
-    monkeypatch.setattr(Data, "check", lambda self, folder, choices: None, raising=False)
     storage.check_disk_for_one_run([recipe], Choices(tmp_path), lambda folder: need)
     storage.check_disk_for_one_run([recipe], Choices(tmp_path, smoke=True), lambda folder: 0)
     with pytest.raises(RecipeError, match="the checkpoints of one run of each recipe need .* free some, or give --out"):

@@ -85,8 +85,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def symbols_of(recipe: str, out: Path) -> int:
     """Rows of a model's table of embeddings for the data that a smoke run of a recipe makes."""
     choices = Choices(out.resolve(), smoke=True)
-    ((data, folder),) = runner.folders([catalogue()[recipe]], choices).items()
-    runner.prepare(data, folder, choices)
+    (folder,) = runner.folders([catalogue()[recipe]], choices).values()
+    runner.prepare(catalogue()[recipe], folder, choices)
     names = [folder / name for name in ("src-bin/dict.txt", "data-bin/dict.txt", "data-bin/dict.en.txt")]
     lengths = [len(Dictionary.load(str(path))) for path in names if path.exists()]
     return lengths[0] + (recipe == TEXT) if lengths else 0  # the task has a symbol in front of a text

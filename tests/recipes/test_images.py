@@ -8,12 +8,11 @@ from typing import Tuple
 import pytest
 
 from fairseq_mega.data.augmented_images import images_per_epoch
-from fairseq_mega.lab.prepare.classification.imagenet import IMAGES
+from fairseq_mega.lab.prepare.classification.imagenet import DATASET, IMAGES
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.reproduce import runner
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.image_folders import IMAGENET
 from fairseq_mega.lab.reproduce.runs import plan
 from fairseq_mega.lab.reproduce.sizes import parameters
 from tests.support import tiny_images
@@ -59,19 +58,21 @@ def test_sizes_on_paper() -> None:
 @tiny_images.needs_timm
 def test_images_that_are_there(tmp_path: Path) -> None:
     """Images are found by either name of the validation folder; others change the digest and are no ImageNet."""
-    assert not IMAGENET.is_there(tmp_path / "nothing")
+    layout = DATASET.layout
+    assert not layout.is_there(tmp_path / "nothing")
     images = tiny_images.write_files(tmp_path / "images", {"train": 6, "val": 3})
-    assert IMAGENET.is_there(images)
-    first = IMAGENET.examine(images).digest
+    assert layout.is_there(images)
+    first = layout.examine(images).digest
     (images / "val").rename(images / "valid")
-    assert IMAGENET.is_there(images) and IMAGENET.examine(images).digest == first
+    assert layout.is_there(images) and layout.examine(images).digest == first
     (images / "train" / "class1" / "004.JPEG").rename(images / "train" / "class2" / "004.JPEG")
-    other, (train, valid) = IMAGENET.examine(images)
+    other, examples = layout.examine(images)
+    train, valid = DATASET.remarks(images, examples)
     assert other != first
     assert "train has 6 images of 3 classes, ImageNet has 1,281,167 of 1,000" in train
     assert "valid has 3 images of 3 classes, ImageNet has 50,000 of 1,000" in valid
     (images / "unfinished").mkdir()
-    assert not IMAGENET.is_there(images)
+    assert not layout.is_there(images)
 
 
 def test_what_is_missing_is_said(
@@ -96,8 +97,8 @@ def test_nothing_is_written_beside_the_images_of_others(
     images = tiny_images.write_files(tmp_path / "shared" / "imagenet", {"train": 6, "val": 3})
     with monkeypatch.context() as patched:
         patched.setattr(os, "access", lambda path, mode: path != tmp_path / "shared")
-        digest = runner.prepare("imagenet", images, Choices(tmp_path / "out"))
+        digest = runner.prepare(catalogue()["mega/table6/imagenet/mega"], images, Choices(tmp_path / "out"))
     assert [path.name for path in (tmp_path / "shared").iterdir()] == ["imagenet"]
     assert "has 6 images of 3 classes, ImageNet has 1,281,167" in capsys.readouterr().err
-    assert runner.prepare("imagenet", images, Choices(tmp_path / "out")) == digest
+    assert runner.prepare(catalogue()["mega/table6/imagenet/mega"], images, Choices(tmp_path / "out")) == digest
     assert (tmp_path / "shared" / ".imagenet.lock").exists()

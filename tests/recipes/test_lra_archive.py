@@ -10,6 +10,7 @@ import pytest
 
 from fairseq_mega.lab.prepare import lra_archive
 from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
@@ -52,18 +53,25 @@ def files_of(folder: Path) -> List[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
+def part_of(dataset: str) -> lra_archive.Part:
+    part = DATASETS[dataset].released
+    assert part is not None
+    return part
+
+
 def test_each_task_takes_its_part(tmp_path: Path) -> None:
     archive = write_archive(tmp_path, {**TABLES, **OTHERS})
     for dataset, count in (("listops", 3), ("aan", 3), ("pathfinder32", 2)):
         out = tmp_path / "out" / dataset
-        assert lra_archive.unpack(archive, dataset, out) == count == len(files_of(out))
-        assert {name.split("/")[0] for name in files_of(out)} == {lra_archive.FOLDERS[dataset]}
+        part = part_of(dataset)
+        assert lra_archive.unpack(archive, part, out) == count == len(files_of(out))
+        assert {name.split("/")[0] for name in files_of(out)} == {part.folder}
         assert not any("baseline" in name for name in files_of(out))
-    with pytest.raises(DownloadError, match="holds no whole data of pathx"):
-        lra_archive.unpack(archive, "pathx", tmp_path / "out")
-    part = {name: text for name, text in TABLES.items() if not name.endswith("basic_val.tsv")}
+    with pytest.raises(DownloadError, match="holds no whole data of pathfinder128"):
+        lra_archive.unpack(archive, part_of("pathx"), tmp_path / "out")
+    tables = {name: text for name, text in TABLES.items() if not name.endswith("basic_val.tsv")}
     with pytest.raises(DownloadError, match="holds no whole data of listops"):
-        lra_archive.unpack(write_archive(tmp_path / "part", part), "listops", tmp_path / "part")
+        lra_archive.unpack(write_archive(tmp_path / "part", tables), part_of("listops"), tmp_path / "part")
     archive.write_bytes(archive.read_bytes()[:-30])
     message = refusal("aan", "--released", "--archives", tmp_path, "--out", tmp_path / "cut")
     assert "lra_release.gz cannot be unpacked" in message

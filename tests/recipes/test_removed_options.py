@@ -1,13 +1,17 @@
 """Messages of fairseq-mega-reproduce give no option that the command refuses."""
 
 import ast
+import inspect
 import re
+import textwrap
 from pathlib import Path
-from typing import Iterator, Set, Tuple
+from typing import Any, Iterator, List, Set, Tuple
 
 import pytest
 
 import fairseq_mega
+from fairseq_mega.lab.prepare.lra_archive import Part
+from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.reproduce.options import REMOVED
 
 PACKAGE = Path(fairseq_mega.__file__).parent
@@ -38,13 +42,21 @@ def modules() -> Set[Path]:
     return own | {helper for path in own for helper in helpers(ast.parse(path.read_text(encoding="utf-8")))}
 
 
+def checks() -> List[Any]:
+    """Functions of the data sets that the command calls."""
+    names = ("check_packages", "check_sources", "check_readers", "remarks")
+    found = [getattr(dataset, name) for dataset in DATASETS.values() for name in names]
+    return list({function.__code__: function for function in (Part.check, *found)}.values())
+
+
 def removed_in(text: str) -> Tuple[str, ...]:
     """Return the removed options that a text names."""
     return tuple(option for option in OPTION.findall(text) if option in REMOVED)
 
 
 def test_the_helpers_are_among_them() -> None:
-    assert PACKAGE / "lab/prepare/classification/preflight.py" in modules()
+    assert PACKAGE / "lab/prepare/layouts.py" in modules()
+    assert {DATASETS["aan"].check_sources, Part.check} <= set(checks())
     assert removed_in("name the other tasks with --task") == ("--task",) and not removed_in("--where task=image")
 
 
@@ -52,3 +64,8 @@ def test_the_helpers_are_among_them() -> None:
 def test_no_message_names_a_removed_option(path: Path) -> None:
     texts = list(spoken(ast.parse(path.read_text(encoding="utf-8"))))
     assert not [text for text in texts if removed_in(text)]
+
+
+def test_no_check_of_a_data_set_names_a_removed_option() -> None:
+    trees = [ast.parse(textwrap.dedent(inspect.getsource(function))) for function in checks()]
+    assert not [text for tree in trees for text in spoken(tree) if removed_in(text)]

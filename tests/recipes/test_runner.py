@@ -7,6 +7,7 @@ from typing import Any, Dict, List
 
 import pytest
 
+from fairseq_mega.lab.recipes.catalogue import find
 from fairseq_mega.lab.report.recipe_states import FAILED
 from fairseq_mega.lab.reproduce import runner
 from fairseq_mega.lab.reproduce.choices import Choices
@@ -51,10 +52,11 @@ def test_classifiers(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_data_that_were_removed_are_made_again(tmp_path: Path) -> None:
+    (listops,) = find("mega/table2/listops/mega")
     folder, choices = tmp_path / "data" / "listops", Choices(tmp_path / "out", smoke=True)
-    digest = runner.prepare("listops", folder, choices)
+    digest = runner.prepare(listops, folder, choices)
     shutil.rmtree(folder)
-    assert runner.prepare("listops", folder, choices) == digest
+    assert runner.prepare(listops, folder, choices) == digest
 
 
 def test_other_settings_are_other_runs(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,8 +17,8 @@ LISTOPS = "mega/table2/listops/mega"
 
 def test_generated_data_and_their_test_set(tmp_path: Path) -> None:
     choices = Choices(tmp_path, smoke=True)
-    ((name, folder),) = runner.folders([catalogue()[LISTOPS]], choices).items()
-    runner.prepare(name, folder, choices)
+    (folder,) = runner.folders([catalogue()[LISTOPS]], choices).values()
+    runner.prepare(catalogue()[LISTOPS], folder, choices)
     choices = Choices(tmp_path)
     run = plan(catalogue()[LISTOPS], 1, folder, "", choices)
     assert describe(run, choices) == [

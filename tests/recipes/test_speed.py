@@ -48,7 +48,7 @@ def test_nothing_is_read_or_kept(tmp_path: Path) -> None:
     assert folders(RECIPES, choices) == {}
     check(RECIPES, choices, 8)
     runs = runs_of(RECIPES, [], choices, {})
-    beside = runs_of([*find("megalodon/figure5"), *RECIPES], [], choices, {"pg19": "0"})
+    beside = runs_of([*find("megalodon/figure5"), *RECIPES], [], choices, {"outputs/pg19": "0"})
     assert [run.name for run in runs] == [run.name for run in beside[1:]]
     assert {run.gpus for run in runs} == {1}
     assert all(bytes_of_recipe(recipe) == LEAST for recipe in RECIPES)

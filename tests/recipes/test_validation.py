@@ -16,30 +16,30 @@ DECODED = 100  # what a token costs that a beam search writes, beside one that i
 WIKITEXT = CORPORA["wikitext-103"].tokens
 BEAM = 5
 
-# Examples of train and validation; of language models tokens, of translations pairs.
+# By the folder of the data, examples of train and validation; of language models tokens, of translations pairs.
 SIZES = {
-    "listops": (96000, 2000),
-    "imdb": (25000, 25000),
-    "aan": (147086, 18090),
-    "cifar10": (45000, 5000),
-    "pathfinder32": (160000, 20000),
-    "pathx": (160000, 20000),
-    "speech-commands": (24482, 5246),
-    "miniature-listops": (96000, 2000),
-    "miniature-text": (24000, 1000),
-    "miniature-image": (20000, 1000),
-    "wikitext-103": (WIKITEXT[0], WIKITEXT[1]),
-    "wikitext-2": (CORPORA["wikitext-2"].tokens[0], CORPORA["wikitext-2"].tokens[1]),
-    "pg19": (WORDS["train"], WORDS["valid"]),  # words, in place of their tokens
-    "enwik8": (90_000_000, 5_000_000),
-    "wmt16-en-de": (4_500_000, 3000),
-    "imagenet": (IMAGES["train"], IMAGES["valid"]),
-    "libreoffice-help": (34_651, 991),
-    "gcide": (6_000_000, 100_000),
-    "gcide-bytes-16m": (16_150_000, 425_000),
+    "outputs/lra/listops": (96000, 2000),
+    "outputs/lra/text": (25000, 25000),
+    "outputs/lra/retrieval": (147086, 18090),
+    "outputs/lra/image": (45000, 5000),
+    "outputs/lra/pathfinder": (160000, 20000),
+    "outputs/lra/pathx": (160000, 20000),
+    "outputs/lra/speech": (24482, 5246),
+    "outputs/miniature/listops": (96000, 2000),
+    "outputs/miniature/text": (24000, 1000),
+    "outputs/miniature/image": (20000, 1000),
+    "outputs/wikitext-103/data-bin": (WIKITEXT[0], WIKITEXT[1]),
+    "outputs/wikitext-2/data-bin": (CORPORA["wikitext-2"].tokens[0], CORPORA["wikitext-2"].tokens[1]),
+    "outputs/pg19": (WORDS["train"], WORDS["valid"]),  # words, in place of their tokens
+    "outputs/enwik8/data-bin": (90_000_000, 5_000_000),
+    "outputs/wmt16/data-bin": (4_500_000, 3000),
+    "outputs/imagenet": (IMAGES["train"], IMAGES["valid"]),
+    "outputs/quickstart/data-bin": (34_651, 991),
+    "outputs/quickstart-lm/data-bin": (6_000_000, 100_000),
+    "outputs/gcide-bytes-16m/data-bin": (16_150_000, 425_000),
 }
 # Comparisons train for minutes and score the best of a few validations, often on data of one's own.
-COUNTED = [name for name, recipe in catalogue().items() if recipe.data in SIZES or not name.startswith("comparison/")]
+COUNTED = [name for name, recipe in catalogue().items() if recipe.place in SIZES or not name.startswith("comparison/")]
 PIECES_PER_SENTENCE = 22  # of the help, 12 words
 PAIRS_PER_UPDATE = 2200  # of 65,536 tokens at most, sentences of English and German being 30 long
 
@@ -50,7 +50,7 @@ def per_update(recipe: Recipe) -> float:
     if recipe.evaluate["kind"] == "translation":
         return PAIRS_PER_UPDATE
     dataset = recipe.config["dataset"]
-    if recipe.data == "libreoffice-help":
+    if recipe.dataset == "help-pairs":
         return batches * dataset["max_tokens"] / PIECES_PER_SENTENCE
     return batches * dataset.get("max_tokens", dataset.get("batch_size"))
 
@@ -65,7 +65,7 @@ def updates_between(recipe: Recipe, train: int) -> float:
 
 def validation_share(recipe: Recipe) -> float:
     """Time of validation beside that of training."""
-    train, valid = SIZES[recipe.data]
+    train, valid = SIZES[recipe.place]
     cost = FORWARD * valid
     if recipe.config["task"].get("eval_bleu"):
         cost *= 1 + BEAM * DECODED / 2  # half of the tokens of a pair are written
@@ -84,4 +84,4 @@ def test_validation_takes_little(name: str) -> None:
 def test_beam_searches_are_few(name: str) -> None:
     """Fewer than 60 beam searches are made; validation at every epoch and every 5,000 updates made some 330."""
     recipe = catalogue()[name]
-    assert recipe.updates / updates_between(recipe, SIZES[recipe.data][0]) < 60
+    assert recipe.updates / updates_between(recipe, SIZES[recipe.place][0]) < 60

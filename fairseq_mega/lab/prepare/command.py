@@ -17,9 +17,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.cli.usage import Parser
 from fairseq_mega.lab.prepare.making import make
-from fairseq_mega.lab.prepare.options import TEXTS
 from fairseq_mega.lab.prepare.registry import DATASETS
-from fairseq_mega.lab.prepare.shared_options import add_out, add_smoke
 from fairseq_mega.lab.runs.environment import git_revision, installed_versions
 from fairseq_mega.lab.runs.options import ROOT
 from fairseq_mega.lab.runs.script import run_script
@@ -48,13 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     for dataset in DATASETS.values():
         description = f"{dataset.name}: {dataset.summary}.\n\n{dataset.details}"
         command = commands.add_parser(dataset.name, description=description, formatter_class=form, allow_abbrev=False)
-        add_out(command, required=dataset.usual_out is None)
-        dataset.add_options(command)
-        if dataset.toy is not None:
-            add_smoke(command)
-        if dataset.name in TEXTS:  # the script that starts this command has parsed them
-            command.add_argument("--venv", help=argparse.SUPPRESS)
-            command.add_argument("--skip-setup", action="store_true", help=argparse.SUPPRESS)
+        dataset.add_all_options(command)
     return parser
 
 

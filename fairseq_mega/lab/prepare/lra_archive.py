@@ -1,8 +1,9 @@
 """The released archive of the Long Range Arena (Tay et al., 2021): fetched, checked, and one task's part unpacked."""
 
 import argparse
+import importlib.util
 from pathlib import Path, PurePosixPath
-from typing import Optional
+from typing import Mapping, NamedTuple, Optional
 
 from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, obtain_recorded, tar_files
 from fairseq_mega.lab.prepare.download import DownloadError
@@ -13,21 +14,29 @@ from fairseq_mega.lab.runs.files import copy_stream
 
 URL = "https://storage.googleapis.com/long-range-arena/lra_release.gz"
 RECORD = "lra_release.json"  # beside the archive, whose checksum is not published
-FOLDERS = {  # of the archive, by data sets of fairseq-mega-prepare
-    "listops": "listops-1000",
-    "aan": "tsv_data",
-    "pathfinder32": "pathfinder32",
-    "pathx": "pathfinder128",
-}
-TABLES = {  # in the folder, by split
-    "listops": {"train": "basic_train.tsv", "valid": "basic_val.tsv", "test": "basic_test.tsv"},
-    "aan": {
-        "train": "new_aan_pairs.train.tsv",
-        "valid": "new_aan_pairs.eval.tsv",
-        "test": "new_aan_pairs.test.tsv",
-    },
-}
 HARD = "curv_contour_length_14"  # the hard variant of Pathfinder, the only one of the benchmark
+
+
+class Part(NamedTuple):
+    """Part of the archive that a data set is read from.
+
+    Attributes:
+        folder: its name in the archive.
+        tables: names of its files by split; none for images of the hard variant of Pathfinder.
+    """
+
+    folder: str
+    tables: Mapping[str, str] = {}
+
+    def check(self, archives: Path, download: bool) -> None:
+        """Raise ValueError where the archive is neither there nor may be fetched, or its images cannot be read."""
+        archive = archives / URL.rpartition("/")[2]
+        if not download and not archive.exists():
+            raise ValueError(f"{archive} does not exist: fetch {URL}, or leave --no-download out")
+        if not self.tables and importlib.util.find_spec("PIL") is None:
+            raise ValueError(
+                f"the released images of {self.folder} are PNG files: pip install pillow, or leave --released out"
+            )
 
 
 def add_released(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +50,8 @@ def add_released(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def released_files(args: argparse.Namespace, work: WorkFolder, dataset: str) -> Path:
-    """Return the folder of a data set's files, fetched and unpacked; it is no part of the data set that is made.
+def released_files(args: argparse.Namespace, work: WorkFolder, part: Part) -> Path:
+    """Return the folder of a part's files, fetched and unpacked; it is no part of the data set that is made.
 
     Raises:
         DownloadError: if the archive cannot be obtained, is damaged, or has none of the files.
@@ -52,41 +61,39 @@ def released_files(args: argparse.Namespace, work: WorkFolder, dataset: str) -> 
 
     def make(folder: Path) -> None:
         archive = obtain_recorded(URL, archives, archives / RECORD, not args.no_download)
-        say(f"{unpack(archive, dataset, folder)} files of {dataset} unpacked")
+        say(f"{unpack(archive, part, folder)} files of {part.folder} unpacked")
 
-    return work.part("released", make) / FOLDERS[dataset]
+    return work.part("released", make) / part.folder
 
 
-def place_of(name: str, dataset: str) -> Optional[PurePosixPath]:
+def place_of(name: str, part: Part) -> Optional[PurePosixPath]:
     """Return the path of a member of the archive from the data set's folder on; None for members of other tasks.
 
     Pathfinder is the hard variant alone, as in the benchmark. Folders above the data set's folder do not matter.
     """
     parts = PurePosixPath(name).parts
-    if FOLDERS[dataset] not in parts or ".." in parts:
+    if part.folder not in parts or ".." in parts:
         return None
-    inner = parts[parts.index(FOLDERS[dataset]) :]
-    wanted = (
-        inner[1:2] == (HARD,) if dataset not in TABLES else len(inner) == 2 and inner[1] in TABLES[dataset].values()
-    )
+    inner = parts[parts.index(part.folder) :]
+    wanted = len(inner) == 2 and inner[1] in part.tables.values() if part.tables else inner[1:2] == (HARD,)
     return PurePosixPath(*inner) if wanted else None
 
 
-def unpack(archive: Path, dataset: str, output: Path) -> int:
-    """Write the files of a data set below ``output``; return their number. A file is there whole or not at all.
+def unpack(archive: Path, part: Part, output: Path) -> int:
+    """Write the files of a part below ``output``; return their number. A file is there whole or not at all.
 
     Raises:
         DownloadError: where the archive is damaged or holds none of them.
         OSError: if it unpacks to far more than its size suggests.
     """
     count = 0
-    progress = Progress(f"unpacking {FOLDERS[dataset]}", "MB", None)
+    progress = Progress(f"unpacking {part.folder}", "MB", None)
     with naming_damage(archive, FETCH_AGAIN):
         for member, stream in progress.follow(tar_files(archive), size=lambda file: file[0].size / 1e6):
-            place = place_of(member.name, dataset)
+            place = place_of(member.name, part)
             if place is not None:
                 copy_stream(stream, output / place)
                 count += 1
-    if count == 0 or not all((output / FOLDERS[dataset] / name).is_file() for name in TABLES.get(dataset, {}).values()):
-        raise DownloadError(f"{archive} holds no whole data of {dataset}; is it the archive {URL}?")
+    if count == 0 or not all((output / part.folder / name).is_file() for name in part.tables.values()):
+        raise DownloadError(f"{archive} holds no whole data of {part.folder}; is it the archive {URL}?")
     return count

@@ -90,6 +90,7 @@ def make(
         elif work.built:
             work.publish()
         else:
+            dataset.check_packages()
             dataset.check(args)
             report = dataset.make(args, work)
             work.publish({**describe(dataset, report, work), **provenance()})

@@ -14,9 +14,9 @@ import torch
 from fairseq_mega.compat.features.precision import evaluating
 from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.language_modeling.gcide import PACKAGE
+from fairseq_mega.lab.prepare.of_recipes import settings_of
 from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE
 from fairseq_mega.lab.quickstart.training import QuickStart, fetched, recipe_of
-from fairseq_mega.lab.reproduce.datasets import FEW_BYTES, FEW_HELD_OUT
 from fairseq_mega.lab.reproduce.evaluating import evaluate
 from fairseq_mega.lab.runs.commands import execute
 from fairseq_mega.lab.runs.results import read_result
@@ -44,14 +44,16 @@ class LanguageModel(QuickStart):
 
     def data_words(self) -> List[str]:
         """Return the words that select blocks of the text, some of them for validation and test."""
-        limit = SMOKE_BYTES if self.options.smoke else FEW_BYTES
+        usual = settings_of(self.recipe)
+        held_out = round(usual.held_out * usual.limit, -3)  # bytes for each of the two; the share is a rounded one
+        limit = SMOKE_BYTES if self.options.smoke else usual.limit
         if self.options.text is None:
             (deb,) = fetched([PACKAGE], self.options.packages, "--text FILE")
             words = ["gcide", "--deb", str(deb)]
         else:
             words = ["text-lm", "--unit", "bytes", "--train", self.options.text]
             limit = min(limit, Path(self.options.text).stat().st_size)
-        share = min(HELD_OUT_SHARE, FEW_HELD_OUT / limit)
+        share = min(HELD_OUT_SHARE, held_out / limit)
         return [*words, "--limit", str(limit), "--held-out", f"{share:.6f}"]
 
     def start(self) -> None:

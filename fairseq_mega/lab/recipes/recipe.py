@@ -7,6 +7,7 @@ of its model.
 """
 
 import re
+import shlex
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, get_origin
@@ -57,7 +58,7 @@ class Recipe:
         seeds: of the trainings whose mean the number is.
         machine: what the paper's authors trained on.
         precision: that of the authors, where it is known; AUTO where --precision auto chooses it on each machine.
-        data: the data set, a name of :data:`fairseq_mega.lab.reproduce.datasets.DATASETS`.
+        data: words of fairseq-mega-prepare that make the data: a data set, and options that choose a form of it.
         evaluate: ``kind``, one of EVALUATIONS, and its settings.
         config: fairseq's groups to options to values.
         notes: differences from the publication.
@@ -65,6 +66,7 @@ class Recipe:
         rates: peak learning rates to train at, each with all seeds; the number is that of the best mean accuracy on the
             validation set. By default the one of ``config``.
         weights: reports to the archives with weights that the authors published for them.
+        own_data: whether the data are the user's, of any number of classes, in the files of the data set.
     """
 
     name: str
@@ -84,6 +86,22 @@ class Recipe:
     values_from: str = ""
     rates: List[float] = field(default_factory=list)
     weights: Dict[str, str] = field(default_factory=dict)
+    own_data: bool = False
+
+    @property
+    def dataset(self) -> str:
+        """Return the name of the data set."""
+        return (shlex.split(self.data) or [""])[0]
+
+    @property
+    def place(self) -> str:
+        """Return the folder of the data as fairseq reads them, which no other data have."""
+        return str(self.config["task"]["data"])
+
+    @property
+    def data_options(self) -> List[str]:
+        """Return the options that choose a form of the data set."""
+        return shlex.split(self.data)[1:]
 
     @property
     def gpus(self) -> int:
@@ -204,7 +222,7 @@ def as_yaml(recipe: Recipe) -> str:
     return f"# @package _global_\n# {recipe.name}\n{body}"
 
 
-OPTIONAL = ("notes", "values_from", "rates", "weights")
+OPTIONAL = ("notes", "values_from", "rates", "weights", "own_data")
 ENTRIES = {  # to the type of its value
     entry.name: get_origin(entry.type) or entry.type for entry in fields(Recipe) if entry.name not in ("name", "config")
 }

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import List, Sequence
 
 from fairseq_mega.lab.prepare.archives import FETCH_AGAIN
+from fairseq_mega.lab.prepare.dataset import Processed
 from fairseq_mega.lab.prepare.download import fetch_missing
+from fairseq_mega.lab.prepare.of_recipes import dataset_of, is_published
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.unpacking import check_zip, naming_damage
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
@@ -15,13 +17,6 @@ from .choices import Choices
 
 PUBLISHED = "published"  # in place of an address
 HOST = "https://dl.fbaipublicfiles.com/mega/data"  # the READMEs of facebookresearch/mega, examples/mega
-ARENA = ("listops", "imdb", "aan", "cifar10", "pathfinder32", "pathx")
-ARCHIVES = {  # by data set
-    **dict.fromkeys(ARENA, "lra.zip"),
-    "speech-commands": "speech_commands.zip",
-    "wikitext-103": "wt103_data_bin.zip",
-    "enwik8": "enwik8_data_bin.zip",
-}
 
 
 def is_address(given: str) -> bool:
@@ -29,11 +24,12 @@ def is_address(given: str) -> bool:
     return given == PUBLISHED or "://" in given
 
 
-def archive_of(recipe: Recipe) -> str:
-    """Name of the published archive with the data of a recipe; RecipeError where there is none."""
-    if recipe.data not in ARCHIVES:
+def processed_of(recipe: Recipe) -> Processed:
+    """Return the published form of the data of a recipe; RecipeError where there is none."""
+    processed = dataset_of(recipe).processed
+    if processed is None or not is_published(recipe):
         raise RecipeError(f"--processed: the authors published no processed data for {recipe.name}: leave it out")
-    return ARCHIVES[recipe.data]
+    return processed
 
 
 def addresses(recipes: Sequence[Recipe], given: str) -> List[str]:
@@ -44,7 +40,7 @@ def addresses(recipes: Sequence[Recipe], given: str) -> List[str]:
     """
     if given != PUBLISHED:
         return [given]
-    return [f"{HOST}/{name}" for name in dict.fromkeys(map(archive_of, recipes))]
+    return [f"{HOST}/{name}" for name in dict.fromkeys(processed_of(recipe).archive for recipe in recipes)]
 
 
 def fetch_processed(recipes: Sequence[Recipe], choices: Choices) -> None:

@@ -6,28 +6,15 @@ The names of folders in the archives are not published, so that folders are iden
 import re
 from itertools import islice
 from pathlib import Path
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import List, Sequence, Set, Tuple
 
 from fairseq_mega.data.text_units import symbols_of_file
-from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS
+from fairseq_mega.lab.prepare.of_recipes import dataset_of
+from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.prepare.work_folder import SOURCE
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
-from .authors_archives import archive_of
-from .datasets import DATASETS
-
-NAMES: Dict[str, Sequence[str]] = {  # parts of a folder's path that distinguish data sets with the same files
-    "listops": ("listop",),
-    "imdb": ("imdb", "text"),
-    "aan": ("aan", "retrieval"),
-    "cifar10": ("cifar", "image"),
-    "pathfinder32": ("pathfinder32", "pathfinder", "path32", "pf32"),
-    "pathx": ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128"),
-    "speech-commands": ("speech", "sc"),
-    "wikitext-103": ("wt103", "wikitext", "wiki103"),
-    "enwik8": ("enwik8",),
-}
-SYMBOL_COUNTS = {"listops": (len(SYMBOLS), len(SYMBOLS)), "imdb": (50, 300), "aan": (50, 300)}  # of the dictionaries
+from .authors_archives import processed_of
 
 
 def find_processed(recipe: Recipe, top: Path) -> Path:
@@ -40,27 +27,28 @@ def find_processed(recipe: Recipe, top: Path) -> Path:
         raise RecipeError(
             f"--processed: {top} is not a folder: unpack the authors' archives into one, or give --processed published"
         )
-    archive_of(recipe)  # or an error
-    files = [name.replace("data-bin/", "") for name in DATASETS[recipe.data].files]
+    processed_of(recipe)  # or an error
+    files = [name.replace("data-bin/", "") for name in dataset_of(recipe).layout.files]
     named = [folder for folder in sorted([top, *top.rglob("*")]) if folder.is_dir() and is_named(folder, top, recipe)]
     whole = [folder for folder in named if all((folder / name).is_file() for name in files)]
     if len({folder.resolve() for folder in whole}) > 1:
-        raise RecipeError(f"--processed: {whole[0]} and {whole[1]} may both be {recipe.data}: give one of them")
+        raise RecipeError(f"--processed: {whole[0]} and {whole[1]} may both be {recipe.dataset}: give one of them")
     if whole:
         check_contents(recipe, whole[0])
         return whole[0]
-    raise RecipeError(f"--processed: {top} holds no whole data of {recipe.data}{what_is_missing(named, files)}")
+    raise RecipeError(f"--processed: {top} holds no whole data of {recipe.dataset}{what_is_missing(named, files)}")
 
 
 def is_named(folder: Path, top: Path, recipe: Recipe) -> bool:
     """Return whether the last part of the path below ``top`` that names a data set names this one."""
     parts = [top.name] if folder == top else folder.relative_to(top).parts
-    return recipe.data in next(filter(None, map(data_sets_of, reversed(parts))), ())
+    return recipe.dataset in next(filter(None, map(data_sets_of, reversed(parts))), ())
 
 
 def data_sets_of(part: str) -> Set[str]:
     """Data sets that a part of a path names; a name within a longer one does not count, as text in wikitext."""
-    found = {name: data for data, names in NAMES.items() for name in names if is_within(name, part.lower())}
+    processed = {data: dataset.processed.names for data, dataset in DATASETS.items() if dataset.processed is not None}
+    found = {name: data for data, names in processed.items() for name in names if is_within(name, part.lower())}
     return {data for name, data in found.items() if not any(name != other and name in other for other in found)}
 
 
@@ -86,24 +74,24 @@ def what_is_missing(named: Sequence[Path], files: Sequence[str]) -> str:
 
 def check_contents(recipe: Recipe, folder: Path) -> None:
     """Raise a RecipeError unless vocabulary, labels and length are the task's."""
-    classes, problems = int(recipe.config["model"].get("sentence_class_num", 0)), []
+    classes, expected = int(recipe.config["model"].get("sentence_class_num", 0)), processed_of(recipe).symbols
+    problems = []
     if (folder / SOURCE).is_file():
         problems.append(f"its {SOURCE} names the command that made it; such data go with --data")
-    if (folder / "src1-bin").is_dir() and not any("src1-bin" in name for name in DATASETS[recipe.data].files):
+    if (folder / "src1-bin").is_dir() and not any("src1-bin" in name for name in dataset_of(recipe).layout.files):
         problems.append("it has a second text for each, src1-bin")
     if (folder / "label-bin").is_dir():
         labels = len(symbols_of_file(folder / "label-bin" / "dict.txt"))
         if labels != classes:
             problems.append(f"label-bin/dict.txt has {labels} labels, the task {classes}")
-        least, most = SYMBOL_COUNTS[recipe.data]
         found = len(symbols_of_file(folder / "src-bin" / "dict.txt"))
-        if not least <= found <= most:
-            wanted = f"{least}" if least == most else f"{least} to {most}"
+        if expected is not None and not expected[0] <= found <= expected[1]:
+            wanted = " to ".join(map(str, dict.fromkeys(expected)))
             problems.append(f"src-bin/dict.txt has {found} symbols, {wanted} are expected")
     elif (folder / "input").is_dir():
         problems += image_problems(folder, recipe.config["model"]["max_positions"], classes)
     if problems:
-        raise RecipeError(f"--processed: {folder} is not the data of {recipe.data}: {'; '.join(problems)}")
+        raise RecipeError(f"--processed: {folder} is not the data of {recipe.dataset}: {'; '.join(problems)}")
 
 
 def image_problems(folder: Path, pixels: int, classes: int) -> List[str]:

@@ -10,7 +10,7 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 from fairseq_mega.cli.commands import failure, hide_deprecations
 from fairseq_mega.compat.errors import check_names
@@ -81,9 +81,7 @@ def reproduce(
     recipes: Sequence[Recipe], seeds: List[int], choices: Choices, given: argparse.Namespace, command: Sequence[str]
 ) -> int:
     """Prepare the data of all recipes, then do or launch their runs, then print the tables."""
-    digests: Dict[str, str] = {}
-    for name, folder in runner.folders(recipes, choices).items():
-        digests[name] = runner.prepare(name, folder, choices)
+    digests = runner.prepare_all(recipes, choices)
     runs = runner.same_work(runner.runs_of(recipes, seeds, choices, digests))
     runner.check_bands([run for run in runs if run.recipe.name not in choices.weights])
     if given.launcher == "print":

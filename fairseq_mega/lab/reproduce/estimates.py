@@ -9,7 +9,7 @@ from fairseq_mega.lab.runs.log_progress import parse_statistics
 from fairseq_mega.models import cost
 from fairseq_mega.modules.images import patch_count
 
-from .datasets import DATASETS
+from .datasets import scored_of
 from .sizes import model_of
 
 GPU_RATE = 40e12  # assumed operations per second: a quarter of an A100's peak in TF32
@@ -44,7 +44,7 @@ def operations(recipe: Recipe) -> float:
 
 def mean_length(recipe: Recipe) -> int:
     """Return the mean number of positions of a data set's examples; the longest where it is unknown or all have it."""
-    scored = DATASETS[recipe.data].scored
+    scored = scored_of(recipe)
     if scored is not None and scored.mean_length is not None:
         return round(scored.mean_length)
     return longest(recipe.config["task"].get("tokens_per_sample"), recipe.config["model"])
@@ -63,7 +63,7 @@ def scoring(recipe: Recipe, gpus: int, cores: int) -> str:
     Args:
         gpus, cores: see :func:`duration`; a GPU scores alone.
     """
-    scored = DATASETS[recipe.data].scored
+    scored = scored_of(recipe)
     if scored is None:
         return ""
     model, length = model_of(recipe), mean_length(recipe)

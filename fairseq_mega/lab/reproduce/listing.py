@@ -12,7 +12,7 @@ from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table, terminal
 
 from .choices import Choices
-from .datasets import DATASETS
+from .datasets import is_there
 from .estimates import RATES_SAID, duration, scoring, span
 from .evaluating import results_of
 from .runner import digest_of, folders, runs_of
@@ -32,12 +32,12 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -
         if recipe.measured:
             rows.append(row(recipe, runs_of([recipe], seeds, choices, {}), choices))
             continue
-        if recipe.data not in digests:
-            folder = places[recipe.data]
-            there = choices.processed is not None or DATASETS[recipe.data].is_there(folder)
-            digests[recipe.data] = digest_of(recipe.data, folder, choices) if there else None
-        found = digests[recipe.data]
-        runs = [] if found is None else runs_of([recipe], seeds, choices, {recipe.data: found})
+        place = recipe.place
+        if place not in digests:
+            there = choices.processed is not None or is_there(recipe, places[place])
+            digests[place] = digest_of(recipe, places[place], choices) if there else None
+        found = digests[place]
+        runs = [] if found is None else runs_of([recipe], seeds, choices, {place: found})
         rows.append(row(recipe, runs, choices))
     many = len({recipe.name for recipe in recipes})
     if many == len(catalogue()):

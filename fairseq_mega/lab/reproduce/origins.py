@@ -4,19 +4,17 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List
 
-from fairseq_mega.lab.prepare.command import build_parser
 from fairseq_mega.lab.prepare.making import settings_of
-from fairseq_mega.lab.prepare.registry import DATASETS as PREPARED
+from fairseq_mega.lab.prepare.of_recipes import dataset_of
+from fairseq_mega.lab.prepare.registry import parse
 from fairseq_mega.lab.prepare.work_folder import SOURCE
-from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
 from .choices import Choices
-from .datasets import DATASETS, PREPARE, OwnExamples
-from .lra_archive import is_released
+from .datasets import PREPARE, command, is_released
 from .runs import Run
 
-# Data of other seeds and of the archive are a recipe's, too; results record the scaling of speech.
-FREE = {"dataset", "seed", "released", "scaling"}
+FREE = {"dataset", "seed", "released"}  # data of other seeds and of the archive are a recipe's, too
 
 
 def is_generated(folder: Path) -> bool:
@@ -51,19 +49,15 @@ def source_of(folder: Path) -> Dict[str, Any]:
     return found
 
 
-def check_origin(name: str, folder: Path, choices: Choices) -> None:
-    """Raise a RecipeError if a folder has other data than a run requires: made-up, generated or smaller ones.
-
-    Args:
-        name: of the data set, a key of DATASETS.
-    """
+def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:
+    """Raise a RecipeError if a folder has other data than a run requires: made-up, generated or smaller ones."""
     settings = source_of(folder).get("settings")
     settings = settings if isinstance(settings, dict) else {}
     if not choices.smoke and settings.get("smoke"):
         raise RecipeError(f"{folder} holds data that --smoke made up: give another folder, remove it, or add --smoke")
-    if is_released(name, choices) and is_generated(folder):
+    if is_released(recipe, choices) and is_generated(folder):
         raise RecipeError(f"{folder} holds generated data: give another folder, or leave --released out")
-    other = [] if choices.smoke else other_settings(name, settings, folder, choices)
+    other = [] if choices.smoke else other_settings(recipe, settings, folder, choices)
     if other:
         raise RecipeError(
             f"{folder} holds other data than the recipe's, made with {', '.join(other)}: give another folder, in which "
@@ -71,16 +65,19 @@ def check_origin(name: str, folder: Path, choices: Choices) -> None:
         )
 
 
-def other_settings(name: str, settings: Dict[str, Any], folder: Path, choices: Choices) -> List[str]:
-    """List the options that data were made with and that are not those of a recipe's data set; not the raw files."""
-    command = DATASETS[name].command(folder, choices)[len(PREPARE) :]
-    if isinstance(DATASETS[name], OwnExamples) or settings.get("dataset") != command[0]:
+def other_settings(recipe: Recipe, settings: Dict[str, Any], folder: Path, choices: Choices) -> List[str]:
+    """List the options that data were made with and that are not those of a recipe's data set; not the raw files, and
+    not those that a result records among the options of its task.
+    """
+    dataset, words = dataset_of(recipe), command(recipe, folder, choices)[len(PREPARE) + 1 :]
+    if recipe.own_data or settings.get("dataset") != dataset.name:
         return []
-    wanted = settings_of(PREPARED[command[0]], build_parser().parse_args(command))
+    wanted = settings_of(dataset, parse(dataset.name, words))
+    free = FREE | {option.lstrip("-").replace("-", "_") for option in dataset.task_options}
     return [
         f"--{key.replace('_', '-')} {value} in place of {wanted.get(key, 'none')}"
         for key, value in sorted(settings.items())
-        if key not in FREE and not is_input(value) and value != wanted.get(key)
+        if key not in free and not is_input(value) and value != wanted.get(key)
     ]
 
 

@@ -9,6 +9,7 @@ from typing import ContextManager, Dict, List, NamedTuple, Optional, Sequence, T
 from fairseq.data import Dictionary
 
 from fairseq_mega.compat.checkpoints import locks
+from fairseq_mega.lab.prepare.of_recipes import dataset_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.report.recipe_states import FAILED
 from fairseq_mega.lab.runs.commands import Execute, StageError, execute
@@ -18,12 +19,11 @@ from fairseq_mega.lab.runs.plotting import load_pyplot
 from fairseq_mega.lab.runs.stages import say, stage
 from fairseq_mega.models.tables import band_ends
 
+from . import datasets
 from .authors_data import find_processed
 from .choices import Choices
-from .datasets import DATASETS
 from .devices import Devices
 from .evaluating import evaluate
-from .lra_archive import released_name
 from .origins import check_origin
 from .recording import record
 from .revising import at_each_rate
@@ -49,16 +49,12 @@ def data_folder(recipe: Recipe, choices: Choices, several: bool) -> Path:
     """
     if choices.processed is not None:
         return find_processed(recipe, choices.processed)
-    usual = Path(recipe.config["task"]["data"])
-    top = usual.parent if usual.name == "data-bin" else usual
     if choices.data is not None and not several:
         return choices.data
-    own = released_name(recipe.data, top.name, choices)
-    shared = recipe.data if recipe.data.startswith("miniature") else own  # beside the data set that it is a part of
-    above = choices.data_dir or choices.data
+    above = choices.data_dir or choices.data or (choices.out / "data" if choices.smoke else None)
     if above is not None:
-        return above / shared
-    return choices.out / "data" / shared if choices.smoke else choices.root / top.parent / own
+        return above / datasets.name_beside_others(recipe, choices)
+    return choices.root / datasets.usual_folder(recipe, choices)
 
 
 def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
@@ -68,10 +64,26 @@ def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
 
 
 def folders(recipes: Sequence[Recipe], choices: Choices) -> Dict[str, Path]:
-    """The folder of each data set that the recipes need."""
-    reading = [recipe for recipe in recipes if not recipe.measured]
-    several = len({recipe.data for recipe in reading}) > 1
-    return {recipe.data: data_folder(recipe, choices, several) for recipe in reading}
+    """The folders of the data that the recipes need, by :attr:`Recipe.place`."""
+    needed = by_place(recipes)
+    return {place: data_folder(recipe, choices, len(needed) > 1) for place, recipe in needed.items()}
+
+
+def by_place(recipes: Sequence[Recipe]) -> Dict[str, Recipe]:
+    """Return a recipe for each data set that the recipes need, by :attr:`Recipe.place`.
+
+    Raises:
+        RecipeError: if two recipes have other data in the same place.
+    """
+    found: Dict[str, Recipe] = {}
+    for recipe in recipes:
+        first = recipe if recipe.measured else found.setdefault(recipe.place, recipe)
+        if first.data != recipe.data:
+            raise RecipeError(
+                f"{first.name} has the data '{first.data}' in {recipe.place}, and {recipe.name} '{recipe.data}': give "
+                "one of them another folder, task.data"
+            )
+    return found
 
 
 def check_choices(recipes: Sequence[Recipe], choices: Choices) -> None:
@@ -97,14 +109,15 @@ def check(recipes: Sequence[Recipe], choices: Choices, visible_gpus: int) -> Non
     if any(map(is_drawn, recipes)):
         load_pyplot()
     problems = [*evaluation_problems(recipes), *place_problems(choices)]
-    for name, folder in folders(recipes, choices).items():
+    places = folders(recipes, choices)
+    for place, recipe in by_place(recipes).items():
         try:
-            DATASETS[name].check_readers()
-            if choices.processed is None and DATASETS[name].is_there(folder):
-                check_origin(name, folder, choices)
+            dataset_of(recipe).check_readers()
+            if choices.processed is None and datasets.is_there(recipe, places[place]):
+                check_origin(recipe, places[place], choices)
             elif choices.processed is None:
-                DATASETS[name].check(folder, choices)
-        except RecipeError as error:
+                datasets.check(recipe, places[place], choices)
+        except ValueError as error:
             problems.append(str(error))
     if problems:
         raise RecipeError("; ".join(problems))
@@ -114,7 +127,7 @@ def check(recipes: Sequence[Recipe], choices: Choices, visible_gpus: int) -> Non
 
 def data_are_there(recipe: Recipe, recipes: Sequence[Recipe], choices: Choices) -> bool:
     """Return whether the data of a recipe need not be made."""
-    return choices.processed is not None or DATASETS[recipe.data].is_there(folders(recipes, choices)[recipe.data])
+    return choices.processed is not None or datasets.is_there(recipe, folders(recipes, choices)[recipe.place])
 
 
 def evaluation_problems(recipes: Sequence[Recipe]) -> List[str]:
@@ -135,29 +148,41 @@ def place_problems(choices: Choices) -> List[str]:
     return found
 
 
-def digest_of(name: str, folder: Path, choices: Choices) -> str:
-    """Return the digest that identifies an existing data set among others of its kind."""
+def digest_of(recipe: Recipe, folder: Path, choices: Choices) -> str:
+    """Return the digest that identifies the existing data of a recipe among others of their kind."""
     if choices.processed is None:
-        return DATASETS[name].examine(folder).digest
+        return dataset_of(recipe).layout.examine(folder).digest
     # whose files may have other names
     return digest_of_data([path for path in folder.rglob("*") if path.is_file()], folder)
 
 
-def prepare(name: str, folder: Path, choices: Choices, run_command: Execute = execute) -> str:
-    """Make a data set unless it is there; return its digest.
+def prepare_all(recipes: Sequence[Recipe], choices: Choices) -> Dict[str, str]:
+    """Make the data of recipes that are not there; return the digests by :attr:`Recipe.place`.
 
     Raises:
         StageError: if a command fails.
     """
-    data = DATASETS[name]
+    places = folders(recipes, choices)
+    return {place: prepare(recipe, places[place], choices) for place, recipe in by_place(recipes).items()}
+
+
+def prepare(recipe: Recipe, folder: Path, choices: Choices, run_command: Execute = execute) -> str:
+    """Make the data of a recipe unless they are there; return their digest.
+
+    Raises:
+        StageError: if a command fails.
+    """
+    dataset = dataset_of(recipe)
     if choices.processed is not None:  # the folder may be read-only
-        return digest_of(name, folder, choices)
+        return digest_of(recipe, folder, choices)
     with made_by_one(folder):
-        if not data.is_there(folder):
-            say(f"{folder} holds no data: making those of {name}")
-            run_command(data.command(folder, choices), folder.parent / f".{folder.name}" / "prepare.log", {})
-        found = data.examine(folder)
-        for remark in () if choices.smoke else found.remarks:
+        if not dataset.layout.is_there(folder):
+            say(f"{folder} holds no data: making those of {dataset.name}")
+            run_command(
+                datasets.command(recipe, folder, choices), folder.parent / f".{folder.name}" / "prepare.log", {}
+            )
+        found = dataset.layout.examine(folder)
+        for remark in () if choices.smoke else dataset.remarks(folder, found.examples):
             say(remark)
         return found.digest
 
@@ -176,9 +201,9 @@ def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, d
     def planned(recipe: Recipe, seed: int) -> Run:
         if recipe.measured:  # on no data
             return plan(recipe, seed, Path(), "", choices)
-        folder = places[recipe.data]
-        fitted = DATASETS[recipe.data].fit(recipe, folder)
-        return plan(fitted, seed, read_by_fairseq(recipe, folder), digests[recipe.data], choices)
+        folder = places[recipe.place]
+        fitted = datasets.fit(recipe, folder)
+        return plan(fitted, seed, read_by_fairseq(recipe, folder), digests[recipe.place], choices)
 
     return [
         planned(variant, seed)

@@ -11,19 +11,22 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import (
     BYTE_SYMBOLS,
+    BYTES_SEEN,
     Example,
     TextSplit,
     byte_note,
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, Scored
-from fairseq_mega.lab.prepare.lra_archive import TABLES, add_released, released_files
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored, Sources
+from fairseq_mega.lab.prepare.layouts import PAIRS_OF_TEXTS
+from fairseq_mega.lab.prepare.lra_archive import Part, add_released, released_files
 from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length, exactly_one, need_files
 from fairseq_mega.lab.prepare.text_files import read_lines, read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
-FILES = TABLES["aan"]
+FILES = {"train": "new_aan_pairs.train.tsv", "valid": "new_aan_pairs.eval.tsv", "test": "new_aan_pairs.test.tsv"}
+RELEASED = Part("tsv_data", FILES)
 PUBLISHED = {"train": 147_086, "valid": 18_090, "test": 17_437}
 LABELS = {b"0": "0", b"0.0": "0", b"1": "1", b"1.0": "1"}
 
@@ -72,7 +75,7 @@ def _split(path: Path, size: int, which: Optional[np.ndarray], length: int) -> T
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables twice and write the pairs."""
-    folder = released_files(args, work, "aan") if args.released else args.tsv_dir
+    folder = released_files(args, work, RELEASED) if args.released else args.tsv_dir
     paths, splits = _paths(folder), {}
     notes: List[str] = ["the texts are read as printed in the tables, b'...' included"]
     for split, path in paths.items():
@@ -86,6 +89,16 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("the tables of Long Range Arena", statistics, records_of(paths), notes)
 
 
+def check_sources(folder: Path, sources: Sources) -> None:
+    """Refuse to fetch the tables alone."""
+    if not sources.released:
+        raise ValueError(
+            f"{folder} holds no data, and the data of task retrieval cannot be fetched alone: make them with "
+            f"'fairseq-mega-prepare aan --tsv-dir DIR --out {folder}' (see its --help), give --released to have the "
+            "archive of the Long Range Arena (8 GB) fetched, or choose other tasks with --where task=LIST"
+        )
+
+
 DATASET = Dataset(
     "aan",
     ARENA,
@@ -96,5 +109,9 @@ DATASET = Dataset(
     make,
     toy_data.aan,
     members={"tsv_dir": tuple(FILES.values())},
+    layout=PAIRS_OF_TEXTS,
+    check_sources=check_sources,
     scored=Scored(PUBLISHED["test"]),
+    released=RELEASED,
+    processed=Processed("lra.zip", ("aan", "retrieval"), BYTES_SEEN),
 )

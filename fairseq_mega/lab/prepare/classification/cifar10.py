@@ -14,8 +14,9 @@ from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, Scored
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.layouts import IMAGES
 from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, exactly_one, need_files
 from fairseq_mega.lab.prepare.unpacking import DAMAGE, check_zip
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -165,5 +166,7 @@ DATASET = Dataset(
     check,
     make,
     toy_data.cifar10,
+    layout=IMAGES,
     scored=Scored(10_000),
+    processed=Processed("lra.zip", ("cifar", "image")),
 )

@@ -11,6 +11,7 @@ from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, wri
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
 from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
 from fairseq_mega.lab.prepare.debian import obtain_packages
+from fairseq_mega.lab.prepare.layouts import IMAGES
 from fairseq_mega.lab.prepare.shared_options import add_limit, exactly_one, need_files
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
@@ -112,4 +113,5 @@ DATASET = Dataset(
     check,
     make,
     members={"dir": tuple(FILES.values())},
+    layout=IMAGES,
 )

@@ -10,6 +10,7 @@ import numpy as np
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
 from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report
+from fairseq_mega.lab.prepare.layouts import TEXTS
 from fairseq_mega.lab.prepare.libreoffice_help import (
     HELP,
     PACKAGES,
@@ -152,4 +153,5 @@ DATASET = Dataset(
     check,
     make,
     members=UNPACKED,
+    layout=TEXTS,
 )

@@ -1,18 +1,20 @@
 """ImageNet (ILSVRC-2012): its archives unpacked to a folder per class (Russakovsky et al., 2015)."""
 
 import argparse
+import importlib.util
 import io
 import re
 import tarfile
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
-from fairseq_mega.data.image_folder import ImageFolder
+from fairseq_mega.data.image_folder import ImageFolder, split_folder
 from fairseq_mega.lab.prepare.archives import read_tar
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, digests_of
 from fairseq_mega.lab.prepare.classification import toy_data
-from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report, Scored
+from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report, Scored, Sources
 from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import need_files
 from fairseq_mega.lab.prepare.unpacking import naming_damage
@@ -183,6 +185,34 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(f"archives of image-net.org in {args.archives}", splits, inputs, notes)
 
 
+def check_sources(folder: Path, sources: Sources) -> None:
+    """Refuse absent archives, which cannot be fetched."""
+    archives = sources.archives or folder
+    missing = [archive.name for archive in ARCHIVES.values() if not (archives / archive.name).exists()]
+    if missing:
+        raise ValueError(
+            f"{folder} holds no ImageNet, and {archives} lacks {', '.join(missing)}: name the folder above train and "
+            f"val, each with a folder per class, with --data, or that of the archives with --archives ({WHERE})"
+        )
+
+
+def check_readers() -> None:
+    """Refuse to train without timm."""
+    if importlib.util.find_spec("timm") is None:
+        raise ValueError("the images of ImageNet need timm: run 'bash scripts/setup.sh --extras images'")
+
+
+def remarks(folder: Path, examples: Mapping[str, Mapping[str, int]]) -> List[str]:
+    """Return a warning for each split with other numbers of images or classes than the published."""
+    found = {split: (sum(classes.values()), len(classes)) for split, classes in examples.items()}
+    return [
+        f"WARNING: {split_folder(folder, split)} has {images:,} images of {classes:,} classes, ImageNet has "
+        f"{IMAGES[split]:,} of {CLASSES:,}: the result cannot be compared with others"
+        for split, (images, classes) in found.items()
+        if (images, classes) != (IMAGES[split], CLASSES)
+    ]
+
+
 DATASET = Dataset(
     "imagenet",
     PICTURES,
@@ -192,5 +222,9 @@ DATASET = Dataset(
     check,
     make,
     toy_data.imagenet,
+    layout=TRAIN_AND_VALID,
+    check_sources=check_sources,
+    check_readers=check_readers,
+    remarks=remarks,
     scored=Scored(IMAGES["valid"]),
 )

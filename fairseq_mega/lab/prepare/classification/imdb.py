@@ -11,8 +11,15 @@ from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
-from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, Scored
+from fairseq_mega.lab.prepare.classification.text_output import (
+    BYTE_SYMBOLS,
+    BYTES_SEEN,
+    byte_note,
+    byte_split,
+    write_text_task,
+)
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
+from fairseq_mega.lab.prepare.layouts import TEXTS
 from fairseq_mega.lab.prepare.shared_options import (
     add_archive,
     add_length,
@@ -108,12 +115,13 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     validated_on = "test"
     if args.held_out:
         order = np.random.default_rng(42).permutation(len(parts["train"]))
-        if args.held_out >= len(order):
-            raise ValueError(f"--held-out is {args.held_out} of {len(order)} reviews of train: give fewer")
+        held_out = min(args.held_out, len(order) // 4) if args.smoke else args.held_out
+        if held_out >= len(order):
+            raise ValueError(f"--held-out is {held_out} of {len(order)} reviews of train: give fewer")
         train, validated_on = parts["train"], "valid"
-        parts["train"] = [train[number] for number in sorted(order[args.held_out :])]
-        parts["valid"] = [train[number] for number in sorted(order[: args.held_out])]
-        notes = [f"valid: {args.held_out} reviews of train, drawn with seed 42, and no longer in it"]
+        parts["train"] = [train[number] for number in sorted(order[held_out:])]
+        parts["valid"] = [train[number] for number in sorted(order[:held_out])]
+        notes = [f"valid: {held_out} reviews of train, drawn with seed 42, and no longer in it"]
     splits = {}
     for split, part in (("train", "train"), ("valid", validated_on), ("test", "test")):
         which = kept(split, len(parts[part]), args.limit, drawn_as=part)
@@ -133,5 +141,7 @@ DATASET = Dataset(
     check,
     make,
     toy_data.imdb,
+    layout=TEXTS,
     scored=Scored(25_000, 31_714_156 / 25_000),  # bytes of the test reviews, at most 4,000 of each, with </s>
+    processed=Processed("lra.zip", ("imdb", "text"), BYTES_SEEN),
 )

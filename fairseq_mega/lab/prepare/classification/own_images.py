@@ -15,6 +15,7 @@ from fairseq_mega.data.image_files import PICTURES as FILES
 from fairseq_mega.data.image_folder import split_folder
 from fairseq_mega.lab.prepare.classification.subsets import say_copies, stratified_split
 from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
+from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
@@ -81,4 +82,6 @@ def link_or_copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-DATASET = Dataset("own-images", PICTURES, "images of your own", DETAILS, add_options, check, make)
+DATASET = Dataset(
+    "own-images", PICTURES, "images of your own", DETAILS, add_options, check, make, layout=TRAIN_AND_VALID
+)

@@ -21,6 +21,7 @@ from fairseq_mega.lab.prepare.classification.subsets import (
 from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
 from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report
 from fairseq_mega.lab.prepare.language_modeling.words import RESERVED
+from fairseq_mega.lab.prepare.layouts import TEXTS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length, need_files
 from fairseq_mega.lab.prepare.splits import SPLITS
@@ -164,4 +165,4 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("own texts", statistics, records_of(files), notes)
 
 
-DATASET = Dataset("own-texts", LABELLED, "labelled texts of your own", DETAILS, add_options, check, make)
+DATASET = Dataset("own-texts", LABELLED, "labelled texts of your own", DETAILS, add_options, check, make, layout=TEXTS)

@@ -13,9 +13,10 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
 from fairseq_mega.lab.prepare.classification.lra_pathfinder import Released, opener, places_of
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, Scored
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.generators.pathfinder import PATHFINDER32, PATHFINDER128, generate_pathfinder
-from fairseq_mega.lab.prepare.lra_archive import add_released, released_files
+from fairseq_mega.lab.prepare.layouts import IMAGES
+from fairseq_mega.lab.prepare.lra_archive import Part, add_released, released_files
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import (
     add_limit,
@@ -28,6 +29,7 @@ from fairseq_mega.lab.prepare.shared_options import (
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 RULES = {32: PATHFINDER32, 128: PATHFINDER128}
+PARTS = {size: Part(f"pathfinder{size}") for size in RULES}
 BYTES_PER_PIXEL = 3.4  # 2.1 to 2.3 as text, because most pixels are 0, and 1 while images are drawn
 SAFE_EVERY = 256  # images
 LEAST = 10  # a tenth of this number is one image
@@ -126,7 +128,7 @@ def _generate(size: int, args: argparse.Namespace, work: WorkFolder) -> Tuple[np
 
 def make(size: int, args: argparse.Namespace, work: WorkFolder) -> Report:
     """Draw the images, or read the released ones, and write them."""
-    root = released_files(args, work, args.dataset) if args.released else args.archive_dir
+    root = released_files(args, work, PARTS[size]) if args.released else args.archive_dir
     released = None if root is None else Released(root, size)
     count = args.count if released is None else len(released.labels)
     work.free_space(int(count * size**2 * BYTES_PER_PIXEL))
@@ -148,12 +150,31 @@ def make(size: int, args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(origin, write_image_task(work.output, splits), inputs, notes + note_on_limit(args.limit))
 
 
-def _dataset(name: str, summary: str, size: int, toy: Callable[[Path], List[str]]) -> Dataset:
+def _dataset(name: str, summary: str, size: int, toy: Callable[[Path], List[str]], names: Tuple[str, ...]) -> Dataset:
     details = DETAILS.format(size=size, times=TIMES[size])
     functions = (partial(add_options, size), partial(check, size), partial(make, size))
     members = {"archive_dir": places_of(size)}
-    return Dataset(name, ARENA, summary, details, *functions, toy, members=members, scored=Scored(20_000))
+    return Dataset(
+        name,
+        ARENA,
+        summary,
+        details,
+        *functions,
+        toy,
+        members=members,
+        layout=IMAGES,
+        scored=Scored(20_000),
+        released=PARTS[size],
+        generated=True,
+        processed=Processed("lra.zip", names),
+    )
 
 
-PATHFINDER = _dataset("pathfinder32", "dashed contours, 32 x 32, generated or released", 32, toy_data.pathfinder32)
-PATHX = _dataset("pathx", "dashed contours, 128 x 128 (the task Path-X)", 128, toy_data.pathx)
+PATHFINDER = _dataset(
+    *("pathfinder32", "dashed contours, 32 x 32, generated or released", 32, toy_data.pathfinder32),
+    ("pathfinder32", "pathfinder", "path32", "pf32"),
+)
+PATHX = _dataset(
+    *("pathx", "dashed contours, 128 x 128 (the task Path-X)", 128, toy_data.pathx),
+    ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128"),
+)

@@ -21,6 +21,7 @@ from fairseq_mega.lab.prepare.classification.subsets import (
     stratified_split,
 )
 from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report
+from fairseq_mega.lab.prepare.layouts import CLIPS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import add_limit
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -136,4 +137,4 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(f"own recordings, {args.dir.resolve()}", counted, {}, notes + note_on_limit(args.limit))
 
 
-DATASET = Dataset("recordings", LABELLED, "recordings of your own", DETAILS, add_options, check, make)
+DATASET = Dataset("recordings", LABELLED, "recordings of your own", DETAILS, add_options, check, make, layout=CLIPS)

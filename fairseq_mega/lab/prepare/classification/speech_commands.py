@@ -17,7 +17,8 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.clips import save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, WAVES, read_wave
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, Scored
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
+from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, exactly_one
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -60,13 +61,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse options that exclude each other, a folder without the words, and a missing scikit-learn."""
+    """Refuse options that exclude each other, and a folder without the words."""
     exactly_one(args, "--archive", "--dir")
     if args.dir is not None:
         missing = [word for word in WORDS if not (args.dir / word).is_dir()]
         if missing:
             raise ValueError(f"--dir {args.dir} has no folder {missing[0]}; give the folder that holds the words")
-    _splitter()
 
 
 def _splitter() -> Any:
@@ -194,5 +194,9 @@ DATASET = Dataset(
     make,
     toy_data.speech_commands,
     members={"dir": WORDS},
+    layout=TENSORS,
+    task_options={"--scaling": "sc_scaling"},
+    check_packages=_splitter,
     scored=Scored(5_247),
+    processed=Processed("speech_commands.zip", ("speech", "sc")),
 )

@@ -16,6 +16,7 @@ from fairseq_mega.lab.prepare.binarised import binarised_counts
 from fairseq_mega.lab.prepare.progress import Progress, say
 
 BYTE_SYMBOLS = tuple(map(str, range(256)))
+BYTES_SEEN = (50, 300)  # symbols of a dictionary of bytes: those that occur, and perhaps symbols that fill it up
 SOURCES = ("src-bin", "src1-bin")
 LABELS = "label-bin"
 

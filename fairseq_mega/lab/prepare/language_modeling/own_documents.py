@@ -27,6 +27,7 @@ from fairseq_mega.data.text_marks import SAMPLE, told_marks
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
+from fairseq_mega.lab.prepare.layouts import DOCUMENTS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.shared_options import need_files
@@ -343,4 +344,13 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("own documents", counts, records_of({str(path): path for path in files_of(args.texts)}), [])
 
 
-DATASET = Dataset("own-documents", LANGUAGE, "your own documents as JSON lines", DETAILS, add_options, check, make)
+DATASET = Dataset(
+    "own-documents",
+    LANGUAGE,
+    "your own documents as JSON lines",
+    DETAILS,
+    add_options,
+    check,
+    make,
+    layout=DOCUMENTS,
+)

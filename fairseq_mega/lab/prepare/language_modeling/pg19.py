@@ -11,9 +11,10 @@ from fairseq_mega.data.class_folders import LeftOut, Wanted, files_of, holds_tex
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.prepare.buckets import HOST, fetch_files, list_files
 from fairseq_mega.lab.prepare.checksums import Records, record_of
-from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report, Sources
 from fairseq_mega.lab.prepare.download import fetch_missing
 from fairseq_mega.lab.prepare.language_modeling import toy_data
+from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import need_files
 from fairseq_mega.lab.prepare.text_files import open_text
@@ -26,6 +27,7 @@ FOLDERS = {"train": "train", "valid": "validation", "test": "test"}
 BOOKS = {"train": 28_602, "valid": 50, "test": 100}
 WORDS = {"train": 1_973_136_207, "valid": 3_007_061, "test": 6_966_499}  # published numbers, for perplexity per word
 FILES = Wanted("books", (".txt", ".txt.gz"), lambda kind: False)
+SYMBOLS = 32_000  # of the vocabulary
 VOCABULARY = "t5-data/vocabs/cc_all.32000/sentencepiece.model"
 
 DETAILS = f"""\
@@ -162,6 +164,12 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(origin, splits, inputs, notes)
 
 
+def check_sources(folder: Path, sources: Sources) -> None:
+    """Refuse to make the data without the books."""
+    if not sources.download:
+        raise ValueError(f"{folder} holds no PG-19: make it with fairseq-mega-prepare pg19, see its --help")
+
+
 DATASET = Dataset(
     "pg19",
     LANGUAGE,
@@ -172,4 +180,7 @@ DATASET = Dataset(
     make,
     toy_data.write_books,
     members={"books": tuple(f"{folder}/*" for folder in FOLDERS.values())},
+    layout=COUNTED_DOCUMENTS,
+    symbols=lambda args: SYMBOLS,
+    check_sources=check_sources,
 )

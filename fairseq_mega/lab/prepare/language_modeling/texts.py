@@ -5,23 +5,24 @@ import filecmp
 import itertools
 from functools import partial
 from pathlib import Path
-from typing import Callable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, List, Mapping, Optional
 
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import Records, records_of
-from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Processed, Report, Scored, Sources
 from fairseq_mega.lab.prepare.language_modeling.counting import count, note_unknown_words
 from fairseq_mega.lab.prepare.language_modeling.gcide import obtain_gcide
 from fairseq_mega.lab.prepare.language_modeling.obtaining import obtain_corpus
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text, tell_marks
 from fairseq_mega.lab.prepare.language_modeling.toy_data import write_corpus
+from fairseq_mega.lab.prepare.layouts import TEXT
 from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, TEXTS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
 from fairseq_mega.lab.prepare.shared_options import add_workers
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.work_folder import RAW, WorkFolder
 from fairseq_mega.lab.runs.files import write_json
 
 ENWIK8_SIZES, TOY_SIZES = (90_000_000, 5_000_000, 5_000_000), (18_000, 1_000, 1_000)
@@ -129,33 +130,60 @@ def _dataset(
     summary: str,
     make: Callable[[argparse.Namespace, WorkFolder], Report],
     toy: Callable[[Path], List[str]],
-    **members: Tuple[str, ...],
+    raw: Optional[str] = None,
+    **others: Any,
 ) -> Dataset:
+    """Return a data set.
+
+    Args:
+        raw: file of the unpacked text, in the folder of downloads.
+        others: further entries.
+    """
     text = TEXTS[name]
 
     def add_options(parser: argparse.ArgumentParser) -> None:
         text.add(parser)
         add_workers(parser)
+        parser.add_argument("--venv", help=argparse.SUPPRESS)  # the script that starts this command has parsed them
+        parser.add_argument("--skip-setup", action="store_true", help=argparse.SUPPRESS)
 
-    return Dataset(
-        name, LANGUAGE, summary, text.details, add_options, text.check, make, toy, text.usual_out, members=members
-    )
+    def check_sources(folder: Path, sources: Sources) -> None:
+        path = folder / RAW / str(raw)
+        if raw is not None and not sources.download and not path.exists():
+            raise ValueError(f"{path} does not exist: put the text of {name} there, or leave --no-download out")
+
+    about = (name, LANGUAGE, summary, text.details, add_options, text.check, make, toy, text.usual_out)
+    return Dataset(*about, layout=TEXT, check_sources=check_sources, **others)
 
 
 DATASETS = (
-    _dataset("enwik8", "enwik8 as bytes", make_enwik8, partial(write_toy, "enwik8", "--archive", "enwik8.zip")),
+    _dataset(
+        "enwik8",
+        "enwik8 as bytes",
+        make_enwik8,
+        partial(write_toy, "enwik8", "--archive", "enwik8.zip"),
+        "enwik8",
+        symbols=lambda args: CORPORA["enwik8"].dictionary,
+        scored=Scored(ENWIK8_SIZES[-1]),
+        processed=Processed("enwik8_data_bin.zip", ("enwik8",)),
+    ),
     _dataset(
         "wikitext",
         "WikiText-103 or WikiText-2 as words",
         make_wikitext,
         partial(write_toy, "wikitext-103", "--archive", "wikitext-103-v1.zip"),
-        text=tuple(f"wiki.{split}.tokens*" for split in SPLITS),
+        "wiki.train.tokens",
+        members={"text": tuple(f"wiki.{split}.tokens*" for split in SPLITS)},
+        symbols=lambda args: CORPORA[f"wikitext-{args.version}"].dictionary,
+        scored=Scored(CORPORA["wikitext-103"].tokens[-1]),
+        processed=Processed("wt103_data_bin.zip", ("wt103", "wikitext", "wiki103")),
     ),
     _dataset(
         "gcide",
         "a dictionary of English as bytes or words, from a Debian package",
         make_gcide,
         partial(write_toy, "gcide", "--dictionary", "gcide.dict.dz"),
+        "gcide.txt",
     ),
     _dataset(
         "text-lm",

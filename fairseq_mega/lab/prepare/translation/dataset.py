@@ -10,7 +10,8 @@ from fairseq_mega.data.text_cleaning import SENTENCES, write_steps
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
+from fairseq_mega.lab.prepare.layouts import DATA_BIN, Layout, parallel
 from fairseq_mega.lab.prepare.libreoffice_help import UNPACKED, add_packages, check_packages, unpacked
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
@@ -211,6 +212,12 @@ def make_help(args: argparse.Namespace, work: WorkFolder) -> Report:
     return report
 
 
+def check_help_sources(folder: Path, sources: Sources) -> None:
+    """Refuse to make the data without the packages."""
+    if not sources.download:
+        raise ValueError(f"{folder} holds no pairs: make them with fairseq-mega-prepare help-pairs, see --help")
+
+
 DATASETS = (
     Dataset(
         "own-pairs",
@@ -221,6 +228,8 @@ DATASETS = (
         check_own,
         make_own,
         reads=files_of,
+        layout=Layout((f"{DATA_BIN}/{MODEL_FILE}", *parallel("*", "*"))),
+        symbols=lambda args: args.vocab_size,
     ),
     Dataset(
         "help-pairs",
@@ -232,5 +241,8 @@ DATASETS = (
         make_help,
         write_pages,
         members=UNPACKED,
+        layout=Layout(("text/test.en", "text/test.de", f"{DATA_BIN}/{MODEL_FILE}", *parallel("en", "de"))),
+        symbols=lambda args: args.vocab_size,
+        check_sources=check_help_sources,
     ),
 )

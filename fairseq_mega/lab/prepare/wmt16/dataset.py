@@ -11,7 +11,8 @@ from typing import Callable, List, Sequence
 
 from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded, read_records
 from fairseq_mega.lab.prepare.binarised import binarise
-from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
+from fairseq_mega.lab.prepare.layouts import Layout, parallel
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import add_workers
 from fairseq_mega.lab.prepare.wmt16.bpe import BpeFactory, learn_bpe
@@ -32,6 +33,7 @@ from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import count_lines
 
 MERGES, TOY_MERGES = 32_000, 300
+SYMBOLS = 33_000  # of the dictionary, with the padding of fairseq-preprocess
 PARTS = ("raw", "tokenized", "bpe", "data-bin")
 
 DETAILS = """\
@@ -102,7 +104,7 @@ def preprocess_words(bpe: Path, workers: int) -> List[str]:
     """Return the options of fairseq-preprocess for all splits, with one dictionary."""
     tests = ",".join(str(bpe / f"newstest{year}") for year in (2014, 2015, 2016))
     splits = ["--trainpref", str(bpe / f"{TRAIN}.clean"), "--validpref", str(bpe / "newstest2013"), "--testpref", tests]
-    words = ["--joined-dictionary", "--nwordssrc", "33000", "--nwordstgt", "33000", "--workers", str(workers)]
+    words = ["--joined-dictionary", "--nwordssrc", str(SYMBOLS), "--nwordstgt", str(SYMBOLS), "--workers", str(workers)]
     return ["--source-lang", "en", "--target-lang", "de", *splits, *words]
 
 
@@ -131,14 +133,27 @@ def write_toy(folder: Path) -> List[str]:
     return ["--archives", str(folder), "--no-download"]
 
 
+def check_sources(folder: Path, sources: Sources) -> None:
+    """Refuse absent archives that may not be fetched."""
+    archives = sources.archives or folder / "archives"
+    missing = [url for url in archive_urls() if not (archives / name_of(url)).exists()]
+    if missing and not sources.download:
+        names = ", ".join(missing)
+        raise ValueError(f"{archives} lacks the archives {names}: fetch them, or leave --no-download out")
+
+
 DATASET = Dataset(
     "wmt16",
     PAIRS,
     "WMT'16, English and German",
     DETAILS,
     add_options,
-    lambda args: need_packages(),
+    lambda args: None,
     make,
     write_toy,
     leaves=PARTS,
+    layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES))),
+    symbols=lambda args: SYMBOLS,
+    check_packages=need_packages,
+    check_sources=check_sources,
 )

@@ -1,0 +1,106 @@
+"""The files of a finished data set that a training reads: whether they are there, and their digest."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Mapping, NamedTuple, Tuple
+
+import numpy as np
+
+from fairseq_mega.data.image_folder import ImageFolder, split_folder
+from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.lab.prepare.binarised import FILES
+from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
+from fairseq_mega.lab.prepare.work_folder import UNFINISHED
+from fairseq_mega.lab.runs.fingerprints import digest, digest_of_data
+
+DATA_BIN = "data-bin"
+
+
+class Examined(NamedTuple):
+    """Digest that identifies a data set among others of its kind, and the examples of each class of its splits, where
+    they are counted.
+    """
+
+    digest: str
+    examples: Mapping[str, Mapping[str, int]] = {}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Files in the folder of a data set.
+
+    Attributes:
+        files: their paths; one with a * stands for all files that match, at least one.
+    """
+
+    files: Tuple[str, ...] = ()
+
+    def paths(self, folder: Path) -> Dict[str, Tuple[Path, ...]]:
+        """Return the existing files of each entry; the folder may be the data-bin that fairseq-preprocess made."""
+        inside = folder.name == DATA_BIN and not (folder / DATA_BIN).exists()
+        names = {name: name.replace(f"{DATA_BIN}/", "") if inside else name for name in self.files}
+        return {name: tuple(filter(Path.is_file, folder.glob(place))) for name, place in names.items()}
+
+    def missing(self, folder: Path) -> Tuple[str, ...]:
+        """Return the entries without a file."""
+        return tuple(name for name, found in self.paths(folder).items() if not found)
+
+    def is_there(self, folder: Path) -> bool:
+        """Return whether all files exist; a work folder of fairseq-mega-prepare must be finished."""
+        return not (folder / UNFINISHED).exists() and not self.missing(folder)
+
+    def check_no_part(self, folder: Path, name: str) -> None:
+        """Raise ValueError where a folder has a part of the files of a data set, which no command completes.
+
+        Args:
+            name: of the data set.
+        """
+        missing = self.missing(folder)
+        if missing and len(missing) < len(self.files) and not (folder / UNFINISHED).exists():
+            raise ValueError(
+                f"the data of {name} in {folder} are incomplete, {', '.join(missing[:3])} "
+                f"{'is' if len(missing) == 1 else 'are'} missing: complete the data, or remove them to make them again"
+            )
+
+    def examine(self, folder: Path) -> Examined:
+        """Examine existing data."""
+        return Examined(digest_of_data([path for found in self.paths(folder).values() for path in found], folder))
+
+
+class ImageFolders(Layout):
+    """Images ``{split}/CLASS/FILE`` of the splits that are the entries."""
+
+    def missing(self, folder: Path) -> Tuple[str, ...]:
+        return tuple(split for split in self.files if not split_folder(folder, split).is_dir())
+
+    def examine(self, folder: Path) -> Examined:
+        """Count the images of each class for the digest; reading all images would take hours."""
+        splits = {split: ImageFolder(split_folder(folder, split)) for split in self.files}
+        counts = {split: dict(zip(f.classes, np.bincount(f.labels).tolist())) for split, f in splits.items()}
+        return Examined(digest(counts), counts)
+
+
+def binarised(*folders: str) -> Tuple[str, ...]:
+    """Return the files of texts and labels that fairseq-preprocess made."""
+    return tuple(f"{folder}/{name}" for folder in folders for name in FILES)
+
+
+def parallel(source: str, target: str) -> Tuple[str, ...]:
+    """Return the binarised files of a pair of languages; "*" stands for any."""
+    sides = (source, target)
+    names = [f"dict.{side}.txt" for side in sides]
+    names += [f"{split}.{source}-{target}.{side}.bin" for split in SPLITS for side in sides]
+    return tuple(dict.fromkeys(f"{DATA_BIN}/{name}" for name in names))
+
+
+TEXTS = Layout(binarised("src-bin", "label-bin"))
+PAIRS_OF_TEXTS = Layout((*TEXTS.files, *binarised("src1-bin")))
+IMAGES = Layout(tuple(name for split in SPLITS for name in (f"input/{split}.src", f"label/{split}.label")))
+CLIPS = Layout(
+    tuple(f"processed_data/raw/{split}_{kind}.pt" for split in ("train", "val", "test") for kind in ("X", "y"))
+)
+TRAIN_AND_VALID = ImageFolders(("train", "valid"))
+TEXT = Layout(binarised(DATA_BIN))
+DOCUMENTS = Layout((*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE))
+COUNTED_DOCUMENTS = Layout((*DOCUMENTS.files, WORDS_FILE))
