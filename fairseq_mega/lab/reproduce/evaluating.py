@@ -23,11 +23,6 @@ from .training import MODULE as RESULTS
 from .training import variables
 from .weights import parameters_of
 
-TITLES = {  # benchmarks by kind of evaluation
-    "classifier": "lra",
-    "images": "imagenet",
-    "translation": "wmt16-newstest2014",
-}
 SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")  # settings that a recipe may have for it
 BATCH = ("batch_size", "max_tokens")
 POINTS = 100  # of a curve
@@ -36,8 +31,7 @@ GENERATE = [sys.executable, "-c", "import sys; from fairseq_mega.cli.console imp
 
 def benchmark_of(run: Run) -> str:
     """Return the name in the result files by which the report finds them."""
-    evaluate = run.recipe.evaluate
-    title = evaluate.get("benchmark") or TITLES.get(evaluate["kind"], run.recipe.report)
+    title: str = run.recipe.evaluate.get("benchmark", run.recipe.report)
     return title + ("-smoke" if run.smoke else "")
 
 
