@@ -113,7 +113,7 @@ def test_the_command_looks_at_the_dictionary_before_it_trains(
     error = capsys.readouterr().err
     assert (refused or "stopped by the test") in error and bool(begun) is (refused is None)
     if refused:
-        assert "comparison/bytes" in error and str(data / "dict.txt") in error
+        assert "train comparison/bytes/mega, which has plain tables" in error and str(data / "dict.txt") in error
 
 
 def test_the_list_says_how_much(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

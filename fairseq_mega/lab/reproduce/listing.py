@@ -18,6 +18,7 @@ from .evaluating import results_of
 from .runner import digest_of, folders, runs_of
 from .runs import Run
 from .storage import bytes_of_recipe, size_of
+from .tables import is_drawn
 from .weights import archive_of
 
 COLUMNS = ("recipe", "state", "paper", "ours", "disk", "time left", "authors' weights")
@@ -53,7 +54,7 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -
 
 def row(recipe: Recipe, runs: Sequence[Run], choices: Choices) -> List[str]:
     """The cells of a recipe, whose runs are empty where its data are not there."""
-    paper = paper_cell(recipe.paper, "plot" if "figure" in recipe.report else "-")
+    paper = paper_cell(recipe.paper, "plot" if is_drawn(recipe) else "-")
     metric = next(iter(recipe.paper), None)
     values = [value for run in runs for value in scores(run, metric)]
     logs = [run.folder / "train.log" for run in runs if (run.folder / "train.log").exists()]

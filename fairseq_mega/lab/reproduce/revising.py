@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence, Tuple
 import torch
 import yaml
 
+from fairseq_mega.lab.prepare.of_recipes import dataset_of
 from fairseq_mega.lab.recipes.catalogue import facts
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import GROUPS, IN_CELL, Recipe, RecipeError, shown
@@ -188,8 +189,9 @@ def with_value(recipe: Recipe, setting: Setting, value: Any) -> Recipe:
     cell = shown(recipe.cell, config["model"])
     if setting.key == "model.encoder_chunk_size":
         check_chunk(recipe, value)
-    if setting.key == "task.sc_scaling" and value != "twice":
-        cell["scaling"] = value
+    for option, key in dataset_of(recipe).task_options.items():  # the data are others then
+        if setting.key == f"task.{key}" and value != recipe.config["task"][key]:
+            cell[option.lstrip("-")] = value
     return replace(recipe, config=config, cell=cell, rates=rates)
 
 

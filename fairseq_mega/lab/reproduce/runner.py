@@ -10,6 +10,7 @@ from fairseq.data import Dictionary
 
 from fairseq_mega.compat.checkpoints import locks
 from fairseq_mega.lab.prepare.of_recipes import dataset_of
+from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.report.recipe_states import FAILED
 from fairseq_mega.lab.runs.commands import Execute, StageError, execute
@@ -32,6 +33,8 @@ from .storage import check_disk_for_one_run
 from .tables import is_drawn
 from .training import train
 from .weights import convert
+
+BANDS = ("adaptive_input_cutoff", "adaptive_softmax_cutoff")  # options of adaptive tables
 
 
 class Outcome(NamedTuple):
@@ -213,12 +216,22 @@ def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, d
     ]
 
 
+def with_plain_tables(recipe: Recipe) -> List[str]:
+    """Return the names of recipes of the same report and model without adaptive tables."""
+    return [
+        name
+        for name, other in catalogue().items()
+        if (other.report, other.config["model"]["_name"]) == (recipe.report, recipe.config["model"]["_name"])
+        if not any(other.config["model"].get(band) for band in BANDS)
+    ]
+
+
 def check_bands(runs: Sequence[Run]) -> None:
     """Raise a RecipeError where the adaptive tables of a run have bands beyond the dictionary of its data."""
     sizes: Dict[Path, int] = {}
     for run in runs:
         file = run.data / "dict.txt"
-        for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):
+        for name in BANDS:
             option, ends = f"--{name.replace('_', '-')}", run.config.get("model", {}).get(name)
             if ends is None or not file.is_file():
                 continue
@@ -227,10 +240,9 @@ def check_bands(runs: Sequence[Run]) -> None:
             try:
                 band_ends(option, ends, sizes[file])
             except ValueError as error:
-                raise RecipeError(
-                    f"{run.recipe.name}, {file}: {error}, with --set model.{name}; or, for bytes and few pieces, train "
-                    f"comparison/bytes, which has plain tables"
-                ) from error
+                plain = with_plain_tables(run.recipe)
+                other = f"; or, for bytes and few pieces, train {plain[0]}, which has plain tables" if plain else ""
+                raise RecipeError(f"{run.recipe.name}, {file}: {error}, with --set model.{name}{other}") from error
 
 
 def perform(
