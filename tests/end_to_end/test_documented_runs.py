@@ -5,7 +5,7 @@ import shlex
 import shutil
 from collections import defaultdict
 from pathlib import Path
-from typing import Callable, Dict, List
+from typing import Callable, Dict, List, Optional
 
 import pytest
 
@@ -14,7 +14,7 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from tests.support import documented_commands as documents
 from tests.support import helpers, in_process, tiny_images
 from tests.support.documented_commands import SETS, Command
-from tests.support.documented_runs import ELSEWHERE, RunBy, elsewhere
+from tests.support.documented_runs import is_there, mentions, named_tests, problems
 from tests.support.helpers import REPOSITORY
 from tests.support.in_process import in_process as no_processes  # noqa: F401
 
@@ -30,22 +30,61 @@ def by_document() -> Dict[str, List[Command]]:
 
 
 def test_every_command_is_tested_or_has_a_reason() -> None:
-    unknown = [
-        f"{command.document}: {' '.join(command.words)}"
+    found = [
+        f"{command.document}: {' '.join(command.words)}: {problem}"
         for command in documents.commands()
-        if command.run is None and elsewhere(command) is None
+        for problem in problems(command)
     ]
-    remedy = "mark it in the document, or name the test that runs it in tests/support/documented_runs.py"
-    assert not unknown, f"{remedy}: {unknown}"
+    assert not found
 
 
-def test_other_tests_that_run_commands_are_there() -> None:
-    lines = [" ".join(command.words) for command in documents.commands() if command.run is None]
-    for beginning, fate in ELSEWHERE.items():
-        assert any(line.startswith(beginning) for line in lines), f"no document has {beginning}"
-        if isinstance(fate, RunBy):
-            file, _, function = fate.test.partition("::")
-            assert f"\ndef {function}(" in (REPOSITORY / "tests" / file).read_text(encoding="utf-8"), fate
+def test_tests_of_the_marks_are_there_and_mention_a_command() -> None:
+    of_marks: Dict[str, List[Command]] = defaultdict(list)
+    for command in documents.commands():
+        for mark in command.marks:
+            for test in named_tests(mark):
+                of_marks[test].append(command)
+    assert len(of_marks) > 20
+    for test, known in of_marks.items():
+        assert is_there(test), test
+        assert any(mentions(test, command) for command in known), f"{test} mentions none of its commands"
+
+
+LRA = "recipes/test_runner.py::test_classifiers"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("`bash scripts/test.sh`", ["no mark above it"]),
+        ("<!-- not run: installs -->\nRun `bash scripts/setup.sh`.", []),
+        ("<!-- not run: installs -->\n\nRun `bash scripts/setup.sh`.", None),
+        ("<!-- not run: installs -->\nRun `ls`.\n\n```bash\nbash scripts/test.sh\n```\n", None),
+        (
+            "<!-- not run: installs -->\n```bash\npip install x\n\npip install y\n```\nand `bash scripts/setup.sh`",
+            ["no mark above"],
+        ),
+        ("<!-- not run: installs -->\n`bash scripts/test.sh`", ["it installs nothing"]),
+        ("<!-- not run: later -->\n`bash scripts/test.sh`", ["'later' is no reason"]),
+        ("<!-- not run: abbreviated -->\n`bash scripts/test.sh`", ["it is not abbreviated"]),
+        ("<!-- not run: abbreviated -->\n`fairseq-mega-train DATA ...` `bash scripts/test.sh DIR`", []),
+        (f"<!-- tested: {LRA} -->\n```bash\nfairseq-mega-reproduce mega/table2/text/mega\n```", []),
+        (f"<!-- tested: {LRA} -->\n`fairseq-mega-reproduce mega/table7`", ["no test of its marks mentions"]),
+        (f"<!-- tested: {LRA} -->\n<!-- not run: needs a week -->\n`bash scripts/test.sh --fast`", []),
+    ],
+)
+def test_marks_of_a_block(text: str, found: Optional[List[str]]) -> None:
+    """None where the mark speaks for nothing."""
+    if found is None:
+        with pytest.raises(ValueError, match="no command follows the mark"):
+            list(documents.commands_of("README.md", text))
+        return
+    told = [problem for command in documents.commands_of("README.md", text) for problem in problems(command)]
+    assert len(told) == len(found) and all(part in problem for part, problem in zip(found, told)), told
+
+
+def test_tests_that_are_not_there() -> None:
+    assert is_there(LRA) and not is_there(f"{LRA}_of_text") and not is_there("recipes/test_none.py::test_none")
 
 
 @pytest.mark.parametrize(
@@ -53,12 +92,12 @@ def test_other_tests_that_run_commands_are_there() -> None:
     [
         ("a b", documents.Run("a b")),
         ("a b + --c 1 SHORT", documents.Run("a b", f"--c 1 {SETS['SHORT']}")),
-        ("a; stdin x, y; prints z z; data d", documents.Run("a", "", "z z", "x, y", "d")),
+        ("a; stdin x, y; prints z z; DATA d", documents.Run("a", "", "z z", "x, y", (("DATA", "d"),))),
     ],
 )
 def test_marks(text: str, mark: documents.Run) -> None:
     assert documents.mark_of(text) == mark
-    with pytest.raises(ValueError, match="give prints, stdin or data"):
+    with pytest.raises(ValueError, match="give prints, stdin or words in capitals"):
         documents.mark_of(f"{text}; print z")
 
 
@@ -76,6 +115,10 @@ def execute(line: str, stdin: str = "") -> str:
     with helpers.captured_output(stdin) as output:
         if documents.script_of(command) == "prepare_text_lm.sh":
             done = in_process.call(preparing.main, "text-lm", *words[2:])
+            status, errors = done.returncode, done.stderr
+        elif "--list" in words and documents.script_of(command):
+            done = in_process.reproduce(documents.script_of(command), *words[2:])
+            print(done.stdout)
             status, errors = done.returncode, done.stderr
         elif documents.script_of(command):
             print(documents.help_of_script(documents.script_of(command)))
@@ -117,14 +160,20 @@ def before_images() -> None:
     toy_data.imagenet(Path("archives"))
 
 
+def write_documents(file: str) -> None:
+    """A text of twenty documents, parted by blank lines."""
+    write_lines(30, "document.txt")
+    Path(file).write_text("\n".join([Path("document.txt").read_text()] * 20))
+
+
 def before_language_models() -> None:
     write_lines(600, "my_text.txt")
+    write_documents("documents.txt")
 
 
 def before_megalodon() -> None:
-    """A text of twenty documents, parted by blank lines."""
-    write_lines(30, "document.txt")
-    Path("my_text.txt").write_text("\n".join([Path("document.txt").read_text()] * 20))
+    write_documents("my_text.txt")
+    write_lines(60, "wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens")
 
 
 def before_the_long_range_arena() -> None:
@@ -155,13 +204,25 @@ def before_translation() -> None:
     exec(code.replace("vocab_size=8000", "vocab_size=30, minloglevel=2"), {})
 
 
+def before_contributing() -> None:
+    Path("FILE.yaml").write_text(execute("fairseq-mega-reproduce mega/table2/text/mega_chunk --yaml"))
+
+
+def nothing() -> None:
+    """Make nothing: the commands are complete."""
+
+
 BEFORE: Dict[str, Callable[[], None]] = {
     "README.md": before_the_readme,
+    "CONTRIBUTING.md": before_contributing,
+    "examples/RESULTS.md": nothing,
     "examples/from_the_published_code.md": before_the_published_commands,
     "examples/imagenet/README.md": before_images,
     "examples/language_modeling/README.md": before_language_models,
     "examples/long_range_arena/README.md": before_the_long_range_arena,
     "examples/megalodon/README.md": before_megalodon,
+    "examples/megalodon/figure1.md": nothing,
+    "examples/published_defaults.md": before_speech,
     "examples/speech_commands/README.md": before_speech,
     "examples/translation/README.md": before_translation,
 }
@@ -177,7 +238,8 @@ def test_the_commands_run(document: str, tmp_path: Path, monkeypatch: pytest.Mon
         run = command.run
         if run is not None:
             line = f"{shlex.join(command.words)} {run.options}"
-            line = line.replace("DATA", run.data).replace("SAVE", f"{run.data}-save")
+            for word, meaning in run.meanings:
+                line = re.sub(rf"\b{word}\b", meaning, line)
             line = line.replace("$subset", "test").replace("$model", "mega")
             assert run.prints in execute(line, f"{run.stdin}\n" if run.stdin else ""), line
     if document == "examples/language_modeling/README.md":

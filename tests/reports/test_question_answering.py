@@ -181,12 +181,16 @@ def test_unknown_words_are_told_once_with_the_number_of_prompts(unknown, count, 
         assert told[1].startswith("4 prompts contain")
 
 
-def test_shots_and_rouge(trained, files, capsys):
+@pytest.mark.parametrize(
+    ("data_set", "shots", "scores"),
+    [("qasper", 2, {"f1"}), ("qmsum", 1, {"rouge1", "rouge2", "rougeL", "geometric_mean"})],
+)
+def test_shots_and_scores(data_set, shots, scores, trained, files, capsys):
     examples = ("--examples", str(files / "train.jsonl"), "--answer-tokens", "4", "--limit", "2")
-    assert ask(trained, "qmsum", files, *examples) == 0
+    assert ask(trained, data_set, files, *examples) == 0
     result = json.loads((files / "found.json").read_text())
-    assert set(result["scores"]) == {"rouge1", "rouge2", "rougeL", "geometric_mean"}
-    assert result["settings"]["shots"] == 1 and result["examples"] == 2
+    assert set(result["scores"]) == scores
+    assert result["settings"]["shots"] == shots and result["examples"] == 2
 
 
 @pytest.mark.parametrize(

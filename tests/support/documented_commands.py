@@ -9,19 +9,26 @@ import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from fairseq import options
 
 from fairseq_mega.cli import interactive
 from tests.support.helpers import REPOSITORY
 
-DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "examples").rglob("*.md"))]
+DOCUMENTS = [
+    *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted((REPOSITORY / "examples").rglob("*.md")),
+]
+MARK = r"<!-- (?P<word>run|tested|not run): (?P<mark>[^\n]*?) -->"
 PLACES = re.compile(  # marks, blocks and spans of code
-    r"<!-- run: (?P<mark>[^\n]*?) -->|^```(?P<kind>\w*)\n(?P<block>.*?)^```|`(?P<span>[^`]+)`", re.DOTALL | re.MULTILINE
+    rf"(?<!`){MARK}|^```(?P<kind>\w*)\n(?P<block>.*?)^```|`(?P<span>[^`]+)`", re.DOTALL | re.MULTILINE
 )
+LINES_OF_MARKS = re.compile(r"\n(?:<!--[^\n]*-->\n)*")
+END_OF_CODE = re.compile(r"^```$", re.MULTILINE)
+END_OF_BLOCK = re.compile(r"\n[^\S\n]*\n|\Z")
 OURS_IN_TEXT = re.compile(
-    r"(\w+=\S+ )*((bash|python) (scripts/|setup\.py|-m (fairseq_mega|tests))|fairseq-mega-[\w-]+ )"
+    r"(sudo )?(\w+=\S+ )*((bash|python) (scripts/|setup\.py|-m (fairseq_mega|tests))|fairseq-mega-[\w-]+ )"
 )
 WHICH = re.compile(r"\$\(which ([\w-]+)\)")
 SUBSTITUTION = re.compile(r"\$\([^)]*\)")
@@ -52,11 +59,12 @@ SETS = {  # options that a mark has by name
     "LISTOPS": "--count 60 --min-length 5 --max-length 20 --workers 1",
     "SHORT": SHORT,
 }
+SHELL = {"grep", "cut", "echo", "for", "done;"}  # words of the shell, tested with the command beside them
 OURS = ("--precision", "--decode-weights")  # of every command, where fairseq's parsers do not know them
 
 
 class Run(NamedTuple):
-    """Mark of a command that a test runs: ``<!-- run: BEGINNING + OPTIONS; prints TEXT; stdin TEXT; data NAME -->``.
+    """Mark of a command that a test runs: ``<!-- run: BEGINNING + OPTIONS; prints TEXT; stdin TEXT; DATA NAME -->``.
 
     It stands before the command, the next that begins so; all but the beginning may be left out.
     """
@@ -65,25 +73,38 @@ class Run(NamedTuple):
     options: str = ""  # at its end; they make it small
     prints: str = ""  # among what it prints
     stdin: str = ""
-    data: str = ""  # folder that DATA stands for; SAVE stands for that with "-save"
+    meanings: Tuple[Tuple[str, str], ...] = ()  # of words in capitals, such as DATA
+
+
+class Mark(NamedTuple):
+    """Mark above a block or a paragraph: ``<!-- tested: FILE::TEST, ... -->`` or ``<!-- not run: REASON -->``.
+
+    It speaks for the commands below, up to the next empty line, that have no mark of their own.
+    """
+
+    word: str
+    text: str
+    end: int  # place in the document
 
 
 def mark_of(text: str) -> Run:
-    """Read a mark; raises ValueError for an unknown part."""
+    """Read a mark of a run; raises ValueError for an unknown part."""
     command, *parts = text.split("; ")
     beginning, _, given = command.partition(" + ")
     found = dict(part.split(" ", 1) for part in parts)
-    if not set(found) <= {"prints", "stdin", "data"}:
-        raise ValueError(f"<!-- run: {text} -->: give prints, stdin or data behind the semicolons")
-    return Run(beginning, " ".join(SETS.get(word, word) for word in given.split()), **found)
+    meanings = tuple((word, found.pop(word)) for word in [*found] if word.isupper())
+    if not set(found) <= {"prints", "stdin"}:
+        raise ValueError(f"<!-- run: {text} -->: give prints, stdin or words in capitals behind the semicolons")
+    return Run(beginning, " ".join(SETS.get(word, word) for word in given.split()), meanings=meanings, **found)
 
 
 class Command(NamedTuple):
-    """One command of a document, and the mark that says how to run it, if there is one."""
+    """One command of a document, and the marks that say how it is tested."""
 
     document: str
     words: Tuple[str, ...]
     run: Optional[Run] = None
+    marks: Tuple[Mark, ...] = ()  # without a mark of its own
 
     @property
     def program(self) -> str:
@@ -97,30 +118,52 @@ class Command(NamedTuple):
 
 
 def commands() -> Iterator[Command]:
-    """Every command of the documents: those in bash blocks, and ours in running text, which count once a document.
+    """Yield every command of the documents; raises ValueError as :func:`commands_of`."""
+    for document in DOCUMENTS:
+        yield from commands_of(document.relative_to(REPOSITORY).as_posix(), document.read_text(encoding="utf-8"))
+
+
+def commands_of(name: str, text: str) -> Iterator[Command]:
+    """Yield the commands of a document: those in bash blocks, and ours in running text, which count once.
 
     Raises:
         ValueError: for a mark that no command follows.
     """
-    for document in DOCUMENTS:
-        name, seen = document.relative_to(REPOSITORY).as_posix(), set()
-        marks: List[Run] = []
-        for found in PLACES.finditer(document.read_text(encoding="utf-8")):
-            words: List[Tuple[str, ...]] = []
-            if found["mark"]:
-                marks.append(mark_of(found["mark"]))
-            elif found["kind"] == "bash":
-                words = list(words_of(found["block"]))
-            elif found["span"] and OURS_IN_TEXT.match(found["span"]):
-                words = [line for line in words_of(found["span"].replace("\n", " ")) if line not in seen]
-            seen.update(words)
-            for line in words:
-                run = next((mark for mark in marks if " ".join(line).startswith(mark.beginning)), None)
-                if run is not None:
-                    marks.remove(run)
-                yield Command(name, line, run)
-        if marks:
-            raise ValueError(f"{name}: no command follows the mark <!-- run: {marks[0].beginning} ... -->")
+    runs: List[Run] = []
+    marks: List[Mark] = []
+    seen: Set[Tuple[str, ...]] = set()
+    used: Set[Mark] = set()
+    for found in PLACES.finditer(text):
+        words: List[Tuple[str, ...]] = []
+        if found["word"] == "run":
+            runs.append(mark_of(found["mark"]))
+        elif found["word"]:
+            marks.append(Mark(found["word"], found["mark"], end_of_block(text, found.end())))
+        elif found["kind"] == "bash":
+            words = list(words_of(found["block"]))
+        elif found["span"] and OURS_IN_TEXT.match(found["span"]):
+            words = [line for line in words_of(found["span"].replace("\n", " ")) if line not in seen]
+        seen.update(words)
+        for line in words:
+            run = next((mark for mark in runs if " ".join(line).startswith(mark.beginning)), None)
+            speaking = tuple(mark for mark in marks if found.start() < mark.end and not run and line[0] not in SHELL)
+            used.update(speaking)
+            if run is not None:
+                runs.remove(run)
+            yield Command(name, line, run, speaking)
+    for mark in [*runs, *(mark for mark in marks if mark not in used)]:
+        raise ValueError(f"{name}: no command follows the mark of {mark[0]!r}, {mark[1]!r}")
+
+
+def end_of_block(text: str, start: int) -> int:
+    """Return the place where the block or the paragraph ends that marks at a place are above, or within."""
+    lines = LINES_OF_MARKS.match(text, start)
+    begin = start if lines is None else lines.end()
+    if text.startswith("```", begin):
+        found = END_OF_CODE.search(text, begin)
+    else:
+        found = END_OF_BLOCK.search(text, max(start, begin - 1))
+    return len(text) if found is None else found.start()
 
 
 def words_of(block: str) -> Iterator[Tuple[str, ...]]:
@@ -131,6 +174,8 @@ def words_of(block: str) -> Iterator[Tuple[str, ...]]:
             line = line.replace(f"${name}", value)
         for part in SUBSTITUTION.sub("1", WHICH.sub(r"\1", line)).split(" | "):
             words = shlex.split(REDIRECTION.sub(" ", part), comments=True)
+            if words and words[0] == "sudo":
+                words.pop(0)
             if words and words[0] == "torchrun":  # launches the program that it names
                 words = words[next(at for at, word in enumerate(words) if word.startswith("fairseq-")) :]
             while words and PLACEHOLDERS.match(words[0]):

@@ -1,110 +1,132 @@
-"""The test that runs a command of the documents, or the reason why none does; marked commands are run as they stand."""
+"""The marks of commands without a run: the test that runs the command, or the reason why none does."""
 
+import ast
 import re
-from typing import Dict, NamedTuple, Optional, Union
+from functools import lru_cache
+from pathlib import Path
+from typing import Dict, List, Set
 
-from tests.support.documented_commands import Command
+from tests.support.documented_commands import SHELL, Command, Mark, module_of, script_of
+from tests.support.helpers import REPOSITORY
 
-
-class RunBy(NamedTuple):
-    """A test that runs the command."""
-
-    test: str  # file::function, in tests
-
-
-class Read(NamedTuple):
-    """A reason why the program and the options of the command are checked alone."""
-
-    why: str
-
-
-ABBREVIATED = Read("stands for many commands: it leaves out options or names files that the reader has")
-INSTALLS = Read("installs an environment: minutes, and a network")
-TRAINS = Read("trains the paper's models for days; its smoke form is run")
-TRANSLATES, SMOKES = "end_to_end/test_quickstart.py", "end_to_end/test_lra_scripts.py"
-OWN_PAIRS = RunBy(f"{TRANSLATES}::test_the_commands_for_ones_own_text_run_as_they_stand")
-TABLES_ON_LRA = RunBy(f"{SMOKES}::test_table2_figure5_and_resuming")
-OTHER_TABLES_ON_LRA = RunBy(f"{SMOKES}::test_table3_and_figure4_share_a_run")
-LM_TABLES = RunBy("end_to_end/test_lm_scripts.py::test_table5_and_figure6")
-MINIATURE = RunBy("recipes/test_aggregate.py::test_the_table_has_the_cells_of_these_conditions")
-SMOKE_FORM = RunBy("recipes/test_smoke.py::test_from_the_data_to_the_table")
-PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+|.*/[A-Z]+|\.\.\.")  # a word that the reader replaces
-
-ELSEWHERE: Dict[str, Union[RunBy, Read]] = {  # by the beginning of a command, of which the longest counts
-    "bash scripts/setup.sh": INSTALLS,
-    "pip install": INSTALLS,
-    "bash scripts/test_lowest.sh": INSTALLS,
-    "bash scripts/test.sh": RunBy("end_to_end/test_checkout.py::test_tests_pass_in_a_clone"),
-    "bash scripts/gpu_check.sh": RunBy("test_gpu_check.py::test_every_stage_works"),
-    "python scripts/build_wheels.py": RunBy("test_build_wheels.py::test_a_wheel_and_what_it_needs"),
-    "python setup.py build_ext --inplace": RunBy("test_packaging.py::test_extension_in_the_wheel_is_used"),
-    "python -m tests.simulator.planted_defects": RunBy("simulator/test_planted_defects.py::test_a_defect_is_noticed"),
-    "python -m fairseq_mega.lab.benchmarks": Read("measures for minutes; tests/benchmarks runs measurements in small"),
-    "bash scripts/quickstart.sh": RunBy(f"{TRANSLATES}::test_a_run_scores_every_sentence_and_tells_what_was_made"),
-    "bash scripts/quickstart.sh --task lm": RunBy(
-        "end_to_end/test_quickstart_lm.py::test_a_run_scores_every_byte_and_writes_a_text"
-    ),
-    "fairseq-mega-prepare own-pairs": OWN_PAIRS,
-    "fairseq-mega-train outputs/own": OWN_PAIRS,
-    "fairseq-mega-interactive outputs/own": OWN_PAIRS,
-    "fairseq-mega-reproduce mega/table2/text/mega_chunk --checkpoint published": RunBy(
-        "recipes/test_given_weights.py::test_from_the_server_to_the_table"
-    ),
-    "bash scripts/compare_classifiers.sh": RunBy("end_to_end/test_compare_classifiers.py::test_texts"),
-    "bash scripts/compare_language_models.sh": RunBy("end_to_end/test_lm_scripts.py::test_compare"),
-    "bash scripts/prepare_gcide.sh": RunBy(
-        "end_to_end/test_prepare_lm_scripts.py::test_gcide_is_taken_from_the_fetched_package"
-    ),
-    "bash scripts/prepare_text_lm.sh": Read("reads files that the reader has downloaded"),
-    "bash scripts/mega_table2_lra.sh": TABLES_ON_LRA,
-    "bash scripts/mega_figure5_stability.sh": TABLES_ON_LRA,
-    "bash scripts/mega_table3_attention_functions.sh": OTHER_TABLES_ON_LRA,
-    "bash scripts/mega_figure4_ablations.sh": OTHER_TABLES_ON_LRA,
-    "bash scripts/mega_table4_speech.sh": RunBy(f"{SMOKES}::test_table4"),
-    "bash scripts/mega_table5_lm.sh": LM_TABLES,
-    "bash scripts/mega_figure6_context.sh": LM_TABLES,
-    "bash scripts/mega_table6_imagenet.sh": TRAINS,
-    "bash scripts/mega_table6_imagenet.sh --smoke": SMOKE_FORM,
-    "bash scripts/mega_table7_wmt16.sh": TRAINS,
-    "bash scripts/mega_table7_wmt16.sh --smoke": RunBy("recipes/test_runner.py::test_translation"),
-    "bash scripts/megalodon_": SMOKE_FORM,
-    "bash scripts/megalodon_table4_imagenet.sh --data": TRAINS,
-    "fairseq-mega-reproduce megalodon/figure1 --seeds 1": SMOKE_FORM,
-    "fairseq-hydra-train": RunBy("recipes/test_command_line.py::test_hydra_trains_a_recipe"),
-    "fairseq-mega-prepare": ABBREVIATED,
-    "fairseq-mega-prepare pg19": RunBy("corpora/test_pg19.py::test_from_the_bucket"),
-    "fairseq-mega-qa": RunBy("reports/test_question_answering.py::test_answers_of_a_model"),
-    "fairseq-mega-lm-eval": RunBy("reports/test_harness.py::test_tasks_of_local_files"),
-    "python -m fairseq_mega.lab.evaluate.language_model": RunBy(
-        "cli/test_evaluate_lm.py::test_finished_results_are_kept_and_printed"
-    ),
-    "fairseq-mega-reproduce mega/table2": RunBy("recipes/test_runner.py::test_classifiers"),
-    "fairseq-mega-reproduce mega/table6": TRAINS,
-    "fairseq-mega-reproduce comparison/bytes": RunBy("end_to_end/test_lm_scripts.py::test_compare"),
-    "fairseq-mega-reproduce --launcher": RunBy("recipes/test_launchers.py::test_jobs_of_slurm"),
-    "fairseq-mega-reproduce miniature": MINIATURE,
-    "python -m fairseq_mega.lab.report miniature": MINIATURE,
-    "python -m fairseq_mega.lab.report translations": ABBREVIATED,
-    "python -m fairseq_mega.lab.report decoding": RunBy("reports/test_decoding_plot.py::test_the_plot_is_written"),
-    "fairseq-mega-report --html": RunBy("reports/test_page.py::test_the_page_is_whole_and_needs_no_other_file"),
-    "fairseq-mega-report --write": RunBy("reports/test_documents.py::test_write_and_check"),
-    "fairseq-mega-report curves": RunBy("reports/test_page.py::test_curves_of_a_log_that_was_interrupted"),
-    "fairseq-mega-report classifiers": RunBy(
-        "end_to_end/test_compare_classifiers.py::test_table_and_plot_of_several_folders"
-    ),
-    "fairseq-mega-report pathfinder-page": RunBy("reports/test_pathfinder_page.py::test_the_page_shows_both_labels"),
-    "grep": Read("filters what the command before it prints"),
-    "cut": Read("filters what the command before it prints"),
-    "echo": Read("the next command reads what it prints"),
-    "for model in mega": Read("the loop around the next command"),
-    "done; done": Read("the end of the loop"),
+TESTS = REPOSITORY / "tests"
+REASONS = {
+    "abbreviated": "leaves out options, or has words in capitals that the reader replaces",
+    "installs": "installs an environment or a system: minutes, and a network",
 }
+INSTALLING = {"setup.sh", "test_lowest.sh", "try_debian.sh"}
+PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+|.*[/=][A-Z][A-Z_]+(,.*)?|.*\.\.\.")
+STARTED = re.compile(r"^(?:\S+=\S+ )?(?:reproduce|start) (\S+)", re.MULTILINE)
 
 
-def elsewhere(command: Command) -> Optional[Union[RunBy, Read]]:
-    """Return the test that runs a command without a mark, or the reason why none does; None where both are missing."""
-    line = " ".join(command.words)
-    found = max((beginning for beginning in ELSEWHERE if line.startswith(beginning)), key=len, default=None)
-    if found is not None:
-        return ELSEWHERE[found]
-    return ABBREVIATED if any(PLACEHOLDER.fullmatch(word) for word in command.words) else None
+def problems(command: Command) -> List[str]:
+    """Return what is wrong with the marks of a command; those of a run are read elsewhere."""
+    if command.run is not None or command.program in SHELL:
+        return []
+    if not command.marks:
+        return ["no mark above it: <!-- run: ... -->, <!-- tested: FILE::TEST --> or <!-- not run: REASON -->"]
+    tests = [test for mark in command.marks for test in named_tests(mark)]
+    missing = [f"{test} is no test" for test in tests if not is_there(test)]
+    if missing:
+        return missing
+    if any(mentions(test, command) for test in tests):
+        return []
+    reasons = [mark.text for mark in command.marks if mark.word == "not run"]
+    if not reasons:
+        return [f"no test of its marks mentions {' or '.join(names_of(command))}"]
+    return [problem for reason in reasons for problem in problems_of(reason, command)]
+
+
+def problems_of(reason: str, command: Command) -> List[str]:
+    """Return what is wrong with a reason: one of REASONS, or at least three words of its own."""
+    if reason == "abbreviated" and not any(PLACEHOLDER.fullmatch(word) for word in command.words):
+        return ["it is not abbreviated: it has neither '...' nor a word in capitals"]
+    if reason == "installs" and script_of(command) not in INSTALLING and command.program != "pip":
+        return ["it installs nothing: INSTALLING lacks its script"]
+    if reason not in REASONS and len(reason.split()) < 3:
+        return [f"'{reason}' is no reason: give {', '.join(REASONS)} or a phrase"]
+    return []
+
+
+def named_tests(mark: Mark) -> List[str]:
+    """Return the tests that a mark names, as FILE::TEST below the folder of the tests; none for a reason."""
+    return mark.text.split(", ") if mark.word == "tested" else []
+
+
+def is_there(test: str) -> bool:
+    """Return whether a test exists."""
+    file, _, function = test.partition("::")
+    return (TESTS / file).is_file() and function.startswith("test_") and function in definitions(TESTS / file)
+
+
+def mentions(test: str, command: Command) -> bool:
+    """Return whether a test, with what it uses of its file, has a name of a command or reads its document."""
+    source, path = source_of(test), " / ".join(f'"{part}"' for part in command.document.split("/"))
+    if "/" in path and path in source:
+        return True
+    return any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", source) for name in names_of(command))
+
+
+def names_of(command: Command) -> List[str]:
+    """Return names by which a test calls a command: script, recipe, data set, report, benchmark, program or module."""
+    script = script_of(command)
+    if script:
+        started = STARTED.findall((REPOSITORY / "scripts" / script).read_text(encoding="utf-8"))
+        recipes, stem = [name for name in started if "/" in name], Path(script).stem
+        is_name = "_" in stem or any(name.endswith(f".{stem}") for name in started)  # "test" is a word of every test
+        return [script, *([stem] if is_name else []), *recipes, *map(short, recipes)]
+    module, sub = module_of(command)
+    if sub and sub != ["run"]:  # a word of many tests
+        return sub
+    if command.program == "fairseq-mega-lm-eval":  # a test calls the harness, in which it registers our models
+        return [command.words[command.words.index("--tasks") + 1], "simple_evaluate"]
+    if command.program == "fairseq-mega-qa":
+        return [command.words[1]]
+    recipes = [word for word in command.words[1:] if re.fullmatch(r"(mega|megalodon)/[\w/]+", word)]
+    if recipes:
+        tables = [short(recipe).partition("/")[0] for recipe in recipes if command.program == "fairseq-mega-reproduce"]
+        return [*recipes, *map(short, recipes), *tables]
+    if command.program in ("fairseq-mega-report", "fairseq-mega-reproduce"):
+        return command.options[:1]
+    if command.program == "python":
+        return [module.split(".")[-1] if module else command.words[1]]
+    return [command.program, *(part for part in module.split(".")[-1:] if part)]
+
+
+def short(recipe: str) -> str:
+    """Return the name of a recipe without its paper."""
+    return recipe.partition("/")[2]
+
+
+@lru_cache(maxsize=None)
+def source_of(test: str) -> str:
+    """Return the source of a test and of the definitions and imports of its file that it uses, directly or not."""
+    file, _, function = test.partition("::")
+    known, found, missing = definitions(TESTS / file), [], {function}
+    seen: Set[str] = set()
+    while missing:
+        seen |= missing
+        texts = [known[name] for name in sorted(missing)]
+        found += texts
+        used = {word for text in texts for word in re.findall(r"\w+", text)}
+        missing = (used & set(known)) - seen
+    return "\n".join(found)
+
+
+@lru_cache(maxsize=None)
+def definitions(file: Path) -> Dict[str, str]:
+    """Return the source of every function, variable and import at the top of a file, by name."""
+    text = file.read_text(encoding="utf-8")
+    lines, found = text.splitlines(), {}
+    for node in ast.parse(text).body:
+        decorators = getattr(node, "decorator_list", [])
+        first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
+        source = "\n".join(lines[first - 1 : node.end_lineno])
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found[node.name] = source
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.update({alias.asname or alias.name: source for alias in node.names})
+        else:
+            names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+            found.update({name.id: source for name in names if isinstance(name.ctx, ast.Store)})
+    return found
