@@ -34,7 +34,7 @@ from fairseq_mega.ops.cross_entropy import cross_entropy
 
 from .decode_weights import OutputTable
 from .mega_lm_decoder import LanguageModelDecoder
-from .on_paper import build
+from .on_paper import build, built
 
 WIDE, NARROW = 4, 2  # bytes of float32 and bfloat16
 STATE = 4 * WIDE  # bytes of a parameter: weight, gradient, Adam's two moments
@@ -231,14 +231,23 @@ def _width(decoder: LanguageModelDecoder) -> int:
 
 
 def language_model(options: Mapping[str, Any], symbols: int) -> LanguageModelDecoder:
-    """Build the decoder of a language model on the meta device.
+    """Return the decoder of a language model on the meta device, which must not be changed.
 
     Raises:
         ValueError: if the model is not a language model of this package, or as :func:`build`.
     """
-    decoder = getattr(build(options, symbols), "decoder", None)
+    return _decoder(built(options, symbols), options["_name"])
+
+
+def _own_language_model(options: Mapping[str, Any], symbols: int) -> LanguageModelDecoder:
+    """Build the decoder of :func:`language_model` for a measurement, which moves it off the meta device."""
+    return _decoder(build(options, symbols), options["_name"])
+
+
+def _decoder(model: nn.Module, name: str) -> LanguageModelDecoder:
+    decoder = getattr(model, "decoder", None)
     if not isinstance(decoder, LanguageModelDecoder):
-        raise ValueError(f"{options['_name']} is not a language model of this package")
+        raise ValueError(f"{name} is not a language model of this package")
     return decoder
 
 
@@ -280,7 +289,7 @@ def _bytes_of_token(options: Mapping[str, Any], layers: int, symbols: int, preci
     given = {**options, "decoder_layers": layers}
     key = (repr(sorted(given.items())), repr((symbols, precision)), os.environ.get(native.PATHS_VARIABLE, ""))
     if key not in _MEASURED:
-        _MEASURED[key] = _measure(language_model(given, symbols), precision)
+        _MEASURED[key] = _measure(_own_language_model(given, symbols), precision)
     return _MEASURED[key]
 
 
@@ -456,7 +465,9 @@ class Shared:
         self._activations = [activations(options, symbols, precision, again) for again in (False, True)]
         self._messages = (0, 0)
         if self.decoder.chunk_size > 0:
-            one, two = (_messages(language_model({**options, "decoder_layers": n}, symbols), precision) for n in (1, 2))
+            one, two = (
+                _messages(_own_language_model({**options, "decoder_layers": n}, symbols), precision) for n in (1, 2)
+            )
             memory, gradients = (first + (len(layers) - 1) * (second - first) for first, second in zip(one, two))
             self._messages = memory, gradients
 

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -47,6 +47,17 @@ class _Undrawn(TorchFunctionMode):
         if function in DRAWING:
             return args[0]
         return function(*args, **kwargs)
+
+
+_BUILT: Dict[Tuple[str, int, int], nn.Module] = {}  # cache: a large model takes a second, and tables repeat it
+
+
+def built(options: Mapping[str, Any], symbols: int, documents: int = 1) -> nn.Module:
+    """Return the model of :func:`build`, the same one for equal arguments: it must not be changed."""
+    key = (repr(sorted(options.items())), symbols, documents)
+    if key not in _BUILT:
+        _BUILT[key] = build(options, symbols, documents)
+    return _BUILT[key]
 
 
 def build(options: Mapping[str, Any], symbols: int, documents: int = 1) -> nn.Module:

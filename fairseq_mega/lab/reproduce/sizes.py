@@ -1,8 +1,5 @@
 """The models of recipes on paper, see :mod:`fairseq_mega.models.cost`."""
 
-import json
-from functools import lru_cache
-
 from torch import nn
 
 from fairseq_mega.lab.inspect.symbols import symbols_of
@@ -13,12 +10,7 @@ from fairseq_mega.models import cost, on_paper
 def model_of(recipe: Recipe) -> nn.Module:
     """The model of a recipe on the meta device."""
     documents = 2 if recipe.cell.get("task") == "retrieval" else 1
-    return _built(json.dumps(recipe.config["model"], sort_keys=True), symbols_of(recipe), documents)
-
-
-@lru_cache(maxsize=None)  # a listing uses each several times
-def _built(options: str, symbols: int, documents: int) -> nn.Module:
-    return on_paper.build(json.loads(options), symbols, documents)
+    return on_paper.built(recipe.config["model"], symbols_of(recipe), documents)
 
 
 def parameters(recipe: Recipe) -> int:

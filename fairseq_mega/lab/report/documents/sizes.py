@@ -26,7 +26,7 @@ def count(name: str) -> int:
     symbols = symbols_of_preset(name)
     if symbols is None and not issubclass(ARCH_MODEL_REGISTRY[name], ImageClassifier):
         raise ValueError("no recipe has this architecture, or several with different dictionaries")
-    return parameters(on_paper.build({"_name": name}, symbols or BYTES))
+    return parameters(on_paper.built({"_name": name}, symbols or BYTES))
 
 
 def row(size: str, symbols: int) -> Dict[str, str]:
