@@ -86,11 +86,11 @@ def names_of(command: Command) -> List[str]:
     if recipes:
         tables = [short(recipe).partition("/")[0] for recipe in recipes if command.program == "fairseq-mega-reproduce"]
         return [*recipes, *map(short, recipes), *tables]
-    if command.program in ("fairseq-mega-report", "fairseq-mega-reproduce"):
+    if command.program in ("fairseq-mega-inspect", "fairseq-mega-report", "fairseq-mega-reproduce"):
         return command.options[:1]
     if command.program == "python":
         return [module.split(".")[-1] if module else command.words[1]]
-    return [command.program, *(part for part in module.split(".")[-1:] if part)]
+    return [command.program]
 
 
 def short(recipe: str) -> str:
