@@ -63,8 +63,8 @@ def check_side_of_padding(task: Any) -> None:
     options = getattr(task, "cfg", None) or getattr(task, "args", None)
     if eval_bool(getattr(options, "left_pad_target", False)):
         raise ValueError(
-            "--left-pad-target: a MEGA decoder reads targets from their first symbol on, padding included: leave "
-            "--left-pad-target out"
+            "--left-pad-target: the decoder would read padding before a target as text: leave --left-pad-target out, and "
+            "for a checkpoint that was trained with it give --model-overrides \"{'left_pad_target': False}\""
         )
 
 
