@@ -146,6 +146,11 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
         raise ValueError("--residual-hops 1: the published code supports only 2; nothing was written")
     if TABLES[0] not in model:
         raise ValueError("--adaptive-input: the published code has one table for all symbols; nothing was written")
+    if options.get("adaptive_softmax_cutoff"):
+        raise ValueError(
+            f"--adaptive-softmax-cutoff {options['adaptive_softmax_cutoff']}: the published code has one projection to "
+            "all symbols; nothing was written"
+        )
     refuse_resets(options)
     if options.get("statistics_window", 0) not in (0, PUBLISHED_WINDOW):
         raise ValueError(

@@ -179,6 +179,7 @@ def test_the_window_of_statistics_comes_back(
     [
         ("residual_hops", 1, "--residual-hops 1: the published code supports only 2"),
         ("reset_at_document_ends", True, "--reset-at-document-ends: the published code does not reset"),
+        ("adaptive_softmax_cutoff", "10,30", "--adaptive-softmax-cutoff 10,30: the published code has one projection"),
         ("statistics_window", 1, "--statistics-window 1: the published code always computes the statistics"),
     ],
 )
