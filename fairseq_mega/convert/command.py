@@ -25,7 +25,7 @@ from fairseq_mega.compat.checkpoints.settings import other_settings
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import check_complete
 from fairseq_mega.convert.options import flat_options
-from fairseq_mega.convert.verifying import verify
+from fairseq_mega.convert.verifying import verify, weights_of
 
 PADDED = (
     "This translator was trained without --published-source-padding: in a batch of unequal lengths the published code "
@@ -105,7 +105,9 @@ def main(given: Optional[Sequence[str]] = None) -> int:
         layouts.write(converted, arguments.output)
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    print(f"{len(converted['model'])} tensors written to {arguments.output}")
+    weights, tensors = len(weights_of(converted)), len(converted["model"])
+    others = f" and {tensors - weights} tensors that are not learned" if tensors > weights else ""
+    print(f"{weights} weights{others} written to {arguments.output}")
     return 0
 
 

@@ -53,8 +53,8 @@ def verify(
     if changed:
         raise ValueError(f"{where}: --verify: converting back would change {_listed(changed)}; nothing was written")
     lines = [
-        f"names and shapes: {len(ours['model'])} tensors fit the options",
-        f"way back: {len(_parameters(given))} tensors equal, bit for bit",
+        f"names and shapes: the {len(weights_of(ours))} weights in this package's layout fit the options",
+        f"way back: the {len(weights_of(given))} weights of the input are equal, bit for bit",
     ]
     reason = why_not_run(published)
     if reason:
@@ -73,14 +73,14 @@ def changed_tensors(given: Dict[str, Any], back: Dict[str, Any]) -> List[str]:
 
     Buffers without information and copies of shared tables may be missing on either side.
     """
-    before, after = _parameters(given), _parameters(back)
+    before, after = weights_of(given), weights_of(back)
     lost = [name for name in before if name not in after]
     made = [name for name, tensor in after.items() if name not in before and not _is_copy(tensor, after)]
     common = [name for name in before if name in after]
     return sorted([*lost, *made, *(name for name in common if not _same(before[name], after[name]))])
 
 
-def _parameters(checkpoint: Dict[str, Any]) -> Dict[str, Tensor]:
+def weights_of(checkpoint: Dict[str, Any]) -> Dict[str, Tensor]:
     """Return the tensors without buffers, and without the rows of padding if padding has no probability."""
     model = {
         name: tensor
