@@ -1,14 +1,17 @@
 """A full disk is told with the name of the file that could not be written."""
 
 import errno
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fairseq_mega.lab.runs.files import written_whole
+from tests.support.helpers import REPOSITORY
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_want_of_space_names_the_file(number: int, tmp_path: Path) -> None:
     path = tmp_path / "out.json"
     with pytest.raises(OSError, match="out.json cannot be written .* make room"), written_whole(path):
@@ -16,3 +19,21 @@ def test_want_of_space_names_the_file(number: int, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="^no device$"), written_whole(path):
         raise OSError("no device")
     assert not path.exists()
+
+
+def test_a_full_disk_ends_a_preparation_in_one_line(tmp_path: Path) -> None:
+    """The folder is named, nothing in it is taken for done, and the command succeeds where there is room."""
+    rows = "".join(f"{'ab'[number % 2]}\tw{number} w{number % 7}\n" for number in range(4000))
+    (tmp_path / "t.tsv").write_text(rows)
+    out = tmp_path / "out"
+    program = "import resource, sys; from fairseq_mega.lab.prepare.command import main; "
+    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); "
+    words = ["own-texts", "--train", str(tmp_path / "t.tsv"), "--out", str(out)]
+    for begin, status in ((limit, 1), ("", 0)):
+        code = f"{program}{begin}sys.exit(main({words!r}))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY)
+        assert done.returncode == status, done.stderr
+        assert (out / "SOURCE.json").exists() == (status == 0)
+        if status:
+            (line,) = [line for line in done.stderr.splitlines() if "error" in line]
+            assert f"error: --out {out} cannot be written (File too large): make room, and try again" in line

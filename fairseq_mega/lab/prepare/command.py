@@ -19,6 +19,7 @@ from fairseq_mega.cli.usage import Parser
 from fairseq_mega.lab.prepare.making import make
 from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.runs.environment import git_revision, installed_versions
+from fairseq_mega.lab.runs.files import naming_want_of_space
 from fairseq_mega.lab.runs.options import ROOT
 from fairseq_mega.lab.runs.script import run_script
 
@@ -88,6 +89,8 @@ def prepare(given: Sequence[str], leaves: Tuple[str, ...] = ()) -> None:
         if args.out is None:
             assert dataset.usual_out is not None
             args.out = ROOT / "outputs" / (dataset.usual_out(args) + "-smoke" * smoke)
+        if toy is None:  # else the folder of toy data may be full, too
+            stack.enter_context(naming_want_of_space(f"--out {args.out}"))
         try:
             make(replace(dataset, leaves=leaves) if leaves else dataset, args, provenance, toy)
         except BrokenProcessPool:

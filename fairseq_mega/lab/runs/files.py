@@ -18,13 +18,20 @@ def written_whole(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    try:
+    with naming_want_of_space(path):
         yield partial
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
-            raise
-        raise OSError(error.errno, f"{path} cannot be written ({error.strerror}): make room, and try again") from error
     os.replace(partial, path)
+
+
+@contextmanager
+def naming_want_of_space(place: object) -> Iterator[None]:
+    """Name what is written in an OSError for want of space, which names no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or error.filename is not None:
+            raise
+        raise OSError(f"{place} cannot be written ({error.strerror}): make room, and try again") from error
 
 
 def existing_parent(folder: Path) -> Path:
