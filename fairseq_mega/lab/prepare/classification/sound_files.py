@@ -145,7 +145,7 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
     announced = _announced(content)
     if len(samples) < max(wanted, announced) or _is_cut_off(log) or (kind is OGG and not _is_whole_ogg(content)):
         raise ValueError(f"{name}: {described}, and it is cut off or damaged: get a new copy, or convert it: {CONVERT}")
-    if _contradicts_itself(log) or (kind is FLAC and 0 < stated < len(samples)):
+    if _contradicts_itself(log, content, len(samples)) or (kind is FLAC and 0 < stated < len(samples)):
         raise ValueError(
             f"{name}: {described}, and its header announces another number of samples than it holds: get a new copy"
         )
@@ -214,9 +214,14 @@ def _announced(content: bytes) -> int:
     return int(found.group(1)) if found else 0
 
 
-def _contradicts_itself(log: str) -> bool:
-    """Return whether the number of samples found agrees with one field of an AIFF file, and not with the other."""
-    return any(int(number) > 0 for number in re.findall(r"\((\d+)\) not equal to frame count", log))
+def _contradicts_itself(log: str, content: bytes, samples: int) -> bool:
+    """Return whether the number of samples found agrees with one field of an AIFF file, and not with the other.
+
+    In IMA ADPCM the other field counts packets of 64 samples.
+    """
+    numbers = map(int, re.findall(r"\((\d+)\) not equal to frame count", log))
+    packed = re.match(rb"FORM.{4}AIFC.{0,200}?COMM.{22}ima4", content, re.DOTALL)
+    return any(number > 0 and not (packed and 64 * number == samples) for number in numbers)
 
 
 def _is_cut_off(log: str) -> bool:
