@@ -63,7 +63,7 @@ def check_side_of_padding(task: Any) -> None:
     options = getattr(task, "cfg", None) or getattr(task, "args", None)
     if eval_bool(getattr(options, "left_pad_target", False)):
         raise ValueError(
-            "--left-pad-target: the decoder would read padding before a target as text: leave --left-pad-target out, and "
+            "--left-pad-target: the decoder would read padding before a target as text: leave it out, and "
             "for a checkpoint that was trained with it give --model-overrides \"{'left_pad_target': False}\""
         )
 

@@ -123,7 +123,7 @@ def test_padding_before_targets_is_refused(options):
     """It would be read as text, in training and in scoring."""
     padded = task()
     setattr(padded, options, Namespace(left_pad_target="True"))
-    with pytest.raises(ValueError, match="--left-pad-target: .* leave --left-pad-target out"):
+    with pytest.raises(ValueError, match="--left-pad-target: .* leave it out"):
         build(task=padded)
     build(task=task())
 
