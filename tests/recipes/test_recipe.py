@@ -16,6 +16,7 @@ from fairseq_mega.lab.recipes.catalogue import catalogue, find, find_all
 from fairseq_mega.lab.recipes.command_line import without_user_dir
 from fairseq_mega.lab.recipes.paper_values import without_recipe
 from fairseq_mega.lab.recipes.recipe import FOLDER, RecipeError, load
+from fairseq_mega.lab.recipes.smoke import UPDATES
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.reproduce import precisions
 from fairseq_mega.lab.reproduce.choices import Choices
@@ -397,6 +398,8 @@ def test_a_training_that_the_clock_ends(tmp_path: Path, capsys: pytest.CaptureFi
         assert (run.updates, run.minutes) == (wanted or 0, 15)
         assert run.config["lr_scheduler"]["_name"] == schedule
         assert run.config["lr_scheduler"]["warmup_updates"] == warmup
+    for recipe in find("quickstart"):
+        assert plan(recipe, 1, tmp_path, "", Choices(tmp_path, smoke=True)).updates == UPDATES[recipe.evaluate["kind"]]
 
 
 def test_the_time_that_is_left(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def set_schedule(recipe: Recipe, config: Config, choices: Choices) -> None:
     """Set the updates, and the schedule that belongs to them."""
     published = recipe.updates
     smoke = UPDATES[recipe.evaluate["kind"]] if choices.smoke else None
-    wanted = choices.max_update or min(smoke or published, published)
+    wanted = choices.max_update or min((count for count in (smoke, published) if count), default=0)  # 0: the clock's
     if wanted > published and recipe.source != "ours":
         raise RecipeError(f"--max-update is {wanted}, and the training of {recipe.name} has {published}: give fewer")
     config["optimization"]["max_update"] = wanted
