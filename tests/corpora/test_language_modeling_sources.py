@@ -122,7 +122,7 @@ def test_an_incomplete_or_damaged_text_folder_is_named(small: Path) -> None:
     folder.mkdir()
     (folder / "wiki.train.tokens").write_text("a\n")
     message = refusal("wikitext-2", small, text=folder)
-    assert "neither wiki.valid.tokens nor wiki.valid.tokens.gz is there" in message
+    assert "contains neither wiki.valid.tokens nor wiki.valid.tokens.gz" in message
     for damaged in (gzip.compress(b"some text\n" * 99)[:-9], b"no gzip"):
         (folder / "wiki.valid.tokens.gz").write_bytes(damaged)
         message = refusal("wikitext-2", small, text=folder)

@@ -92,7 +92,7 @@ def _load_with_validations(
         reason = "another metric or other validation data"
         if other == ["score"]:
             reason = f"another kind ({before['score']}, now {now['score']})"
-        logger.info(f"the best score in {restored} is of {reason}: the record of the best score begins anew")
+        logger.info(f"the best score in {restored} is of {reason}: it begins anew")
         del save.best
         _forget_best_of_plateau(trainer.lr_scheduler)
         return loaded
