@@ -87,10 +87,11 @@ def plans(machine: Machine, tokens: Any = None) -> Any:
     return planned(Planner("megalodon_lm_tiny", "fp32", symbols=100), machine, tokens)
 
 
-def test_the_best_comes_first_and_all_that_fits() -> None:
+def test_the_best_comes_first_and_all_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
     """Settings that share sequences are offered where the batch has fewer of them than there are GPUs."""
     work, fitting, others = plans(Machine(2, 2, 1.0), 2 * 8 * 64)
     assert (work.length, work.sequences, others) == (512, 2, [])
+    assert f"2 x 2 GPUs: {len(fitting)} settings are estimated" in capsys.readouterr().err
     assert {setting.sharing.pieces for setting in fitting} == {2, 4}
     recomputed = [setting.sharing.recomputed for setting in fitting]
     assert recomputed == sorted(recomputed) and len(fitting) == 2 * 3 * 2

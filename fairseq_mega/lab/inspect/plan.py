@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.inspect.memory import described
+from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.runs.text_tables import Table, table_of, terminal
 from fairseq_mega.models.cost import (
     AUTOCAST,
@@ -128,12 +129,19 @@ class Planner:
 
     def settings(self, machine: Machine, work: Work) -> List[Setting]:
         """Return a setting for each precision and sharing, in order: with the largest batch of a pass that fits."""
-        found = []
+        found, forms = [], len(self.precisions)
+        sharings = [
+            (sharing, Work(work.length, work.sequences // groups))
+            for sharing in self._sharings(machine.processes)
+            for groups in (machine.processes // sharing.pieces,)
+            if work.sequences % groups == 0
+        ]
+        count, name = forms * len(sharings), f"{machine.nodes} x {machine.gpus} GPUs"
+        say(f"{name}: {count} settings are estimated, which may take minutes")
+        progress = Progress(name, "settings", count)
         for model in self.models:
-            for sharing in self._sharings(machine.processes):
-                groups = machine.processes // sharing.pieces
-                if work.sequences % groups == 0:
-                    found.append(_largest(model, sharing, machine, Work(work.length, work.sequences // groups)))
+            for sharing, share in progress.follow(sharings):
+                found.append(_largest(model, sharing, machine, share))
         return sorted(found, key=Setting.order)
 
     def _sharings(self, processes: int) -> Iterator[Sharing]:
