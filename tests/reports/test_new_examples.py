@@ -26,3 +26,16 @@ def test_blank_lines_name_no_file(kind: Any, blank: str, tmp_path: Path, monkeyp
     with pytest.raises(ValueError, match="line 2 of the input is blank: give the name of a file"):
         list(kind.__new__(kind).read_lines(iter(["a b.png \r\n", blank, "c\n"])))
     assert read == [Path("a b.png ")]
+
+
+@pytest.mark.parametrize("kind", [ClipReader, PictureReader])
+def test_recordings_are_no_names(kind: Any) -> None:
+    with pytest.raises(ValueError, match="line 1 of the input is no name of a file, as in a recording"):
+        list(kind.__new__(kind).read_lines(iter(["RIFF\0\0WAVE\n"])))
+
+
+@pytest.mark.parametrize("kind", [TextReader, ClipReader, PictureReader])
+def test_standard_input_has_no_name(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="- is no file: leave it out"):
+        kind.__new__(kind).read_file(Path("-"))

@@ -163,12 +163,19 @@ def _named_on(lines: Iterator[str]) -> Iterator[Path]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             raise ValueError(f"line {number} of the input is blank: give the name of a file, or remove the line")
+        if "\0" in line:
+            raise ValueError(
+                f"line {number} of the input is no name of a file, as in a recording or a picture: give the names of "
+                "files, one a line, or FILE after the data folder"
+            )
         yield Path(line.rstrip("\r\n"))
 
 
 def _check_no_folder(path: Path) -> None:
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the files in it, such as {path}/*")
+    if str(path) == "-" and not path.exists():
+        raise ValueError("- is no file: leave it out to give lines, or names of recordings or images, on stdin")
 
 
 def reader_of(task: Any) -> Union[TextReader, ClipReader, PictureReader]:
