@@ -49,10 +49,17 @@ def test_a_run_scores_every_byte_and_writes_a_text(smoke_run: Tuple[Path, Path, 
 
 @pytest.mark.slow
 def test_the_lines_printed_write_more(smoke_run: Tuple[Path, Path, str], tmp_path: Path) -> None:
-    lines = smoke_run[2].split("to write more:\n")[1].replace("beginning = ''", "beginning = 'the sea, '")
+    code, _, shell = smoke_run[2].split("to write more:\n")[1].partition("\nin the shell, ")
+    lines = code.replace("beginning = ''", "beginning = 'the sea, '")
     done = subprocess.run(["bash", "-c", lines], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.startswith("the sea, ") and len(done.stdout) > 200
+    typed, scored = shell.splitlines()[2:]
+    options = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 600}
+    done = subprocess.run(["bash", "-c", typed], input="the sea\n", **options)  # type: ignore[call-overload]
+    assert "\nD-0\t" in done.stdout, done.stderr[-3000:]
+    done = subprocess.run(["bash", "-c", scored], **options)  # type: ignore[call-overload]
+    assert "Perplexity: " in done.stdout, done.stderr[-3000:]
 
 
 @pytest.mark.slow

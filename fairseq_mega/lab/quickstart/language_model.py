@@ -24,6 +24,7 @@ from fairseq_mega.models.mega_lm import MegaLanguageModel
 
 SMOKE_BYTES = 40_000
 SHOWN = 700  # bytes of the text that the model writes at the end
+SHELL = {"interactive": "--beam 1 --sampling --temperature 0.7", "eval-lm": "--gen-subset test"}
 PROMPTS = {"gcide": "Sea, n. ", "own": ""}
 
 
@@ -93,3 +94,8 @@ class LanguageModel(QuickStart):
         print(
             f"to write more:\n\nPYTHONWARNINGS=ignore {shlex.quote(sys.executable)} - <<'END'", *code, "END", sep="\n"
         )
+        programs = [shlex.quote(str(Path(sys.prefix) / "bin" / f"fairseq-mega-{name}")) for name in SHELL]
+        model = shlex.join([str(where[2]), "--path", str(where[0] / where[1]), *["--cpu"][self.gpus > 0 :]])
+        print("\nin the shell, to continue each line that you type, and to score the test text again:\n")
+        for program, more in zip(programs, SHELL.values()):
+            print(f"  {program} {model} {more}")
