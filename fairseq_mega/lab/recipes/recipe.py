@@ -67,6 +67,7 @@ class Recipe:
             validation set. By default the one of ``config``.
         weights: reports to the archives with weights that the authors published for them.
         own_data: whether the data are the user's, of any number of classes, in the files of the data set.
+        absent: words for a result that the tables of all recipes lack; empty: it was not run.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Recipe:
     rates: List[float] = field(default_factory=list)
     weights: Dict[str, str] = field(default_factory=dict)
     own_data: bool = False
+    absent: str = ""
 
     @property
     def dataset(self) -> str:
@@ -222,7 +224,7 @@ def as_yaml(recipe: Recipe) -> str:
     return f"# @package _global_\n# {recipe.name}\n{body}"
 
 
-OPTIONAL = ("notes", "values_from", "rates", "weights", "own_data")
+OPTIONAL = ("notes", "values_from", "rates", "weights", "own_data", "absent")
 ENTRIES = {  # to the type of its value
     entry.name: get_origin(entry.type) or entry.type for entry in fields(Recipe) if entry.name not in ("name", "config")
 }

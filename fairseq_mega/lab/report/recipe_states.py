@@ -172,7 +172,7 @@ def ours_of(state: State) -> str:
                 kinds.setdefault(kind_of(result), {})[result["seed"]] = result["scores"][metric]
         told = [spread(list(seeds.values())) + f" ({kind})" * (len(kinds) > 1) for kind, seeds in kinds.items()]
         cells += [", ".join(told)] if told and metric != SPEED else []
-    absent = told_elsewhere(state.recipe) or "not run"
+    absent = state.recipe.absent or "not run"
     return " / ".join(cells) + "*" * any(map(short, state.results)) if cells else absent
 
 
@@ -195,11 +195,6 @@ def scored_of(state: State) -> str:
 def whose(weights: Mapping[str, Any]) -> str:
     """Name the owner of weights that were trained elsewhere, and what differs from the recipe."""
     return "; ".join([WHOSE[weights["authors"]], *weights.get("differs", ())])
-
-
-def told_elsewhere(recipe: Recipe) -> str:
-    """Name the place of results without a row here; nothing for other recipes."""
-    return "its example tells" if "benchmark" in recipe.evaluate else ""
 
 
 def seeds_of(state: State) -> str:
@@ -250,7 +245,7 @@ def benchmark_table(found: Sequence[State]) -> Table:
         measured = [state for state in members if state.results]
         known = [state for state in members if state.results or state.given]
         done = sum(len({result["seed"] for result in state.results}) >= len(state.recipe.seeds) for state in members)
-        absent = told_elsewhere(members[0].recipe) or "not run yet"
+        absent = members[0].recipe.absent or "not run yet"
         papers = [f"{names_of(state)[1]} {paper_of(state.recipe)}" for state in members if state.recipe.paper]
         rows.append(
             {
