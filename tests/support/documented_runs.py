@@ -16,7 +16,7 @@ REASONS = {
 }
 INSTALLING = {"setup.sh", "test_lowest.sh", "try_debian.sh"}
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+|.*[/=][A-Z][A-Z_]+(,.*)?|.*\.\.\.")
-STARTED = re.compile(r"^(?:\S+=\S+ )?(?:reproduce|start) (\S+)", re.MULTILINE)
+STARTED = re.compile(r"^(?:\S+=\S+ )?(?:reproduce|start) (.*)$", re.MULTILINE)
 
 
 def problems(command: Command) -> List[str]:
@@ -71,7 +71,8 @@ def names_of(command: Command) -> List[str]:
     """Return names by which a test calls a command: script, recipe, data set, report, benchmark, program or module."""
     script = script_of(command)
     if script:
-        started = STARTED.findall((REPOSITORY / "scripts" / script).read_text(encoding="utf-8"))
+        lines = STARTED.findall((REPOSITORY / "scripts" / script).read_text(encoding="utf-8"))
+        started = [word for line in lines for word in line.split()]
         recipes, stem = [name for name in started if "/" in name], Path(script).stem
         is_name = "_" in stem or any(name.endswith(f".{stem}") for name in started)  # "test" is a word of every test
         return [script, *([stem] if is_name else []), *recipes, *map(short, recipes)]
@@ -82,7 +83,11 @@ def names_of(command: Command) -> List[str]:
         return [command.words[command.words.index("--tasks") + 1], "simple_evaluate"]
     if command.program == "fairseq-mega-qa":
         return [command.words[1]]
-    recipes = [word for word in command.words[1:] if re.fullmatch(r"(mega|megalodon)/[\w/]+", word)]
+    recipes = [
+        word
+        for word in command.words[1:]
+        if re.fullmatch(r"(mega|megalodon|comparison|miniature|quickstart)/[\w/]+", word)
+    ]
     if recipes:
         tables = [short(recipe).partition("/")[0] for recipe in recipes if command.program == "fairseq-mega-reproduce"]
         return [*recipes, *map(short, recipes), *tables]
