@@ -263,7 +263,7 @@ def test_setuptools_too_old(sources: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, cwd=sources, env=environment, capture_output=True, text=True)
     assert done.returncode != 0
-    wanted = "needs setuptools 72.2 or newer, found setuptools 72.1.0: pip install --upgrade setuptools"
+    wanted = "requires setuptools 72.2 or newer, found setuptools 72.1.0: pip install --upgrade setuptools"
     assert done.stderr.strip().endswith(wanted)
 
 

@@ -138,7 +138,7 @@ def test_a_peer_needs_its_package_alone(tmp_path):
     [
         ("self.table(tokens).detach()", "mega-pytorch: 1 of its parameters get no gradient"),
         # A table with eleven times its gradient.
-        ("11 * self.table(tokens) - 10 * self.table(tokens).detach()", "mega-pytorch: its losses .* do not fall as"),
+        ("11 * self.table(tokens) - 10 * self.table(tokens).detach()", "mega-pytorch: the losses .* do not fall as"),
     ],
 )
 def test_a_peer_whose_gradients_are_wrong_is_refused(inputs, message, tmp_path, monkeypatch):

@@ -95,7 +95,7 @@ class TestBrokenCheckpoint:
     def test_text_file(self, capsys, tiny_corpus, device_flags, tmp_path) -> None:
         (tmp_path / "model.pt").write_text("not a model\n")
         message = error_of(capsys, "generate", tiny_corpus, "--path", tmp_path / "model.pt", *device_flags)
-        assert "truncated or is no checkpoint" in message
+        assert "truncated or not a checkpoint" in message
 
     def test_other_sizes(self, tiny_model, capsys, device_flags, tmp_path) -> None:
         shutil.copy(tiny_model.checkpoint, tmp_path / "checkpoint_last.pt")

@@ -256,7 +256,7 @@ class TestCommandsOfThePackage:
         monkeypatch.setattr(sys, "argv", [command, *given])
         modules = {"average_checkpoints": average_checkpoints, "convert_checkpoint": convert_checkpoint}
         main = modules.get(command, evaluate_lm).main
-        assert "cut.pt cannot be read: it is truncated or is no checkpoint" in error_line(main, command)
+        assert "cut.pt cannot be read: it is truncated or not a checkpoint" in error_line(main, command)
 
     def test_scores_of_a_classifier(self, files, capfd) -> None:
         path = files.hostile["pickled translator"]
@@ -279,9 +279,11 @@ class TestCommandsOfThePackage:
 
     def test_no_command_is_left_out(self) -> None:
         """A new one belongs here, or takes no checkpoint."""
-        package, rooms = Path(fairseq_mega.__file__).parent, ("cli", "lab/evaluate", "lab/inspect", "lab/reproduce")
+        rooms = ("cli", "convert", "lab/evaluate", "lab/inspect", "lab/reproduce")
+        package = Path(fairseq_mega.__file__).parent
         files = [path for room in rooms for path in (package / room).rglob("*.py") if "__name__ ==" in path.read_text()]
-        found = {".".join(path.relative_to(package.parent).with_suffix("").parts) for path in files}
+        names = (".".join(path.relative_to(package.parent).with_suffix("").parts) for path in files)
+        found = {name.replace("__main__", "command") for name in names}  # which calls the command of its room
         tools = (average_checkpoints, classify, convert_checkpoint, evaluate_lm, inspect_checkpoint, lra_results)
         # These read by MegaLanguageModel.from_pretrained, which is tried below.
         harness = {f"fairseq_mega.lab.evaluate.{name}" for name in ("harness", "lm_eval_command")}
