@@ -139,7 +139,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named_before_the_data(tmp_path, cap
     """Without its task, fairseq would look for the data of another one, and complain about that."""
     (tmp_path / "text.pt").write_text("no model")
     (tmp_path / "empty.pt").touch()
-    wrong = {"none.pt": "none.pt does not exist", "text.pt": "text.pt cannot be read: it is truncated or is no check"}
+    wrong = {"none.pt": "none.pt does not exist", "text.pt": "text.pt cannot be read: it is truncated or not a check"}
     for name, expected in {**wrong, "empty.pt": "empty.pt cannot be read", ".": "is a folder"}.items():
         for command in ("generate", "interactive", "eval-lm", "validate"):
             assert console.run(command, [str(tmp_path), "--path", str(tmp_path / name), "--cpu"]) == 1

@@ -149,7 +149,7 @@ TRANSLATORS = [
     (
         "interactive",
         ["--max-source-positions", 2],
-        r"Size of sample #0 .* max_positions=\(2, 1024\)\. Sequences beyond --max-source-positions",
+        r"Size of sample #0 .* max_positions=\(2, 1024\)\. Sequences longer than --max-source-positions",
     ),
 ]
 

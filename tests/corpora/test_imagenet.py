@@ -155,7 +155,7 @@ def test_validation_images_have_numbers_once_each(
 def test_a_training_archive_of_folders(archives: Path, tmp_path: Path) -> None:
     repacked(archives / "ILSVRC2012_img_train.tar", lambda place, name: f"{name[:-4]}/{place}.JPEG")
     message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
-    assert "ILSVRC2012_img_train.tar holds n00000004/0.JPEG" in message and message.count("\n") <= 1
+    assert "ILSVRC2012_img_train.tar contains n00000004/0.JPEG" in message and message.count("\n") <= 1
 
 
 def test_images_without_class(archives: Path, tmp_path: Path) -> None:

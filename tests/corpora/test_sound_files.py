@@ -415,7 +415,7 @@ LOST: List[Tuple[Dict[str, bytes], str]] = [
     ({"b/1.txt": b"x", "b/2.jpg": b"x"}, "b holds no recordings"),
     ({"b/speaker/1.wav": riff(PCM)}, "but 1 in folders one level deeper (speaker)"),
     ({"b/1.wav": riff(PCM), "b/2.wav": riff(PCM)}, "labels with too few examples: 'b' has 2; 3 of each are needed"),
-    ({f"b/{n}.wav": riff(b"") for n in range(3)}, "b/0.wav holds no sample"),
+    ({f"b/{n}.wav": riff(b"") for n in range(3)}, "b/0.wav contains no sample"),
     ({f"b/{n}.m4a": b"\0\0\0\x20ftypM4A " for n in range(3)}, "b/0.m4a: it is sound or film in MPEG-4"),
     ({f"b/{n}.wav": riff(bytes(4000) + PCM) for n in range(3)}, "first 1000 of 6000 samples are silent"),
 ]

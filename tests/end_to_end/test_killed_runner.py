@@ -48,7 +48,8 @@ def scores(out: Path) -> Dict[str, Any]:
         result = read_result(path)
         kept = {key: value for key, value in result["scores"].items() if "accuracy" in key}
         settings = {key: value for key, value in result["settings"].items() if key != "conditions"}
-        found[path.name] = (kept, result["curve"], settings, result["examples"], result["seed"], result["label"])
+        curve = [{key: value for key, value in point.items() if key != "hours"} for point in result["curve"]]
+        found[path.name] = (kept, curve, settings, result["examples"], result["seed"], result["label"])
     return found
 
 

@@ -13,6 +13,7 @@ from fairseq_mega.lab.quickstart import language_model, training, translation
 from fairseq_mega.lab.quickstart.options import LM, TRANSLATION, parse
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import flag
+from fairseq_mega.lab.recipes.recipe import preset
 from fairseq_mega.lab.reproduce.command import main as reproduce
 from fairseq_mega.lab.reproduce.precisions import chosen_once
 from fairseq_mega.lab.runs.commands import StageError
@@ -156,7 +157,7 @@ def test_all_gpus_are_used(tmp_path: Path) -> None:
 
 def test_the_tiny_form_is_another_folder(tmp_path: Path, started: List[List[str]]) -> None:
     begin(quick_start(tmp_path, "--smoke", task=LM))
-    assert started[0][started[0].index("--decoder-embed-dim") + 1] == "32"
+    assert started[0][started[0].index("--decoder-embed-dim") + 1] == str(preset("mega_lm_tiny")["decoder_embed_dim"])
     with pytest.raises(StageError, match="was begun with other settings"):
         quick_start(tmp_path, task=LM)
 

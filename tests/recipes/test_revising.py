@@ -7,7 +7,7 @@ from typing import Any, Optional
 import pytest
 
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
-from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.recipes.recipe import RecipeError, preset
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.evaluating import generated, results_of
 from fairseq_mega.lab.reproduce.recording import about, table_folder
@@ -106,7 +106,8 @@ def test_other_evaluations_are_kept_apart(tmp_path: Path) -> None:
 def test_the_tiny_form_keeps_what_is_given(tmp_path: Path) -> None:
     texts = ["model.decoder_chunk_size=8", f"evaluate.contexts={PANELS}"]
     run = run_of(FIGURE6, tmp_path, *texts, smoke=True)
-    assert run.config["model"]["decoder_chunk_size"] == 8 and run.config["model"]["decoder_embed_dim"] == 32
+    assert run.config["model"]["decoder_chunk_size"] == 8
+    assert run.config["model"]["decoder_embed_dim"] == preset("mega_lm_tiny")["decoder_embed_dim"]
     assert run.recipe.evaluate["contexts"][1] == {"segments": [2], "chunk_size": [16]}
 
 

@@ -134,7 +134,7 @@ REFUSED = [
     ("megalodon_lm_tiny --plan --gib 1 --batch 100", "--batch 100: give whole sequences, a multiple of 512"),
     ("megalodon_lm_tiny --plan --gib 1 --gpus 16 --batch 512", "give a multiple of 1024"),
     ("llama_lm --plan --gib 1", "llama_lm has no chunks: give the tokens of a training sequence, --context N"),
-    ("mega_lra_listop --plan --gib 1", "this architecture is not a language model of this package: --plan is for"),
+    ("mega_lra_listop --plan --gib 1", "this architecture is not a language model of this package: --plan accepts"),
 ]
 
 

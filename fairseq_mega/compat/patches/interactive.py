@@ -93,7 +93,7 @@ def _with_unknown_symbols(original: typing.Callable, self: typing.Any, sentence:
 
 def _tell_empty(text: str, task: typing.Any) -> None:
     if not text.strip() and getattr(getattr(task, "cfg", None), "source_lang", None) is not None:
-        logger.warning("a line holds no text: its output is not a translation")
+        logger.warning("a line contains no text: its output is not a translation")
 
 
 def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:

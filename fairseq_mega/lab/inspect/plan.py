@@ -82,12 +82,21 @@ class Planner:
         precision: a key of PRECISIONS.
         length: tokens of a sequence; None for CHUNKS chunks.
         symbols: of an architecture, None for those of its recipes.
+        told: whether the progress is printed.
 
     Raises:
         OSError, ValueError: as :func:`described`, and if the length is missing or too small.
     """
 
-    def __init__(self, name: str, precision: str, length: Optional[int] = None, symbols: Optional[int] = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        precision: str,
+        length: Optional[int] = None,
+        symbols: Optional[int] = None,
+        told: bool = False,
+    ) -> None:
+        self.told = told
         self.options, self.symbols = described(name, symbols, "--plan")
         self.precisions = PRECISIONS[precision]
         decoder = language_model(self.options, self.symbols)
@@ -137,10 +146,11 @@ class Planner:
             if work.sequences % groups == 0
         ]
         count, name = forms * len(sharings), f"{machine.nodes} x {machine.gpus} GPUs"
-        say(f"{name}: {count} settings are estimated, which may take minutes")
+        if self.told:
+            say(f"{name}: {count} settings are estimated, which may take minutes")
         progress = Progress(name, "settings", count)
         for model in self.models:
-            for sharing, share in progress.follow(sharings):
+            for sharing, share in progress.follow(sharings) if self.told else sharings:
                 found.append(_largest(model, sharing, machine, share))
         return sorted(found, key=Setting.order)
 
@@ -261,7 +271,7 @@ def lines_of(
     Raises:
         OSError, ValueError: as :class:`Planner` and :func:`planned`.
     """
-    planner = Planner(name, precision, length, symbols)
+    planner = Planner(name, precision, length, symbols, told=True)
     work, fitting, others = planned(planner, machine, tokens)
     parameters = f"{planner.models[0].parameters:,} parameters with {planner.symbols:,} symbols"
     batch = f"an update of {work.sequences * work.length:,} tokens in sequences of {work.length:,}"

@@ -24,7 +24,7 @@ HELD_OUT = {"valid": 0.1, "test": 0.1}
 DETAILS = """\
 --dir holds a folder per label, DIR/LABEL/FILE. Writes train/LABEL/FILE, valid/LABEL/FILE and test/LABEL/FILE for --task
 image-classification: a tenth of the images of every label, at least one, is held out for valid, and as many for test.
-The files are not changed: the result contains hard links to them, which need no further space, or copies if the file
+The files are not changed: the result contains hard links to them, which need no MB of their own, or copies if the file
 system has no hard links. Other files in the folders are counted and left out; a label without images is an error.
 A folder that has train/ and valid/ already needs no preparation."""
 
