@@ -4,6 +4,7 @@ import io
 import json
 import re
 import zipfile
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -449,3 +450,14 @@ def test_the_state_of_the_recipes(tmp_path: Path) -> None:
 def read_results_of(out: Path) -> List[Dict[str, Any]]:
     names = ("lra-smoke", "table5-smoke", "imagenet-smoke", "speech-smoke")
     return [result for name in names for result in read_results(out / "results", name)]
+
+
+def test_translators_of_other_languages_and_seeds_are_seen() -> None:
+    """WMT's dictionary serves both directions, so that no tensor shows a difference."""
+    recipe = catalogue()["mega/table7/en-de/mega_softmax"]
+    weights.check_task(recipe, {"source_lang": "en", "target_lang": "de"}, "translation")
+    weights.check_task(recipe, {}, None)
+    with pytest.raises(ValueError, match="was trained with --source-lang de, and the recipe has --source-lang en"):
+        weights.check_task(recipe, {"source_lang": "de", "target_lang": "en"}, "translation")
+    assert weights.seed_of({"cfg": {"common": {"seed": 3}}}) == 3
+    assert weights.seed_of({"args": Namespace(seed=4)}) == 4 and weights.seed_of({"args": None, "cfg": None}) is None

@@ -23,6 +23,7 @@ from fairseq.models import (
 )
 from fairseq.tasks import TASK_REGISTRY
 
+from fairseq_mega.compat.checkpoints.names import KEY
 from fairseq_mega.compat.checkpoints.settings import Role, options_of
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import build_model, check_complete, table_length
@@ -63,7 +64,12 @@ PUBLISHED_MODELS = {  # models with another published layout than this package's
 BUFFERS = re.compile(  # names of tensors that are not learned
     r"(^|\.)(dictionary_fingerprints?|sample_scale|version|_float_tensor|running_\w+|num_batches_tracked|start)$"
 )
-OF_DATA = ("pixel_normalization", "sc_scaling")  # options of tasks that decide the numbers in the data
+OF_DATA = (  # options of tasks that decide the numbers in the data
+    "pixel_normalization",
+    "sc_scaling",
+    "source_lang",
+    "target_lang",
+)
 FILES = (".pt", ".pth")
 RECORDS = "weights.json"  # checksums of the archives that were fetched
 
@@ -113,7 +119,7 @@ def find_weights(recipes: Sequence[Recipe], asked: str, choices: Choices) -> Dic
             authors=asked == PUBLISHED,
             sha256=digest_of(chosen.path),
             updates=history[-1].get("num_updates") or None,
-            seed=flat_options(checkpoint).get("seed"),
+            seed=seed_of(checkpoint),
             differs=tuple(chosen.differs),
         )
     return found
@@ -216,8 +222,14 @@ def read(recipe: Recipe, path: Path) -> Candidate:
     return Candidate(path, ours, differences(recipe, options))
 
 
+def seed_of(checkpoint: Dict[str, Any]) -> Optional[int]:
+    """Return the seed of the training of a checkpoint, if it is recorded."""
+    common = (checkpoint.get("cfg") or {}).get("common")
+    return vars(checkpoint.get("args") or Namespace()).get("seed") if common is None else common["seed"]
+
+
 def check_task(recipe: Recipe, options: Dict[str, Any], named: Optional[str]) -> None:
-    """Raise a ValueError if a classifier was trained on another form of input, or by another task, than a recipe.
+    """Raise a ValueError for a model of other languages than a recipe's, another form of input, or another task.
 
     Args:
         options: of the checkpoint, converted.
@@ -225,12 +237,11 @@ def check_task(recipe: Recipe, options: Dict[str, Any], named: Optional[str]) ->
     """
     wanted = recipe.config["task"]
     task, given = (TASK_REGISTRY.get(str(name)) for name in (wanted["_name"], options.get("task")))
-    if task is None or not issubclass(task, ClassificationTask):
-        return
-    pairs = {"input_type": (options.get("input_type") or getattr(given, "input_type", None), task.input_type)}
-    if given is not None and named is not None and issubclass(given, ClassificationTask):
-        pairs["task"] = (named, wanted["_name"])
-    pairs.update({name: (options.get(name), wanted.get(name)) for name in OF_DATA})
+    pairs = {name: (options.get(name), wanted.get(name)) for name in OF_DATA}
+    if task is not None and issubclass(task, ClassificationTask):
+        pairs["input_type"] = (options.get("input_type") or getattr(given, "input_type", None), task.input_type)
+        if given is not None and named is not None and issubclass(given, ClassificationTask):
+            pairs["task"] = (named, wanted["_name"])
     for name, values in pairs.items():
         if None not in values and len(set(map(as_words, values))) > 1:
             option, (found, value) = f"--{name.replace('_', '-')}", map(as_words, values)
@@ -311,7 +322,13 @@ def convert(run: Run, weights: Weights, choices: Choices) -> None:
     say(f"weights: {weights.source}, SHA-256 {weights.sha256}")
     check_classes(run, flat_options(found.checkpoint), found.path)
     lines = list(weights.differs) or ["options of the model: those of the recipe"]
-    lines += symbols_told(run, found.checkpoint["model"], found.path)
+    counts = symbols_told(run, found.checkpoint["model"], found.path)
+    if counts and KEY not in found.checkpoint:
+        counts[-1] += (
+            "; a published checkpoint does not keep their order, which --processed published takes from the authors' "
+            "data"
+        )
+    lines += counts
     lines += describe(run, choices)
     lines += [f"recipe: {run.recipe.notes}"] if run.recipe.notes else []
     for line in lines:
@@ -370,10 +387,7 @@ def table_told(run: Run, model: Dict[str, Any], path: Path, side: str, file: str
             f"{path} has {needed} symbols, and {dictionary} {there}: it was trained on other data; give --processed "
             f"published, or --data with those"
         )
-    return [
-        f"dictionary: {there} symbols, as many as in {dictionary}; a published checkpoint does not keep their order, "
-        f"which --processed published takes from the authors' data"
-    ]
+    return [f"dictionary: {there} symbols, as many as in {dictionary}"]
 
 
 def parameters_of(path: Path) -> int:
