@@ -71,6 +71,14 @@ def flat_options(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     return values
 
 
+def shared_with_encoder(options: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a model's options with the encoder's in place of a decoder's missing ones, as the model reads them."""
+    return {
+        name: options.get(name.replace("decoder_", "encoder_", 1)) if value is None else value
+        for name, value in options.items()
+    }
+
+
 def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str, Any]:
     """Convert a published model's options to ours; ``model`` has its tensors under our names."""
     values, kind = dict(published), kind_of(model)

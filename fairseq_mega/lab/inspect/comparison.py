@@ -9,7 +9,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, MODEL
 from torch import Tensor
 
 from fairseq_mega.compat.checkpoints.names import difference, noun, trained_names
-from fairseq_mega.convert.options import flat_options, widths
+from fairseq_mega.convert.options import flat_options, shared_with_encoder, widths
 
 MOST = 40  # lines about tensors
 
@@ -42,10 +42,7 @@ def resolved(options: Dict[str, Any], tensors: Dict[str, Tensor]) -> Dict[str, A
             found[field.name] = field.default
     for side in ("encoder", "decoder"):
         found.update({name: value for name, value in widths(tensors, side).items() if found.get(name) is None})
-    for name in [*found]:
-        if found.get(name) is None and name.startswith("decoder_"):
-            found[name] = found.get(name.replace("decoder_", "encoder_", 1))
-    return found
+    return shared_with_encoder(found)
 
 
 def tensors_that_differ(first: Dict[str, Tensor], second: Dict[str, Tensor]) -> List[str]:

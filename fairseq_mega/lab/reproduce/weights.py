@@ -27,7 +27,7 @@ from fairseq_mega.compat.checkpoints.names import KEY
 from fairseq_mega.compat.checkpoints.settings import Role, options_of
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import build_model, check_complete, table_length
-from fairseq_mega.convert.options import IMAGES, flat_options, kind_of
+from fairseq_mega.convert.options import IMAGES, flat_options, kind_of, shared_with_encoder
 from fairseq_mega.lab.prepare.archives import obtain_recorded
 from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.unpacking import check_zip, naming_damage
@@ -278,11 +278,8 @@ def differences(recipe: Recipe, options: Dict[str, Any]) -> List[str]:
 
 
 def in_effect(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a model's options with what others decide: a decoder's missing ones are the encoder's."""
-    filled = {
-        name: options.get(name.replace("decoder", "encoder", 1)) if value is None else value
-        for name, value in options.items()
-    }
+    """Return a model's options with the values that other options decide."""
+    filled = shared_with_encoder(options)
     if options.get("share_all_embeddings") and "share_decoder_input_output_embed" in options:
         filled["share_decoder_input_output_embed"] = True
     return filled
