@@ -17,7 +17,7 @@ from fairseq_mega.lab.reproduce.evaluating import results_of
 from fairseq_mega.lab.reproduce.origins import data_of
 from fairseq_mega.lab.reproduce.revising import at_each_rate, parse_setting, revise_all
 from fairseq_mega.lab.reproduce.runs import Run, plan
-from fairseq_mega.lab.reproduce.tables import print_report
+from fairseq_mega.lab.reproduce.tables import print_tables
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
 RECIPE = catalogue()["miniature/listops/mega"]
@@ -78,10 +78,10 @@ def test_the_table_has_the_cells_of_these_conditions(tmp_path: Path, capsys: pyt
     (path,) = write_cells(runs(choices), choices, "command")
     assert path.name.startswith("miniature.listops.mega.")
     options = Namespace(output=None)
-    assert print_report(runs(choices), options, choices) == 0
+    assert print_tables(runs(choices), [], options, choices) == 0
     printed = capsys.readouterr().out
     assert "| MEGA | 7 | 41.50 ± 0.71 (0.002) |" in printed and "the seeds 1, 2" in printed
-    assert print_report(runs(choices), options, replace(choices, max_update=3)) == 1
+    assert print_tables(runs(choices), [], options, replace(choices, max_update=3)) == 1
     assert "run fairseq-mega-reproduce miniature" in capsys.readouterr().err
     write_cells(runs(choices), replace(choices, max_update=3), "command")  # beside the first
     assert report(["miniature", str(path.parent)]) == 1

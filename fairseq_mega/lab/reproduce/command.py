@@ -98,7 +98,7 @@ def reproduce(
     if not given.only_train and not choices.weights:
         aggregate.write_cells(runs, choices, shlex.join([PROGRAM, *command]))
     failed = [outcome.run.name for outcome in outcomes if outcome.error is not None]
-    status = 0 if given.only_train else print_tables(runs, given, choices)
+    status = 0 if given.only_train else print_tables(runs, failed, given, choices)
     if failed:
         print(f"{PROGRAM}: error: {len(failed)} of {len(runs)} runs failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else status

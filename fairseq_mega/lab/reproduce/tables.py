@@ -35,16 +35,22 @@ def is_drawn(recipe: Recipe) -> bool:
     return "--output" in options_of(recipe.report)
 
 
-def print_tables(runs: Sequence[Run], options: argparse.Namespace, choices: Choices) -> int:
-    """Print the reports of all runs, one after the other; returns the worst exit status."""
+def print_tables(runs: Sequence[Run], failed: Sequence[str], options: argparse.Namespace, choices: Choices) -> int:
+    """Print the reports of all runs, one after the other; return the worst exit status.
+
+    A report without a result, as all its runs failed, is left out.
+    """
     status = 0
     for name in dict.fromkeys(run.recipe.report for run in runs):
-        status = max(status, print_report([run for run in runs if run.recipe.report == name], options, choices))
+        members = [run for run in runs if run.recipe.report == name]
+        folder = table_folder(members, choices)
+        if any(folder.iterdir()) or not all(run.name in failed for run in members):
+            status = max(status, print_report(members, folder, options, choices))
     return status
 
 
-def print_report(runs: Sequence[Run], options: argparse.Namespace, choices: Choices) -> int:
-    """Print the table or plot the figure that some runs belong to; returns the exit status."""
+def print_report(runs: Sequence[Run], folder: Path, options: argparse.Namespace, choices: Choices) -> int:
+    """Print the table or plot the figure of some runs from the results in a folder; return the exit status."""
     recipe = runs[0].recipe
     known: Dict[str, Any] = {
         "--label": runs[0].name,
@@ -59,7 +65,7 @@ def print_report(runs: Sequence[Run], options: argparse.Namespace, choices: Choi
     if columns is not None:
         known.update(speed(columns, choices, [run.recipe for run in runs], options.no_speed))
     smoke = ["--smoke"] if choices.smoke and "--smoke" in options_of(recipe.report) else []
-    return report([recipe.report, str(table_folder(runs, choices)), *smoke, *taken(recipe.report, known)])
+    return report([recipe.report, str(folder), *smoke, *taken(recipe.report, known)])
 
 
 def taken(name: str, known: Dict[str, Any]) -> List[str]:
