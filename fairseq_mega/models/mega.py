@@ -4,7 +4,6 @@ from argparse import Namespace
 from typing import Any, Dict, Optional, Union
 
 from fairseq.models import FairseqEncoderDecoderModel, register_model
-from fairseq.utils import eval_bool
 from omegaconf import II, DictConfig
 from torch import Tensor, nn
 
@@ -61,7 +60,7 @@ class MegaConfig:
 def check_side_of_padding(task: Any) -> None:
     """Raise a ValueError for a task with padding before the targets, which a decoder would read as text."""
     options = getattr(task, "cfg", None) or getattr(task, "args", None)
-    if eval_bool(getattr(options, "left_pad_target", False)):
+    if str(getattr(options, "left_pad_target", False)) == "True":  # a text in older checkpoints
         raise ValueError(
             "--left-pad-target: the decoder would read padding before a target as text: leave it out, and "
             "for a checkpoint that was trained with it give --model-overrides \"{'left_pad_target': False}\""

@@ -137,6 +137,12 @@ TRANSLATORS = [
     ("generate", ["--replace-unk", "--post-process", "subword_nmt"], "--post-process subword_nmt joins pieces"),
     ("interactive", ["--print-alignment", "soft"], "--print-alignment soft: .* give --print-alignment hard"),
     ("generate", ["--constraints"], "--constraints: "),
+    ("generate", ["--left-pad-target"], "--left-pad-target: .* leave it out"),
+    (
+        "validate",
+        ["--max-tokens", 200, "--model-overrides", "{{'left_pad_target': True}}"],
+        "--left-pad-target: .* leave it out",
+    ),
     ("generate", ["--lm-path", "/nowhere"], "--lm-path /nowhere does not exist"),
     ("interactive", ["--lm-path", "/nowhere"], "--lm-path /nowhere does not exist"),
     ("generate", ["--sampling", "--sampling-topk", 1, "--sampling-topp", 0.99], "ignore the first; give one"),

@@ -1,9 +1,12 @@
 """Options for the settings of a checkpoint: those that nothing has are refused, all others act."""
 
+from argparse import Namespace
+
 import pytest
 import torch
 from omegaconf import OmegaConf
 
+from fairseq_mega.compat.checkpoints.overrides import names_of
 from fairseq_mega.models.mega import MegaModel
 from tests.support import helpers
 
@@ -24,6 +27,12 @@ def load(tiny_model, **options):
 def test_unknown_ones_of_the_hub(options, message, tiny_model):
     with pytest.raises(ValueError, match=message):
         load(tiny_model, **options)
+
+
+def test_options_of_a_task_in_argparse_are_known() -> None:
+    settings = OmegaConf.create({"task": None, "model": {"dropout": 0.1}}, flags={"allow_objects": True})
+    settings.task = Namespace(lang_pairs="en-de")
+    assert names_of(settings) == {"task", "model", "dropout", "lang_pairs"}
 
 
 @pytest.mark.parametrize("name", ["cross_entropy", "adaptive_loss"])

@@ -118,14 +118,16 @@ def test_options_that_cannot_be(options, message):
         build(**options)
 
 
+@pytest.mark.parametrize("value", [True, "True"])
 @pytest.mark.parametrize("options", ["cfg", "args"])
-def test_padding_before_targets_is_refused(options):
+def test_padding_before_targets_is_refused(options, value):
     """It would be read as text, in training and in scoring."""
-    padded = task()
-    setattr(padded, options, Namespace(left_pad_target="True"))
+    padded, plain = task(), task()
+    setattr(padded, options, Namespace(left_pad_target=value))
+    setattr(plain, options, Namespace(left_pad_target=type(value)(False)))
     with pytest.raises(ValueError, match="--left-pad-target: .* leave it out"):
         build(task=padded)
-    build(task=task())
+    build(task=plain)
 
 
 def test_sequences_beyond_the_bias_name_lengths_and_option():

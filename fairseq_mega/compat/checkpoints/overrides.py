@@ -65,6 +65,8 @@ def names_of(settings: typing.Any) -> typing.Set[str]:
     found = set(settings)
     for name in settings:
         value = settings._get_node(name) if hasattr(settings, "_get_node") else settings[name]
+        if not hasattr(value, "items") and hasattr(value, "_value"):
+            value = value._value()  # the Namespace of a task with options in argparse
         if hasattr(value, "items") or type(value).__name__ == "Namespace":
             found |= names_of(value)
     return found
