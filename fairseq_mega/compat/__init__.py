@@ -12,6 +12,7 @@ from .patches import (
     architectures,
     arguments,
     batches,
+    binarised,
     composing,
     copying,
     distributed,
@@ -64,6 +65,7 @@ def apply() -> None:
     composing.keep_one_store()
     composing.store_encoders_without_options()
     copying.copy_states_of_tasks()
+    binarised.compare_binarised_files()
     paths.keep_existing_paths_whole()
     batches.keep_last_batch()
     batches.name_epochs_without_an_update()

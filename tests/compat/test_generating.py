@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, List
 
 import pytest
+from fairseq.scoring import build_scorer
 
 from fairseq_mega.cli import console
 from fairseq_mega.models.mega import MegaModel
@@ -224,3 +225,6 @@ def test_references_have_no_bleu(
         output = helpers.run_fairseq("generate", [tiny_corpus, *options])
         (last,) = [line for line in output.splitlines() if line.startswith("Generate ")]
         assert "BLEU" not in output and "--score-reference" in last
+        later = build_scorer("sacrebleu", None)
+        later.add_string("a b c d", "a b c d")
+        assert "BLEU" in later.result_string()

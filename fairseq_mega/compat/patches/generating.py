@@ -138,6 +138,7 @@ def _build_scorer(original: typing.Callable, *args: typing.Any, **kwargs: typing
     """Print no BLEU with --score-reference, which would compare the references with themselves."""
     scorer = original(*args, **kwargs)
     if _scores_references.get():
+        _scores_references.set(False)  # a later scorer of the process is of translations
         scorer.result_string = lambda *_: "the scores of the references (--score-reference); nothing was translated"
     return scorer
 
