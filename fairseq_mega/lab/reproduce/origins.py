@@ -50,13 +50,22 @@ def source_of(folder: Path) -> Dict[str, Any]:
 
 
 def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:
-    """Raise a RecipeError if a folder has other data than a run requires: made-up, generated or smaller ones."""
+    """Raise a RecipeError if a folder has other data than a run requires: of another data set, made-up or smaller ones.
+
+    A recipe of our own, such as a comparison, accepts other data sets.
+    """
     settings = source_of(folder).get("settings")
     settings = settings if isinstance(settings, dict) else {}
     if not choices.smoke and settings.get("smoke"):
         raise RecipeError(f"{folder} holds data that --smoke made up: give another folder, remove it, or add --smoke")
     if is_released(recipe, choices) and is_generated(folder):
         raise RecipeError(f"{folder} holds generated data: give another folder, or leave --released out")
+    named, wanted = settings.get("dataset"), dataset_of(recipe).name
+    if named not in (None, wanted) and recipe.source != "ours":
+        raise RecipeError(
+            f"{folder} holds data of fairseq-mega-prepare {named}, and {recipe.name} is about {wanted}: give another "
+            "folder, or train on these by the line that --print shows"
+        )
     other = [] if choices.smoke else other_settings(recipe, settings, folder, choices)
     if other:
         raise RecipeError(
