@@ -15,7 +15,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
 
-from fairseq_mega.compat.checkpoints.settings import Role, options_of
+from fairseq_mega.compat.checkpoints.settings import Role, options_of, seed_of
 from fairseq_mega.convert import convert_checkpoint
 from fairseq_mega.convert.options import flat_options
 from fairseq_mega.lab.recipes.catalogue import catalogue
@@ -459,5 +459,5 @@ def test_translators_of_other_languages_and_seeds_are_seen() -> None:
     weights.check_task(recipe, {}, None)
     with pytest.raises(ValueError, match="was trained with --source-lang de, and the recipe has --source-lang en"):
         weights.check_task(recipe, {"source_lang": "de", "target_lang": "en"}, "translation")
-    assert weights.seed_of({"cfg": {"common": {"seed": 3}}}) == 3
-    assert weights.seed_of({"args": Namespace(seed=4)}) == 4 and weights.seed_of({"args": None, "cfg": None}) is None
+    assert seed_of({"cfg": {"common": {"seed": 3}}}) == 3
+    assert seed_of({"args": Namespace(seed=4)}) == 4 and seed_of({"args": None, "cfg": None}) is None

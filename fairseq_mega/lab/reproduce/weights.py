@@ -24,7 +24,7 @@ from fairseq.models import (
 from fairseq.tasks import TASK_REGISTRY
 
 from fairseq_mega.compat.checkpoints.names import KEY
-from fairseq_mega.compat.checkpoints.settings import Role, options_of
+from fairseq_mega.compat.checkpoints.settings import Role, options_of, seed_of
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import build_model, check_complete, table_length
 from fairseq_mega.convert.options import IMAGES, flat_options, kind_of, shared_with_encoder
@@ -220,12 +220,6 @@ def read(recipe: Recipe, path: Path) -> Candidate:
     check_task(recipe, options, flat_options(given).get("task"))
     check_complete(Namespace(**options), ours["model"], str(path))
     return Candidate(path, ours, differences(recipe, options))
-
-
-def seed_of(checkpoint: Dict[str, Any]) -> Optional[int]:
-    """Return the seed of the training of a checkpoint, if it is recorded."""
-    common = (checkpoint.get("cfg") or {}).get("common")
-    return vars(checkpoint.get("args") or Namespace()).get("seed") if common is None else common["seed"]
 
 
 def check_task(recipe: Recipe, options: Dict[str, Any], named: Optional[str]) -> None:
