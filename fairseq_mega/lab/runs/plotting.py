@@ -75,6 +75,12 @@ class Panel(NamedTuple):
     base: Optional[int] = None
 
 
+def height_limits(heights: Sequence[float]) -> Dict[str, Tuple[float, float]]:
+    """Return limits of the vertical axis a twentieth beyond all heights, as an option of ``Axes.set``."""
+    margin = 0.05 * (max(heights) - min(heights))
+    return {"ylim": (min(heights) - margin, max(heights) + margin)}
+
+
 def look(number: int) -> Dict[str, Any]:
     """Return colour, dashes and marker of the curve with a number, as options of ``Axes.plot``."""
     kinds = {"color": COLOURS, "linestyle": DASHES, "marker": MARKERS}

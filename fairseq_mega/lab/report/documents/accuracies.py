@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import List, Optional, Sequence
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, look
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, height_limits, look
 from fairseq_mega.lab.runs.results import Result
 
 AXES = {"updates": "updates", "hours": "hours of training"}  # titles by the keys of a point
@@ -23,9 +23,7 @@ def plot(results: Sequence[Result], output: Path, source: Optional[str] = None) 
 
     A training without records of hours is in the first panel alone.
     """
-    heights = [point["accuracy"] for result in results for point in result["curve"]]
-    margin = 0.05 * (max(heights) - min(heights))
-    limits = {"ylim": (min(heights) - margin, max(heights) + margin)}
+    limits = height_limits([point["accuracy"] for result in results for point in result["curve"]])
     panels = []
     for key, title in AXES.items():
         lines: List[Line] = []

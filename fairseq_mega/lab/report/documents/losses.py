@@ -4,7 +4,7 @@ import statistics
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, height_limits
 
 UPDATES = 10  # of a mean
 
@@ -20,9 +20,7 @@ def plot(losses: Dict[str, Sequence[float]], output: Path, source: Optional[str]
     for name, values in losses.items():
         way, seed = name.rsplit(", ", 1)
         lines.setdefault(seed, []).append(Line(means(values), way))
-    heights = [loss for own in lines.values() for line in own for _, loss in line.points]
-    margin = 0.05 * (max(heights) - min(heights))
+    limits = height_limits([loss for own in lines.values() for line in own for _, loss in line.points])
     axes = {"xlabel": "updates", "ylabel": f"training loss (bits, mean of {UPDATES} updates)"}
-    limits = {"ylim": (min(heights) - margin, max(heights) + margin)}
     panels = [Panel(own, {"title": seed, **axes, **limits}) for seed, own in lines.items()]
     draw_panels(panels, output, source=source)
