@@ -9,7 +9,7 @@ from typing import Any, Dict, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK
 from fairseq_mega.lab.evaluate.validation import Validate, score_split
-from fairseq_mega.lab.runs.report import parse_setting
+from fairseq_mega.lab.runs.options import split_assignment
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.lab.runs.training_log import Training, Validation, read_training
 from fairseq_mega.tasks.speech_commands import scaling_of
@@ -35,7 +35,7 @@ def typed_setting(text: str) -> Tuple[str, Any]:
         argparse.ArgumentTypeError: if a part is missing.
     """
     try:
-        name, value = parse_setting(text)
+        name, value = split_assignment("--setting", text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     try:

@@ -9,7 +9,8 @@ from fairseq_mega.compat.patches.bleu_tokenizers import tokenizer_for
 from fairseq_mega.data.text_marks import PROCESSED, WRITTEN, counted
 from fairseq_mega.lab.evaluate.bleu import cached_test_set, compound_split_bleu, detokenize, sacre_bleu
 from fairseq_mega.lab.evaluate.generation import ScoringError, expect_lines, in_order, parse_generation, read_lines
-from fairseq_mega.lab.runs.report import Report, parse_setting
+from fairseq_mega.lab.runs.options import split_assignment
+from fairseq_mega.lab.runs.report import Report
 from fairseq_mega.lab.runs.results import make_result, write_result
 
 DESCRIPTION = """\
@@ -140,7 +141,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Score the translations, and write the result file."""
-    settings = dict(map(parse_setting, options.setting))
+    settings = dict(split_assignment("--setting", text) for text in options.setting)
     report = score(options)
     if not options.json:
         return

@@ -1,9 +1,10 @@
 """Options that several data sets have."""
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any, Callable, List, Mapping, Optional, Sequence
+
+from fairseq_mega.lab.runs.options import usable_cores
 
 
 def add_out(parser: argparse.ArgumentParser, required: bool) -> None:
@@ -77,9 +78,8 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
     """Add --workers, by default one process per usable core; the result does not depend on it."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     parser.add_argument(
-        "--workers", type=at_least(1), default=cores, metavar="N", help="number of processes (default: cores)"
+        "--workers", type=at_least(1), default=usable_cores(), metavar="N", help="number of processes (default: cores)"
     )
 
 

@@ -2,13 +2,12 @@
 
 import argparse
 import importlib
-import os
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.recipes.catalogue import find_all
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
-from fairseq_mega.lab.runs.options import whole_number
+from fairseq_mega.lab.runs.options import split_assignment, usable_cores, whole_number
 
 from .authors_archives import is_address
 from .choices import Choices
@@ -84,7 +83,7 @@ def choices_of(options: argparse.Namespace, extra: Sequence[str], visible: Calla
         settings=settings_of(options),
         extra=tuple(extra),
         smoke=options.smoke,
-        workers=workers or cores(),
+        workers=workers or usable_cores(),
         archives=options.archives and options.archives.resolve(),
         download=not options.no_download,
     )
@@ -104,13 +103,8 @@ def number(option: str, text: Optional[str], least: int = 1) -> Optional[int]:
     return found
 
 
-def cores() -> int:
-    """Usable cores."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def check_launcher(options: argparse.Namespace) -> None:
-    """Raise a RecipeError if jobs cannot be submitted to SLURM, before data are made for hours."""
+    """Raise a ValueError if jobs cannot be submitted to SLURM, before data are made for hours."""
     for text in options.slurm:
         parameter(text)
     if options.launcher == "slurm":
@@ -125,11 +119,9 @@ def parameter(text: str) -> Tuple[str, Any]:
     """Split NAME=VALUE; a whole number becomes one.
 
     Raises:
-        RecipeError: if a part is missing.
+        ValueError: if a part is missing.
     """
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise RecipeError(f"--slurm {text!r}: write it as NAME=VALUE, for instance timeout_min=600")
+    name, value = split_assignment("--slurm", text, "timeout_min=600")
     return name, int(value) if value.isdigit() else value
 
 

@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Iterable, NoReturn, Optional, Sequence
+from typing import Iterable, NoReturn, Optional, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = 120  # of the help
@@ -86,6 +86,23 @@ def add_environment(parser: "argparse._ActionsContainer") -> None:
 def whole_number(text: str, least: int) -> Optional[int]:
     """Return the number in a text; None if it is not a whole number of at least ``least``."""
     return int(text) if re.fullmatch(r"0|[1-9][0-9]{0,11}", text) and int(text) >= least else None
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def split_assignment(option: str, text: str, example: str = "") -> Tuple[str, str]:
+    """Split the value NAME=VALUE of an option.
+
+    Raises:
+        ValueError: if a part is missing, with an example.
+    """
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError(f"{option} {text!r}: write it as NAME=VALUE" + (example and f", for instance {example}"))
+    return name, value
 
 
 def flag(name: str) -> str:

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 from fairseq_mega.lab.runs.provenance import provenance
 from fairseq_mega.lab.runs.results import GIVEN, changes_of, is_trained_here, read_results
@@ -75,15 +75,3 @@ def warn_of_smoke(smoke: bool, data: str = "invented data") -> None:
     """Print below the numbers of a --smoke run that the numbers are meaningless."""
     if smoke:
         print(f"SMOKE RUN on {data}: these numbers are meaningless")
-
-
-def parse_setting(text: str) -> Tuple[str, str]:
-    """Split NAME=VALUE.
-
-    Raises:
-        ValueError: if a part is missing.
-    """
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise ValueError(f"--setting {text!r}: write it as NAME=VALUE")
-    return name, value
