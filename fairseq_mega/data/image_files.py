@@ -79,6 +79,7 @@ def to_rgb(image: Any) -> Any:
     """
     wide = any(re.search(r"(RGB.?|LA|CMYK);16[BLN]", str(tile)) for tile in image.tile)  # PIL reads the upper bytes
     _check_samples(image)
+    _scale_transparent_shade(image)
     image.load()
     if image.mode == "F" or image.mode.startswith("I"):
         rgb = _from_numbers(image).convert("RGB")
@@ -109,6 +110,25 @@ def _check_samples(image: Any) -> None:
             f"it has a plane of {bits} bits for each colour, which is not supported: convert the image, for example "
             f"with `magick IN OUT.png`"
         )
+
+
+def _scale_transparent_shade(image: Any) -> None:
+    """Scale the transparent shade of a PNG of fewer than 8 bits like its pixels, which PIL does not do.
+
+    Raises:
+        ValueError: for a transparent colour of 16 bits, which PIL compares with the upper bytes of the pixels.
+    """
+    coded = {str(tile[3]) for tile in image.tile}
+    if image.format != "PNG" or "transparency" not in image.info:
+        return
+    if "RGB;16B" in coded:
+        raise _Unfit(
+            "it has a transparent colour of 16 bits, which is not supported: convert the image, for example with "
+            "`magick IN -depth 8 OUT.png`"
+        )
+    for bits in (2, 4):
+        if coded == {f"L;{bits}"}:
+            image.info["transparency"] *= 255 // ((1 << bits) - 1)
 
 
 def _check_upper_halves(image: Any, rgb: Any) -> None:

@@ -72,8 +72,11 @@ WRITTEN: Dict[str, Callable[[str], object]] = {  # other ways to write character
 }
 
 
+_QUOTED = re.compile(r'"([^"]|"")*"').fullmatch  # a field of CSV
+_SEPARATORS = {",": "a comma", ";": "a semicolon"}  # of CSV
 _MANY = 0.01  # share of the lines
 _MOST = 0.5  # share of the lines with text
+_FIELDS = 3  # quoted lines that are no chance
 _FEW = 20  # lines that may be equal by chance
 _ALWAYS = (_DOCUMENT.search,)  # reported even if only one line has the mark
 SAMPLE = 4_000_000  # characters or bytes at the beginning of a text that are searched for marks
@@ -97,6 +100,13 @@ def told_marks(path: object, lines: Sequence[str], first: bool = False) -> Itera
                 f"the model learns: remove them, or give every text to the model in the same form"
             )
     text = [line.strip() for line in lines if line.strip()]
+    for separator, name in _SEPARATORS.items():
+        holding = [line for line in text if separator in line]
+        if len(holding) >= _FIELDS and all(map(_QUOTED, holding)):
+            yield (
+                f"note: each of the {len(holding):,} lines of {path} with {name} is in double quotes, as in a table of "
+                "CSV, and the model learns the quotes: save the column as plain text"
+            )
     line, count = Counter(text).most_common(1)[0] if len(text) >= _FEW else ("", 0)
     if count > _MOST * len(text):
         yield f"note: {count:,} of the {len(text):,} lines of {path} are {line[:60]!r}: the text has little else"

@@ -6,7 +6,7 @@ import struct
 import zlib
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 import pytest
@@ -19,16 +19,20 @@ RAMP = np.arange(64, dtype=np.int64).reshape(8, 8)  # from black to white, once 
 WANTED = np.round(RAMP * 255 / 63)
 
 
-def png(color: int, rows: np.ndarray) -> bytes:
-    """A PNG of 16 bits, which PIL cannot write in colour: (H, W, channels)."""
+def png(color: int, rows: np.ndarray, bits: int = 16, clear: Optional[Tuple[int, ...]] = None) -> bytes:
+    """A PNG of 16 bits in colour, or of few bits, which PIL cannot write: (H, W, channels)."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     height, width = rows.shape[:2]
-    lines = b"".join(b"\0" + row.astype(">u2").tobytes() for row in rows)
-    header = struct.pack(">IIBBBBB", width, height, 16, color, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    numbers = rows.reshape(height, -1, 1).astype(">u2").view(np.uint8)
+    coded = np.packbits(np.unpackbits(numbers, axis=2)[..., -bits:].reshape(height, -1), axis=1)
+    lines = b"".join(b"\0" + row.tobytes() for row in coded)
+    header = struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0)
+    shade = b"" if clear is None else chunk(b"tRNS", struct.pack(f">{len(clear)}H", *clear))
+    content = chunk(b"IHDR", header) + shade + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + content
 
 
 def saved(array: np.ndarray, form: str, **options: Any) -> bytes:
@@ -226,6 +230,25 @@ def test_a_transparent_shade_lies_over_white(wide: Any, clear: int, tmp_path: Pa
     (tmp_path / "x.png").write_bytes(saved(shades * scale, "PNG", transparency=clear * scale))
     found = np.asarray(read_image(tmp_path / "x.png"))[..., 0]
     assert np.array_equal(found, np.where(shades == clear, 255, shades))
+
+
+@pytest.mark.parametrize("bits, clear", [(1, 0), (1, 1), (2, 1), (2, 3), (4, 7), (4, 15), (8, 200)])
+def test_a_transparent_shade_of_few_bits(bits: int, clear: int, tmp_path: Path) -> None:
+    most = (1 << bits) - 1
+    shades = np.arange(64).reshape(8, 8, 1) % (most + 1)
+    (tmp_path / "x.png").write_bytes(png(0, shades, bits, (clear,)))
+    if bits == 1 and clear == 0:
+        with pytest.raises(ValueError, match="on which this image is invisible"):
+            read_image(tmp_path / "x.png")
+        return
+    found = np.asarray(read_image(tmp_path / "x.png"))[..., 0]
+    assert np.array_equal(found, np.where(shades == clear, 255, shades * 255 // most)[..., 0])
+
+
+def test_a_transparent_colour_of_16_bits_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(png(2, np.stack([WIDE] * 3, axis=-1), clear=(0x8000, 0x8000, 0x8000)))
+    with pytest.raises(ValueError, match=r"x\.png: it has a transparent colour of 16 bits.*magick IN -depth 8"):
+        read_image(tmp_path / "x.png")
 
 
 @pytest.mark.parametrize("most, told", [(16_383, True), (8_191, True), (65_535, False)])

@@ -1,5 +1,8 @@
 """Marks of other tools in texts."""
 
+import csv
+import io
+import re
 from typing import List, Optional
 
 import pytest
@@ -93,3 +96,20 @@ UNMARKED = ["# a comment", "#hashtag", "a ** b ** c", "x[0](y)", r"C:\textfiles\
 def test_markup_of_other_kinds_of_files(name: str) -> None:
     (mark,) = (mark for what, mark in PROCESSED.items() if what == name)
     assert all(map(mark, MARKED[name])) and not any(map(mark, UNMARKED))
+
+
+CELLS = ["salt, above house", 'he said "no", twice', "road", "one, two, three"] * 3
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_a_column_saved_as_csv_is_told(delimiter: str) -> None:
+    """Spreadsheets quote the fields with a separator alone, or each field."""
+    written = io.StringIO()
+    csv.writer(written, delimiter=delimiter).writerows([cell.replace(",", delimiter)] for cell in CELLS)
+    (note,) = told_marks("a.txt", written.getvalue().splitlines())
+    assert re.search(r"each of the 9 lines of a\.txt with a (comma|semicolon) is in double quotes.*CSV", note)
+
+
+@pytest.mark.parametrize("line", ['"Come in, please," he said.', "salt, above house", '"No," she said, "never."'])
+def test_speech_is_no_csv(line: str) -> None:
+    assert not list(told_marks("a.txt", ['"Come in, please."', "plain", *(f"{line} {i}" for i in range(30))]))
