@@ -112,7 +112,6 @@ def apply() -> None:
     precision.add_precision_option()
     interactive.tell_unknown_symbols()
     interactive.drop_byte_order_marks()
-    interactive.end_lines_at_line_feeds()
     generating.use_generation_options()
     translating.load_what_is_asked_for()
     translating.score_as_the_language_is_written()

@@ -152,6 +152,13 @@ def check_plain(path: Path) -> None:
         raise ValueError(kind.told(path))
 
 
+def check_line(number: int, line: str) -> None:
+    """Raise a ValueError with the kind unless a line of the input, with its number from 1, may be plain text."""
+    kind = kind_of(line[:HEAD].encode("utf-8", "surrogateescape")) if number == 1 or "\0" in line else None
+    if kind is not None:
+        raise ValueError(f"line {number} of the input: it is {kind.name}; give lines of plain text in UTF-8")
+
+
 def _encoded(encoding: str, marked: bool) -> FileKind:
     mark = "" if marked else " without a byte-order mark"
     wide = encoding[:-2] if marked else encoding  # iconv reads the byte order from the mark, and removes the mark

@@ -4,7 +4,8 @@ from fairseq_mega.compat.patches.imports import import_fairseq
 
 import_fairseq()
 
-from fairseq_mega.compat.patches.interactive import clean_as_in_training  # noqa: E402
+from fairseq_mega.compat.patches.interactive import clean_as_in_training, read_whole_lines  # noqa: E402
+from fairseq_mega.data.file_kinds import check_line  # noqa: E402
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder, steps_of_model  # noqa: E402
 
 from . import (  # noqa: E402, F401
@@ -16,4 +17,5 @@ from . import (  # noqa: E402, F401
     speech_commands,
 )
 
+read_whole_lines(check_line)
 clean_as_in_training(clean, steps_of_model, steps_of_folder)

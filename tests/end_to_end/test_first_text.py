@@ -77,6 +77,19 @@ def test_interactive(trained: Trained, device_flags) -> None:
     assert "<unk>" not in output
 
 
+def test_blanks_at_the_ends_of_a_prompt(trained: Trained, device_flags) -> None:
+    """A prompt has the same tokens as in Python: blanks, too, where the unit has them."""
+    options = ["--task", "mega_language_modeling", "--path", trained.folder / "checkpoint_last.pt", *device_flags]
+    prompts = ("  ROMEO:", "ROMEO: ", "\u3000ROMEO:\t")
+    output = helpers.run_fairseq(
+        "interactive", [trained.data, *options, "--beam", 1], "".join(f"{p}\n" for p in prompts)
+    )
+    dictionary = trained.model.task.dictionary
+    want = [dictionary.string(trained.model.encode(prompt)) for prompt in prompts]
+    assert list(helpers.hypotheses(output, "S").values()) == want
+    assert (len(set(want)) > 1) == (trained.unit == "bytes")
+
+
 def test_generate(trained: Trained, device_flags) -> None:
     options = ["--task", "mega_language_modeling", "--path", trained.folder / "checkpoint_last.pt", *device_flags]
     options += ["--valid-block", "lines", "--gen-subset", "test", "--beam", 1, "--max-len-b", 50]

@@ -1,13 +1,13 @@
 """Prepare text for a model in fairseq-interactive and the hub: clean it like the training text."""
 
-import fileinput
+import contextlib
 import io
 import logging
 import pathlib
 import sys
 import typing
 
-from fairseq_mega.compat.patching import ModuleWith, wrap
+from fairseq_mega.compat.patching import wrap
 
 logger = logging.getLogger(__name__)
 
@@ -37,30 +37,58 @@ def tell_unknown_symbols() -> None:
     wrap(GeneratorHubInterface, "binarize", _with_unknown_symbols)
 
 
-def end_lines_at_line_feeds() -> None:
-    """Read a line for each line feed of the input: Python also ends lines at carriage returns, which shifts lines."""
+def read_whole_lines(check: typing.Callable[[int, str], None]) -> None:
+    """Read a line for each line feed of the input, with the blanks at its ends.
+
+    fairseq removes these blanks, which are a part of a prompt for models of bytes, and Python also ends lines at
+    carriage returns, which shifts lines.
+
+    Args:
+        check: raises an error if a line, with its number from 1, is not text.
+    """
     from fairseq import options
 
-    wrap(options, "get_interactive_generation_parser", _with_lines_of_line_feeds)
-    _read_lines_of_line_feeds()  # fairseq-interactive loads the plugin within that function
+    def buffered_read(original: typing.Callable, input: str, buffer_size: int) -> typing.Iterator[typing.List[str]]:
+        buffer: typing.List[str] = []
+        with _opened(input) as file:
+            for number, line in enumerate(file, start=1):
+                check(number, line)
+                buffer.append(line.rstrip("\r\n"))
+                if len(buffer) >= buffer_size:
+                    yield buffer
+                    buffer = []
+        if buffer:
+            yield buffer
+
+    def replace() -> None:
+        interactive = sys.modules.get("fairseq_cli.interactive")
+        if interactive is not None:
+            wrap(interactive, "buffered_read", buffered_read)
+            wrap(interactive, "make_batches", _with_constraints_without_blanks)
+
+    def with_whole_lines(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        replace()
+        return original(*args, **kwargs)
+
+    wrap(options, "get_interactive_generation_parser", with_whole_lines)
+    replace()  # fairseq-interactive loads the plugin within that function
 
 
-def _with_lines_of_line_feeds(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-    _read_lines_of_line_feeds()
-    return original(*args, **kwargs)
-
-
-def _read_lines_of_line_feeds() -> None:
-    interactive = sys.modules.get("fairseq_cli.interactive")
-    if interactive is None:
-        return
-
-    def hook_encoded(encoding: str) -> typing.Callable:
-        return lambda name, mode: open(name, mode, encoding=encoding, newline="\n")
-
+def _opened(name: str) -> typing.ContextManager[typing.TextIO]:
+    """Open a file by name, or the standard input for ``-``; lines end at line feeds alone."""
+    if name != "-":
+        return open(name, encoding="utf-8", newline="\n")
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(newline="\n", errors="strict")  # like a file; C.UTF-8 would accept any bytes
-    vars(interactive)["fileinput"] = ModuleWith(fileinput, hook_encoded=hook_encoded)
+    return contextlib.nullcontext(sys.stdin)
+
+
+def _with_constraints_without_blanks(
+    original: typing.Callable, lines: typing.List[str], cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    if cfg.generation.constraints:
+        lines = [line.strip() for line in lines]  # TABs at the end separate no constraint
+    return original(lines, cfg, *args, **kwargs)
 
 
 def _without_byte_order_marks(
@@ -79,20 +107,23 @@ def _with_unknown_symbols_of_lines(
 ) -> typing.Any:
     found = original(self, lines, encode_fn)
     for line, tokens in zip(lines, found[0]):
-        _tell_empty(line, self)
+        _tell_empty(tokens, self.source_dictionary, self)
         tell_unknown(line, tokens, self.source_dictionary)
     return found
 
 
 def _with_unknown_symbols(original: typing.Callable, self: typing.Any, sentence: str) -> typing.Any:
     tokens = original(self, sentence)
-    _tell_empty(sentence, self.task)
+    _tell_empty(tokens, self.src_dict, self.task)
     tell_unknown(sentence, tokens, self.src_dict)
     return tokens
 
 
-def _tell_empty(text: str, task: typing.Any) -> None:
-    if not text.strip() and getattr(getattr(task, "cfg", None), "source_lang", None) is not None:
+def _tell_empty(tokens: typing.Any, dictionary: typing.Any, task: typing.Any) -> None:
+    if (
+        bool((tokens == dictionary.eos()).all())
+        and getattr(getattr(task, "cfg", None), "source_lang", None) is not None
+    ):
         logger.warning("a line contains no text: its output is not a translation")
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.clip_scale import ClipScale
-from fairseq_mega.data.file_kinds import HEAD, kind_of
+from fairseq_mega.data.file_kinds import check_line
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
 from fairseq_mega.data.text_units import ByteUnit, text_unit
@@ -49,9 +49,7 @@ class TextReader:
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
         """Return the items of lines of text; in retrieval, two texts a line, separated by TAB."""
         for number, line in enumerate(lines, start=1):
-            kind = kind_of(line[:HEAD].encode("utf-8", "surrogateescape")) if number == 1 or "\0" in line else None
-            if kind is not None:
-                raise ValueError(f"line {number} of the input: it is {kind.name}; give lines of plain text in UTF-8")
+            check_line(number, line)
             line = line.rstrip("\r\n").lstrip(BYTE_ORDER_MARK)
             if "\r" in line:
                 say(f"note: line {number} contains carriage returns, which do not end lines ({TO_LINE_FEEDS})")
