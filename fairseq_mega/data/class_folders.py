@@ -13,6 +13,7 @@ SYSTEM_FILES = (  # files and folders of operating systems, ignored like hidden 
     *("desktop.ini", "ehthumbs.db", "thumbs.db", "__macosx", "@eadir", "lost+found", "$recycle.bin"),
     "system volume information",
 )
+_PARTS = {"train", "training", "dev", "val", "valid", "validation", "eval", "test", "testing"}  # of a data set
 _NUMBER = re.compile(r"[+-]?\d{1,15}([.,]0*)?", re.ASCII)
 _SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors of pictograms
 _DOTLESS = {0x131: "i", 0x307: None}  # Turkish letters, which casefold pairs differently
@@ -66,6 +67,17 @@ def class_names(folder: Path, things: str = "images") -> List[str]:
     if not names:
         raise ValueError(f"{folder} holds no folders: give a folder with one folder of {things} per class")
     return names
+
+
+def check_labels(folder: Path, labels: Sequence[str], things: str = "images") -> None:
+    """Raise a ValueError if the folders of a folder are no labels, or fewer than two."""
+    if len(labels) < 2:
+        raise ValueError(f"--dir {folder}: two folders of {things} LABEL/FILE at least are needed, found {labels}")
+    if all(label.lower() in _PARTS for label in labels):
+        raise ValueError(
+            f"--dir {folder}: its folders {listed(labels)} are parts of a data set, not labels: make a folder for "
+            f"each label, with its {things}"
+        )
 
 
 def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[Dict[str, List[str]], LeftOut]:

@@ -1,5 +1,6 @@
 """Read texts from files of JSON lines piece by piece; a bad line is an error or is skipped."""
 
+import itertools
 import json
 import logging
 import os
@@ -57,6 +58,41 @@ def begins_array(head: bytes) -> bool:
 def begins_json(head: bytes) -> bool:
     """Return whether a text begins with a JSON array, or with an object on several lines."""
     return begins_array(head) or _SPREAD.match(head) is not None
+
+
+def form_of_records(head: str) -> str:
+    """Return the name of the form if the lines of a text look plain but are data, else an empty name.
+
+    Args:
+        head: the beginning of the text; its last line may be incomplete.
+    """
+    whole = [line.strip() for line in head.splitlines(keepends=True) if line.strip() and line.endswith(("\r", "\n"))]
+    behind = list(itertools.dropwhile(lambda line: line.startswith(("#", "//")), whole))
+    if head.startswith("\x1e"):
+        return "a sequence of JSON texts, each behind the byte 1E"
+    if whole and re.match(r"\{\s*'[^']*'\s*:", whole[0]):
+        return "dictionaries of Python"
+    if behind and behind != whole and all(begins_object(line.encode()) for line in behind):
+        return "JSON lines behind a comment"
+    if whole and all(map(_is_array, whole)):
+        return "arrays of JSON, one a line"
+    if len(whole) > 1 and all(line.startswith('"') and _parsed(line) is not None for line in whole):
+        return "texts of JSON, one a line"
+    return ""
+
+
+def _parsed(line: str) -> Any:
+    """Return the content of a line of JSON; None if it is not JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_array(line: str) -> bool:
+    """Return whether a line is an array of JSON that contains a text."""
+    found = _parsed(line) if line.startswith("[") else None
+    return isinstance(found, list) and any(isinstance(entry, str) for entry in found)
 
 
 def looks_like_json(path: Path) -> bool:

@@ -267,7 +267,7 @@ def test_what_is_missing_is_named(clips, capsys, tmp_path) -> None:
     assert classify.main([str(word) for word in (tmp_path / "empty", "--path", clips[1], "--cpu")]) == 1
     assert "clips.pt does not exist" in capsys.readouterr().err
     (tmp_path / "wav" / "only").mkdir(parents=True)
-    assert "two folders of files LABEL/NAME.wav" in refusal(
+    assert "two folders of recordings LABEL/FILE" in refusal(
         "recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out"
     )
 

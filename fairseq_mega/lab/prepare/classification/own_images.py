@@ -10,7 +10,7 @@ from typing import Any, Dict
 
 import numpy as np
 
-from fairseq_mega.data.class_folders import class_files, class_names, told_alike
+from fairseq_mega.data.class_folders import check_labels, class_files, class_names, told_alike
 from fairseq_mega.data.image_files import PICTURES as FILES
 from fairseq_mega.data.image_folder import split_folder
 from fairseq_mega.lab.prepare.classification.subsets import say_copies, stratified_split
@@ -44,8 +44,7 @@ def check(args: argparse.Namespace) -> None:
     if args.dir.resolve() in (args.out.resolve(), *args.out.resolve().parents):
         raise ValueError(f"--out {args.out} lies in --dir {args.dir}, whose folders are labels: give another one")
     labels = class_names(args.dir)
-    if len(labels) < 2:
-        raise ValueError(f"--dir {args.dir}: two folders of images LABEL/FILE at least are needed, found {labels}")
+    check_labels(args.dir, labels)
     class_files(args.dir, labels, FILES)
 
 

@@ -9,7 +9,7 @@ from typing import Dict, List, Optional, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.data.class_folders import class_files, class_names, listed, told_alike
+from fairseq_mega.data.class_folders import check_labels, class_files, class_names, listed, told_alike
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.lab.prepare.classification.clips import FOLDER, fitted, is_silent, save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, SOUNDS, read_sound
@@ -64,8 +64,7 @@ def check(args: argparse.Namespace) -> None:
     if args.samples is not None and (args.samples < STEP or args.samples % STEP):
         raise ValueError(f"--samples is {args.samples}: a multiple of {STEP} is needed, for instance 16000")
     labels = class_names(args.dir, SOUNDS.things)
-    if len(labels) < 2:
-        raise ValueError(f"--dir {args.dir}: two folders of files LABEL/NAME.wav at least are needed, found {labels}")
+    check_labels(args.dir, labels, SOUNDS.things)
     class_files(args.dir, labels, SOUNDS)
     scale = _scale_of(args)
     if scale is not None and args.samples not in (None, scale.length):

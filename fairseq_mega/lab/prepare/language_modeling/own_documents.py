@@ -3,7 +3,6 @@
 import argparse
 import itertools
 import json
-import re
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,7 @@ from fairseq_mega.data.json_lines import (
     begins_json,
     begins_object,
     check_not_all_bad,
+    form_of_records,
     text_of,
     without_repeats,
 )
@@ -141,7 +141,12 @@ class DocumentFile:
             self.form = "JSON"
         else:
             self.form = "plain text"
-            _check_no_records(path, head.decode("utf-8", "replace"))
+            form = form_of_records(head.decode("utf-8", "replace"))
+            if form:
+                raise ValueError(
+                    f'{path}: it holds {form}, not plain text: write an object with a field "text" on each line, and '
+                    f"nothing else"
+                )
         self.marked_up = self.form == "plain text" and is_marked_up(path, text)
 
     def __iter__(self) -> Iterator[str]:
@@ -210,46 +215,6 @@ class DocumentFile:
                     lines = []
         if lines:
             yield "".join(lines).rstrip("\n")
-
-
-def _check_no_records(path: Path, head: str) -> None:
-    """Raise ValueError for a file that looks like plain text, but whose lines are data.
-
-    Args:
-        head: the beginning of the file; its last line may be incomplete.
-    """
-    whole = [line.strip() for line in head.splitlines(keepends=True) if line.strip() and line.endswith(("\r", "\n"))]
-    behind = list(itertools.dropwhile(lambda line: line.startswith(("#", "//")), whole))
-    form = ""
-    if head.startswith("\x1e"):
-        form = "a sequence of JSON texts, each behind the byte 1E"
-    elif whole and re.match(r"\{\s*'[^']*'\s*:", whole[0]):
-        form = "dictionaries of Python"
-    elif behind and behind != whole and all(begins_object(line.encode()) for line in behind):
-        form = "JSON lines behind a comment"
-    elif whole and all(map(_is_array, whole)):
-        form = "arrays of JSON, one a line"
-    elif len(whole) > 1 and all(line.startswith('"') and _parsed(line) is not None for line in whole):
-        form = "texts of JSON, one a line"
-    if form:
-        raise ValueError(
-            f'{path}: it holds {form}, not plain text: write an object with a field "text" on each line, and nothing '
-            f"else"
-        )
-
-
-def _parsed(line: str) -> Any:
-    """Return the content of a line of JSON; None if it is not JSON."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _is_array(line: str) -> bool:
-    """Return whether a line is an array of JSON that contains a text."""
-    found = _parsed(line) if line.startswith("[") else None
-    return isinstance(found, list) and any(isinstance(entry, str) for entry in found)
 
 
 def taken(args: argparse.Namespace) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 from fairseq_mega.data.byte_text import NEWLINE, encode
 from fairseq_mega.data.file_kinds import kind_of_file
-from fairseq_mega.data.json_lines import looks_like_json
+from fairseq_mega.data.json_lines import form_of_records, looks_like_json
 from fairseq_mega.data.text_marks import first_lines, told_marks
 from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
     ByteRange,
@@ -126,6 +126,12 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
             say(
                 f"note: {path} begins as JSON does, and its braces and names are taken as text; for the texts in it "
                 f"use fairseq-mega-prepare own-documents, whose data both models read by --task megalodon_pretrain"
+            )
+        elif form_of_records(beginning_of(path)):
+            say(
+                f"note: {path} holds {form_of_records(beginning_of(path))}, and its marks and names are taken as text: "
+                "write the texts alone, or use fairseq-mega-prepare own-documents, whose data both models read by "
+                "--task megalodon_pretrain"
             )
         elif is_marked_up(path, beginning_of(path)):
             say(f"note: {path} is taken as plain text, its commas or tags included")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Collection, List, Optional
 
 from fairseq_mega.data.file_kinds import check_plain
-from fairseq_mega.data.json_lines import begins_object
+from fairseq_mega.data.json_lines import begins_object, form_of_records
 from fairseq_mega.data.text_marks import told_marks
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
@@ -12,6 +12,8 @@ from fairseq_mega.lab.prepare.text_files import not_utf8, read_lines
 from fairseq_mega.lab.prepare.translation.corpus import Corpus
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
 from fairseq_mega.lab.runs.files import returns_end_no_line
+
+FIRST_LINES = 100  # that show the form of a file
 
 
 def read_sentences(path: Path) -> List[str]:
@@ -40,6 +42,9 @@ def read_sentences(path: Path) -> List[str]:
             f"{path}: it is JSON, and one sentence per line is needed: extract the texts, for example with `jq -r "
             f".text {path}`"
         )
+    form = form_of_records("".join(f"{line}\n" for line in lines[:FIRST_LINES]))
+    if form:
+        raise ValueError(f"{path}: it holds {form}, and one sentence per line is needed: extract the texts")
     if sum(line.count("\r") for line in lines) > len(lines):
         raise ValueError(f"{path}: {returns_end_no_line(path)}")
     if not any(line.strip() for line in lines):
