@@ -144,6 +144,8 @@ def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
 def _without_a_byte_order_mark(original: typing.Callable, self: typing.Any, sentence: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in sentence):
         raise ValueError(f"the text {sentence[:40]!r} is not Unicode: it holds bytes that were not decoded")
+    if "\0" in sentence:
+        raise ValueError(f"the text {sentence[:40]!r} contains NUL characters, as UTF-16 that was read as UTF-8 does")
     return original(self, sentence.lstrip(BYTE_ORDER_MARK))
 
 
