@@ -19,6 +19,7 @@ LABORATORY = (
 )
 ROOMS = (*LIBRARY, "cli", *LABORATORY)  # the ground first
 WITHOUT_PYTHON = ("csrc", "presets")
+OF_SEVERAL_ROOMS = ("end_to_end", "simulator")  # folders of tests
 WITHOUT_FAIRSEQ = ("ops", "modules")  # which know no command line either: their errors name fields
 FAIRSEQ_STACK = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 NAMED = re.compile(r"fairseq_mega(?:\.\w+)+")  # a module in a string, such as that of python -m
@@ -187,6 +188,12 @@ def test_every_folder_is_a_room() -> None:
     assert set(named) == folders()
     outside = [module for module in modules() if not room_of(module)]
     assert outside == ["fairseq_mega.__init__", "fairseq_mega.lab.__init__"]
+
+
+def test_tests_lie_in_folders_named_after_their_rooms() -> None:
+    tests = PACKAGE.parent / "tests"
+    found = {path.parent.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")} - {".", *OF_SEVERAL_ROOMS}
+    assert found == {room.rpartition(".")[2] for room in ROOMS}
 
 
 def test_the_library_works_without_the_laboratory() -> None:

@@ -50,7 +50,7 @@ def test_tests_of_the_marks_are_there_and_mention_a_command() -> None:
         assert any(mentions(test, command) for command in known), f"{test} mentions none of its commands"
 
 
-LRA = "recipes/test_runner.py::test_classifiers"
+LRA = "reproduce/test_runner.py::test_classifiers"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def run_by_bash(script, *options, status=0):
     return done.stdout + done.stderr
 
 
-@pytest.mark.exhaustive  # tests/recipes/test_smoke.py trains both
+@pytest.mark.exhaustive  # tests/reproduce/test_smoke.py trains both
 def test_table5_and_figure6(tmp_path):
     """Both tasks of Table 5, stages skipped when repeated, and Figure 6 with the model that is there already."""
     work = tmp_path / "work"

@@ -87,7 +87,7 @@ def test_table3_and_figure4_share_a_run(out: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive  # tests/recipes/test_smoke.py trains it
+@pytest.mark.exhaustive  # tests/reproduce/test_smoke.py trains it
 def test_table4(out: Path, tmp_path: Path) -> None:
     data = lra_data.write_speech(tmp_path)
     options = ["--smoke", "--seeds", 1, "--out", out, "--data", data, "--where", "name=big"]

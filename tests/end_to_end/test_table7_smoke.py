@@ -1,4 +1,4 @@
-"""scripts/mega_table7_wmt16.sh: its help, and refused options; tests/recipes/test_runner.py runs its stages."""
+"""scripts/mega_table7_wmt16.sh: its help, and refused options; tests/reproduce/test_runner.py runs its stages."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Log probabilities of transformers' former MegaForMaskedLM, for tests/models/test_transformers_conversion.py.
+"""Log probabilities of transformers' former MegaForMaskedLM, for tests/convert/test_transformers_conversion.py.
 
     python3.11 -m venv /tmp/transformers && /tmp/transformers/bin/pip install transformers==4.40.2 torch "numpy<2"
     /tmp/transformers/bin/python tests/goldens/make_transformers.py tests/goldens/transformers.expected.npz

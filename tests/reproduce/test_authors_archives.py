@@ -10,7 +10,7 @@ from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce import authors_archives
 from fairseq_mega.lab.reproduce.authors_archives import addresses
 from fairseq_mega.lab.reproduce.command import main
-from tests.recipes.test_authors_data import write
+from tests.reproduce.test_authors_data import write
 
 
 def pack(folder: Path, path: Path) -> None:
