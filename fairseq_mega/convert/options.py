@@ -6,6 +6,7 @@ from typing import Any, Dict
 
 from torch import Tensor
 
+from fairseq_mega.compat.checkpoints.settings import setting_of
 from fairseq_mega.models.mega_classifier import MegaClassifierConfig
 from fairseq_mega.models.options.table import DEPTH, EMA, FFN, SHARED, VALUES, WIDTH
 
@@ -73,10 +74,7 @@ def flat_options(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
 
 def shared_with_encoder(options: Dict[str, Any]) -> Dict[str, Any]:
     """Return a model's options with the encoder's in place of a decoder's missing ones, as the model reads them."""
-    return {
-        name: options.get(name.replace("decoder_", "encoder_", 1)) if value is None else value
-        for name, value in options.items()
-    }
+    return {name: setting_of(options, name) for name in options}
 
 
 def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str, Any]:
@@ -163,8 +161,9 @@ def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str,
 
 def _fill(values: Dict[str, Any], model: Dict[str, Tensor], kind: str) -> None:
     """Add missing options that follow from the tensors."""
-    if kind == "translator" and values.get("decoder_chunk_size") is None and values.get("encoder_chunk_size"):
-        values["decoder_chunk_size"] = values["encoder_chunk_size"]  # the default in both codes
+    chunk = setting_of(values, "decoder_chunk_size")  # the default in both codes
+    if kind == "translator" and chunk is not None:
+        values["decoder_chunk_size"] = chunk
     chunked = any((values.get(f"{side}_chunk_size") or -1) > 0 for side in ("encoder", "decoder"))
     for option, value in shape_options(model, kind).items():
         of_positions = option.startswith("max_")  # the bias of a chunk does not depend on these options

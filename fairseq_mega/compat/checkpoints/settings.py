@@ -45,7 +45,7 @@ def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) 
         model: configuration of a model, or another checkpoint.
     """
     one, other = _model_of(checkpoint), _model_of(model)
-    values = ((name, _value(one, name), _value(other, name)) for name in options_of(Role.OUTPUTS))
+    values = ((name, setting_of(one, name), setting_of(other, name)) for name in options_of(Role.OUTPUTS))
     return [
         f"--{name.replace('_', '-')} {before}, not {now}"
         for name, before, now in values
@@ -55,7 +55,20 @@ def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) 
 
 def seed_of(checkpoint: typing.Dict[str, typing.Any]) -> typing.Optional[int]:
     """Return the seed of the training that wrote a checkpoint; None if it is not recorded."""
-    return typing.cast(typing.Optional[int], _value(_group_of(checkpoint, "common"), "seed"))
+    return typing.cast(typing.Optional[int], setting_of(_group_of(checkpoint, "common"), "seed"))
+
+
+def setting_of(model: typing.Any, name: str) -> typing.Any:
+    """Return a setting, None if it is not known; a decoder without the setting has the encoder's.
+
+    Args:
+        model: settings by name, or a Namespace.
+    """
+    model = vars(model) if isinstance(model, argparse.Namespace) else model
+    found = model.get(name) if hasattr(model, "get") else None
+    if found is None and name.startswith("decoder_"):
+        return setting_of(model, name.replace("decoder_", "encoder_", 1))
+    return found
 
 
 def _model_of(given: typing.Any) -> typing.Any:
@@ -66,13 +79,4 @@ def _model_of(given: typing.Any) -> typing.Any:
 def _group_of(checkpoint: typing.Dict[str, typing.Any], name: str) -> typing.Any:
     """Return a group of a checkpoint's options; all options of a checkpoint of an older fairseq."""
     whole = checkpoint.get("cfg")
-    return checkpoint.get("args") if whole is None else _value(whole, name)
-
-
-def _value(model: typing.Any, name: str) -> typing.Any:
-    """Return a setting, None if it is not known; a decoder without the setting has the encoder's."""
-    model = vars(model) if isinstance(model, argparse.Namespace) else model
-    found = model.get(name) if hasattr(model, "get") else None
-    if found is None and name.startswith("decoder_"):
-        return _value(model, name.replace("decoder_", "encoder_", 1))
-    return found
+    return checkpoint.get("args") if whole is None else setting_of(whole, name)

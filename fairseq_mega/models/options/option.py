@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import DictConfig
 
-from fairseq_mega.compat.checkpoints.settings import Role, register_roles
+from fairseq_mega.compat.checkpoints.settings import Role, register_roles, setting_of
 
 Configuration = TypeVar("Configuration")
 
@@ -103,7 +103,5 @@ def layer_fields(kind: Type[Configuration], table: Sequence[Option], cfg: DictCo
     for option in table:
         name = option.name.format(side=side)
         if option.field in known and name in cfg:
-            value, of_encoder = cfg[name], option.name.format(side="encoder")
-            value = cfg[of_encoder] if value is None and of_encoder in cfg else value
-            found[option.field] = option.convert(value, found)
+            found[option.field] = option.convert(setting_of(cfg, name), found)
     return found
