@@ -2,8 +2,9 @@
 
 import math
 from argparse import Namespace
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Set
 
 import pytest
 import torch
@@ -11,9 +12,13 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
-from fairseq_mega.compat.checkpoints.settings import other_settings
+from fairseq_mega.compat.checkpoints.settings import Role, options_of, other_settings
 from fairseq_mega.convert import checkpoints, command, convert_checkpoint, is_ours, publish_checkpoint
 from fairseq_mega.convert.building import build_model, check_complete
+from fairseq_mega.convert.options import CLASSIFIER_OPTIONS
+from fairseq_mega.models.mega import MegaConfig
+from fairseq_mega.models.mega_classifier import MegaClassifierConfig
+from fairseq_mega.models.mega_lm import MegaLanguageModelConfig
 from tests.models.test_published_defaults import parse, stub_task
 from tests.support import tiny_mega
 from tests.support.plain.comparing import largest_difference
@@ -134,6 +139,31 @@ def test_a_model_that_forgets_at_document_ends_is_refused(tmp_path: Path, capsys
         run("--input", tmp_path / "ours.pt", "--output", tmp_path / "there.pt", "--to", "official")
     assert "--reset-at-document-ends: the published code does not reset" in capsys.readouterr().err
     assert not (tmp_path / "there.pt").exists()
+
+
+TOLD = {"published_source_padding"}  # with a warning, see test_other_positions_of_padded_sources_are_told
+WITHOUT_EFFECT = {"no_scale_embedding"}  # in classifiers
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "published_too"),
+    [
+        ("translator", MegaConfig, TOLD),
+        ("language_model", MegaLanguageModelConfig, set()),
+        ("lra_classifier", MegaClassifierConfig, WITHOUT_EFFECT),
+    ],
+)
+def test_what_the_published_code_lacks_is_refused(name: str, kind: Any, published_too: Set[str]) -> None:
+    """Each option that decides outputs is one of the published code, or a model with another value is not published."""
+    official = published(name)
+    known = {CLASSIFIER_OPTIONS.get(option, option) for option in vars(official["args"])} | published_too
+    ours = convert_checkpoint(official, name)
+    assert publish_checkpoint(ours, name)
+    for option in fields(kind):
+        if option.name in options_of(Role.OUTPUTS) and option.name not in known:
+            args = Namespace(**{**vars(ours["args"]), option.name: not option.default})
+            with pytest.raises(ValueError, match=f"--{option.name.replace('_', '-')}"):
+                publish_checkpoint({**ours, "args": args}, name)
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(0, None), (-1, None), (9, 9)])
