@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mega.lab.prepare.of_recipes import dataset_of, is_published, settings_of
+from fairseq_mega.lab.prepare.of_recipes import check_data, dataset_of, is_published, settings_of
 from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
+from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, load
 from fairseq_mega.lab.reproduce import datasets, runner
 from fairseq_mega.lab.reproduce.choices import Choices
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.runs import plan
 from tests.support.in_process import in_process  # noqa: F401
 from tests.support.prepare_runs import prepare
 
@@ -39,6 +41,68 @@ def test_unknown_data_are_refused(words: str, said: str) -> None:
 def test_options_at_their_defaults_are_the_published_data() -> None:
     assert is_published(LISTOPS) and is_published(replace(LISTOPS, data="listops --max-length 2000"))
     assert not is_published(MINIATURE) and not is_published(replace(LISTOPS, own_data=True))
+
+
+def test_the_data_of_every_recipe_fit() -> None:
+    """Their words are no part of what a run depends on, as its place in a report implies them."""
+    for recipe in catalogue().values():
+        check_data(recipe)
+        assert "made by" not in plan(recipe, 1, Path("data"), "0", Choices(Path("out"))).settings
+
+
+OTHER_DATA = {  # a recipe, what replaces parts of its file, and the error
+    "task": ("{data: cifar10}", "", "which the task lra-text does not read: give other data, or task._name lra-image"),
+    "pages": ("{data: wmt16}", "", "which the task lra-text does not read: give other data, or task._name translation"),
+    "place": ("{data: imdb}", "", "and outputs/lra/listops is the folder of 'listops': give task.data another folder"),
+    "form": ("{data: listops --min-length 20}", "", "and outputs/lra/listops is the folder of 'listops'"),
+    "pairs": ("{data: aan}", "task: {data: outputs/mine}", "and table2 shows its number for 'listops'"),
+    "number": ("{data: imdb}", "task: {data: outputs/mine}", "and table2 shows its number for 'listops'"),
+    "own": ("{own_data: true}", "task: {data: outputs/mine}", "'data' is 'listops' of one's own, and table2 shows"),
+    "any": ("{any_data: true}", "", "'data' is 'listops' or any others, and outputs/lra/listops is the folder of"),
+    "cell": ("{cell: {task: text}}", "task: {data: outputs/mine}", "and table2 shows its number for 'imdb'"),
+    "unknown": ("{data: list-ops}", "", "'data' is 'list-ops': begin with one of listops, imdb"),
+    "words": ("{data: listops --lenght 3}", "", "'data' is 'listops --lenght 3': unrecognized arguments: --lenght 3"),
+}
+
+
+def own_file(folder: Path, name: str, recipe: str, more: str) -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(f"defaults: [/mega/table2/listops/mega@_global_, _self_]\nrecipe: {recipe}\n{more}\n")
+    return path
+
+
+@pytest.mark.parametrize("case", OTHER_DATA)
+def test_data_that_do_not_fit_are_refused_first(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one line with the file; else a table shows the number of other data, or a training of hours cannot begin."""
+    recipe, more, said = OTHER_DATA[case]
+    path = own_file(tmp_path, "mine", recipe, more)
+    assert main([str(path), "--smoke", "--gpus", "0", "--out", str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err.splitlines()
+    assert len(error) == 1 and f"error: {path}: " in error[0] and said in error[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_report_about_one_data_set_shows_any_task() -> None:
+    recipe = catalogue()["mega/table7/en-de/mega_softmax"]
+    config = {**recipe.config, "task": {**recipe.config["task"], "data": "outputs/mine"}}
+    with pytest.raises(RecipeError, match="and table7 shows its number for 'wmt16'"):
+        check_data(replace(recipe, data="help-pairs", config=config, cell={**recipe.cell, "task": "help"}))
+
+
+def test_other_data_are_another_run(tmp_path: Path) -> None:
+    """Whatever the folder contains; words for the same data fit a known place."""
+    files = [
+        own_file(tmp_path, name, f"{{data: {words}, cell: {{task: mine}}}}", "task: {data: outputs/mine}")
+        for name, words in (("one", "imdb"), ("two", "help-pages"))
+    ]
+    runs = [plan(load(path), 1, tmp_path, "0", Choices(tmp_path)) for path in files]
+    assert runs[0].name != runs[1].name and runs[0].folder != runs[1].folder
+    same = own_file(tmp_path, "same", "{data: listops --max-length 2000}", "")
+    check_data(load(same))
+    assert (
+        plan(load(same), 1, tmp_path, "0", Choices(tmp_path)).name
+        == plan(LISTOPS, 1, tmp_path, "0", Choices(tmp_path)).name
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,11 @@ class Layout:
 
     Attributes:
         files: their paths; one with a * stands for all files that match, at least one.
+        tasks: names of the tasks that read them.
     """
 
     files: Tuple[str, ...] = ()
+    tasks: Tuple[str, ...] = ()
 
     def paths(self, folder: Path) -> Dict[str, Tuple[Path, ...]]:
         """Return the existing files of each entry; the folder may be the data-bin that fairseq-preprocess made."""
@@ -94,13 +96,17 @@ def parallel(source: str, target: str) -> Tuple[str, ...]:
     return tuple(dict.fromkeys(f"{DATA_BIN}/{name}" for name in names))
 
 
-TEXTS = Layout(binarised("src-bin", "label-bin"))
-PAIRS_OF_TEXTS = Layout((*TEXTS.files, *binarised("src1-bin")))
-IMAGES = Layout(tuple(name for split in SPLITS for name in (f"input/{split}.src", f"label/{split}.label")))
-CLIPS = Layout(
-    tuple(f"processed_data/raw/{split}_{kind}.pt" for split in ("train", "val", "test") for kind in ("X", "y"))
+TRANSLATION = ("translation",)
+TEXTS = Layout(binarised("src-bin", "label-bin"), ("lra-text",))
+PAIRS_OF_TEXTS = Layout((*TEXTS.files, *binarised("src1-bin")), TEXTS.tasks)
+IMAGES = Layout(
+    tuple(name for split in SPLITS for name in (f"input/{split}.src", f"label/{split}.label")), ("lra-image",)
 )
-TRAIN_AND_VALID = ImageFolders(("train", "valid"))
-TEXT = Layout(binarised(DATA_BIN))
-DOCUMENTS = Layout((*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE))
-COUNTED_DOCUMENTS = Layout((*DOCUMENTS.files, WORDS_FILE))
+CLIPS = Layout(
+    tuple(f"processed_data/raw/{split}_{kind}.pt" for split in ("train", "val", "test") for kind in ("X", "y")),
+    ("speech_commands",),
+)
+TRAIN_AND_VALID = ImageFolders(("train", "valid"), ("image-classification",))
+TEXT = Layout(binarised(DATA_BIN), ("language_modeling", "mega_language_modeling"))
+DOCUMENTS = Layout((*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE), ("megalodon_pretrain",))
+COUNTED_DOCUMENTS = Layout((*DOCUMENTS.files, WORDS_FILE), DOCUMENTS.tasks)

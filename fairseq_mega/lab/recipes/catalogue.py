@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
 from .paper_values import without_recipe
-from .recipe import FOLDER, PARTS, PRESETS, Recipe, RecipeError, load
+from .recipe import ENDS, FOLDER, PARTS, PRESETS, Recipe, RecipeError, load
 
 ORDER = (  # of tasks and models in the paper's tables; others follow by their numbers and names
     *("listops", "text", "retrieval", "image", "pathfinder", "pathx", "wikitext103", "enwik8", "en-de", "de-en"),
@@ -40,7 +40,7 @@ def find(name: str) -> List[Recipe]:
         RecipeError: if there is none, naming the nearest.
     """
     known = catalogue()
-    if name.endswith((".yaml", ".yml")):
+    if name.endswith(ENDS):
         return [load(Path(name))]
     wanted = name.strip("/")
     found = [recipe for key, recipe in known.items() if is_within(wanted, key)]

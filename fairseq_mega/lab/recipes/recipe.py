@@ -24,6 +24,7 @@ GROUPS = (  # in the order of the file
 FAIRSEQ = "fairseq"  # the file with fairseq's own defaults, which ours need not repeat
 HYDRA = {"run": {"dir": "."}, "output_subdir": None}  # else fairseq-hydra-train runs in a folder of its own
 LINE = 120  # characters of a line that is printed
+ENDS = (".yaml", ".yml")  # of the name of a file
 PARTS = "base"  # folder of files that several recipes share
 PRESETS = "model"  # group of fairseq, and link to the folder of the presets, where hydra finds them
 AUTO = "auto"
@@ -67,6 +68,7 @@ class Recipe:
             validation set. By default the one of ``config``.
         weights: reports to the archives with weights that the authors published for them.
         own_data: whether the data are the user's, of any number of classes, in the files of the data set.
+        any_data: whether --data may be of any data set, as the number compares models alone.
         absent: words for a result that the tables of all recipes lack; empty: it was not run.
     """
 
@@ -88,7 +90,14 @@ class Recipe:
     rates: List[float] = field(default_factory=list)
     weights: Dict[str, str] = field(default_factory=dict)
     own_data: bool = False
+    any_data: bool = False
     absent: str = ""
+
+    @property
+    def file(self) -> str:
+        """Return the name for messages: that of a recipe of the package, or the path of a file."""
+        ends = [end for end in ENDS if Path(self.name).is_absolute() and Path(f"{self.name}{end}").is_file()]
+        return f"{self.name}{''.join(ends[:1])}"
 
     @property
     def dataset(self) -> str:
@@ -224,7 +233,7 @@ def as_yaml(recipe: Recipe) -> str:
     return f"# @package _global_\n# {recipe.name}\n{body}"
 
 
-OPTIONAL = ("notes", "values_from", "rates", "weights", "own_data", "absent")
+OPTIONAL = ("notes", "values_from", "rates", "weights", "own_data", "any_data", "absent")
 ENTRIES = {  # to the type of its value
     entry.name: get_origin(entry.type) or entry.type for entry in fields(Recipe) if entry.name not in ("name", "config")
 }

@@ -5,6 +5,7 @@ import importlib
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
+from fairseq_mega.lab.prepare.of_recipes import check_data
 from fairseq_mega.lab.recipes.catalogue import find_all
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.options import split_assignment, usable_cores, whole_number
@@ -22,6 +23,8 @@ def chosen(options: argparse.Namespace) -> List[Recipe]:
         RecipeError: if there is none, or an option does not suit them.
     """
     found = find_all(options.recipes)
+    for recipe in found:
+        check_data(recipe)
     for text in options.where:
         found = choose(found, text)
     if options.no_speed and not any("--speed" in options_of(recipe.report) for recipe in found):

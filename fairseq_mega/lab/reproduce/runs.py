@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq_mega.compat.features import precision
+from fairseq_mega.lab.prepare.of_recipes import in_same_place
 from fairseq_mega.lab.recipes.command_line import arguments
 from fairseq_mega.lab.recipes.recipe import Config, Recipe, RecipeError
 from fairseq_mega.lab.recipes.smoke import UPDATES, shrink, shrink_evaluation
@@ -117,6 +118,8 @@ def plan(
     weights = choices.weights.get(recipe.name)
     if weights is not None:
         settings = {"weights": weights.sha256, "data": data_digest, "precision": choices.used_precision}
+    if not in_same_place(recipe):  # else these recipes have the same data
+        settings["made by"] = recipe.data
     name = ".".join([*words, f"seed{seed}" if weights is None else "weights", digest(settings)])
     folder = folder or choices.out / "runs" / name
     config["checkpoint"]["save_dir"] = str(folder / "checkpoints")

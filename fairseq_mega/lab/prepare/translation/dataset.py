@@ -11,7 +11,7 @@ from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
-from fairseq_mega.lab.prepare.layouts import DATA_BIN, Layout, parallel
+from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.libreoffice_help import UNPACKED, add_packages, check_packages, unpacked
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
@@ -228,7 +228,7 @@ DATASETS = (
         check_own,
         make_own,
         reads=files_of,
-        layout=Layout((f"{DATA_BIN}/{MODEL_FILE}", *parallel("*", "*"))),
+        layout=Layout((f"{DATA_BIN}/{MODEL_FILE}", *parallel("*", "*")), TRANSLATION),
         symbols=lambda args: args.vocab_size,
     ),
     Dataset(
@@ -241,7 +241,7 @@ DATASETS = (
         make_help,
         write_pages,
         members=UNPACKED,
-        layout=Layout(("text/test.en", "text/test.de", f"{DATA_BIN}/{MODEL_FILE}", *parallel("en", "de"))),
+        layout=Layout(("text/test.en", "text/test.de", f"{DATA_BIN}/{MODEL_FILE}", *parallel("en", "de")), TRANSLATION),
         symbols=lambda args: args.vocab_size,
         check_sources=check_help_sources,
     ),

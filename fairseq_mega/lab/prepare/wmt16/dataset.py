@@ -12,7 +12,7 @@ from typing import Callable, List, Sequence
 from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded, read_records
 from fairseq_mega.lab.prepare.binarised import binarise
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
-from fairseq_mega.lab.prepare.layouts import Layout, parallel
+from fairseq_mega.lab.prepare.layouts import TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import add_workers
 from fairseq_mega.lab.prepare.wmt16.bpe import BpeFactory, learn_bpe
@@ -152,7 +152,7 @@ DATASET = Dataset(
     make,
     write_toy,
     leaves=PARTS,
-    layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES))),
+    layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES)), TRANSLATION),
     symbols=lambda args: SYMBOLS,
     check_packages=need_packages,
     check_sources=check_sources,
