@@ -68,14 +68,24 @@ def test_other_data_are_refused(case: str, below: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("smoke", [False, True])
-@pytest.mark.parametrize(("name", "other"), [(LISTOPS, "own-texts"), ("mega/table5/enwik8/mega", "text-lm")])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        (LISTOPS, "own-texts"),
+        ("mega/table5/enwik8/mega", "text-lm"),
+        (MINIATURE, "own-texts"),
+        (FIGURE1, "text-lm"),
+        ("quickstart/lm", "text-lm"),
+    ],
+)
 def test_data_of_another_data_set_are_refused(name: str, other: str, smoke: bool, tmp_path: Path) -> None:
     """They fit the model, and their score would stand in the recipe's table; our own comparisons accept them."""
     note(tmp_path, {"dataset": other, "smoke": smoke})
     choices = Choices(tmp_path / "out", smoke=smoke)
     with pytest.raises(RecipeError, match=f"holds data of fairseq-mega-prepare {other}, and {name} is about"):
         check_origin(catalogue()[name], tmp_path, choices)
-    check_origin(catalogue()["comparison/listops/mega"], tmp_path, choices)
+    for comparison in ("listops", "bytes", "wikitext2"):
+        check_origin(catalogue()[f"comparison/{comparison}/mega"], tmp_path, choices)
 
 
 @pytest.mark.parametrize("below", ["", "data-bin"])

@@ -54,4 +54,4 @@ def test_speech(tmp_path: Path) -> None:
         torch.save(torch.zeros(length, 5), folder / f"{split}_X.pt")
         torch.save(torch.zeros(length), folder / f"{split}_y.pt")
     run = plan(catalogue()["mega/table4/speech/base"], 1, tmp_path, "", choices)
-    assert describe(run, choices) == ["data: released", "test set: 4 examples; the validation set is another"]
+    assert describe(run, choices) == ["data: of unknown origin", "test set: 4 examples; the validation set is another"]

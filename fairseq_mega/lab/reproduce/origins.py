@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 
 from fairseq_mega.lab.prepare.making import settings_of
 from fairseq_mega.lab.prepare.of_recipes import dataset_of
-from fairseq_mega.lab.prepare.registry import parse
+from fairseq_mega.lab.prepare.registry import DATASETS, parse
 from fairseq_mega.lab.prepare.work_folder import SOURCE
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
@@ -23,14 +23,22 @@ def is_generated(folder: Path) -> bool:
 
 
 def data_of(run: Run, choices: Choices) -> str:
-    """Return the origin of a run's data for its result: generated, released, random, or made up for a smoke run."""
+    """Return the origin of a run's data for its result: generated, released, own, random, made up for a smoke run, or
+    unknown where fairseq-mega-prepare did not make them.
+    """
     if run.smoke:
         return "made up"
     if run.recipe.measured:
         return "random tokens"
     if choices.processed is not None:
         return "released, processed by the authors"
-    return "generated" if is_generated(run.data) else "released"
+    source = source_of(run.data)
+    dataset = DATASETS.get(source.get("dataset", ""))
+    if is_generated(run.data):
+        return "generated"
+    if dataset is not None and dataset.own:
+        return "own"
+    return "released" if source.get("origin") else "of unknown origin"
 
 
 def source_of(folder: Path) -> Dict[str, Any]:
@@ -52,7 +60,7 @@ def source_of(folder: Path) -> Dict[str, Any]:
 def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:
     """Raise a RecipeError if a folder has other data than a run requires: of another data set, made-up or smaller ones.
 
-    A recipe of our own, such as a comparison, accepts other data sets.
+    Recipes with the user's data, and those that compare models on any data, accept other data sets.
     """
     settings = source_of(folder).get("settings")
     settings = settings if isinstance(settings, dict) else {}
@@ -61,7 +69,7 @@ def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:
     if is_released(recipe, choices) and is_generated(folder):
         raise RecipeError(f"{folder} holds generated data: give another folder, or leave --released out")
     named, wanted = settings.get("dataset"), dataset_of(recipe).name
-    if named not in (None, wanted) and recipe.source != "ours":
+    if named not in (None, wanted) and not (recipe.own_data or recipe.any_data):
         raise RecipeError(
             f"{folder} holds data of fairseq-mega-prepare {named}, and {recipe.name} is about {wanted}: give another "
             "folder, or train on these by the line that --print shows"

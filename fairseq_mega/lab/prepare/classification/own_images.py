@@ -82,5 +82,5 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 DATASET = Dataset(
-    "own-images", PICTURES, "images of your own", DETAILS, add_options, check, make, layout=TRAIN_AND_VALID
+    "own-images", PICTURES, "images of your own", DETAILS, add_options, check, make, layout=TRAIN_AND_VALID, own=True
 )

@@ -165,4 +165,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("own texts", statistics, records_of(files), notes)
 
 
-DATASET = Dataset("own-texts", LABELLED, "labelled texts of your own", DETAILS, add_options, check, make, layout=TEXTS)
+DATASET = Dataset(
+    "own-texts", LABELLED, "labelled texts of your own", DETAILS, add_options, check, make, layout=TEXTS, own=True
+)

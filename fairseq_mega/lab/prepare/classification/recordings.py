@@ -136,4 +136,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(f"own recordings, {args.dir.resolve()}", counted, {}, notes + note_on_limit(args.limit))
 
 
-DATASET = Dataset("recordings", LABELLED, "recordings of your own", DETAILS, add_options, check, make, layout=CLIPS)
+DATASET = Dataset(
+    "recordings", LABELLED, "recordings of your own", DETAILS, add_options, check, make, layout=CLIPS, own=True
+)

@@ -318,4 +318,5 @@ DATASET = Dataset(
     check,
     make,
     layout=DOCUMENTS,
+    own=True,
 )

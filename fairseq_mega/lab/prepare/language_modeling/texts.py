@@ -190,5 +190,6 @@ DATASETS = (
         "your own text as words, subwords or bytes",
         make_text_lm,
         partial(write_toy, "own", "--train", "own.txt"),
+        own=True,
     ),
 )

@@ -230,6 +230,7 @@ DATASETS = (
         reads=files_of,
         layout=Layout((f"{DATA_BIN}/{MODEL_FILE}", *parallel("*", "*")), TRANSLATION),
         symbols=lambda args: args.vocab_size,
+        own=True,
     ),
     Dataset(
         "help-pairs",
