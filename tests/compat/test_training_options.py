@@ -42,6 +42,8 @@ REFUSED = [
     (MANUAL, "--lr-scheduler manual: give --epoch2lr or --update2lr a dictionary of rates"),
     (["--keep-interval-updates", "2"], "--keep-interval-updates 2: add --save-interval-updates, without which it has"),
     (["--patience", "2", "--disable-validation"], "--patience 2 acts after validations: leave --disable-validation"),
+    (["--combine-valid-subsets", "--valid-subset", "valid,test"], "--valid-subset valid,test: --combine-valid-subsets"),
+    (["--validate-after-updates", "50", "--max-update", "30"], "--validate-after-updates 50 is beyond --max-update 30"),
     (["--keep-best-checkpoints", "2", "--disable-validation"], "--keep-best-checkpoints 2 acts after validations"),
     (["--finetune-from-model", "/"], "--finetune-from-model / is a folder: give the file of a checkpoint"),
     (["--continue-once", "/none"], "--continue-once /none does not exist: give the file of a checkpoint"),

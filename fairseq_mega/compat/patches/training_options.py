@@ -189,7 +189,7 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
         file = given.get(option)
         if isinstance(file, str) and not _is_saved(file):
             return f"--{option.replace('_', '-')} {file} does not exist: give a file, or leave the option out"
-    kinds = (_obstacle_of_criterion, _obstacle_of_schedule, _obstacle_of_bleu)
+    kinds = (_obstacle_of_criterion, _obstacle_of_schedule, _obstacle_of_bleu, _obstacle_of_validation)
     problems = (obstacle_of(given) for obstacle_of in (*kinds, _obstacle_of_metric, _alone))
     return next(filter(None, problems), None)
 
@@ -236,9 +236,6 @@ def _alone(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     for name, harmless in (("keep_interval_updates", 1), ("keep_interval_updates_pattern", 0)):  # 1 is the recipes'
         if (given.get(name) or 0) > harmless and not given.get("save_interval_updates"):
             return _add(name, given[name], "--save-interval-updates")
-    for name in ("patience", "keep_best_checkpoints"):
-        if (given.get(name) or 0) > 0 and given.get("disable_validation"):
-            return f"--{name.replace('_', '-')} {given[name]} acts after validations: leave --disable-validation out"
     if given.get("lr_scheduler") == "fixed" and given.get("force_anneal") is None:
         usual, shrink = FixedLRScheduleConfig.__dataclass_fields__["lr_shrink"].default, given.get("lr_shrink")
         if shrink not in (usual, None):
@@ -387,6 +384,25 @@ def _obstacle_of_bleu(given: typing.Mapping[str, typing.Any]) -> typing.Optional
         problem = ranges.out_of_range(values) if name == "eval_bleu_args" else None
         if problem is not None:
             return f"{option} {text}: {problem}"
+    return None
+
+
+def _obstacle_of_validation(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    if given.get("disable_validation"):
+        names = [name for name in ("patience", "keep_best_checkpoints") if (given.get(name) or 0) > 0]
+        told = [f"--{name.replace('_', '-')} {given[name]} acts after validations" for name in names]
+        return f"{told[0]}: leave --disable-validation out" if told else None
+    subsets, first, last = given.get("valid_subset"), given.get("validate_after_updates") or 0, given["max_update"]
+    if given.get("combine_valid_subsets") and subsets != "valid":
+        return (
+            f"--valid-subset {subsets}: --combine-valid-subsets joins valid, valid1 and so on to one set, valid; give "
+            "one of the two options"
+        )
+    if 0 < last < first:
+        return (
+            f"--validate-after-updates {first} is beyond --max-update {last}: no validation would run; give at most "
+            f"{last}, or --disable-validation"
+        )
     return None
 
 
