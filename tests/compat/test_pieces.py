@@ -103,6 +103,26 @@ def test_what_a_training_remembers(
     assert (found and found.text) == digest
 
 
+@pytest.mark.parametrize(
+    ("texts", "joined"),
+    [
+        (["a b", "\u2581c d"], True),
+        (["\u2581c d", "a b"], True),
+        (["\u2581c d", "", "\u2581a"], False),
+        (["a b"], True),
+    ],
+)
+def test_pieces_come_out_where_all_texts_were_pieces(texts: List[str], joined: bool) -> None:
+    """Whatever the order of the texts of a buffer, and whatever the buffer before."""
+    encoder = pieces.TextOrPieces(SimpleNamespace(encode=lambda text: f"cut {text}", decode=lambda text: "joined"))
+    for before in (["\u2581e"], ["e"]):
+        for buffer in (before, texts):
+            cut = [encoder.encode(text) for text in buffer]
+            found = [encoder.decode("\u2581e") for _ in buffer]
+        assert cut == [text if "\u2581" in text else f"cut {text}" for text in texts]
+        assert found == (["joined"] if joined else ["\u2581e"]) * len(texts)
+
+
 @pytest.mark.parametrize("road", ["interactive", "generate", "hub"])
 @pytest.mark.parametrize(
     ("remembers", "given", "message"),

@@ -95,21 +95,29 @@ def _comparing(
 class TextOrPieces:
     """An encoder of sentencepiece that also accepts text split into pieces already: pieces in, pieces out.
 
+    Results are decoded after all texts of a buffer or a list were encoded, so that they are pieces where each of the
+    texts was. Texts and pieces together have text as their results.
+
     Args:
         encoder: of ``--bpe sentencepiece``.
     """
 
     def __init__(self, encoder: typing.Any) -> None:
         self.encoder = encoder
-        self.given_pieces = False  # whether the latest text was of pieces
+        self.given_pieces = False  # whether each text since the latest results was of pieces
+        self.begun = False  # whether there was such a text
 
     def encode(self, text: str) -> str:
         """Return the pieces of a text; text with the mark of sentencepiece (U+2581) is returned unchanged."""
-        self.given_pieces = PIECES["sentencepiece"](text) is not None
-        return text if self.given_pieces else self.encoder.encode(text)
+        is_pieces = PIECES["sentencepiece"](text) is not None
+        if text.strip():  # an empty line is either
+            self.given_pieces = is_pieces and (self.given_pieces or not self.begun)
+            self.begun = True
+        return text if is_pieces else self.encoder.encode(text)
 
     def decode(self, text: str) -> str:
-        """Return the text of pieces, or the pieces themselves if the latest text was split already."""
+        """Return the text of pieces, or the pieces themselves if all texts were split already."""
+        self.begun = False
         return text if self.given_pieces else self.encoder.decode(text)
 
 
