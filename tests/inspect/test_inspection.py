@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 import warnings
 from argparse import Namespace
 from pathlib import Path
@@ -255,14 +256,19 @@ def test_symbols_of_any_language_are_drawn(
 def test_pictures(arguments: List[str], tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     from matplotlib import image
 
-    assert run(tiny_model.checkpoint, *arguments, "--pictures", tmp_path / "p") == 0
-    files, printed = sorted((tmp_path / "p").iterdir()), capsys.readouterr().out
+    checkpoint = tmp_path / "p" / "checkpoint.pt"  # beside which they are written
+    checkpoint.parent.mkdir()
+    shutil.copy(tiny_model.checkpoint, checkpoint)
+    assert run(checkpoint, *arguments, "--pictures", tmp_path / "q") == 0
+    assert run(checkpoint, *arguments) == 0
+    files, printed = sorted(checkpoint.parent.glob("*.png")), capsys.readouterr().out
     names = ["half_lives.png", "kernels.png"] if arguments == ["--draw"] else ["attention.png"]
     assert [file.name for file in files] == names
     for file in files:
         picture = image.imread(file)[..., :3]
         assert picture.shape[0] > 150 and len({tuple(colour) for colour in picture[::7, ::7].reshape(-1, 3)}) > 5
         assert str(file) in printed and file.stat().st_size < 100_000
+        assert (tmp_path / "q" / file.name).exists()
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,9 @@ def build_parser() -> argparse.ArgumentParser:
         type=float,
         nargs="+",
         metavar="GIB",
-        help="estimate the longest context of a training step in this memory",
+        help="estimate the longest context of a language model's training step in this memory",
     )
-    plan = "list settings to train the model on several GPUs, with the memory of a GPU and the bytes sent for an update"
+    plan = "list settings to train a language model on several GPUs, the memory of a GPU and the bytes sent"
     what.add_argument("--plan", action="store_true", help=plan)
     parser.add_argument(
         "--nodes", type=int, default=1, metavar="N", help="for --plan: number of machines (default: %(default)s)"
@@ -69,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data", type=Path, help="for --attention: data folder (default: that of the training)")
     parser.add_argument(
-        "--pictures", type=Path, default=Path(), metavar="FOLDER", help="folder of the pictures (default: here)"
+        "--pictures", type=Path, metavar="FOLDER", help="folder of the pictures (default: that of the checkpoint)"
     )
     return parser
 

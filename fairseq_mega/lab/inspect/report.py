@@ -67,6 +67,7 @@ def draw(checkpoint: Dict[str, Any], name: str, folder: Path) -> List[Path]:
 
 def report(options: argparse.Namespace) -> None:
     """Print the report that the options select and draw the pictures; raise OSError and ValueError."""
+    folder = options.checkpoint.parent if options.pictures is None else options.pictures
     if options.compare is not None:
         print("\n".join(comparison.lines_of(read(options.checkpoint), read(options.compare))))
         return
@@ -90,11 +91,11 @@ def report(options: argparse.Namespace) -> None:
         from .attention import attention_for
 
         found = attention_for(options.checkpoint, options.data, options.attention, options.layer)
-        file = options.pictures / "attention.png"
+        file = folder / "attention.png"
         pictures.draw_attention(found.weights, found.rows, found.columns, found.title, file)
         print(file)
         return
     checkpoint = read(options.checkpoint)
     print("\n".join(summary(checkpoint)))
     if options.draw:
-        print("\n" + "\n".join(map(str, draw(checkpoint, options.checkpoint.stem, options.pictures))))
+        print("\n" + "\n".join(map(str, draw(checkpoint, options.checkpoint.stem, folder))))
