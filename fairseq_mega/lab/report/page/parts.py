@@ -19,9 +19,15 @@ def cell(text: str) -> str:
 
 
 def table(found: Table) -> str:
-    """Return a table that scrolls separately on a narrow screen; words are aligned left, numbers right."""
-    words = [max(len(row[column]) for row in found.rows) > LONGEST_NUMBER for column in range(len(found.columns))]
-    kinds = [' class="text"' if text else "" for text in words]
+    """Return a table that scrolls separately on a narrow screen; words are aligned left, numbers right.
+
+    Columns of code after the first have a class of their own, so that a narrow screen can leave them out.
+    """
+    columns = [[row[column] for row in found.rows] for column in range(len(found.columns))]
+    kinds = [' class="text"' if max(map(len, texts)) > LONGEST_NUMBER else "" for texts in columns]
+    for number, texts in enumerate(columns):
+        if number and all(text.startswith("`") for text in texts):
+            kinds[number] = ' class="text code"'
     heads = "".join(f'<th scope="col"{kind}>{cell(text)}</th>' for kind, text in zip(kinds, found.columns))
     rows = []
     for first, *others in found.rows:
