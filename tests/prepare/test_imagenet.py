@@ -1,4 +1,4 @@
-"""ImageNet out of made-up archives: classes of the validation images, an interruption, damage, other archives."""
+"""ImageNet out of invented archives: classes of the validation images, an interruption, damage, other archives."""
 
 import re
 import shutil

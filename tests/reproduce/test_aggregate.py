@@ -58,7 +58,7 @@ def test_a_result_says_where_its_data_come_from(tmp_path: Path, source: Optional
         (tmp_path / "SOURCE.json").write_text(json.dumps(source))
     assert data_of(run, Choices(tmp_path)) == said
     assert data_of(run, Choices(tmp_path, processed=tmp_path)) == "released, processed by the authors"
-    assert data_of(replace(run, smoke=True), Choices(tmp_path)) == "made up"
+    assert data_of(replace(run, smoke=True), Choices(tmp_path)) == "invented"
 
 
 def test_the_rate_is_chosen_on_validation_alone(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def archive_of(recipe: str, out: Path) -> Files:
     symbols = symbols_of(recipe, out)
     if recipe == IMAGES:
         found = published_images.checkpoint()
-        for name in ("head.weight", "head.bias"):  # of the four classes that are made up
+        for name in ("head.weight", "head.bias"):  # of the four invented classes
             found["model"][name] = found["model"][name].repeat_interleave(2, 0)[:4]
         return {"mega.imagenet/checkpoint.pth": found}
     if recipe == WORDS:
@@ -188,7 +188,7 @@ def test_from_the_server_to_the_table(
         assert server.ranges == [None, "bytes=1000-", "bytes=3000-"]
     printed = capsys.readouterr()
     assert "train: begins" not in printed.err and "SHA-256" in printed.err and ", in the recipe " in printed.err
-    assert "  data: made up" in printed.err and re.search(f"  test set: [0-9,]+.*{scored_on}\n", printed.err)
+    assert "  data: invented" in printed.err and re.search(f"  test set: [0-9,]+.*{scored_on}\n", printed.err)
     found = [one for one in read_results_of(out) if one["settings"].get("recipe") == recipe]
     (told,) = {json.dumps(one["settings"]["weights"]) for one in found}
     kept = json.loads(told)

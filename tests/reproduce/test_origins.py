@@ -1,4 +1,4 @@
-"""Data that are there: those of a recipe are taken, made-up and other ones are refused."""
+"""Data that are there: those of a recipe are taken, invented and other ones are refused."""
 
 import json
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_made_up_data_are_for_smoke_runs_alone(
     (tmp_path / "SOURCE.json").write_text(json.dumps({"origin": "generated", "settings": settings}))
     choices = Choices(tmp_path / "out", smoke=smoke)
     if refused:
-        with pytest.raises(RecipeError, match="holds data that --smoke made up: give another folder"):
+        with pytest.raises(RecipeError, match="holds invented data of --smoke: give another folder"):
             check_origin(catalogue()[LISTOPS], tmp_path / below, choices)
     else:
         check_origin(catalogue()[LISTOPS], tmp_path / below, choices)
@@ -114,7 +114,7 @@ def test_data_of_a_smoke_run_are_not_taken_for_the_papers(tmp_path: Path, capsys
     prepare("listops", "--smoke", "--out", tmp_path / "listops").succeeded()
     words = ["table2/listops/mega", "--gpus", "0", "--seeds", "1", "--max-update", "1", "--out", str(tmp_path / "out")]
     assert main([*words, "--data", str(tmp_path / "listops")]) == 1
-    assert "listops holds data that --smoke made up" in capsys.readouterr().err
+    assert "listops holds invented data of --smoke" in capsys.readouterr().err
     assert not list(tmp_path.rglob("checkpoint*.pt"))
 
 

@@ -43,7 +43,7 @@ def test_classifiers(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = found(out, "lra-smoke")
     assert {result["settings"]["recipe"] for result in results} == {"mega/table2/text/mega", "mega/table3/text/softmax"}
     assert {(result["seed"], result["examples"], result["settings"]["data"]) for result in results} == {
-        (7, 16, "made up")
+        (7, 16, "invented")
     }
     assert all(result["settings"]["precision"] == "fp32" and result["training_hours"] >= 0 for result in results)
     # The same again: nothing is done, nothing changes.

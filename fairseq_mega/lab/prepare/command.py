@@ -52,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def with_toy_data(words: Sequence[str], folder: Path) -> List[str]:
-    """Return the words of a command line with options that read made-up data, written to a folder.
+    """Return the words of a command line with options that read invented data, written to a folder.
 
     Raises:
         ValueError: where the words name data themselves.

@@ -89,7 +89,7 @@ class Dataset:
         add_options: adds its own options to a parser.
         check: raises ValueError for options that exclude each other, before anything is made.
         make: writes the data set below ``work.output``, or as parts.
-        toy: writes a little made-up data to a folder and returns the options that read them, for --smoke; ``make``
+        toy: writes a little invented data to a folder and returns the options that read them, for --smoke; ``make``
             compares them with no published count.
         usual_out: folder below ``outputs`` of the checkout where --out is left out; None where it is required.
         reads: files that the result depends on and that no option names as they are, by a name for each.

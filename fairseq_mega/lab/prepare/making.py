@@ -25,7 +25,7 @@ def settings_of(dataset: Dataset, args: argparse.Namespace, toy: Optional[Path] 
     recorded by their ends.
 
     Args:
-        toy: folder of made-up data, which are the same each time.
+        toy: folder of invented data, which are the same each time.
     """
     given = {**vars(args), **dataset.reads(args)}
     settings: Dict[str, Any] = {"dataset": dataset.name}

@@ -35,7 +35,7 @@ IN_CELL = {  # options of a model that a cell with the entry shows
 }
 EVALUATIONS = (
     *("classifier", "images", "language-model", "translation"),
-    "speed",  # of the model's updates, measured on made-up tokens: nothing is trained
+    "speed",  # of the model's updates, measured on invented tokens: nothing is trained
 )
 
 

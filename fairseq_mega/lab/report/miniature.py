@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
     """Print the table."""
     results = results_in(options.results)
     show(options, [table(results)], (), [*notes(results), *other_settings(results)])
-    warn_of_smoke(any(result["settings"]["data"] == "made up" for result in results))
+    warn_of_smoke(any(result["settings"]["data"] == "invented" for result in results))
 
 
 REPORT = Report("Print the Long Range Arena in miniature.", add_options, run)

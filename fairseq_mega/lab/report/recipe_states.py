@@ -56,8 +56,8 @@ def find_results(folders: Iterable[Path]) -> List[Result]:
             check_result(result, str(path))
             settings = result["settings"]
             recipe = catalogue().get(settings.get("recipe"))
-            made_up = result["benchmark"].endswith("-smoke") or settings.get("data") == "made up"
-            if recipe is None or made_up or changes_of(result):
+            invented = result["benchmark"].endswith("-smoke") or settings.get("data") == "invented"
+            if recipe is None or invented or changes_of(result):
                 continue
             if recipe.rates and "runs" not in result and is_trained_here(result):
                 continue

@@ -60,7 +60,7 @@ class Choices:
         automatic: precision of recipes that leave it to the machine, instead of this default.
         settings: changes that the recipes already contain.
         extra: further arguments of fairseq-train.
-        smoke: toy models, a few updates, a little made-up data, on the CPU.
+        smoke: toy models, a few updates, a little invented data, on the CPU.
         workers: processes that prepare data.
         archives: folder of downloaded archives, for data that have some.
         download: whether archives may be fetched.

@@ -23,11 +23,11 @@ def is_generated(folder: Path) -> bool:
 
 
 def data_of(run: Run, choices: Choices) -> str:
-    """Return the origin of a run's data for its result: generated, released, own, random, made up for a smoke run, or
+    """Return the origin of a run's data for its result: generated, released, own, random, invented for a smoke run, or
     unknown where fairseq-mega-prepare did not make them.
     """
     if run.smoke:
-        return "made up"
+        return "invented"
     if run.recipe.measured:
         return "random tokens"
     if choices.processed is not None:
@@ -58,14 +58,14 @@ def source_of(folder: Path) -> Dict[str, Any]:
 
 
 def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:
-    """Raise a RecipeError if a folder has other data than a run requires: of another data set, made-up or smaller ones.
+    """Raise a RecipeError if a folder has other data than a run requires: of another set, invented or smaller ones.
 
     Recipes with the user's data, and those that compare models on any data, accept other data sets.
     """
     settings = source_of(folder).get("settings")
     settings = settings if isinstance(settings, dict) else {}
     if not choices.smoke and settings.get("smoke"):
-        raise RecipeError(f"{folder} holds data that --smoke made up: give another folder, remove it, or add --smoke")
+        raise RecipeError(f"{folder} holds invented data of --smoke: give another folder, remove it, or add --smoke")
     if is_released(recipe, choices) and is_generated(folder):
         raise RecipeError(f"{folder} holds generated data: give another folder, or leave --released out")
     named, wanted = settings.get("dataset"), dataset_of(recipe).name
