@@ -21,6 +21,7 @@ SPLITS = ("train", "valid", "test")
 ENDINGS = (".jsonl", ".ndjson", ".jsonlines", ".jl", ".json")
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _OBJECT = re.compile(rb'\s*\{[ \t]*"(?:[^"\\\n]|\\.)*"[ \t]*:')  # beginning of an object on one line
+_BYTES = re.compile(r"""b(['"]).*\1,?""").fullmatch  # of Python
 _SPREAD = re.compile(rb'\s*\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
 _ARRAY = re.compile(  # of objects, arrays, texts, or nothing; a text may be cut where the beginning of a file ends
     rb'\s*\[\s*(\{\s*["}]|\[\s*["\[{]|\]\s*\Z|"(?:[^"\\]|\\.)*(\\?\Z|"\s*(,|\Z|\]\s*\Z)))', re.DOTALL
@@ -72,6 +73,8 @@ def form_of_records(head: str) -> str:
         return "a sequence of JSON texts, each behind the byte 1E"
     if whole and re.match(r"\{\s*'[^']*'\s*:", whole[0]):
         return "dictionaries of Python"
+    if len(whole) > 1 and all(map(_BYTES, whole)):
+        return "bytes of Python, one a line"
     if behind and behind != whole and all(begins_object(line.encode()) for line in behind):
         return "JSON lines behind a comment"
     if whole and all(map(_is_array, whole)):

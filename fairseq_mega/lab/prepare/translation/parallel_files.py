@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Collection, List, Optional
 
 from fairseq_mega.data.file_kinds import check_plain
-from fairseq_mega.data.json_lines import begins_object, form_of_records
+from fairseq_mega.data.json_lines import form_of_records, looks_like_json
 from fairseq_mega.data.text_marks import told_marks
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
@@ -37,7 +37,7 @@ def read_sentences(path: Path) -> List[str]:
                 f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not "
                 f"UTF-8; {not_utf8(path, mixed)}"
             ) from None
-    if begins_object(raw[0] if raw else b""):
+    if looks_like_json(path):
         raise ValueError(
             f"{path}: it is JSON, and one sentence per line is needed: extract the texts, for example with `jq -r "
             f".text {path}`"
