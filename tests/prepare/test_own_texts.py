@@ -71,6 +71,10 @@ REFUSED: Dict[str, Tuple[bytes, str]] = {
         "line 1 is 'Stimmung' TAB 'Satz', a label that",
     ),
     "CSV without a header": ("".join(f'{label},"{text}"\n' for label, text in ROWS).encode(), "line 1 has no TAB"),
+    "CSV with blanks": (
+        b'label,text\ngood, "a film"\n',
+        "line 2 has a blank before a field in double quotes: remove it",
+    ),
     "CSV without quotes": (b"label,text\ngood,a fine, long film\n", "line 2 has 3 columns, 2 are needed; .* quotes"),
     "JSON lines": (json.dumps({"label": "good", "text": "x"}).encode(), "it is JSON, .*jq -r"),
     "JSON over several lines": (json.dumps([{"label": "good", "text": "x"}], indent=1).encode(), "it is JSON, .*jq -r"),
@@ -176,13 +180,14 @@ def test_what_options_take_away_is_told(tmp_path: Path) -> None:
     ("texts", "read"),
     [
         (['"one, two"', "three", '"four, five"', "six"], ["one, two", "three", "four, five", "six"]),
+        (['"one; two"', "three, four", '"five; six"', "seven"], ["one; two", "three, four", "five; six", "seven"]),
         (['"one, two"', "three, four", '"five, six"', "seven"], None),
         (['"one, two"', "three", '"four, five"', '"six"'], None),
         (['"one, two"', "three", '"four, five"', 'six "seven"'], None),
     ],
 )
 def test_quotes_that_spreadsheets_write(texts: List[str], read: Optional[List[str]], tmp_path: Path) -> None:
-    """Around fields with commas, and those alone."""
+    """Around fields with commas or semicolons, and those alone."""
     rows = [(label, text) for text in texts for label in ("good", "bad")]
     (tmp_path / "own.tsv").write_text(tsv(rows))
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "own.tsv")]
@@ -196,6 +201,10 @@ TOLD: Dict[str, Tuple[str, str]] = {
     "a text over two lines of a table": (
         tsv(ROWS) + 'good\t"first line\nbad\tsecond line"\n',
         "a text in quotes seems to begin in line 7 and to end in line 8, and each line is a row here",
+    ),
+    "quotes that may be text": (
+        tsv([*ROWS[:3], *[("bad", f"a poor {word}") for word in "abc"], ("bad", '"bad, bad"')]),
+        "1 fields are in double quotes, which are read as text: remove marks",
     ),
     "quotes that are open": (tsv([*ROWS, ("good", '"I like it'), ("bad", "a screen of 5' and not more")]), ""),
     "rows of several lines": (

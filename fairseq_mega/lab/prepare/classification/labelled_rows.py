@@ -22,6 +22,8 @@ LABELS = frozenset(
 )
 TEXTS = frozenset(("text", "texts", "sentence", "document", "content", "body", "review", "comment", "message", "tweet"))
 _QUOTED = re.compile(rb'"(?:[^"]|"")*"\Z')
+_SEPARATORS = (b",", b";")  # of CSV, whose writers quote fields with them
+_SPACED_QUOTES = re.compile(r"\s+\".*\"\s*", re.DOTALL)
 _LONGEST = 1 << 30  # most characters of a field of CSV
 
 
@@ -150,7 +152,8 @@ def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
     """Return the reader of a field of a tab-separated table; it removes quotes that are marks of the table.
 
     Quotes are marks of the table if each label is quoted, or if a quote within a text is doubled. They are also marks
-    if exactly the fields with commas are quoted, as spreadsheets write them, and no field contradicts.
+    if exactly the fields with commas are quoted, or those with semicolons, as spreadsheets write them, and no field
+    contradicts. A note counts quoted fields whose quotes stay.
 
     Args:
         label: the column of the labels.
@@ -160,7 +163,7 @@ def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
         ValueError: if only some labels are quoted, or quoted texts contradict.
     """
     bare = quoted = doubled = stray = 0  # number of the last such row
-    with_commas = plain = bare_commas = 0  # quoted fields with commas, quoted without, bare with commas
+    in_all, with_mark, bare_mark = 0, dict.fromkeys(_SEPARATORS, 0), dict.fromkeys(_SEPARATORS, 0)  # quoted, and bare
     opened, broken = 0, ""
     for number, line in read_lines(path):
         fields = line.split(b"\t")
@@ -174,14 +177,14 @@ def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
                     broken = f"a text in quotes seems to begin in line {opened} and to end in line {number}"
                 opened = number if field.startswith(b'"') else 0
             in_quotes = _QUOTED.match(field) is not None
+            in_all += in_quotes
             if b'"' in field and not in_quotes:
                 stray = number
             elif b'""' in field[1:-1]:
                 doubled = number
-            elif in_quotes:
-                with_commas, plain = with_commas + (b"," in field), plain + (b"," not in field)
             else:
-                bare_commas += b"," in field
+                count = with_mark if in_quotes else bare_mark
+                count.update({mark: count[mark] + (mark in field) for mark in _SEPARATORS})
     if broken:
         say(f"note: {path}: {broken}, and each line is a row here: write CSV, or make blanks of line breaks in texts")
     if quoted and (bare or stray):
@@ -189,8 +192,12 @@ def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
             f"{path}: line {quoted} has its label in quotes, and line {bare or stray} is not written so: write all "
             f"fields in quotes, or none"
         )
-    by_commas = with_commas > 1 and not plain and not bare_commas
-    if not quoted and (stray or not (doubled or by_commas)):
+    by_separators = any(in_all == with_mark[mark] > 1 and not bare_mark[mark] for mark in _SEPARATORS)
+    if not quoted and (stray or not (doubled or by_separators)):
+        if in_all and not stray:
+            say(
+                f"note: {path}: {in_all} fields are in double quotes, which are read as text: remove marks of the table"
+            )
         return lambda field: field
     say(f"{path}: fields in double quotes are read without them")
     return lambda field: field[1:-1].replace(b'""', b'"') if _QUOTED.match(field) else field
@@ -217,6 +224,10 @@ def _read_csv(path: Path, header: Header) -> Iterator[Tuple[int, List[bytes]]]:
                     raise ValueError(
                         f"{path}: line {reader.line_num} has {len(fields)} columns, {header.columns} are needed; a "
                         f"text with {header.delimiter!r} must be in double quotes"
+                    )
+                if any(map(_SPACED_QUOTES.fullmatch, fields)):
+                    raise ValueError(
+                        f"{path}: line {reader.line_num} has a blank before a field in double quotes: remove it"
                     )
                 if fields:
                     yield reader.line_num, [field.encode("utf-8", "surrogateescape") for field in fields]
