@@ -21,6 +21,12 @@ class AveragingError(ValueError):
     """Error for checkpoints that cannot be averaged; the message names the file, the fault and the remedy."""
 
 
+def epoch_checkpoints(folder: Path) -> List[Path]:
+    """Return all ``checkpoint<epoch>.pt`` of a folder, oldest first."""
+    matches = ((EPOCH_CHECKPOINT.fullmatch(path.name), path) for path in folder.iterdir())
+    return [path for _epoch, path in sorted((int(match.group(1)), path) for match, path in matches if match)]
+
+
 def last_epoch_checkpoints(folder: Path, count: int) -> List[Path]:
     """Return the ``count`` newest ``checkpoint<epoch>.pt`` of ``folder``, oldest first.
 
@@ -31,14 +37,13 @@ def last_epoch_checkpoints(folder: Path, count: int) -> List[Path]:
         raise AveragingError(f"--last-epochs {count}: must be at least 1")
     if not folder.is_dir():
         raise AveragingError(f"--dir {folder} is not a folder; give the --save-dir of the training")
-    matches = ((EPOCH_CHECKPOINT.fullmatch(path.name), path) for path in folder.iterdir())
-    numbered = sorted((int(match.group(1)), path) for match, path in matches if match)
+    numbered = epoch_checkpoints(folder)
     if len(numbered) < count:
         raise AveragingError(
             f"--last-epochs {count}: --dir {folder} has only {len(numbered)} epoch checkpoints; give a smaller number, "
             f"or train longer with --keep-last-epochs {count}"
         )
-    return [path for _epoch, path in numbered[-count:]]
+    return numbered[-count:]
 
 
 def check_same_shape(first: Dict[str, Tensor], other: Dict[str, Tensor], first_path: Path, path: Path) -> None:

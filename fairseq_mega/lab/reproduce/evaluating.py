@@ -14,7 +14,8 @@ from fairseq_mega.lab.runs.commands import PYTHON, Execute
 from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.loss_curve import averaged, read_losses, spikes_of
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
-from fairseq_mega.models.averaging import average, last_epoch_checkpoints
+from fairseq_mega.lab.runs.stages import say
+from fairseq_mega.models.averaging import average, epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 
 from .choices import Choices
@@ -192,12 +193,10 @@ def option(key: str) -> str:
 
 def translation(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
     """BLEU of given weights, or of the best checkpoint and of the averaged last ones where the recipe averages some."""
-    wanted, checkpoints = run.recipe.evaluate, run.folder / "checkpoints"
-    weights = choices.weights.get(run.recipe.name)
-    paths = {"best" if weights is None else "given": checkpoints / "checkpoint_best.pt"}
+    wanted, weights = run.recipe.evaluate, choices.weights.get(run.recipe.name)
+    paths = {"best" if weights is None else "given": run.folder / "checkpoints" / "checkpoint_best.pt"}
     if "average" in wanted and weights is None:
-        paths["average"] = run.folder / "checkpoint_average.pt"
-        save(average(last_epoch_checkpoints(checkpoints, wanted["average"])), paths["average"])
+        paths.update(last_average(run))
     for name, path in paths.items():
         translate(run, name, path, execute, env)
         label = f"{run.name}.{name}"
@@ -215,10 +214,29 @@ def translation(run: Run, choices: Choices, execute: Execute, env: Dict[str, str
         execute([*PYTHON, "fairseq_mega.lab.report", "translations", *words], run.folder / "test.log", env)
 
 
+def last_average(run: Run) -> Dict[str, Path]:
+    """Return the average of the last epochs by its name, made unless that is done; nothing of a training with fewer
+    epochs.
+    """
+    path, count = run.folder / "checkpoint_average.pt", run.recipe.evaluate["average"]
+    sources = epoch_checkpoints(run.folder / "checkpoints")[-count:]
+    if len(sources) < count:
+        say(f"{run.name}: checkpoints of {len(sources)} epochs: the average of the last {count} is not scored")
+        return {}
+    if not all(is_newer(path, source) for source in sources):
+        save(average(sources), path)
+    return {"average": path}
+
+
+def is_newer(path: Path, source: Path) -> bool:
+    """Return whether a file exists and was written after another, of which it was made."""
+    return path.exists() and path.stat().st_mtime_ns >= source.stat().st_mtime_ns
+
+
 def translate(run: Run, name: str, path: Path, execute: Execute, env: Dict[str, str]) -> None:
     """Translate the test set by a checkpoint, which has a name, unless that is done."""
     output = generated(run, name)
-    if not output.exists():
+    if not is_newer(output, path):
         words = [*GENERATE, *generate_words(run, path)]
         execute(words, output.with_suffix(".log"), env, Progress(sentences=sentences(run)), output)
 
