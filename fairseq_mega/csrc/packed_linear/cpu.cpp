@@ -39,6 +39,10 @@ constexpr int width_of(CpuLevel level) { return level >= CpuLevel::kAvx512 ? 16 
 // AVX2 and with AVX-512).
 constexpr int kStreams = 4;
 
+// Streams of int8 are also fetched early, this many bytes ahead, into the first level of the cache: a step of decoding is
+// 1.05 to 1.15 times as fast (measured on Zen 5 with AVX2 and with AVX-512; 4 KiB do equally well), one of float32 slower.
+constexpr int kStreamAhead = 2048;
+
 // With several rows of x, which need the products' time as well, rows read side by side are neighbours, and this many
 // bytes ahead are fetched early, into the second level of the cache, which has more requests under way at once than the
 // first (measured; 16 to 64 KiB do equally well).
@@ -137,13 +141,18 @@ struct Task {
     }
   }
 
+  // Asks for what lies `ahead` bytes behind a place, which may be beyond the matrix.
+  template <int kLocality>
+  FM_INLINE static void prefetch(const T* place, int ahead) {
+    __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(place) + ahead), 0, kLocality);
+  }
+
   // Adds the products of a vector of words from each of kOutputs rows of the matrix.
   template <int kRows, int kOutputs>
   FM_INLINE void multiply(const T* w, int64_t stride, const float* inputs,
                           Vector<float, kWidth> (&sums)[kRows][kOutputs][kSums<kRows>]) const {
-    for (int o = 0; kRows > 1 && o < kOutputs; ++o) {
-      __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(w + o * stride) + kAhead), 0, 2);
-    }
+    for (int o = 0; kRows > 1 && o < kOutputs; ++o) prefetch<2>(w + o * stride, kAhead);
+    for (int o = 0; kRows == 1 && sizeof(T) == 1 && o < kOutputs; ++o) prefetch<3>(w + o * stride, kStreamAhead);
 #pragma GCC unroll 4
     for (int part = 0; part < kParts<T>; ++part) {
       Vector<float, kWidth> numbers[kRows];
