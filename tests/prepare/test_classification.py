@@ -275,6 +275,13 @@ def test_a_run_killed_while_moving_the_output_is_completed(toy: Toy, tmp_path: P
     assert files_below(tmp_path) == ["SOURCE.json", "label", "src-bin/train.bin"] and toy.made == 1
 
 
+def test_empty_folders_are_no_obstacle(toy: Toy, tmp_path: Path) -> None:
+    """A training that finds no data leaves its --save-dir."""
+    (tmp_path / "checkpoints").mkdir()
+    prepare("toy", "--out", tmp_path).succeeded()
+    assert source_of(tmp_path) and (tmp_path / "checkpoints").is_dir()
+
+
 def test_a_folder_with_other_files_is_refused_untouched(toy: Toy, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     assert "holds thesis.tex" in refusal("toy", "--out", tmp_path)

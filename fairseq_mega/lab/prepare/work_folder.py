@@ -71,7 +71,8 @@ class WorkFolder:
 
     def _foreign(self) -> Iterator[str]:
         if self.out.is_dir():
-            names = {path.name for path in self.out.iterdir()}
+            # Without empty folders, which a training that fails for want of data leaves as its --save-dir.
+            names = {path.name for path in self.out.iterdir() if not path.is_dir() or any(path.iterdir())}
             yield from names & set(self._leaves) if self._leaves else names - {UNFINISHED, RAW}
 
     def _take_lock(self) -> None:
