@@ -87,7 +87,10 @@ def check_labels(
     wrong = np.flatnonzero((labels < 0) | (labels >= (np.iinfo(np.int64).max if classes is None else classes)))
     if len(wrong):
         place = "line" if first else "item"
+        needed = int(labels.max()) + 1
+        more = classes is not None and needed > classes
+        remedy = f": a training on these labels requires {option} {needed}" if more else ""
         raise ValueError(
             f"{where} {place} {wrong[0] + first}: class {labels[wrong[0]]} does not exist, classes are 0 to "
-            f"{'...' if classes is None else classes - 1} ({option} {classes})"
+            f"{'...' if classes is None else classes - 1} ({option} {classes}){remedy}"
         )

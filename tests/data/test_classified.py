@@ -101,9 +101,8 @@ def test_classes_are_ranks():
 def test_labels_out_of_range():
     check_labels(np.array([0, 1]), 2, "y")
     check_labels(np.array([0, 99]), None, "y")
-    with pytest.raises(
-        ValueError, match=r"y line 3: class 2 does not exist, classes are 0 to 1 \(--sentence-class-num 2"
-    ):
+    remedy = r"classes are 0 to 1 \(--sentence-class-num 2\): a training on these labels requires .*num 8"
+    with pytest.raises(ValueError, match=rf"y line 3: class 2 does not exist, {remedy}"):
         check_labels(np.array([0, 1, 2, 7]), 2, "y")
     with pytest.raises(ValueError, match="y item 1: class -1 does not exist"):
         check_labels(np.array([0, -1]), 2, "y", first=0)
