@@ -5,7 +5,7 @@ import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 import pytest
 
@@ -121,6 +121,26 @@ def test_answers(trained: Trained) -> None:
     assert found == [whole, whole[: whole.index(stop)]]
     with pytest.raises(ValueError, match="num_beams 4"):
         trained.model.answer(context, {"num_beams": 4})
+
+
+def test_an_answer_ends_with_its_document() -> None:
+    """A model of lines goes on: ``</s>`` is the end of a line there."""
+    eos = 2
+
+    def text_of(tokens: Iterable[int], context: str) -> Iterator[str]:
+        return (f" {token}" for token in tokens)
+
+    for parts_lines, want in ((False, " 5 6"), (True, " 5 6 2 7")):
+        dictionary = SimpleNamespace(eos=lambda: eos)
+        hub = SimpleNamespace(
+            parts_lines=parts_lines,
+            task=SimpleNamespace(source_dictionary=dictionary),
+            tokens_of=lambda text: [9],
+            stream=lambda tokens, **options: iter([5, 6, eos, 7]),
+            text_of=text_of,
+        )
+        model: Any = SimpleNamespace(hub=hub)
+        assert HarnessModel.answer(model, "what?", {"until": [], "max_gen_toks": 9}) == want
 
 
 def test_stops() -> None:

@@ -103,7 +103,7 @@ class HarnessModel(LM):
         return score_tokens(self.model, tokens, state, self.hub.excluded)
 
     def answer(self, context: str, options: Any) -> str:
-        """Continue a context with the harness's options of generation.
+        """Continue a context with the harness's options of generation; a model of documents ends with its document.
 
         Raises:
             ValueError: for a number of beams.
@@ -119,6 +119,8 @@ class HarnessModel(LM):
             top_k=int(options.get("top_k", 0)) if drawn else 0,
             top_p=float(options.get("top_p", 1.0)) if drawn else 1.0,
         )
+        if not self.hub.parts_lines:
+            tokens = itertools.takewhile(self.hub.task.source_dictionary.eos().__ne__, tokens)  # to its document's end
         longest = int(options.get("max_gen_toks", LONGEST_ANSWER))
         return up_to(self.hub.text_of(itertools.islice(tokens, longest), context), stops)
 
