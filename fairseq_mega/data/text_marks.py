@@ -72,8 +72,13 @@ WRITTEN: Dict[str, Callable[[str], object]] = {  # other ways to write character
 }
 
 
-_QUOTED = re.compile(r'"([^"]|"")*"').fullmatch  # a field of CSV
-_SEPARATORS = {",": "a comma", ";": "a semicolon"}  # of CSV
+_CELL = re.compile(r'(^|[,;\t])"([^"]|"")*"([,;\t]|$)|^\d+[,;\t]').search  # a quoted field of CSV, or a number and more
+_HOLDING: Dict[str, Callable[[str], bool]] = {  # lines of CSV that have such a field
+    "with a comma": lambda line: "," in line.rstrip(","),
+    "with a semicolon": lambda line: ";" in line.rstrip(";"),
+    "with text": lambda line: True,
+}
+_NEARLY = 0.9  # share of such lines in CSV
 _MANY = 0.01  # share of the lines
 _MOST = 0.5  # share of the lines with text
 _FIELDS = 3  # quoted lines that are no chance
@@ -100,13 +105,15 @@ def told_marks(path: object, lines: Sequence[str], first: bool = False) -> Itera
                 f"the model learns: remove them, or give every text to the model in the same form"
             )
     text = [line.strip() for line in lines if line.strip()]
-    for separator, name in _SEPARATORS.items():
-        holding = [line for line in text if separator in line]
-        if len(holding) >= _FIELDS and all(map(_QUOTED, holding)):
+    for name, holds in _HOLDING.items():
+        holding = list(filter(holds, text))
+        fields = counted(holding, _CELL)
+        if fields >= max(_FIELDS, _NEARLY * len(holding)):
             yield (
-                f"note: each of the {len(holding):,} lines of {path} with {name} is in double quotes, as in a table of "
-                "CSV, and the model learns the quotes: save the column as plain text"
+                f"note: {fields:,} of the {len(holding):,} lines of {path} {name} have fields in double quotes, or "
+                "numbers, as in a table of CSV, and the model learns them: save the column as plain text"
             )
+            break
     line, count = Counter(text).most_common(1)[0] if len(text) >= _FEW else ("", 0)
     if count > _MOST * len(text):
         yield f"note: {count:,} of the {len(text):,} lines of {path} are {line[:60]!r}: the text has little else"

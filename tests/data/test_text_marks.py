@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from typing import List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -98,16 +98,24 @@ def test_markup_of_other_kinds_of_files(name: str) -> None:
     assert all(map(mark, MARKED[name])) and not any(map(mark, UNMARKED))
 
 
-CELLS = ["salt, above house", 'he said "no", twice', "road", "one, two, three"] * 3
+CELLS = ["salt, above house", 'he said "no", twice', "road", "one, two, three"] * 30
+TABLES: Dict[str, Tuple[List[Any], Dict[str, Any]]] = {  # rows, and options of the writer
+    "fields with a comma": ([[cell] for cell in CELLS], {}),
+    "fields with a semicolon": ([[cell.replace(",", ";")] for cell in CELLS], {"delimiter": ";"}),
+    "a line break in a field": ([["salt, house\nbird above"], *([cell] for cell in CELLS)], {}),
+    "all fields": ([["\u4f60\u597d"], ["\u518d\u89c1"]] * 30, {"quoting": csv.QUOTE_ALL}),
+    "numbers of rows": ([["", "en"], *([number, "road"] for number in range(60))], {}),
+    "an empty column": ([[cell, ""] for cell in CELLS], {}),
+}
 
 
-@pytest.mark.parametrize("delimiter", [",", ";"])
-def test_a_column_saved_as_csv_is_told(delimiter: str) -> None:
-    """Spreadsheets quote the fields with a separator alone, or each field."""
+@pytest.mark.parametrize("name", TABLES)
+def test_a_column_saved_as_csv_is_told(name: str) -> None:
+    rows, options = TABLES[name]
     written = io.StringIO()
-    csv.writer(written, delimiter=delimiter).writerows([cell.replace(",", delimiter)] for cell in CELLS)
+    csv.writer(written, **options).writerows(rows)
     (note,) = told_marks("a.txt", written.getvalue().splitlines())
-    assert re.search(r"each of the 9 lines of a\.txt with a (comma|semicolon) is in double quotes.*CSV", note)
+    assert re.search(r"lines of a\.txt with .* have fields in double quotes, or numbers, as in a table of CSV", note)
 
 
 @pytest.mark.parametrize("line", ['"Come in, please," he said.', "salt, above house", '"No," she said, "never."'])
