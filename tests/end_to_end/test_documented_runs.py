@@ -138,7 +138,8 @@ GOLDENS = REPOSITORY / "tests" / "goldens"
 def before_the_readme() -> None:
     execute(f"fairseq-mega-prepare listops --out data {SETS['LISTOPS']}")
     options = "--task lra-text --arch mega_lra_listop --criterion lra_cross_entropy --optimizer adam --batch-size 20"
-    execute(f"fairseq-mega-train data {options} --save-dir checkpoints {SETS['TINY']}")
+    small = f"{documents.options_of('mega_lra_miniature')} {SETS['SHORT']}"
+    execute(f"fairseq-mega-train data {options} --save-dir checkpoints {small}")
     Path("OLD.pt").symlink_to(GOLDENS / "translator.official.pt")
 
 

@@ -14,6 +14,9 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 from fairseq import options
 
 from fairseq_mega.cli import interactive
+from fairseq_mega.models.options.flags import flag
+from fairseq_mega.models.options.table import DEPTH, EMA, FFN, SHARED, VALUES, WIDTH
+from fairseq_mega.models.presets import FOLDER, preset
 from tests.support.helpers import REPOSITORY
 
 DOCUMENTS = [
@@ -45,20 +48,13 @@ PARSERS = {
     "validate": options.get_validation_parser,
     "preprocess": options.get_preprocessing_parser,
 }
-CLASSIFIER = (
-    "--encoder-layers 1 --encoder-embed-dim 8 --encoder-hidden-dim 16 --encoder-ffn-embed-dim 16 --z-dim 8 --n-dim 2"
-)
-DECODER = (
-    "--decoder-layers 1 --decoder-embed-dim 8 --decoder-hidden-dim 16 --decoder-z-dim 8 --decoder-ffn-embed-dim 16"
-)
-SHORT = "--cpu --num-workers 0 --max-update 2"
-SETS = {  # options that a mark has by name
-    "TINY": f"{SHORT} {CLASSIFIER} --classifier-out-dim 8",
-    "DECODER": DECODER,
-    "ENCODER": DECODER.replace("decoder", "encoder"),
+SETS = {  # options that a mark has by name; the name of a preset stands for its depths and widths
     "LISTOPS": "--count 60 --min-length 5 --max-length 20 --workers 1",
-    "SHORT": SHORT,
+    "SHORT": "--cpu --num-workers 0 --max-update 2",
 }
+SIZES = [
+    row.name.format(side=side) for side in ("encoder", "decoder") for row in (DEPTH, WIDTH, VALUES, FFN, SHARED, EMA)
+]
 SHELL = {"grep", "cut", "echo", "for", "done;"}  # words of the shell, tested with the command beside them
 OURS = ("--precision", "--decode-weights")  # of every command, where fairseq's parsers do not know them
 
@@ -87,6 +83,13 @@ class Mark(NamedTuple):
     end: int  # place in the document
 
 
+def options_of(name: str) -> str:
+    """Return the options that a word of a mark stands for: a set, the sizes of a preset, or the word itself."""
+    if not (FOLDER / f"{name}.yaml").is_file():
+        return SETS.get(name, name)
+    return " ".join(f"{flag(option)} {value}" for option, value in preset(name).items() if option in SIZES)
+
+
 def mark_of(text: str) -> Run:
     """Read a mark of a run; raises ValueError for an unknown part."""
     command, *parts = text.split("; ")
@@ -95,7 +98,7 @@ def mark_of(text: str) -> Run:
     meanings = tuple((word, found.pop(word)) for word in [*found] if word.isupper())
     if not set(found) <= {"prints", "stdin"}:
         raise ValueError(f"<!-- run: {text} -->: give prints, stdin or words in capitals behind the semicolons")
-    return Run(beginning, " ".join(SETS.get(word, word) for word in given.split()), meanings=meanings, **found)
+    return Run(beginning, " ".join(map(options_of, given.split())), meanings=meanings, **found)
 
 
 class Command(NamedTuple):
