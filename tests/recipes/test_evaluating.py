@@ -9,7 +9,7 @@ import torch
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.reproduce.choices import Choices
-from fairseq_mega.lab.reproduce.evaluating import generated, last_average, translate
+from fairseq_mega.lab.reproduce.evaluating import generated, last_average, remove_older_results, results_of, translate
 from fairseq_mega.lab.reproduce.runs import Run, plan
 
 
@@ -47,6 +47,16 @@ def test_translations_of_an_earlier_checkpoint_are_made_again(run: Run) -> None:
     epoch(run, 1, 1 << 40)
     translate(run, "best", path, execute, {})
     assert len(done) == 2
+
+
+def test_results_of_an_earlier_checkpoint_are_measured_again(run: Run) -> None:
+    path, results = epoch(run, 1, 1000), results_of(run)
+    results.mkdir(parents=True)
+    for name, second in (("earlier", 999), ("later", 1000)):
+        (results / f"{name}.json").touch()
+        os.utime(results / f"{name}.json", (second, second))
+    remove_older_results(run, path)
+    assert [file.stem for file in results.iterdir()] == ["later"]
 
 
 def test_the_average_of_the_last_epochs(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

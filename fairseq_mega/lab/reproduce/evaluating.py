@@ -115,14 +115,23 @@ def language_model(run: Run, choices: Choices, execute: Execute, env: Dict[str, 
     """Perplexity over the contexts and chunks of the recipe, the memory carried along."""
     given = run.recipe.name in choices.weights
     checkpoint = "best" if given else run.recipe.evaluate.get("checkpoint", "best")
+    path = run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
+    remove_older_results(run, path)
     words = [
-        *(str(run.data), "--path", str(run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt")),
+        *(str(run.data), "--path", str(path)),
         *("--label", run.name, "--benchmark", benchmark_of(run), "--output", str(results_of(run))),
         *("--device", "cuda" if run.gpus else "cpu"),
     ]
     if run.recipe.evaluate.get("curve"):
         write_curve(run, command)
     score_contexts(words, run.recipe.evaluate, execute, env, run.folder / "test.log")
+
+
+def remove_older_results(run: Run, checkpoint: Path) -> None:
+    """Remove the results of a run that were measured before its training continued to another checkpoint."""
+    for file in results_of(run).glob("*.json"):
+        if not is_newer(file, checkpoint):
+            file.unlink()
 
 
 def write_curve(run: Run, command: str) -> None:
