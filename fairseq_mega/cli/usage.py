@@ -81,6 +81,14 @@ def options_of(parser: argparse.ArgumentParser) -> typing.List[str]:
     return known
 
 
+def commands_with(parser: argparse.ArgumentParser, option: str) -> typing.List[str]:
+    """Return the names of the sub-commands of a parser that have an option."""
+    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return [
+        name for action in found for name, command in action.choices.items() if option in command._option_string_actions
+    ]
+
+
 def alternatives(names: typing.Sequence[str]) -> str:
     """Return names as "a, b or c"."""
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
@@ -108,7 +116,9 @@ def explain(parser: argparse.ArgumentParser, message: str) -> str:
         except ImportError:  # before there is an environment with fairseq
             owners = []
         hints = [f"it requires {alternatives(owners)}"] if owners else []
-        hints += [f"do you mean {alternatives(near)}?"] if near and not owners else []
+        others = commands_with(parser, unknown)
+        hints += [f"it is an option of {', '.join(others[:3])}"] if others and not owners else []
+        hints += [f"do you mean {alternatives(near)}?"] if near and not (owners or others) else []
         return f"the option {unknown} is unknown here: {'; '.join(hints) or 'leave it out'} (--help lists all options)"
     if message == "the following arguments are required: data":
         return "the data folder is missing: give the folder as the first argument"

@@ -234,6 +234,14 @@ def test_validation_without_a_task(capsys, monkeypatch, tmp_path):
         ([], "required: DATASET"),
         (["listop", "--out", "x"], "DATASET listop is unknown: give listops"),
         (["listops"], "required: --out"),
+        (
+            ["own-texts", "--train", "x", "--out", "x", "--workers", "1"],
+            "--workers is unknown here: it is an option of ",
+        ),
+        (
+            ["own-documents", "--texts", "x", "--out", "x", "--held-out", "1"],
+            "--held-out is unknown here: it is an option of ",
+        ),
         (["listops", "--out", "x", "--cout", "5"], "--cout is unknown here: do you mean --count"),
         (["listops", "--out", "x", "--count", "many"], "--count 'many': give a whole number"),
     ],
