@@ -70,7 +70,7 @@ def test_a_row_for_every_recipe(tmp_path: Path, capsys: Any) -> None:
     others: List[Dict[str, str]] = [row for name, row in found.items() if name != NAME]
     by_runner = [row for row in others if not catalogue()[row["recipe"]].absent]
     assert {(row["ours"], row["failed seeds"], row["data"]) for row in by_runner} == {("not run", "-", "-")}
-    assert {row["ours"] for row in others if row not in by_runner} == {"its example tells"}
+    assert {row["ours"] for row in others if row not in by_runner} == {"see its page"}
     assert found["mega/table7/en-de/mega_softmax"]["paper"] == "29.18 / 28.47"
     assert found["mega/figure5/pathfinder/laplace"]["paper"] == "plot"
 
@@ -85,7 +85,7 @@ def test_a_row_for_every_benchmark(tmp_path: Path) -> None:
     assert recipes == f"`mega/table2/text`: {count}" and ours == "MEGA 90.00 ±0.00" and left == "5 of 5"
     assert "MEGA 90.43; MEGA-chunk 90.19; Transformer 65.21" in paper and state == f"1 of {count} begun, 1 done"
     assert rows["Figure 4, Image"][1:] == ["plot", "-", "-", "not run yet"]
-    assert rows["Quick start, language model of bytes"][1:] == ["-", "-", "-", "its example tells"]
+    assert rows["Quick start, language model of bytes"][1:] == ["-", "-", "-", "see its page"]
     assert len(rows) == len(table.rows) == len({name.rpartition("/")[0] for name in catalogue()})
 
 
