@@ -39,8 +39,9 @@ constexpr int width_of(CpuLevel level) { return level >= CpuLevel::kAvx512 ? 16 
 // AVX2 and with AVX-512).
 constexpr int kStreams = 4;
 
-// Streams of int8 are also fetched early, this many bytes ahead, into the first level of the cache: a step of decoding is
-// 1.05 to 1.15 times as fast (measured on Zen 5 with AVX2 and with AVX-512; 4 KiB do equally well), one of float32 slower.
+// Streams of int8 are also fetched early, this many bytes ahead, into the first level of the cache: a step of decoding
+// is 1.05 to 1.15 times as fast (measured on Zen 5 with AVX2, where 4 KiB do equally well, and with AVX-512). With
+// float32 it is slower.
 constexpr int kStreamAhead = 2048;
 
 // With several rows of x, which need the products' time as well, rows read side by side are neighbours, and this many
