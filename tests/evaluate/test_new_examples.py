@@ -1,11 +1,14 @@
-"""Names of files for a trained classifier that are none of a file: refused before anything is read."""
+"""New examples for a trained classifier: names of files that are none, and texts cut as in training."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, List
 
 import pytest
+from fairseq.data import Dictionary
 
 from fairseq_mega.lab.evaluate.new_examples import ClipReader, PictureReader, TextReader
+from tests.support.prepare_runs import prepare
 
 
 @pytest.mark.parametrize("kind", [TextReader, ClipReader, PictureReader])
@@ -39,3 +42,26 @@ def test_standard_input_has_no_name(kind: Any, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="- is no file: leave it out"):
         kind.__new__(kind).read_file(Path("-"))
+
+
+def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of data made by imdb --end; --max-positions then keeps the beginning of these, in training too."""
+    table, out = tmp_path / "reviews.tsv", tmp_path / "out"
+    table.write_text("".join(f"{number % 2}\t{number}\tthe film {number} was fine\n" for number in range(10)))
+    prepare("imdb", "--tsv-train", table, "--tsv-test", table, "--length", 8, "--end", "--out", out).succeeded()
+    dictionaries = [Dictionary.load(str(out / name / "dict.txt")) for name in ("src-bin", "label-bin")]
+    task: Any = SimpleNamespace(
+        cfg=SimpleNamespace(data=str(out)),
+        dictionary=dictionaries[0],
+        label_dictionary=dictionaries[1],
+        documents=1,
+        pooling="mp",
+        longest=4000,
+    )
+    special = dictionaries[0].nspecial
+    text = "fine, it was; in a sea"
+    for task.longest, read, told in ((4000, "in a sea", "the last 8"), (5, "in a ", "the first 5 of the last 8")):
+        [(_, inputs)] = TextReader(task).read_lines(iter([text]))
+        tokens = inputs["src_tokens"].flatten().tolist()
+        assert bytes(int(dictionaries[0][token]) for token in tokens if token >= special).decode() == read
+        assert f"of the 22 symbols of line 1 the model reads {told}, as in training" in capsys.readouterr().err

@@ -41,6 +41,7 @@ class TextReader:
         folder = Path(task.cfg.data) / FIRST
         length = setting_of(Path(task.cfg.data), "length")  # of bytes; None for words
         self.length: Optional[int] = length if isinstance(length, int) else None
+        self.last = setting_of(Path(task.cfg.data), "end") is True  # imdb --end keeps the last bytes
         saved = None if self.length is None else ByteUnit.name
         self.unit = text_unit(folder, Dictionary.load(str(folder / "dict.txt")), saved)
         special = task.label_dictionary.nspecial
@@ -84,13 +85,16 @@ class TextReader:
         """Return tokens (1, L) in the form of the task's data."""
         dictionary = self.task.dictionary
         symbols = self._symbols(text)
-        taken = symbols[: self.length]
+        taken = symbols[-self.length :] if self.last and self.length else symbols[: self.length]
         tokens = dictionary.encode_line(" ".join(taken), add_if_not_exist=False).long()
         first = [self.task.cls_index] if self.task.pooling == "cls" else []
         tokens = torch.cat([tokens.new_tensor(first), tokens])[: self.task.longest]
         read = min(len(taken), len(tokens) - len(first))
         if read < len(symbols):
-            say(f"note: of the {len(symbols)} symbols of {place} the model reads the first {read}, as in training")
+            which = f"the first {read}"
+            if self.last and self.length:
+                which = f"the last {read}" if read == len(taken) else f"{which} of the last {len(taken)}"
+            say(f"note: of the {len(symbols)} symbols of {place} the model reads {which}, as in training")
         return tokens.unsqueeze(0)
 
     def _symbols(self, text: str) -> List[str]:
