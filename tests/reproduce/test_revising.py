@@ -8,6 +8,7 @@ import pytest
 
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError, preset
+from fairseq_mega.lab.report.alike import check_alike
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.evaluating import generated, results_of
 from fairseq_mega.lab.reproduce.recording import about, table_folder
@@ -20,7 +21,7 @@ from fairseq_mega.lab.reproduce.revising import (
     revise_all,
 )
 from fairseq_mega.lab.reproduce.runs import Run, plan
-from fairseq_mega.lab.runs.results import make_result, write_result
+from fairseq_mega.lab.runs.results import ResultError, make_result, read_result, write_result
 
 TEXT, FIGURE6 = "mega/table2/text/mega", "mega/figure6/wikitext103/mega"
 TRANSLATION = "mega/table7/en-de/transformer"
@@ -90,6 +91,30 @@ def test_a_table_mixes_no_settings_of_one_cell(tmp_path: Path) -> None:
         write_result(tmp_path / "results" / f"{run.recipe.report}.{run.name}.json", result)
     assert [path.stem for path in table_folder([own], changed).iterdir()] == [own.name]
     assert [path.stem for path in table_folder([twin], plain).iterdir()] == [twin.name]
+
+
+def test_a_table_mixes_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor two runs of one seed; results of other seeds and recipes on the same data, or on other places, are kept."""
+    choices, other = Choices(tmp_path), Choices(tmp_path, extra=("--validate-interval", "2"))
+    listops = "mega/table2/listops/mega"
+
+    def write(name: str, seed: int, data: str, made: Choices = choices) -> Run:
+        run = plan(catalogue()[name], seed, Path("data"), data, made)
+        result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", 1, about(run, made))
+        path = tmp_path / "results" / f"{run.recipe.report}.{run.name}.json"
+        write_result(path, {**result, "seed": seed, "date": f"2026-01-{len(list(tmp_path.glob('results/*'))) + 1:02d}"})
+        return run
+
+    one = write(TEXT, 1, "new")
+    kept = [one, write(TEXT, 2, "new"), write("mega/table2/text/transformer", 1, "new")]
+    left = [write(TEXT, 1, "old"), write(TEXT, 3, "old"), write(TEXT, 1, "new", other), write(listops, 1, "old")]
+    kept.append(write(listops, 1, "new"))
+    found = {path.stem for path in table_folder([one], choices).iterdir()}
+    assert found == {run.name for run in kept}
+    told = capsys.readouterr().err
+    assert all(run.name in told for run in left) and not any(run.name in told for run in kept)
+    with pytest.raises(ResultError, match="data_digest: old and new|data_digest: new and old"):
+        check_alike({path: read_result(path) for path in (tmp_path / "results").iterdir()})
 
 
 def test_other_evaluations_are_kept_apart(tmp_path: Path) -> None:

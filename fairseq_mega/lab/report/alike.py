@@ -11,6 +11,7 @@ from fairseq_mega.lab.runs.report import benchmark_read
 from fairseq_mega.lab.runs.results import EXTRA, SET, Result, ResultError, is_trained_here, read_files
 
 CONDITIONS = "conditions"  # setting of fairseq-mega-reproduce's results; earlier versions lack it
+DATA = "data_digest"  # setting: of the training's data; earlier versions lack it
 MORE = ("checkpoint", "scaling", "segments", "chunk_size", "context_window")  # settings that distinguish rows
 DIFFERING = (
     SET,
@@ -19,6 +20,7 @@ DIFFERING = (
     "updates",
     "max_update",
     "data",
+    DATA,
     "lr",
 )  # settings of the conditions, and the rate
 PAPERS = ("mega/", "megalodon/")  # folders of the recipes of their tables
@@ -44,7 +46,8 @@ def check_alike(files: Mapping[Path, Result]) -> None:
             continue
         other = first.setdefault((result["benchmark"], cell_of(settings)), path)
         one = files[other]["settings"]
-        if any(one.get(name) != settings.get(name) for name in (CONDITIONS, "lr")):
+        both = [DATA] if DATA in one and DATA in settings else []
+        if any(one.get(name) != settings.get(name) for name in (CONDITIONS, "lr", *both)):
             raise ResultError(
                 f"{other} and {path.name} are of one cell, with different settings ({difference(one, settings)}): "
                 "give one of the folders in OUT/tables, where fairseq-mega-reproduce keeps them apart"

@@ -3,11 +3,12 @@
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
+from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
-from fairseq_mega.lab.report.alike import CONDITIONS, cell_of
+from fairseq_mega.lab.report.alike import CONDITIONS, DATA, cell_of
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import EXTRA, GIVEN, SET, read_result, write_result
 from fairseq_mega.lab.runs.training_log import training_hours
@@ -57,6 +58,7 @@ def about(run: Run, choices: Choices) -> Dict[str, Any]:
         "run": run.name,
         "precision": choices.used_precision,
         "data": data_of(run, choices),
+        DATA: run.settings["data"],
         "lr": run.config["optimization"]["lr"][0],
         CONDITIONS: digest(choices.conditions(run.recipe)),
         **run.recipe.cell,
@@ -81,6 +83,7 @@ def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
 
     Other results are of recipes of the same paper with the same kind of score, measured under the same conditions. If
     settings of the command change only some recipes of a cell of the table, the cell has the runs' own results alone.
+    Results on other data, and of other runs of the same recipe, rate and seed, are left out and named.
     """
     recipe = runs[0].recipe
     folder = choices.out / "tables" / "-".join([recipe.report, digest([choices.conditions(recipe), choices.settings])])
@@ -88,7 +91,7 @@ def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
     folder.mkdir(parents=True)
     known = {**catalogue(), **{run.recipe.name: run.recipe for run in runs}}
     of_cell = {cell_of(run.recipe.cell): digest(choices.conditions(run.recipe)) for run in runs}
-    seen = set()
+    seen: Dict[str, Path] = {}
     of_cells = recipe.rates and recipe.evaluate["kind"] == "classifier"
     for path in sorted([*cells_folder(choices).glob("*.json"), *results_folder(choices).glob("*.json")]):
         settings = read_result(path)["settings"]
@@ -100,9 +103,37 @@ def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
             continue
         conditions = digest(choices.conditions(own))
         if settings.get(CONDITIONS) == conditions == of_cell.setdefault(cell_of(own.cell), conditions):
-            seen.add(name)
-            shutil.copyfile(path, folder / name)
+            seen[name] = path
+    places = {name: one.place for name, one in known.items()}
+    kept = of_one_kind(seen, runs, places)
+    for name in kept:
+        shutil.copyfile(seen[name], folder / name)
+    others = sorted(seen.keys() - kept)
+    if others:
+        told = "results on other data, or of other runs with the same seed"
+        say(f"{recipe.report}: left out: {told}: {', '.join(name.removesuffix('.json') for name in others)}")
     return folder
+
+
+def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], places: Mapping[str, str]) -> List[str]:
+    """Return the names of results on the data of some runs, of one run for each recipe, rate and seed.
+
+    Args:
+        files: results by their names; the last ones win where none of the runs decides.
+        places: of the data of recipes, by the recipes' names.
+    """
+    data = {run.recipe.place: run.settings["data"] for run in runs}
+    rates = {run.name: run.config["optimization"]["lr"][0] for run in runs}
+    chosen: Dict[Tuple[Any, ...], str] = {(run.recipe.name, rates[run.name], run.seed): run.name for run in runs}
+    kept, results = [], {name: read_result(path) for name, path in files.items()}
+    for name, result in sorted(results.items(), key=lambda pair: str(pair[1].get("date")), reverse=True):
+        settings = result["settings"]
+        if DATA in settings and data.setdefault(places[settings["recipe"]], settings[DATA]) != settings[DATA]:
+            continue
+        run = (settings["recipe"], settings.get("lr"), result.get("seed"))
+        if GIVEN in settings or "run" not in settings or chosen.setdefault(run, settings["run"]) == settings["run"]:
+            kept.append(name)
+    return sorted(kept)
 
 
 def belongs(other: Recipe, recipe: Recipe) -> bool:
