@@ -6,6 +6,8 @@ from typing import Dict
 import pytest
 import torch
 
+from fairseq_mega.lab.prepare.layouts import DATA_BIN, IMAGES, TRAIN_AND_VALID, TRANSLATION
+from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.reproduce import runner
 from fairseq_mega.lab.reproduce.choices import Choices
@@ -43,8 +45,8 @@ def test_the_validation_set_is_compared_with_the_test_set(valid: Dict[str, str],
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
-    assert is_validation(tmp_path) == same
-    assert not is_validation(tmp_path / "label" / "none")
+    assert is_validation(IMAGES, tmp_path) == same
+    assert not is_validation(IMAGES, tmp_path / "label" / "none")
 
 
 def test_speech(tmp_path: Path) -> None:
@@ -55,3 +57,12 @@ def test_speech(tmp_path: Path) -> None:
         torch.save(torch.zeros(length), folder / f"{split}_y.pt")
     run = plan(catalogue()["mega/table4/speech/base"], 1, tmp_path, "", choices)
     assert describe(run, choices) == ["data: of unknown origin", "test set: 4 examples; the validation set is another"]
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_size_is_that_of_a_file_of_the_data(name: str) -> None:
+    layout = DATASETS[name].layout
+    if layout.counted is None:  # of translations the sentences are counted, of images the validation set
+        assert layout.tasks in (TRANSLATION, TRAIN_AND_VALID.tasks)
+    else:
+        assert layout.counted.file in [file.replace(f"{DATA_BIN}/", "") for file in layout.files]

@@ -2,43 +2,15 @@
 
 import filecmp
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Tuple
-
-import torch
-from fairseq.data.data_utils import load_indexed_dataset
+from typing import List
 
 from fairseq_mega.data.image_folder import ImageFolder, split_folder
-from fairseq_mega.lab.runs.files import count_lines
+from fairseq_mega.lab.prepare.layouts import Layout
+from fairseq_mega.lab.prepare.of_recipes import dataset_of
 
 from .choices import Choices
 from .origins import data_of, source_of
 from .runs import Run, sentences
-
-
-def entries(path: Path) -> int:
-    """Number of entries of a binarised file."""
-    return len(load_indexed_dataset(str(path.with_suffix("")), None))
-
-
-def tokens(path: Path) -> int:
-    """Number of tokens of a binarised file."""
-    dataset = load_indexed_dataset(str(path.with_suffix("")), None)  # the sizes are views of its memory
-    return int(dataset.sizes.sum())
-
-
-def length(path: Path) -> int:
-    """Length of a saved tensor."""
-    return len(torch.load(path, weights_only=True))
-
-
-COUNTS: Dict[str, Tuple[Callable[[Path], int], str]] = {  # by a file of the test set: its count, and of what
-    "label-bin/test.idx": (entries, "examples"),
-    "label/test.label": (count_lines, "examples"),
-    "processed_data/raw/test_y.pt": (length, "examples"),
-    "test.jsonl": (count_lines, "documents"),
-    "test.idx": (tokens, "tokens"),
-}
-TESTS = ("test.*", "*/test.*", "processed_data/raw/test_*")  # files of a test set
 
 
 def describe(run: Run, choices: Choices) -> List[str]:
@@ -51,21 +23,14 @@ def describe(run: Run, choices: Choices) -> List[str]:
         return [*lines, f"test set: {images:,} examples, those of the validation set"]
     if run.recipe.evaluate["kind"] == "translation":
         return [*lines, f"test set: {sentences(run):,} sentences"]
-    told = "the validation set is the test set" if is_validation(run.data) else "the validation set is another"
-    return [*lines, f"test set: {size_of_test(run.data) or 'of unknown size'}; {told}"]
+    layout = dataset_of(run.recipe).layout
+    told = "the validation set is the test set" if is_validation(layout, run.data) else "the validation set is another"
+    return [*lines, f"test set: {layout.test_size(run.data) or 'of unknown size'}; {told}"]
 
 
-def size_of_test(folder: Path) -> Optional[str]:
-    """Return the number of examples or tokens of a test set, or None for files of another kind."""
-    for name, (count, counted) in COUNTS.items():
-        if (folder / name).is_file():
-            return f"{count(folder / name):,} {counted}"
-    return None
-
-
-def is_validation(folder: Path) -> bool:
+def is_validation(layout: Layout, data: Path) -> bool:
     """Return whether the files of the test set are those of the validation set."""
-    tests = [path for pattern in TESTS for path in folder.glob(pattern) if path.is_file()]
+    tests = layout.test_files(data)
     twins = [
         next((twin for name in ("valid", "val") if (twin := path.with_name(name + path.name[4:])).is_file()), None)
         for path in tests
