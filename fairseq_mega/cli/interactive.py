@@ -98,7 +98,7 @@ def read(cfg: Any, file: Path, output: Path) -> None:
     before: Optional[str] = getattr(cfg.task, "context", None)
     context = None if before is None else generator.load_context(before)
     begun = told = time.monotonic()
-    for part in parts(file):
+    for part in parts(file, "\n" if generator.parts_lines else None):
         context = generator.read(part, context)
         if time.monotonic() - told > PATIENCE:
             told = time.monotonic()
@@ -111,10 +111,14 @@ def read(cfg: Any, file: Path, output: Path) -> None:
     )
 
 
-def parts(file: Path) -> Iterator[str]:
-    """Yield the text of a file in parts, the last one ended by a newline; raises ValueError unless it is UTF-8."""
+def parts(file: Path, line_end: Optional[str]) -> Iterator[str]:
+    """Yield the text of a file in parts, the last one ended by a newline; raises ValueError unless it is UTF-8.
+
+    Args:
+        line_end: as for Python's open; None: CR LF and CR become line feeds, as own-documents reads files of text.
+    """
     last = ""
-    with file.open(encoding="utf-8", newline="\n") as stream:
+    with file.open(encoding="utf-8", newline=line_end) as stream:
         try:
             for part in iter(lambda: stream.read(BLOCK), ""):
                 yield part

@@ -2,6 +2,7 @@
 
 import gzip
 from pathlib import Path
+from types import SimpleNamespace
 from typing import List, NamedTuple
 
 import pytest
@@ -109,6 +110,25 @@ def test_a_file_is_read_in_parts(reading: Reading, tmp_path: Path, monkeypatch: 
     output = run_fairseq("interactive", reading.arguments(*options))
     assert output.count("tokens read\n") == -(-len(TEXT) // 7) + 1
     assert reading._replace(context=context).answers() == reading.answers()
+
+
+@pytest.mark.parametrize(("parts_lines", "read"), [(True, "a\r\nb\r\n"), (False, "a\nb\n")])
+def test_line_ends_are_those_of_the_training_text(
+    parts_lines: bool, read: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """own-documents makes line feeds of CR LF; models of lines have a unit of their own for each character."""
+    given: List[str] = []
+
+    def keep(part: str, context: object) -> SimpleNamespace:
+        given.append(part)
+        return SimpleNamespace(states=[None])
+
+    stub = SimpleNamespace(parts_lines=parts_lines, read=keep, save_context=lambda context, output: output.touch())
+    monkeypatch.setattr(interactive, "load", lambda cfg: stub)
+    monkeypatch.setattr(interactive, "BLOCK", 2)
+    (tmp_path / "text.txt").write_bytes(b"a\r\nb\r\n")
+    interactive.read(SimpleNamespace(task=SimpleNamespace()), tmp_path / "text.txt", tmp_path / "context")
+    assert "".join(given) == read
 
 
 def test_lines_of_a_split_go_on_from_it(reading: Reading) -> None:
