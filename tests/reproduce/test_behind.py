@@ -44,6 +44,31 @@ def test_what_a_recipe_sets_is_refused(words: List[str], remedy: str) -> None:
         revise(TEXT, [parse_setting(remedy.split()[1])])
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "needed"),
+    [
+        ("mega/table2/text/mega", ["--disable-validation"], "best validation"),
+        ("mega/table2/text/mega", ["--log-interval", "2", "--no-save"], "best validation"),
+        ("mega/table5/enwik8/mega", ["--disable-validation"], "best validation"),
+        ("mega/table7/en-de/transformer", ["--no-epoch-checkpoints"], "last 5 epochs"),
+        ("mega/table7/en-de/transformer", ["--save-interval=3"], "last 5 epochs"),
+        ("mega/table7/en-de/transformer", ["--keep-last-epochs", "2"], "last 5 epochs"),
+        ("mega/table6/imagenet/mega", ["--no-last-checkpoints"], "last checkpoint"),
+        ("mega/table2/text/mega", ["--no-last-checkpoints", "--keep-best-checkpoints", "2"], ""),
+    ],
+)
+def test_what_the_evaluation_reads_is_saved(name: str, words: List[str], needed: str) -> None:
+    """Options that leave it out are refused before the training, not after."""
+    recipe = catalogue()[name]
+    choices = Choices(Path("out"), extra=tuple(words))
+    line = plan(recipe, 1, Path("data"), "0", choices).train_arguments()
+    if not needed:
+        check_extra(recipe, line, choices.extra)
+        return
+    with pytest.raises(RecipeError, match=f"after --: the evaluation of {name} reads .*{needed}"):
+        check_extra(recipe, line, choices.extra)
+
+
 def test_it_is_refused_before_anything_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert main(["mega/table2/text/mega", "--smoke", "--out", str(out), "--", "--lr", "1e-9"]) == 1
@@ -51,7 +76,8 @@ def test_it_is_refused_before_anything_is_made(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_what_changes_numbers_stands_in_the_result(tmp_path: Path) -> None:
-    plain, running = Choices(tmp_path), Choices(tmp_path, extra=("--log-interval", "1", "--num-workers=2", "--no-save"))
+    plain = Choices(tmp_path)
+    running = Choices(tmp_path, extra=("--log-interval", "1", "--num-workers=2", "--save-interval", "2"))
     other = Choices(tmp_path, extra=("--stop-min-lr", "-1", "--num-workers", "2", "--sentence-avg"))
     check(running)
     check(other)

@@ -59,7 +59,9 @@ def changing(words: Sequence[str]) -> List[str]:
 
 
 def check_extra(recipe: Recipe, line: Sequence[str], extra: Sequence[str]) -> None:
-    """Refuse options after ``--`` that fairseq-train lacks, that a recipe sets, or that an option of ours sets.
+    """Refuse options after ``--`` that fairseq-train lacks, that a recipe or an option of ours sets, or that save less.
+
+    Less is saved where a checkpoint that the evaluation reads is missing.
 
     Args:
         line: arguments of fairseq-train for a run of the recipe, with ``extra``.
@@ -69,7 +71,13 @@ def check_extra(recipe: Recipe, line: Sequence[str], extra: Sequence[str]) -> No
     """
     parser, _ = parse_by_fairseq(line, f"{recipe.name} with {shlex.join(extra)} after --")
     refused = refused_options(recipe, parser)
+    needed = checkpoints_needed(recipe)
     for given in split(extra):
+        if given.option in needed:
+            raise RecipeError(
+                f"{given.option} after --: the evaluation of {recipe.name} reads {needed[given.option]}: leave the "
+                "option out"
+            )
         key = refused.get(parser._option_string_actions.get(given.option))
         if key is not None:
             remedy = OTHER_REMEDIES.get(key) or shlex.join(["--set", f"{key}={text_of(given, recipe, key)}"])
@@ -77,6 +85,22 @@ def check_extra(recipe: Recipe, line: Sequence[str], extra: Sequence[str]) -> No
                 f"{' '.join(given.words)} after --: results would name the {key} of {recipe.name}, not this one: give "
                 f"{remedy} before -- instead"
             )
+
+
+def checkpoints_needed(recipe: Recipe) -> Dict[str, str]:
+    """Return the options of fairseq-train that leave out checkpoints of the evaluation, with these checkpoints."""
+    evaluate = recipe.evaluate
+    best, last = "the checkpoint of the best validation", "the last checkpoint"
+    only_last = evaluate.get("checkpoint") == "last"
+    found = {"--no-save": last if only_last else best}
+    if not only_last:
+        found["--disable-validation"] = best
+    if only_last or evaluate["kind"] == "images":
+        found["--no-last-checkpoints"] = last
+    if "average" in evaluate:
+        epochs = f"the checkpoints of the last {evaluate['average']} epochs"
+        found.update(dict.fromkeys(("--no-epoch-checkpoints", "--save-interval", "--keep-last-epochs"), epochs))
+    return found
 
 
 def refused_options(recipe: Recipe, parser: argparse.ArgumentParser) -> Dict[Any, str]:
