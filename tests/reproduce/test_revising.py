@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 import pytest
 
@@ -10,6 +10,7 @@ from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError, preset
 from fairseq_mega.lab.report.alike import check_alike
 from fairseq_mega.lab.reproduce.choices import Choices
+from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.evaluating import generated, results_of
 from fairseq_mega.lab.reproduce.recording import about, table_folder
 from fairseq_mega.lab.reproduce.revising import (
@@ -175,3 +176,26 @@ def test_what_fairseq_asserts_is_told_in_one_line() -> None:
     recipe = revise(catalogue()[name], [parse_setting("model.adaptive_softmax_cutoff=5,10")])
     with pytest.raises(RecipeError, match=f"{name} with --set: 5,10 != 20000,60000"):
         check_by_fairseq([recipe])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([TRANSLATION, "--per-step", "2"], "--per-step counts examples, and the recipes that are chosen count tokens"),
+        ([FIGURE6, "--per-step", "2"], "--per-step counts examples"),
+        ([TEXT, "--output", "x.png"], "--output is the image file of a figure"),
+        ([TEXT, "--slurm", "timeout_min=3"], "--slurm timeout_min=3 is for --launcher slurm"),
+        ([TEXT, "--slurm", "timeout_min=3", "--launcher", "print"], "is for --launcher slurm"),
+        ([TEXT, "--data", "a", "--data-dir", "b"], "--data and --data-dir both name"),
+        ([TEXT, "--gpus", "0", "--gpus-per-run", "2"], "--gpus-per-run is for GPUs"),
+        (
+            [TEXT, "--max-update", "3", "--set", "optimization.max_update=5"],
+            "optimization.max_update=5 and --max-update both set the updates",
+        ),
+    ],
+)
+def test_options_without_effect_are_refused(
+    words: List[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--smoke", "--out", str(tmp_path / "out")]) == 1
+    assert told in capsys.readouterr().err and not (tmp_path / "out").exists()

@@ -38,11 +38,11 @@ def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batc
                 raise RecipeError(f"{group}.{option} {value}: give at least 1")
     published = int(config["distributed_training"]["distributed_world_size"])
     accumulated = int(config["optimization"]["update_freq"][0])
-    step = config["dataset"].get("batch_size")
-    if step is None or "max_tokens" in config["dataset"]:  # tokens at a time: the number of batches counts, on any GPU
+    if counts_tokens(config):  # the number of batches counts, on any GPU
         batches = published * accumulated
         places = dividing(batches, max(1, gpus))
         return Batch(None, batches // places, places, False)
+    step = config["dataset"]["batch_size"]
     examples, at_a_time = step * accumulated * published, step * published
     norm = str(config["model"].get("normalization_type", ""))
     places = dividing(examples, max(1, gpus))
@@ -57,6 +57,11 @@ def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batc
     most = -(-at_a_time // places) if "batchnorm" in norm else step
     step = dividing(share, most)
     return Batch(step, share // step, places, places > 1 and "batchnorm" in norm)
+
+
+def counts_tokens(config: Config) -> bool:
+    """Return whether the batches of a training are measured in tokens, not in examples."""
+    return "max_tokens" in config["dataset"] or config["dataset"].get("batch_size") is None
 
 
 def dividing(whole: int, most: int) -> int:

@@ -11,9 +11,10 @@ from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.options import split_assignment, usable_cores, whole_number
 
 from .authors_archives import is_address
+from .batches import counts_tokens
 from .choices import Choices
 from .revising import EVALUATE, Setting, choose, parse_setting, revise_all, whole_numbers
-from .tables import options_of
+from .tables import is_drawn, options_of
 
 
 def chosen(options: argparse.Namespace) -> List[Recipe]:
@@ -29,6 +30,11 @@ def chosen(options: argparse.Namespace) -> List[Recipe]:
         found = choose(found, text)
     if options.no_speed and not any("--speed" in options_of(recipe.report) for recipe in found):
         raise RecipeError("--no-speed changes none of the recipes that are chosen: leave it out")
+    if options.per_step is not None and all(counts_tokens(recipe.config) for recipe in found):
+        remedy = "leave it out, or give --set dataset.max_tokens=N for smaller batches"
+        raise RecipeError(f"--per-step counts examples, and the recipes that are chosen count tokens: {remedy}")
+    if options.output is not None and not any(map(is_drawn, found)):
+        raise RecipeError("--output is the image file of a figure, and no figure is chosen: leave it out")
     return revise_all(found, settings_of(options))
 
 
@@ -58,6 +64,7 @@ def choices_of(options: argparse.Namespace, extra: Sequence[str], visible: Calla
     """
     if options.keep_schedule and options.max_update is None:
         raise RecipeError("--keep-schedule needs --max-update, the updates to stop after")
+    check_one_of_both(options)
     if not options.list:
         check_launcher(options)
     gpus = number("--gpus", options.gpus, 0)
@@ -90,6 +97,20 @@ def choices_of(options: argparse.Namespace, extra: Sequence[str], visible: Calla
         archives=options.archives and options.archives.resolve(),
         download=not options.no_download,
     )
+
+
+def check_one_of_both(options: argparse.Namespace) -> None:
+    """Raise a RecipeError for two options of which one would have no effect."""
+    if options.data is not None and options.data_dir is not None:
+        raise RecipeError("--data and --data-dir both name the folder of the data: give one of them")
+    if options.max_update is not None:
+        for setting in settings_of(options):
+            if setting.key == "optimization.max_update":
+                raise RecipeError(f"{setting} and --max-update both set the updates: give one of them")
+    if options.slurm and options.launcher != "slurm":
+        raise RecipeError(f"--slurm {options.slurm[0]} is for --launcher slurm: add it, or leave --slurm out")
+    if options.gpus_per_run is not None and options.gpus == "0":
+        raise RecipeError("--gpus-per-run is for GPUs, and --gpus is 0: leave one of them out")
 
 
 def number(option: str, text: Optional[str], least: int = 1) -> Optional[int]:
