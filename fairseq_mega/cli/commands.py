@@ -2,7 +2,9 @@
 
 import argparse
 import atexit
+import codecs
 import contextlib
+import io
 import logging
 import os
 import select
@@ -69,6 +71,16 @@ def end_output() -> None:
 
 
 atexit.register(end_output)  # before Python flushes standard output
+
+
+def print_utf8() -> None:
+    """Print in UTF-8 in every locale: results contain symbols that other encodings lack, such as U+2581 of pieces."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+            stream.reconfigure(encoding="utf-8")
+
+
+print_utf8()  # before a command prints its first line
 
 
 @contextlib.contextmanager

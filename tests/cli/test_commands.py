@@ -88,3 +88,13 @@ def test_the_harness_needs_lm_eval(module: str, monkeypatch: pytest.MonkeyPatch)
         SystemExit, match=r"error: lm-evaluation-harness is missing: pip install 'fairseq_mega\[lm-eval"
     ):
         runpy.run_module(f"fairseq_mega.lab.evaluate.{module}", run_name="__main__")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_output_is_utf8_in_every_locale(encoding: str) -> None:
+    """Pieces of words begin with a character that few encodings have."""
+    code = "import sys, fairseq_mega.cli.commands; print('\\u2581road'); print('\\u5305', file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding}
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\u2581road\n".encode(), "\u5305\n".encode())

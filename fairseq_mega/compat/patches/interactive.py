@@ -79,7 +79,7 @@ def _opened(name: str) -> typing.ContextManager[typing.TextIO]:
     if name != "-":
         return open(name, encoding="utf-8", newline="\n")
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(newline="\n", errors="strict")  # like a file; C.UTF-8 would accept any bytes
+        sys.stdin.reconfigure(encoding="utf-8", newline="\n", errors="strict")  # like a file, in every locale
     return contextlib.nullcontext(sys.stdin)
 
 
