@@ -1,8 +1,9 @@
 """Runs of the Long Range Arena and of speech: their selection, and whether they learned."""
 
 import math
-from typing import Any, List, NamedTuple, Optional, Sequence
+from typing import Any, List, NamedTuple, Sequence
 
+from fairseq_mega.lab.recipes.catalogue import CLASSIFICATIONS
 from fairseq_mega.lab.recipes.recipe import FOLDER, load
 from fairseq_mega.lab.runs.results import Result, changes_of
 
@@ -18,7 +19,6 @@ class Task(NamedTuple):
         attention: attention function.
         chunk: length of a chunk.
         ema_dim: N of the moving average.
-        most_frequent: share of the most frequent class in per cent, where classes have unequal shares.
     """
 
     title: str
@@ -26,25 +26,18 @@ class Task(NamedTuple):
     attention: str
     chunk: int
     ema_dim: int
-    most_frequent: Optional[float] = None
 
 
-def of_recipe(title: str, name: str, most_frequent: Optional[float] = None) -> Task:
-    """Return a task with the settings of a recipe of MEGA-chunk."""
+def read_task(task: str) -> Task:
+    """Return a task with the settings of its recipe of MEGA-chunk."""
+    name = "mega/table4/speech/base" if task == "speech" else f"mega/table2/{task}/mega_chunk"
     recipe = load(FOLDER / f"{name}.yaml")
     classes, cell = recipe.config["model"]["sentence_class_num"], recipe.cell
-    return Task(title, classes, cell["attention"], cell["chunk"], cell["ema_dim"], most_frequent)
+    return Task(CLASSIFICATIONS[task], classes, cell["attention"], cell["chunk"], cell["ema_dim"])
 
 
-TASKS = {
-    "listops": of_recipe("ListOps", "mega/table2/listops/mega_chunk", most_frequent=17.0),
-    "text": of_recipe("Text", "mega/table2/text/mega_chunk"),
-    "retrieval": of_recipe("Retrieval", "mega/table2/retrieval/mega_chunk"),
-    "image": of_recipe("Image", "mega/table2/image/mega_chunk"),
-    "pathfinder": of_recipe("Pathfinder", "mega/table2/pathfinder/mega_chunk"),
-    "pathx": of_recipe("Path-X", "mega/table2/pathx/mega_chunk"),
-    "speech": of_recipe("Speech", "mega/table4/speech/base"),
-}
+TASKS = {task: read_task(task) for task in CLASSIFICATIONS}
+MOST_FREQUENT = {"listops": 17.0}  # per cent of the most frequent class, where classes have unequal shares
 MARGIN = 4.0  # points above chance that show learning: more than chance variation on a validation set of 1,000 examples
 LRA = [task for task in TASKS if task != "speech"]
 REMEDY = (
@@ -73,8 +66,7 @@ def shortened(result: Result) -> bool:
 
 def chance_of(task: str) -> float:
     """Return the accuracy in per cent of the best guess without an input: the share of the most frequent class."""
-    share = TASKS[task].most_frequent
-    return 100.0 / TASKS[task].classes if share is None else share
+    return MOST_FREQUENT.get(task, 100.0 / TASKS[task].classes)
 
 
 def stuck(result: Result) -> bool:
