@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import islice
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -426,3 +427,19 @@ def test_the_same_text_in_two_splits_is_told(others: str, told: int, text: Path,
     options = ("--unit", "bytes", "--workers", 1, "--out", tmp_path / "out")
     output = prepare("text-lm", *given, *options).succeeded().output
     assert sum(line.startswith("note: --") for line in output.splitlines()) == told
+
+
+@pytest.mark.parametrize("unit", ["words", "subwords", "bytes"])
+@pytest.mark.parametrize("known", [True, False])
+def test_lines_of_another_split_are_told(unit: str, known: bool, tmp_path: Path) -> None:
+    """Most lines, be the training text one file or made twice; short lines do not count."""
+    words = iter(" ".join(helpers.random_sentences(9000, seed=3)).split())
+    train, valid, test = ([" ".join(islice(words, 12)) for _ in range(count)] for count in (900, 40, 40))
+    files = {"train": [*train, *(valid[:30] if known else []), "ok"] * 2, "valid": valid, "test": [*test, *["ok"] * 99]}
+    for name, lines in files.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    given = [word for name in files for word in (f"--{name}", tmp_path / name)]
+    size = ["--vocab-size", 60] if unit == "subwords" else []
+    output = prepare("text-lm", *given, "--unit", unit, *size, "--out", tmp_path / "out").succeeded().output
+    assert ("note: 30 of the 40 lines of valid are also in train" in output) == known
+    assert "lines of test are also in train" not in output

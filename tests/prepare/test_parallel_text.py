@@ -216,7 +216,7 @@ def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "t.de").write_text("eins\n\tzwei\n")
     assert len(read_pairs(str(tmp_path / "t"), "en", "de")) == 2
     (told,) = capsys.readouterr().err.splitlines()
-    assert told.startswith(f"note: each line of {tmp_path / 't.en'} contains a TAB")
+    assert told.startswith(f"note: 2 of the 2 lines of {tmp_path / 't.en'} contain a TAB")
 
 
 def test_lines_that_may_be_shifted_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -276,6 +276,7 @@ def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None
     for text, kind in (
         ('{"text": "a"}\n{"text": "b"}\n', r"JSON, and one sentence per line is needed: .*jq -r .text .*t\.en"),
         ("{'en': 'a, b'}\n{'en': 'c'}\n", "it holds dictionaries of Python, and one sentence per line is needed"),
+        ("a line of words\n" * 900 + "a\0b\0\n", "line 901: it contains a NUL byte"),
         ("b'a, b'\nb'c'\n", "it holds bytes of Python, one a line"),
         ('[\n"a, b",\n"c"\n]\n', "it is JSON, and one"),
         ('"a, b"\n"c"\n', "it holds texts of JSON, one a line"),
@@ -283,7 +284,7 @@ def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None
         ("a\rb\rc\rd\ne", "its lines end in carriage returns"),
     ):
         (tmp_path / "t.en").write_bytes(text.encode())
-        with pytest.raises(ValueError, match=rf"t\.en: .*{kind}"):
+        with pytest.raises(ValueError, match=rf"t\.en[:,] .*{kind}"):
             read_sentences(tmp_path / "t.en")
     (tmp_path / "t.de").write_text("a\nb\n")
     (tmp_path / "t.fr").write_text("a\nb\nc\n")

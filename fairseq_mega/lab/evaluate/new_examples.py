@@ -61,6 +61,8 @@ class TextReader:
         _check_no_folder(path)
         with open_text(path, "surrogateescape", newline="") as file:
             text = file.read().rstrip("\r\n")
+        if "\0" in text:
+            raise ValueError(f"{path}: it contains NUL bytes; give plain text in UTF-8")
         return str(path), self._inputs(text, str(path))
 
     def _inputs(self, text: str, place: str) -> Dict[str, Tensor]:

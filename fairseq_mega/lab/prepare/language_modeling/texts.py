@@ -3,6 +3,7 @@
 import argparse
 import filecmp
 import itertools
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, List, Mapping, Optional
@@ -101,6 +102,7 @@ def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
     if not args.smoke:
         tell_marks(*given.values())
         note_same_texts(given)
+        note_known_lines(work.parts / "text", args.unit)
         note_unknown_words(report.splits)
     return report
 
@@ -110,6 +112,19 @@ def note_same_texts(files: Mapping[str, Path]) -> None:
     for first, second in itertools.combinations(files, 2):
         if filecmp.cmp(files[first], files[second], shallow=False):
             say(f"note: --{first} {files[first]} and --{second} {files[second]} are the same: its scores are too good")
+
+
+def note_known_lines(folder: Path, unit: str) -> None:
+    """Print a note on each split of which most lines are also in train; short lines do not count."""
+    least = 20 if unit == "bytes" else 5  # tokens
+    for split in SPLITS[1:]:
+        with open(folder / split, "rb") as file:
+            lines = Counter(line for line in file if line.count(b" ") >= least)
+        with open(folder / "train", "rb") as file:
+            known = sum(lines[line] for line in {line for line in file if line in lines})
+        total = sum(lines.values())
+        if known > total / 2:
+            say(f"note: {known:,} of the {total:,} lines of {split} are also in train: its score is too good")
 
 
 def threshold_of(args: argparse.Namespace, usual: int) -> int:

@@ -14,6 +14,7 @@ from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
 from fairseq_mega.lab.runs.files import returns_end_no_line
 
 FIRST_LINES = 100  # that show the form of a file
+TABLE = 0.9  # share of lines with a TAB in a table
 
 
 def read_sentences(path: Path) -> List[str]:
@@ -37,6 +38,8 @@ def read_sentences(path: Path) -> List[str]:
                 f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not "
                 f"UTF-8; {not_utf8(path, mixed)}"
             ) from None
+        if "\0" in lines[-1]:
+            raise ValueError(f"{path}, line {number}: it contains a NUL byte, which is not text: correct the file")
     if looks_like_json(path):
         raise ValueError(
             f"{path}: it is JSON, and one sentence per line is needed: extract the texts, for example with `jq -r "
@@ -67,8 +70,13 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
             "be the translation of line n of the other; remove surplus lines or add missing ones"
         )
     for path, lines in zip(paths, sides):
-        if all("\t" in line.strip() for line in lines if line.strip()):
-            say(f"note: each line of {path} contains a TAB, like a table; its columns are read as one sentence")
+        text = [line.strip() for line in lines if line.strip()]
+        cells = sum("\t" in line for line in text)
+        if cells >= TABLE * len(text):
+            say(
+                f"note: {cells:,} of the {len(text):,} lines of {path} contain a TAB, like a table; its columns are "
+                "read as one sentence"
+            )
         for note in told_marks(path, lines):
             say(note)
     if sides[0] == sides[1]:
