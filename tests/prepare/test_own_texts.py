@@ -264,3 +264,23 @@ def test_labels_stay_as_they_are_written(delimiter: str, tmp_path: Path) -> None
     rows = "".join(f"{label}{delimiter}a text\n" for label in written)
     (tmp_path / "own.csv").write_text(f"label{delimiter}text\n{rows}")
     assert [label for _, label in read_texts(tmp_path / "own.csv")] == written
+
+
+RECORDS = {
+    "bytes of Python": [r"b'sch\xc3\xb6n'", r"b'n\xc3\xa4chstes'"],
+    "dictionaries of Python": ["{'text': 'a'}", "{'text': 'b'}"],
+    "texts of JSON": [r'"sch\u00f6n"', r'"\u00f6de"'],
+    "arrays of JSON": ['["a", "b"]', '["c"]'],
+    "objects of JSON": ['{"text": "a"}', '{"text": "b"}'],
+    "": ["b's house", "'a' and 'b'"],
+}
+
+
+@pytest.mark.parametrize("form", RECORDS)
+def test_texts_that_are_data_are_noted(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = RECORDS[form] * 5
+    rows = "".join(f"{number % 2}\t{text}\n" for number, text in enumerate(texts))
+    (tmp_path / "own.tsv").write_text(rows)
+    assert len(read_texts(tmp_path / "own.tsv")) == len(texts)
+    told = capsys.readouterr().err
+    assert f"the texts of {tmp_path / 'own.tsv'} are {form}" in told if form else "the texts of" not in told

@@ -8,6 +8,7 @@ from typing import Dict, List, Tuple
 import numpy as np
 
 from fairseq_mega.data.class_folders import holds_text, is_visible, listed, told_alike
+from fairseq_mega.data.json_lines import begins_object, form_of_records
 from fairseq_mega.data.text_marks import told_marks
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.classification.labelled_rows import FIRST_LINE, FIRST_LINES, labelled_rows
@@ -29,6 +30,7 @@ from fairseq_mega.lab.prepare.text_files import not_utf8
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 Texts = List[Tuple[bytes, str]]
+FIRST_TEXTS = 100  # whose form is looked at
 
 DETAILS = """\
 Tables with an example per line: label TAB text. A label is any word or words, a text any bytes without a line feed. A
@@ -90,6 +92,12 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     readable = [text.decode("utf-8", "replace") for text, _ in found]
     for note in told_marks(path, readable):
         say(note)
+    first = [" ".join(text.split()) for text in readable[:FIRST_TEXTS] if text.strip()]
+    form = form_of_records("".join(f"{text}\n" for text in first))
+    if first and all(begins_object(text.encode()) for text in first):
+        form = "objects of JSON"
+    if form:
+        say(f"note: the texts of {path} are {form}, and the model learns their marks: write the texts alone")
     if others:
         mixed = any(not text.isascii() and _is_utf8(text) for text, _ in found)
         say(
