@@ -14,6 +14,8 @@ SYSTEM_FILES = (  # files and folders of operating systems, ignored like hidden 
     "system volume information",
 )
 _PARTS = {"train", "training", "dev", "val", "valid", "validation", "eval", "test", "testing"}  # of a data set
+_KIND = r"([-_ ]?(images?|clips?|audio|set|data|split|\d+))*"
+_PART = re.compile(rf"({'|'.join(sorted(_PARTS))}){_KIND}")  # such as test_images
 _NUMBER = re.compile(r"[+-]?\d{1,15}([.,]0*)?", re.ASCII)
 _SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors of pictograms
 _DOTLESS = {0x131: "i", 0x307: None}  # Turkish letters, which casefold pairs differently
@@ -73,7 +75,7 @@ def check_labels(folder: Path, labels: Sequence[str], things: str = "images") ->
     """Raise a ValueError if the folders of a folder are no labels, or fewer than two."""
     if len(labels) < 2:
         raise ValueError(f"--dir {folder}: two folders of {things} LABEL/FILE at least are needed, found {labels}")
-    if all(label.lower() in _PARTS for label in labels):
+    if all(_PART.fullmatch(label.lower()) for label in labels):
         raise ValueError(
             f"--dir {folder}: its folders {listed(labels)} are parts of a data set, not labels: make a folder for "
             f"each label, with its {things}"
