@@ -15,10 +15,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
     command = shlex.join(["bash", f"scripts/{command_line.PROGRAM}", *given])
 
     def work() -> None:
-        from fairseq_mega.lab.quickstart.language_model import LanguageModel  # importing models needs seconds
+        from fairseq_mega.compat.checkpoints import locks  # importing models needs seconds
+        from fairseq_mega.lab.quickstart.language_model import LanguageModel
         from fairseq_mega.lab.quickstart.translation import Translation
 
         task = {command_line.TRANSLATION: Translation, command_line.LM: LanguageModel}[options.task]
-        task(options, command).start()
+        quick_start = task(options, command)
+        folder = quick_start.folder
+        with locks.held(folder / "run.lock", f"--work-dir {folder}", "quick start"):
+            quick_start.start()
 
     return run_script(command_line.PROGRAM, work)

@@ -77,9 +77,14 @@ class Translation(QuickStart):
             say(f"BLEU will count characters, not words: {reason}")
         self.train()
         self.checkpoint = self.folder / "checkpoints" / "checkpoint_best.pt"
-        self.work.stage("translate", lambda: translate(self.run, "best", self.checkpoint, execute, {}))
+        self.work.stage("translate", self.translate)
         self.score()
         self.show()
+
+    def translate(self) -> None:
+        """Translate the test sentences, again if that was done before."""
+        generated(self.run, "best").unlink(missing_ok=True)
+        translate(self.run, "best", self.checkpoint, execute, {})
 
     def score(self) -> None:
         """Print BLEU and examples, and write the result file."""
