@@ -75,10 +75,11 @@ RECORDS = "weights.json"  # checksums of the archives that were fetched
 
 
 class Candidate(NamedTuple):
-    """A checkpoint that may be the requested one, converted, and its options that differ from a recipe's."""
+    """A checkpoint that may be the requested one, converted, its options, and those that differ from a recipe's."""
 
     path: Path
     checkpoint: Dict[str, Any]
+    options: Dict[str, Any]
     differs: List[str]
 
 
@@ -203,13 +204,14 @@ def read(recipe: Recipe, path: Path) -> Candidate:
         ValueError: if it is of another model than the recipe's or of other data, or its tensors do not fit its options.
     """
     given = layouts.read(path)
-    arch, wanted_arch = flat_options(given).get("arch"), recipe.config["model"]["_name"]
+    options = flat_options(given)
+    arch, named, wanted_arch = options.get("arch"), options.get("task"), recipe.config["model"]["_name"]
     known, wanted = ARCH_MODEL_REGISTRY.get(str(arch)), ARCH_MODEL_REGISTRY[wanted_arch]
     if known is not None and known is not wanted:
         raise ValueError(f"this is a model of --arch {arch}, and the recipe is of --arch {wanted_arch}")
     if known is not None and known not in PUBLISHED_MODELS.values():  # whose layout is this package's own
-        check_task(recipe, flat_options(given), flat_options(given).get("task"))
-        return Candidate(path, given, differences(recipe, flat_options(given)))
+        check_task(recipe, options, named)
+        return Candidate(path, given, options, differences(recipe, options))
     ours = given if layouts.is_this_packages(given) else layouts.to_ours(given, str(path))
     kind, wanted_kind = kind_of(ours["model"]), KINDS[recipe.evaluate["kind"]]
     if kind != wanted_kind:
@@ -217,9 +219,9 @@ def read(recipe: Recipe, path: Path) -> Candidate:
     options = flat_options(ours)
     if ARCH_MODEL_REGISTRY.get(str(options.get("arch")), PUBLISHED_MODELS[kind]) is not wanted:
         raise ValueError(f"these are published weights of another model, and the recipe is of --arch {wanted_arch}")
-    check_task(recipe, options, flat_options(given).get("task"))
+    check_task(recipe, options, named)
     check_complete(Namespace(**options), ours["model"], str(path))
-    return Candidate(path, ours, differences(recipe, options))
+    return Candidate(path, ours, options, differences(recipe, options))
 
 
 def check_task(recipe: Recipe, options: Dict[str, Any], named: Optional[str]) -> None:
@@ -311,7 +313,7 @@ def convert(run: Run, weights: Weights, choices: Choices) -> None:
     """
     found = read(run.recipe, weights.path)
     say(f"weights: {weights.source}, SHA-256 {weights.sha256}")
-    check_classes(run, flat_options(found.checkpoint), found.path)
+    check_classes(run, found.options, found.path)
     lines = list(weights.differs) or ["options of the model: those of the recipe"]
     counts = symbols_told(run, found.checkpoint["model"], found.path)
     if counts and KEY not in found.checkpoint:
