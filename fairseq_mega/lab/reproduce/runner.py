@@ -112,25 +112,21 @@ def check(recipes: Sequence[Recipe], choices: Choices, visible_gpus: int) -> Non
     if any(map(is_drawn, recipes)):
         load_pyplot()
     problems = [*evaluation_problems(recipes), *place_problems(choices)]
-    places = folders(recipes, choices)
+    places, to_be_made = folders(recipes, choices), set()
     for place, recipe in by_place(recipes).items():
         try:
             dataset_of(recipe).check_readers()
             if choices.processed is None and datasets.is_there(recipe, places[place]):
                 check_origin(recipe, places[place], choices)
             elif choices.processed is None:
+                to_be_made.add(place)
                 datasets.check(recipe, places[place], choices)
         except ValueError as error:
             problems.append(str(error))
     if problems:
         raise RecipeError("; ".join(problems))
-    absent = [recipe for recipe in recipes if not recipe.measured and not data_are_there(recipe, recipes, choices)]
+    absent = [recipe for recipe in recipes if not recipe.measured and recipe.place in to_be_made]
     check_disk_for_one_run(absent, choices)  # of data that are there, the runs are known, see check_disk
-
-
-def data_are_there(recipe: Recipe, recipes: Sequence[Recipe], choices: Choices) -> bool:
-    """Return whether the data of a recipe need not be made."""
-    return choices.processed is not None or datasets.is_there(recipe, folders(recipes, choices)[recipe.place])
 
 
 def evaluation_problems(recipes: Sequence[Recipe]) -> List[str]:
