@@ -44,10 +44,12 @@ def name_beside_others(recipe: Recipe, choices: Choices) -> str:
     return usual.name if is_published(recipe) else "-".join(usual.parts[1:]) or usual.name
 
 
-def archives_of(recipe: Recipe, folder: Path, choices: Choices) -> Optional[Path]:
-    """Return the folder of the archives that data are made of, by default beside them; None for that of the command."""
-    beside = is_released(recipe, choices) or options_of(recipe.dataset).required.get("--archives", False)
-    return choices.archives or (folder.parent / "archives" if beside else None)
+def sources_of(recipe: Recipe, folder: Path, choices: Choices) -> Sources:
+    """Return the sources of the data of a recipe; their archives lie beside the folder of the data by default."""
+    released = is_released(recipe, choices)
+    beside = released or options_of(recipe.dataset).required.get("--archives", False)
+    archives = choices.archives or (folder.parent / "archives" if beside else None)
+    return Sources(archives, choices.download, released)
 
 
 def command(recipe: Recipe, folder: Path, choices: Choices) -> List[str]:
@@ -63,13 +65,12 @@ def command(recipe: Recipe, folder: Path, choices: Choices) -> List[str]:
 
 def source_options(recipe: Recipe, folder: Path, choices: Choices) -> List[str]:
     """Return the options that choose the sources of data."""
-    released = is_released(recipe, choices)
-    if dataset_of(recipe).released is not None and not released:  # generated, or from tables
+    sources, known = sources_of(recipe, folder, choices), options_of(recipe.dataset).required
+    if dataset_of(recipe).released is not None and not sources.released:  # generated, or from tables
         return []
-    archives, known = archives_of(recipe, folder, choices), options_of(recipe.dataset).required
-    words = [["--released"]] * released
-    words += [] if archives is None else [["--archives", str(archives)]]
-    words += [] if choices.download else [["--no-download"]]
+    words = [["--released"]] * sources.released
+    words += [] if sources.archives is None else [["--archives", str(sources.archives)]]
+    words += [] if sources.download else [["--no-download"]]
     return [word for option, *values in words if option in known for word in (option, *values)]
 
 
@@ -105,11 +106,10 @@ def check(recipe: Recipe, folder: Path, choices: Choices) -> None:
 
 def check_sources(recipe: Recipe, folder: Path, choices: Choices) -> None:
     """Raise ValueError where the sources of data are neither there nor may be fetched."""
-    dataset, archives = dataset_of(recipe), archives_of(recipe, folder, choices)
-    released = is_released(recipe, choices)
-    if dataset.released is not None and released and archives is not None:
-        dataset.released.check(archives, choices.download)
-    dataset.check_sources(folder, Sources(archives, choices.download, released))
+    dataset, sources = dataset_of(recipe), sources_of(recipe, folder, choices)
+    if dataset.released is not None and sources.released and sources.archives is not None:
+        dataset.released.check(sources.archives, sources.download)
+    dataset.check_sources(folder, sources)
 
 
 def fit(recipe: Recipe, folder: Path) -> Recipe:
