@@ -17,6 +17,7 @@ is executed.
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
@@ -92,7 +93,7 @@ def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
 
 
 def main(given: Optional[Sequence[str]] = None) -> int:
-    """Run the command line; an error ends the process with exit status 2."""
+    """Run the command line; an error ends the process with exit status 2, without a reader of the output 1."""
     parser = build_parser()
     arguments = parser.parse_args(given)
     missing = layouts.missing(arguments.input)
@@ -103,6 +104,9 @@ def main(given: Optional[Sequence[str]] = None) -> int:
     try:
         converted = convert(arguments)
         layouts.write(converted, arguments.output)
+    except BrokenPipeError:  # nobody reads standard output any more, as after ``| head``
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (OSError, ValueError) as error:
         parser.error(str(error))
     weights, tensors = len(weights_of(converted)), len(converted["model"])

@@ -13,6 +13,10 @@ from tests.support.helpers import REPOSITORY
 
 MUCH = "from fairseq_mega.cli.commands import exit_status; exit(exit_status('x', lambda: print('line\\n' * 100000)))"
 HELP = "import logging; logging.disable(); from fairseq_mega.cli import console; exit(console.run('train', ['--help']))"
+CONVERT = (
+    "from fairseq_mega.convert import command; command.convert = lambda given: print('line\\n' * 100000); "
+    "exit(command.main(['--input', 'README.md', '--output', 'none.pt']))"
+)
 LITTLE = "from fairseq_mega.cli import commands; print('line')"
 
 
@@ -25,6 +29,7 @@ LITTLE = "from fairseq_mega.cli import commands; print('line')"
         (["-m", "fairseq_mega.lab.reproduce.command", "--list"], 1),
         (["-m", "fairseq_mega.lab.report", "--help"], 0),
         (["-c", HELP], 1),
+        (["-c", CONVERT], 1),
     ],
 )
 def test_a_reader_that_goes_ends_a_command_in_silence(words: List[str], status: int) -> None:
