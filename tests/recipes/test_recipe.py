@@ -11,6 +11,7 @@ import torch
 import yaml
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
+from fairseq_mega.lab.inspect.recipe_models import model_of
 from fairseq_mega.lab.recipes import recipe as recipe_files
 from fairseq_mega.lab.recipes.catalogue import catalogue, find, find_all
 from fairseq_mega.lab.recipes.command_line import without_user_dir
@@ -24,7 +25,6 @@ from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.estimates import duration, operations, scoring, span
 from fairseq_mega.lab.reproduce.runner import folders
 from fairseq_mega.lab.reproduce.runs import plan
-from fairseq_mega.lab.reproduce.sizes import model_of
 from fairseq_mega.lab.reproduce.weights import archive_of
 from fairseq_mega.models import cost
 from fairseq_mega.models.presets import preset

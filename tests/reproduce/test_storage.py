@@ -6,13 +6,13 @@ from typing import List, NoReturn, Optional, Sequence
 
 import pytest
 
+from fairseq_mega.lab.inspect.recipe_models import parameters
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce import runner, storage
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.runs import Run, plan
-from fairseq_mega.lab.reproduce.sizes import parameters
 from fairseq_mega.lab.reproduce.storage import bytes_of_run, check_disk, kept
 from tests.support import lra_data
 

@@ -8,7 +8,7 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.convert.options import flat_options
-from fairseq_mega.lab.inspect.symbols import symbols_of_preset
+from fairseq_mega.lab.inspect.recipe_models import symbols_of_preset
 from fairseq_mega.models.cost import AUTOCAST, FLOAT32, GIB, Step, training_step
 from fairseq_mega.models.presets import preset
 from fairseq_mega.ops.common import native

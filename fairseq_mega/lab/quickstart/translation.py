@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import List
 
 from fairseq_mega.compat.patches.bleu_tokenizers import tokenizer_for
-from fairseq_mega.lab.inspect.symbols import symbols_of
+from fairseq_mega.lab.inspect.recipe_models import symbols_of
 from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.libreoffice_help import PACKAGES
 from fairseq_mega.lab.quickstart.training import QuickStart, fetched, recipe_of

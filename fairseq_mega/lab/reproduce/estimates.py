@@ -4,13 +4,13 @@ import statistics
 from pathlib import Path
 from typing import Any, List, Mapping, Optional
 
+from fairseq_mega.lab.inspect.recipe_models import model_of
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.log_progress import parse_statistics
 from fairseq_mega.models import cost
 from fairseq_mega.modules.images import patch_count
 
 from .datasets import scored_of
-from .sizes import model_of
 
 GPU_RATE = 40e12  # assumed operations per second: a quarter of an A100's peak in TF32
 CORE_RATE = 25e9  # of a CPU's core: 22 to 39 were measured on an AMD EPYC, by the trainings of the miniature

@@ -10,11 +10,11 @@ from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence, Tuple
 import torch
 import yaml
 
+from fairseq_mega.lab.inspect.recipe_models import model_of
 from fairseq_mega.lab.prepare.of_recipes import dataset_of
 from fairseq_mega.lab.recipes.catalogue import facts
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import GROUPS, IN_CELL, Recipe, RecipeError, shown
-from fairseq_mega.lab.reproduce.sizes import model_of
 from fairseq_mega.lab.runs.options import whole_number
 
 EVALUATE = "evaluate"  # group of --set for entries of a recipe's evaluation

@@ -4,12 +4,12 @@ import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Sequence
 
+from fairseq_mega.lab.inspect.recipe_models import parameters
 from fairseq_mega.lab.recipes.recipe import Config, Recipe, RecipeError
 from fairseq_mega.lab.runs.files import existing_parent
 
 from .choices import Choices
 from .runs import Run
-from .sizes import parameters
 
 WEIGHT = 4  # bytes: fairseq saves float32
 KEPT_BY_OPTIMIZER = {"adam": 8, "nag": 4}  # bytes of each parameter, beside the weight

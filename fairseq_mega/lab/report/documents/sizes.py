@@ -5,7 +5,7 @@ from typing import Dict, Sequence
 
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_mega.lab.inspect.symbols import BYTES, symbols_of_preset
+from fairseq_mega.lab.inspect.recipe_models import BYTES, symbols_of_preset
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 from fairseq_mega.models import on_paper
 from fairseq_mega.models.cost import GIB, language_model, operations, parameters, training_step

@@ -1,16 +1,19 @@
-"""Numbers of symbols of the recipes' models, with special symbols and the padding of the table."""
+"""The models of recipes on paper, see :mod:`fairseq_mega.models.cost`, and their numbers of symbols."""
 
 from typing import Optional
+
+from torch import nn
 
 from fairseq_mega.lab.prepare.of_recipes import dataset_of, settings_of
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
+from fairseq_mega.models import cost, on_paper
 
 BYTES = 264  # of bytes: all 256, the special symbols, and the padding of the table
 
 
 def symbols_of(recipe: Recipe) -> int:
-    """Return the number of symbols of a recipe's model."""
+    """Return the number of symbols of a recipe's model, with special symbols and the padding of the table."""
     if recipe.measured:
         return int(recipe.evaluate["symbols"])
     return dataset_of(recipe).symbols(settings_of(recipe)) or BYTES
@@ -20,3 +23,16 @@ def symbols_of_preset(name: str) -> Optional[int]:
     """Return the number of symbols that the recipes of an architecture agree on, or None."""
     found = {symbols_of(recipe) for recipe in catalogue().values() if recipe.preset == name}
     return found.pop() if len(found) == 1 else None
+
+
+def model_of(recipe: Recipe) -> nn.Module:
+    """Return the model of a recipe on the meta device."""
+    documents = 2 if recipe.cell.get("task") == "retrieval" else 1
+    return on_paper.built(recipe.config["model"], symbols_of(recipe), documents)
+
+
+def parameters(recipe: Recipe) -> int:
+    """Return the number of parameters of a recipe's model; of classifiers of text, whose symbols are few, for all
+    bytes.
+    """
+    return cost.parameters(model_of(recipe))
