@@ -276,7 +276,7 @@ def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None
     for text, kind in (
         ('{"text": "a"}\n{"text": "b"}\n', r"JSON, and one sentence per line is needed: .*jq -r .text .*t\.en"),
         ("{'en': 'a, b'}\n{'en': 'c'}\n", "it holds dictionaries of Python, and one sentence per line is needed"),
-        ("a line of words\n" * 900 + "a\0b\0\n", "line 901: it contains a NUL byte"),
+        ("a line of words\n" * 900 + "a\0b\0\n", "line 901: NUL byte, as in a part in UTF-16"),
         ("b'a, b'\nb'c'\n", "it holds bytes of Python, one a line"),
         ('[\n"a, b",\n"c"\n]\n', "it is JSON, and one"),
         ('"a, b"\n"c"\n', "it holds texts of JSON, one a line"),

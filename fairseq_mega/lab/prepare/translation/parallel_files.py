@@ -30,6 +30,10 @@ def read_sentences(path: Path) -> List[str]:
     raw = [line for _, line in read_lines(path)]
     lines = []
     for number, line in enumerate(raw, start=1):
+        if b"\0" in line:
+            raise ValueError(
+                f"{path}, line {number}: NUL byte, as in a part in UTF-16; convert the file to plain text in UTF-8"
+            )
         try:
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
@@ -38,8 +42,6 @@ def read_sentences(path: Path) -> List[str]:
                 f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not "
                 f"UTF-8; {not_utf8(path, mixed)}"
             ) from None
-        if "\0" in lines[-1]:
-            raise ValueError(f"{path}, line {number}: it contains a NUL byte, which is not text: correct the file")
     if looks_like_json(path):
         raise ValueError(
             f"{path}: it is JSON, and one sentence per line is needed: extract the texts, for example with `jq -r "
