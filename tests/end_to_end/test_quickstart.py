@@ -253,5 +253,5 @@ def test_the_commands_for_ones_own_text_run_as_they_stand(text: str, tmp_path: P
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     hypotheses = [line for line in done.stdout.splitlines() if line.startswith("D-")]
-    assert len(hypotheses) == 1 and done.stdout.count("train_inner") > 1
+    assert len(hypotheses) == 1 and done.stdout.count("done training") == 2 and "train_inner" in done.stdout
     assert len((tmp_path / "new.de").read_text().splitlines()) == 2

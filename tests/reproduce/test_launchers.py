@@ -43,6 +43,19 @@ def test_a_printed_command_has_the_settings_of_its_recipe(capsys: pytest.Capture
     assert transformer.count("--set ") == 2 and "--set transformer:optimization.lr=0.1" in transformer
 
 
+def test_a_printed_command_is_accepted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Options that are refused for one of the recipes alone are left out, and what follows ``--`` stays behind it."""
+    names = ["mega/table7/en-de/mega_softmax", ONE, "mega/figure4/text/n0"]
+    words = ["--smoke", *names, "--per-step=4", "--output", "x.png", "--seeds=1", "--out", str(tmp_path)]
+    assert main([*words, "--max-update", "3", "--launcher=print", "--", "--log-interval", "5"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
+    kept = [[option for option in ("--per-step=4", "--output", "--launcher=print") if option in line] for line in lines]
+    assert kept == [[], ["--per-step=4"], ["--per-step=4", "--output"]]
+    for name, line in zip(names, lines):
+        assert [word for word in line if word in names] == [name] and line[-3:] == ["--", "--log-interval", "5"]
+        assert main([*line[1:-3], "--gpus", "0", "--list"]) == 0
+
+
 class Executor:
     """Stand-in for submitit's executor, which records its jobs."""
 

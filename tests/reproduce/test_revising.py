@@ -118,6 +118,24 @@ def test_a_table_mixes_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str
         check_alike({path: read_result(path) for path in (tmp_path / "results").iterdir()})
 
 
+def test_a_table_mixes_no_recipe_of_a_file_with_one_of_the_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The recipe in a file inherits the cell, and changes what neither the cell nor the conditions contain."""
+    file = tmp_path / "own.yaml"
+    inherited = f"# @package _global_\ndefaults:\n  - /{TEXT}@_global_\n  - _self_\n"
+    file.write_text(f"{inherited}recipe: {{number: mine}}\nmodel: {{dropout: 0.3}}\n")
+    choices, recipes = Choices(tmp_path), [catalogue()[TEXT], *find(str(file))]
+    runs = [plan(recipe, seed, Path("data"), "0", choices) for recipe in recipes for seed in (1, 2)]
+    for run in runs:
+        result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", run.seed, about(run, choices))
+        write_result(tmp_path / "results" / f"{run.recipe.report}.{run.name}.json", result)
+    for mine in (runs[:2], runs[2:]):
+        assert {path.stem for path in table_folder(mine, choices).iterdir()} == {run.name for run in mine}
+    assert main([TEXT, str(file), "--out", str(tmp_path), "--list"]) == 1
+    assert f"own.yaml and {TEXT}: 'cell' gives both numbers the same place in table2" in capsys.readouterr().err
+
+
 def test_other_evaluations_are_kept_apart(tmp_path: Path) -> None:
     """Two evaluations of one training have results of their own, and the second is not taken for done."""
     plain, other = run_of(FIGURE6, tmp_path), run_of(FIGURE6, tmp_path, f"evaluate.contexts={PANELS}")

@@ -120,10 +120,8 @@ def _with_unknown_symbols(original: typing.Callable, self: typing.Any, sentence:
 
 
 def _tell_empty(tokens: typing.Any, dictionary: typing.Any, task: typing.Any) -> None:
-    if (
-        bool((tokens == dictionary.eos()).all())
-        and getattr(getattr(task, "cfg", None), "source_lang", None) is not None
-    ):
+    translates = getattr(getattr(task, "cfg", None), "source_lang", None) is not None
+    if translates and bool((tokens == dictionary.eos()).all()):
         logger.warning("a line contains no text: its output is not a translation")
 
 

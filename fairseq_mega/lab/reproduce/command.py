@@ -85,7 +85,7 @@ def reproduce(
     runs = runner.same_work(runner.runs_of(recipes, seeds, choices, digests))
     runner.check_bands([run for run in runs if run.recipe.name not in choices.weights])
     if given.launcher == "print":
-        launchers.print_commands(runs, choices, command)
+        launchers.print_commands(runs, choices, command, given.recipes)
         return 0
     check_disk(runs, choices.out)
     if given.launcher == "slurm":

@@ -3,15 +3,15 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Collection, Dict, List, Sequence
 
-from fairseq_mega.lab.recipes.catalogue import find
-from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.runs.commands import PYTHON, environment
 
+from .batches import counts_tokens
 from .choices import Choices
 from .revising import parse_setting
 from .runs import Run
+from .tables import is_drawn
 from .training import MODULE, variables
 
 GPUS_PER_NODE = 8
@@ -24,30 +24,37 @@ def training_words(run: Run) -> List[str]:
     return [*PYTHON, MODULE, "train", *run.train_arguments(), *port]
 
 
-def print_commands(runs: Sequence[Run], choices: Choices, given: Sequence[str]) -> None:
-    """Print for each run the command that trains it alone and writes its results."""
+def print_commands(runs: Sequence[Run], choices: Choices, given: Sequence[str], recipes: Sequence[str]) -> None:
+    """Print for each run the command that trains it alone and writes its results.
+
+    Args:
+        given: the words of the command line.
+        recipes: those of them that name recipes.
+    """
+    end = given.index("--") if "--" in given else len(given)
     for run in runs:
         name = run.recipe.name
-        words = [word for word in given if word not in ("--launcher", "print")]
+        left_out = {"--launcher", "--seeds"}
+        left_out |= {"--per-step"} if counts_tokens(run.recipe.config) else set()
+        left_out |= set() if is_drawn(run.recipe) else {"--output"}
+        words = [word for word in without_options(given[:end], left_out, run) if word not in recipes]
         print(f"# {name}, seed {run.seed}: {run.gpus or 'no'} GPU(s), results in {choices.out}")
-        print(shlex.join(["fairseq-mega-reproduce", *without_names(words, run), name, "--seeds", str(run.seed)]))
+        print(shlex.join(["fairseq-mega-reproduce", *words, name, "--seeds", str(run.seed), *given[end:]]))
 
 
-def without_names(words: Sequence[str], run: Run) -> List[str]:
-    """Return the options of a command line without its recipes, and without settings of other recipes alone."""
+def without_options(words: Sequence[str], options: Collection[str], run: Run) -> List[str]:
+    """Return a command line without some options and their values, and without settings of other recipes alone."""
+
+    def is_left_out(option: str, value: str) -> bool:
+        return option in options or (option == "--set" and not parse_setting(value).changes(run.recipe))
+
     found: List[str] = []
-    for place, word in enumerate(words):
-        if place > 0 and words[place - 1] == "--set" and not parse_setting(word).changes(run.recipe):
+    for word in words:
+        option, joined, value = word.partition("=")
+        if found and is_left_out(found[-1], word):
             found.pop()
-            continue
-        value = place > 0 and words[place - 1].startswith("--")
-        if not value and not word.startswith("-"):
-            try:
-                find(word)
-                continue
-            except (RecipeError, OSError):
-                pass
-        found.append(word)
+        elif not joined or not is_left_out(option, value):
+            found.append(word)
     return found
 
 

@@ -83,6 +83,7 @@ def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
 
     Other results are of recipes of the same paper with the same kind of score, measured under the same conditions. If
     settings of the command change only some recipes of a cell of the table, the cell has the runs' own results alone.
+    Recipes of the package with the same cell are one training; a recipe in the user's file is another one.
     Results on other data, and of other runs of the same recipe, rate and seed, are left out and named.
     """
     recipe = runs[0].recipe
@@ -90,7 +91,7 @@ def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     known = {**catalogue(), **{run.recipe.name: run.recipe for run in runs}}
-    of_cell = {cell_of(run.recipe.cell): digest(choices.conditions(run.recipe)) for run in runs}
+    of_cell = {cell_of(run.recipe.cell): training_of(run.recipe, choices) for run in runs}
     seen: Dict[str, Path] = {}
     of_cells = recipe.rates and recipe.evaluate["kind"] == "classifier"
     for path in sorted([*cells_folder(choices).glob("*.json"), *results_folder(choices).glob("*.json")]):
@@ -101,8 +102,8 @@ def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
         name = path.name.split(".", 1)[1]
         if own is None or name in seen or not belongs(own, recipe):
             continue
-        conditions = digest(choices.conditions(own))
-        if settings.get(CONDITIONS) == conditions == of_cell.setdefault(cell_of(own.cell), conditions):
+        training = training_of(own, choices)
+        if settings.get(CONDITIONS) == training[0] and training == of_cell.setdefault(cell_of(own.cell), training):
             seen[name] = path
     places = {name: one.place for name, one in known.items()}
     kept = of_one_kind(seen, runs, places)
@@ -113,6 +114,11 @@ def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
         told = "results on other data, or of other runs with the same seed"
         say(f"{recipe.report}: left out: {told}: {', '.join(name.removesuffix('.json') for name in others)}")
     return folder
+
+
+def training_of(recipe: Recipe, choices: Choices) -> Tuple[str, str]:
+    """Return the digest of the conditions of a recipe, and its name if the package does not have it."""
+    return digest(choices.conditions(recipe)), "" if recipe.name in catalogue() else recipe.name
 
 
 def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], places: Mapping[str, str]) -> List[str]:

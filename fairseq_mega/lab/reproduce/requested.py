@@ -3,11 +3,12 @@
 import argparse
 import importlib
 from pathlib import Path
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.prepare.of_recipes import check_data
-from fairseq_mega.lab.recipes.catalogue import find_all
+from fairseq_mega.lab.recipes.catalogue import catalogue, find_all
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
+from fairseq_mega.lab.report.alike import cell_of
 from fairseq_mega.lab.runs.options import split_assignment, usable_cores, whole_number
 
 from .authors_archives import is_address
@@ -26,6 +27,7 @@ def chosen(options: argparse.Namespace) -> List[Recipe]:
     found = find_all(options.recipes)
     for recipe in found:
         check_data(recipe)
+    check_cells(found)
     for text in options.where:
         found = choose(found, text)
     if options.no_speed and not any("--speed" in options_of(recipe.report) for recipe in found):
@@ -97,6 +99,18 @@ def choices_of(options: argparse.Namespace, extra: Sequence[str], visible: Calla
         archives=options.archives and options.archives.resolve(),
         download=not options.no_download,
     )
+
+
+def check_cells(recipes: Sequence[Recipe]) -> None:
+    """Raise a RecipeError for a recipe in the user's file whose number has the place of another one in the report."""
+    first: Dict[Any, Recipe] = {}
+    for recipe in recipes:
+        other = first.setdefault((recipe.report, cell_of(recipe.cell)), recipe)
+        if other.name != recipe.name and not {other.name, recipe.name} <= catalogue().keys():
+            raise RecipeError(
+                f"{recipe.file} and {other.file}: 'cell' gives both numbers the same place in {recipe.report}: run "
+                "them one after the other"
+            )
 
 
 def check_one_of_both(options: argparse.Namespace) -> None:
