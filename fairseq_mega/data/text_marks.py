@@ -72,7 +72,7 @@ WRITTEN: Dict[str, Callable[[str], object]] = {  # other ways to write character
 }
 
 
-_CELL = re.compile(r'(^|[,;\t])"([^"]|"")*"([,;\t]|$)|^\d+[,;\t]').search  # a quoted field of CSV, or a number and more
+_CELL = re.compile(r'(^|[,;\t])"([^"]|"")*"([,;\t]|$)|^\d+[,;\t](?!\d)').search  # quotes, or a number of rows
 _HOLDING: Dict[str, Callable[[str], bool]] = {  # lines of CSV that have such a field
     "with a comma": lambda line: "," in line.rstrip(","),
     "with a semicolon": lambda line: ";" in line.rstrip(";"),
@@ -81,7 +81,7 @@ _HOLDING: Dict[str, Callable[[str], bool]] = {  # lines of CSV that have such a 
 _NEARLY = 0.9  # share of such lines in CSV
 _MANY = 0.01  # share of the lines
 _MOST = 0.5  # share of the lines with text
-_FIELDS = 3  # quoted lines that are no chance
+_FIELDS = 10  # such lines that are no chance
 _FEW = 20  # lines that may be equal by chance
 _ALWAYS = (_DOCUMENT.search,)  # reported even if only one line has the mark
 SAMPLE = 4_000_000  # characters or bytes at the beginning of a text that are searched for marks

@@ -118,6 +118,8 @@ def test_a_column_saved_as_csv_is_told(name: str) -> None:
     assert re.search(r"lines of a\.txt with .* have fields in double quotes, or numbers, as in a table of CSV", note)
 
 
-@pytest.mark.parametrize("line", ['"Come in, please," he said.', "salt, above house", '"No," she said, "never."'])
+@pytest.mark.parametrize(
+    "line", ['"Come in, please," he said.', "salt, above house", '"No," she said, "never."', "3,5 Millionen"]
+)
 def test_speech_is_no_csv(line: str) -> None:
     assert not list(told_marks("a.txt", ['"Come in, please."', "plain", *(f"{line} {i}" for i in range(30))]))
