@@ -13,9 +13,9 @@ SYSTEM_FILES = (  # files and folders of operating systems, ignored like hidden 
     *("desktop.ini", "ehthumbs.db", "thumbs.db", "__macosx", "@eadir", "lost+found", "$recycle.bin"),
     "system volume information",
 )
-_PARTS = {"train", "training", "dev", "val", "valid", "validation", "eval", "test", "testing"}  # of a data set
-_KIND = r"([-_ ]?(images?|clips?|audio|set|data|split|\d+))*"
-_PART = re.compile(rf"({'|'.join(sorted(_PARTS))}){_KIND}")  # such as test_images
+_PARTS = "train|training|dev|val|valid|validation|eval|test|testing|public ?test|private ?test|fold"  # of a data set
+_KIND = r"(images?|pictures?|clips?|audio|sounds?|set|data|split|jpe?g|png|wav|[ab]|\d+)"
+_PART = re.compile(rf"({_KIND}[-_ ]?)*({_PARTS})([-_ ]?{_KIND})*")  # such as test_images, audio_train and fold1
 _NUMBER = re.compile(r"[+-]?\d{1,15}([.,]0*)?", re.ASCII)
 _SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors of pictograms
 _DOTLESS = {0x131: "i", 0x307: None}  # Turkish letters, which casefold pairs differently

@@ -69,6 +69,8 @@ def test_a_tenth_of_each_class_is_held_out(
         ([f"{split}/cat/1.png" for split in ("train", "val")], "has train/ and val/ already: give it to"),
         (["train/1.png", "Test/2.png"], r"its folders Test, train are parts of a data set, not labels"),
         (["train/1.png", "test1/2.png"], r"its folders test1, train are parts of a data set, not labels"),
+        (["images_train/1.png", "images-val/2.png", "PublicTest/3.png"], r"are parts of a data set, not labels"),
+        (["trainA/1.png", "trainB/2.png", "fold10/3.png"], r"are parts of a data set, not labels"),
         (["train_images/1.png", "Test-Set 2/2.png"], r"are parts of a data set, not labels"),
         (["cat/1.png"], r"two folders of images LABEL/FILE at least are needed, found \['cat'\]"),
         (["cat/1.png", "dog/1.txt"], "dog holds no images"),
