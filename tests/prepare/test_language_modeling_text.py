@@ -207,6 +207,9 @@ def test_a_text_without_white_space_is_named(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "text").write_text("今天早上老师在图书馆找到一本旧书。" * 900, encoding="utf-8")
     message = error_of(cut, "words", tmp_path / "text", tmp_path / "out")
     assert "cut between lines, nor is there white space enough: end its sent" in message
+    (tmp_path / "text").write_text("short\n")
+    message = error_of(cut, "bytes", tmp_path / "text", tmp_path / "out")
+    assert "is too short to be cut into parts: give more text" in message and "--unit" not in message
 
 
 class TestCheck:

@@ -162,6 +162,8 @@ def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
         try:
             found = held_out_ranges(*how, place)
         except NothingLeft as error:
+            if cut.unit == "bytes":
+                raise ValueError(f"{cut.train} is too short to be cut into parts: give more text ({error})") from error
             raise ValueError(
                 f"{cut.train} {few_line_ends(cut.train)}, nor is there white space enough: end its sentences with "
                 f"line feeds, or read it with --unit bytes ({error})"
