@@ -211,6 +211,11 @@ def test_odd_lines_keep_the_pairing(tmp_path: Path) -> None:
     ]
 
 
+def test_a_sentence_in_brackets_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "t.en").write_text('["Oh", he said.]\nplain\n')
+    assert read_sentences(tmp_path / "t.en") == ['["Oh", he said.]', "plain"]
+
+
 def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "t.en").write_text("one\teins\ntwo\tzwei\n")
     (tmp_path / "t.de").write_text("eins\n\tzwei\n")

@@ -42,7 +42,8 @@ def read_sentences(path: Path) -> List[str]:
                 f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not "
                 f"UTF-8; {not_utf8(path, mixed)}"
             ) from None
-    if looks_like_json(path):
+    last = next((line.rstrip() for line in reversed(lines) if line.strip()), "")
+    if looks_like_json(path) and last.endswith(("}", "]")):
         raise ValueError(
             f"{path}: it is JSON, and one sentence per line is needed: extract the texts, for example with `jq -r "
             f".text {path}`"
