@@ -49,6 +49,7 @@ def test_what_a_recipe_sets_is_refused(words: List[str], remedy: str) -> None:
     [
         ("mega/table2/text/mega", ["--disable-validation"], "best validation"),
         ("mega/table2/text/mega", ["--log-interval", "2", "--no-save"], "best validation"),
+        ("mega/table2/text/mega", ["--checkpoint-suffix", "x"], "best validation"),
         ("mega/table5/enwik8/mega", ["--disable-validation"], "best validation"),
         ("mega/table7/en-de/transformer", ["--no-epoch-checkpoints"], "last 5 epochs"),
         ("mega/table7/en-de/transformer", ["--save-interval=3"], "last 5 epochs"),

@@ -88,11 +88,13 @@ def check_extra(recipe: Recipe, line: Sequence[str], extra: Sequence[str]) -> No
 
 
 def checkpoints_needed(recipe: Recipe) -> Dict[str, str]:
-    """Return the options of fairseq-train that leave out checkpoints of the evaluation, with these checkpoints."""
+    """Return the options of fairseq-train that leave out or rename checkpoints of the evaluation, with these
+    checkpoints.
+    """
     evaluate = recipe.evaluate
     best, last = "the checkpoint of the best validation", "the last checkpoint"
     only_last = evaluate.get("checkpoint") == "last"
-    found = {"--no-save": last if only_last else best}
+    found = dict.fromkeys(("--no-save", "--checkpoint-suffix"), last if only_last else best)
     if not only_last:
         found["--disable-validation"] = best
     if only_last or evaluate["kind"] == "images":
