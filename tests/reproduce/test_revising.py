@@ -132,6 +132,12 @@ def test_a_table_mixes_no_recipe_of_a_file_with_one_of_the_package(
         write_result(tmp_path / "results" / f"{run.recipe.report}.{run.name}.json", result)
     for mine in (runs[:2], runs[2:]):
         assert {path.stem for path in table_folder(mine, choices).iterdir()} == {run.name for run in mine}
+    file.write_text(file.read_text().replace("0.3", "0.6"))
+    edited = plan(find(str(file))[0], 1, Path("data"), "0", choices)
+    result = make_result("lra", edited.name, {"test_accuracy": 1.0}, 1, "command", 1, about(edited, choices))
+    write_result(tmp_path / "results" / f"{edited.recipe.report}.{edited.name}.json", result)
+    assert {path.stem for path in table_folder([edited], choices).iterdir()} == {edited.name}
+    assert f"other trainings, or of other runs with the same seed: {runs[2].name}" in capsys.readouterr().err
     assert main([TEXT, str(file), "--out", str(tmp_path), "--list"]) == 1
     assert f"own.yaml and {TEXT}: 'cell' gives both numbers the same place in table2" in capsys.readouterr().err
 

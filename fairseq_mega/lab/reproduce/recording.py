@@ -19,6 +19,10 @@ from .evaluating import results_of
 from .origins import data_of
 from .runs import Run
 
+TRAINING = (
+    "training_digest"  # setting: of all that the weights depend on, but for seed and data; earlier versions lack it
+)
+
 
 def record(run: Run, choices: Choices) -> List[Path]:
     """Copy the results of a run to the folder of all results, with the conditions they were measured under.
@@ -59,6 +63,7 @@ def about(run: Run, choices: Choices) -> Dict[str, Any]:
         "precision": choices.used_precision,
         "data": data_of(run, choices),
         DATA: run.settings["data"],
+        TRAINING: training_digest(run),
         "lr": run.config["optimization"]["lr"][0],
         CONDITIONS: digest(choices.conditions(run.recipe)),
         **run.recipe.cell,
@@ -66,6 +71,12 @@ def about(run: Run, choices: Choices) -> Dict[str, Any]:
         **({EXTRA: shlex.join(extra)} if extra else {}),
         **({GIVEN: weights.told()} if weights is not None else {}),
     }
+
+
+def training_digest(run: Run) -> str:
+    """Return the digest of all that the weights of a run depend on, but for its seed and data."""
+    settings = {name: value for name, value in run.settings.items() if name not in ("seed", "data", "extra")}
+    return digest([settings, changing(run.extra)])
 
 
 def results_folder(choices: Choices) -> Path:
@@ -84,7 +95,8 @@ def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
     Other results are of recipes of the same paper with the same kind of score, measured under the same conditions. If
     settings of the command change only some recipes of a cell of the table, the cell has the runs' own results alone.
     Recipes of the package with the same cell are one training; a recipe in the user's file is another one.
-    Results on other data, and of other runs of the same recipe, rate and seed, are left out and named.
+    Results on other data, of another training of the same cell and rate, such as that of a recipe before a change, and
+    of other runs of the same recipe, rate and seed, are left out and named.
     """
     recipe = runs[0].recipe
     folder = choices.out / "tables" / "-".join([recipe.report, digest([choices.conditions(recipe), choices.settings])])
@@ -105,13 +117,12 @@ def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
         training = training_of(own, choices)
         if settings.get(CONDITIONS) == training[0] and training == of_cell.setdefault(cell_of(own.cell), training):
             seen[name] = path
-    places = {name: one.place for name, one in known.items()}
-    kept = of_one_kind(seen, runs, places)
+    kept = of_one_kind(seen, runs, known)
     for name in kept:
         shutil.copyfile(seen[name], folder / name)
     others = sorted(seen.keys() - kept)
     if others:
-        told = "results on other data, or of other runs with the same seed"
+        told = "results on other data, of other trainings, or of other runs with the same seed"
         say(f"{recipe.report}: left out: {told}: {', '.join(name.removesuffix('.json') for name in others)}")
     return folder
 
@@ -121,24 +132,33 @@ def training_of(recipe: Recipe, choices: Choices) -> Tuple[str, str]:
     return digest(choices.conditions(recipe)), "" if recipe.name in catalogue() else recipe.name
 
 
-def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], places: Mapping[str, str]) -> List[str]:
-    """Return the names of results on the data of some runs, of one run for each recipe, rate and seed.
+def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], recipes: Mapping[str, Recipe]) -> List[str]:
+    """Return the names of results on the data of some runs, of one training for each cell and rate, and of one run for
+    each recipe, rate and seed.
 
     Args:
         files: results by their names; the last ones win where none of the runs decides.
-        places: of the data of recipes, by the recipes' names.
+        recipes: of the results, by their names.
     """
     data = {run.recipe.place: run.settings["data"] for run in runs}
-    rates = {run.name: run.config["optimization"]["lr"][0] for run in runs}
-    chosen: Dict[Tuple[Any, ...], str] = {(run.recipe.name, rates[run.name], run.seed): run.name for run in runs}
+    trainings: Dict[Tuple[Any, ...], str] = {}
+    chosen: Dict[Tuple[Any, ...], str] = {}
+    for run in runs:
+        rate = run.config["optimization"]["lr"][0]
+        trainings[cell_of(run.recipe.cell), rate] = training_digest(run)
+        chosen[run.recipe.name, rate, run.seed] = run.name
     kept, results = [], {name: read_result(path) for name, path in files.items()}
     for name, result in sorted(results.items(), key=lambda pair: str(pair[1].get("date")), reverse=True):
         settings = result["settings"]
-        if DATA in settings and data.setdefault(places[settings["recipe"]], settings[DATA]) != settings[DATA]:
+        recipe, rate, trained = recipes[settings["recipe"]], settings.get("lr"), GIVEN not in settings
+        cell, one = (cell_of(recipe.cell), rate), (recipe.name, rate, result.get("seed"))
+        if DATA in settings and data.setdefault(recipe.place, settings[DATA]) != settings[DATA]:
             continue
-        run = (settings["recipe"], settings.get("lr"), result.get("seed"))
-        if GIVEN in settings or "run" not in settings or chosen.setdefault(run, settings["run"]) == settings["run"]:
-            kept.append(name)
+        if trained and TRAINING in settings and trainings.setdefault(cell, settings[TRAINING]) != settings[TRAINING]:
+            continue
+        if trained and "run" in settings and chosen.setdefault(one, settings["run"]) != settings["run"]:
+            continue
+        kept.append(name)
     return sorted(kept)
 
 
