@@ -35,6 +35,7 @@ FAULTS: Dict[str, Callable[[Path], object]] = {
     r"a\.bin has 20 bytes, and its index .*a\.idx lists 34": lambda folder: (folder / "b.idx").replace(
         folder / "a.idx"
     ),
+    r"a\.bin is empty: its split has no examples": lambda folder: write(folder / "a"),
     r"a\.idx is cut off or not an index": lambda folder: cut(folder / "a.idx", 5),
     r"a\.idx is cut off or not an index of": lambda folder: cut(folder / "a.idx", 40),
     r"a\.idx is cut off or not an index of b": lambda folder: (folder / "a.idx").write_bytes(b"MMIDIDX\0"),

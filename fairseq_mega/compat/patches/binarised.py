@@ -31,6 +31,10 @@ def _read_index(original: typing.Callable, self: typing.Any, path: str) -> None:
 def _open(original: typing.Callable, self: typing.Any, path: str) -> None:
     from fairseq.data.indexed_dataset import data_file_path, index_file_path
 
+    if not os.path.getsize(data_file_path(path)):
+        raise ValueError(
+            f"{data_file_path(path)} is empty: its split has no examples; make the data again, of more text"
+        )
     original(self, path)
     sizes, pointers = self._index.sizes, self._index._pointers
     wanted = int(pointers[-1]) + int(sizes[-1]) * self._index.dtype().itemsize if len(sizes) else 0
