@@ -56,6 +56,17 @@ def test_a_printed_command_is_accepted(capsys: pytest.CaptureFixture[str], tmp_p
         assert main([*line[1:-3], "--gpus", "0", "--list"]) == 0
 
 
+def test_a_recipe_in_a_file_is_printed_by_the_name_of_the_file(
+    words: List[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "own.yaml"
+    inherited = f"# @package _global_\ndefaults:\n  - /{ONE}@_global_\n  - _self_\n"
+    file.write_text(f"{inherited}recipe: {{number: mine}}\nmodel: {{dropout: 0.3}}\n")
+    assert main([str(file), *words[1:], "--gpus", "0", "--launcher", "print"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
+    assert len(lines) == 2 and all(f" {file} --seeds " in line for line in lines)
+
+
 class Executor:
     """Stand-in for submitit's executor, which records its jobs."""
 

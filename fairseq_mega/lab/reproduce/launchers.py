@@ -33,7 +33,7 @@ def print_commands(runs: Sequence[Run], choices: Choices, given: Sequence[str], 
     """
     end = given.index("--") if "--" in given else len(given)
     for run in runs:
-        name = run.recipe.name
+        name = run.recipe.file
         left_out = {"--launcher", "--seeds"}
         left_out |= {"--per-step"} if counts_tokens(run.recipe.config) else set()
         left_out |= set() if is_drawn(run.recipe) else {"--output"}
