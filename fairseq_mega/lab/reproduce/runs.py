@@ -13,7 +13,7 @@ from fairseq_mega.lab.recipes.smoke import UPDATES, shrink, shrink_evaluation
 from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.fingerprints import digest
 
-from .batches import seen_by_norm, share_out
+from .batches import counts_tokens, seen_by_norm, share_out
 from .choices import Choices
 
 OF_THE_MACHINE = {  # settings that change only the place and the speed of a training
@@ -204,7 +204,7 @@ def settings_of(config: Config, choices: Choices, seed: int, data_digest: str) -
     if str(found["model"].get("normalization_type")).endswith("batchnorm"):
         found["model"]["normalization_type"] = f"batchnorm over {seen_by_norm(config)}"
     places = config["distributed_training"]["distributed_world_size"] * config["optimization"]["update_freq"][0]
-    step = 1 if "max_tokens" in config["dataset"] else config["dataset"]["batch_size"]
+    step = 1 if counts_tokens(config) else config["dataset"]["batch_size"]
     if choices.keep_schedule:
         del found["optimization"]["max_update"]  # more updates continue in the same folder
     return {**found, "batch": step * places, "seed": seed, "data": data_digest, "extra": list(choices.extra)}

@@ -122,18 +122,20 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
         feeds, returns = (0, 0) if kind is not None else line_ends(path)
         if feeds >= returns > feeds / 10:
             say(f"note: {path} has {feeds} line feeds and {returns} carriage returns without one, {END_NO_LINE}")
+        beginning = beginning_of(path)
+        form = form_of_records(beginning)
         if looks_like_json(path):
             say(
                 f"note: {path} begins as JSON does, and its braces and names are taken as text; for the texts in it "
                 f"use fairseq-mega-prepare own-documents, whose data both models read by --task megalodon_pretrain"
             )
-        elif form_of_records(beginning_of(path)):
+        elif form:
             say(
-                f"note: {path} holds {form_of_records(beginning_of(path))}, and its marks and names are taken as text: "
+                f"note: {path} holds {form}, and its marks and names are taken as text: "
                 "write the texts alone, or use fairseq-mega-prepare own-documents, whose data both models read by "
                 "--task megalodon_pretrain"
             )
-        elif is_marked_up(path, beginning_of(path)):
+        elif is_marked_up(path, beginning):
             say(f"note: {path} is taken as plain text, its commas or tags included")
 
 
