@@ -45,7 +45,7 @@ def test_standard_input_has_no_name(kind: Any, tmp_path: Path, monkeypatch: pyte
 
 
 def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of data made by imdb --end; --max-positions then keeps the beginning of these, in training too."""
+    """Data made by imdb --end keep them; --max-positions then keeps the beginning of these, in training too."""
     table, out = tmp_path / "reviews.tsv", tmp_path / "out"
     table.write_text("".join(f"{number % 2}\t{number}\tthe film {number} was fine\n" for number in range(10)))
     prepare("imdb", "--tsv-train", table, "--tsv-test", table, "--length", 8, "--end", "--out", out).succeeded()

@@ -60,7 +60,7 @@ def test_results_of_an_earlier_checkpoint_are_measured_again(run: Run) -> None:
 
 
 def test_the_average_of_the_last_epochs(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a training with fewer epochs only the best checkpoint is scored; later epochs make another average."""
+    """A training with fewer epochs has its best checkpoint scored alone; later epochs make another average."""
     assert run.recipe.evaluate["average"] == 2
     epoch(run, 1, 1000)
     assert last_average(run) == {}
