@@ -65,6 +65,13 @@ def test_parameters_of_an_architecture_are_counted(checkout: Path) -> None:
     assert filled(checkout, text.format("343,135", 1)) == text.format("343,134", "6,209,596")
 
 
+def test_parameters_with_another_dictionary_and_other_options(checkout: Path) -> None:
+    mark = "It has <!-- n: parameters mega_wmt_en_de symbols={} {}-->{}."
+    shared = "share_all_embeddings=True "
+    assert filled(checkout, mark.format(33000, shared, 1)) == mark.format(33000, shared, "63,255,534")
+    assert filled(checkout, mark.format(33000, "", 1)) == mark.format(33000, "", f"{63_255_534 + 2 * 512 * 33_000:,}")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -81,6 +88,8 @@ def test_parameters_of_an_architecture_are_counted(checkout: Path) -> None:
         ("is <!-- n: results/r.json -->1", "line 1: write a mark as"),
         ("is <!-- n: parameters mega_huge -->1", "parameters mega_huge: give the name of an architecture"),
         ("is <!-- n: parameters mega_lm_wiki103 -->1", "no recipe has this architecture"),
+        ("is <!-- n: parameters mega_wmt_en_de big -->1", "as OPTION=VALUE"),
+        ("is <!-- n: parameters mega_lm_wiki103 a=1 -->1", "add symbols=NUMBER"),
         ("`<!-- n: a b -->` and <!-- n: c -->1", "line 1: write a mark as"),
         ("<!-- n: results/r.json bleu -->36", "line 1: begin the line with a word"),
     ],

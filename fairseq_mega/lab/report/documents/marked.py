@@ -7,6 +7,8 @@ the file (``settings.updates``, ``curve.0.accuracy``); ``A / B`` is a ratio and 
 begin with another file: ``A / other.json B``. A name with ``*`` matches several files, whose values are averaged.
 
 ``<!-- n: parameters mega_lm_enwik8_base -->39,137,792`` is filled from the architecture, which is built on paper.
+``parameters mega_wmt_en_de symbols=33000 share_all_embeddings=True`` names the size of the dictionary, too, and another
+option.
 """
 
 import fnmatch
@@ -37,7 +39,7 @@ UNITS = {" in ms": 1e3, " in MiB": 1 / MIB}
 class Number(NamedTuple):
     """A marked number: its source, its text in the document, and the text from the source."""
 
-    file: str  # or the architecture
+    file: str  # or the architecture, with its options
     key: str
     stands: str
     should: str

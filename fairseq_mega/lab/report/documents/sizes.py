@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Dict, Sequence
 
+import yaml
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.lab.inspect.recipe_models import BYTES, symbols_of_preset
@@ -15,18 +16,27 @@ SIZES = {"11m": 260, "200m": 32000, "1b3": 32000, "1b3_pg19": 32000, "7b": 32000
 DEVICE = 100e12  # sustained operations per second of a device
 
 
-def count(name: str) -> int:
-    """Return the parameters of an architecture, with the dictionary of its recipes.
+def count(words: str) -> int:
+    """Return the parameters of an architecture: ``mega_wmt_en_de``, ``mega_wmt_en_de symbols=33000 encoder_layers=3``.
+
+    Args:
+        words: name of the architecture, then options that differ from it, as in recipes; ``symbols`` is the size of
+            each dictionary, by default that of the architecture's recipes.
 
     Raises:
-        ValueError: for an unknown architecture, or if the recipes have no or several dictionaries for it.
+        ValueError: for an unknown architecture, a later word that is not OPTION=VALUE, or if the recipes have no or
+            several dictionaries for the architecture and ``symbols`` is missing.
     """
+    name, *settings = words.split()
     if name not in ARCH_MODEL_REGISTRY:
         raise ValueError("give the name of an architecture")
-    symbols = symbols_of_preset(name)
+    if not all("=" in setting for setting in settings):
+        raise ValueError("write the options behind the architecture as OPTION=VALUE")
+    options = {key: yaml.safe_load(value) for key, _, value in (setting.partition("=") for setting in settings)}
+    symbols = options.pop("symbols", None) or symbols_of_preset(name)
     if symbols is None and not issubclass(ARCH_MODEL_REGISTRY[name], ImageClassifier):
-        raise ValueError("no recipe has this architecture, or several with different dictionaries")
-    return parameters(on_paper.built({"_name": name}, symbols or BYTES))
+        raise ValueError("no recipe has this architecture, or several with different dictionaries: add symbols=NUMBER")
+    return parameters(on_paper.built({"_name": name, **options}, symbols or BYTES))
 
 
 def row(size: str, symbols: int) -> Dict[str, str]:
