@@ -73,7 +73,6 @@ def test_texts(tmp_path):
             ("text", ["--where", "name=rnn"], "no recipe has the name 'rnn': choose from mega, "),
             ("text", ["--max-update", "0"], "--max-update is '0': a whole number of at least 1 is needed"),
             ("text", ["--set", "optimization.lr=high"], "optimization.lr=high: comparison/text/"),
-            ("text", ["--updates", "7"], "--updates is not an option any more: give --max-update N"),
             ("text", [], "holds no complete data: give yours with --data, or run fairseq-mega-prepare imdb --out"),
         ],
         kept=2,

@@ -141,7 +141,6 @@ def test_bad_options(script, options, message):
     grids.mostly_exhaustive(
         [
             (["--unit", "letters"], "unknown option '--unit'"),
-            (["--models", "mega"], "--models is not an option any more: give --where name=LIST"),
             (["--where", "name=lstm"], "no recipe has the name 'lstm': choose from mega, "),
         ],
         kept=1,

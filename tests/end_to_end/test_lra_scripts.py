@@ -108,7 +108,7 @@ REFUSED = [
     ("mega_table2_lra.sh", ["--where", "name=luna"], "no recipe has the name 'luna': choose from mega, mega_chunk"),
     ("mega_table2_lra.sh", ["--where", "name=mega,"], "--where 'name=mega,': write it as KEY=VALUE"),
     ("mega_table2_lra.sh", ["--where", "names=mega"], "no recipe has the key 'names': choose from name, "),
-    ("mega_table2_lra.sh", ["--models", "mega"], "--models is not an option any more: give --where name=LIST"),
+    ("mega_table2_lra.sh", ["--models", "mega"], "unknown option '--models'"),
     ("mega_table2_lra.sh", ["--set", "image:model.encoder_chunk_size=100"], "100, which does not divide the 1024"),
     ("mega_table2_lra.sh", ["--seeds", "1;2"], "--seeds is '1;2': whole numbers"),
     ("mega_table2_lra.sh", ["--gpus", "x"], "--gpus is 'x': a whole number"),

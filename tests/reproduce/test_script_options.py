@@ -69,7 +69,6 @@ def test_nothing_has_to_be_installed(python: List[str]) -> None:
     for words, message in (
         (["--nonsense"], "mega_table2_lra.sh: error: unknown option '--nonsense'"),
         (["--seeds"], "mega_table2_lra.sh: error: --seeds needs a value"),
-        (["--task", "text"], "mega_table2_lra.sh: error: --task is not an option any more"),
     ):
         refused = check("mega_table2_lra.sh", *words, python=python)
         assert refused.returncode == 1 and message in refused.stderr and not refused.stdout

@@ -112,7 +112,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     hide_deprecations()
     try:
         check_names(given)
-        options.check_removed(words)
         return run(parser.parse_intermixed_args(words), extra, given)
     except (OSError, ValueError, StageError) as error:
         return failure(PROGRAM, error)

@@ -20,26 +20,6 @@ skipped, and a result is used for its own settings, data and seed only. Argument
 LACKING = re.compile(r"argument (\S+): expected .* arguments?")
 LAUNCHERS = ("local", "slurm", "print")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-REMOVED = {  # options that earlier versions had
-    "--task": "--where task=LIST (of translations --where direction=LIST)",
-    "--models": "--where name=LIST, the last parts of the recipes' names",
-    "--functions": "--where attention=LIST",
-    "--attention": "--where attention=LIST",
-    "--direction": "--where direction=LIST",
-    "--dims": "--where ema_dim=LIST, or --set model.encoder_n_dim=N",
-    "--chunks": "--where chunk=LIST, or --set evaluate.contexts=LIST where one model is scored in several chunks",
-    "--chunk": "--set model.encoder_chunk_size=C, with NAME: in front for the recipes of that name only",
-    "--transformer-lr": "--set transformer:optimization.lr=RATE",
-    "--scaling": "--set task.sc_scaling=once",
-    "--average": "--set evaluate.average=N",
-    "--segments": "--set evaluate.contexts=LIST",
-    "--right-segments": "--set evaluate.contexts=LIST",
-    "--updates": "--max-update N",
-    "--lr": "--set optimization.lr=RATE",
-    "--batch": "--set dataset.batch_size=N",
-    "--threads": "OMP_NUM_THREADS=N in front of the command",
-    "--gpu": "--gpus 1",
-}
 
 
 class OneLineParser(Parser):
@@ -194,14 +174,6 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     parser.set_defaults(of_runs=parser._actions[shown:])
 
 
-def check_removed(words: Sequence[str]) -> None:
-    """Raise ValueError for an option of an earlier version, with its replacement."""
-    for word in words:
-        option = word.partition("=")[0]
-        if option in REMOVED:
-            raise ValueError(f"{option} is not an option any more: give {REMOVED[option]}")
-
-
 def split_extra(given: Sequence[str]) -> Tuple[List[str], List[str]]:
     """The command's own arguments, and those after -- for fairseq-train."""
     words = list(given)
@@ -230,10 +202,6 @@ def main(arguments: List[str]) -> None:
     usage = f"bash scripts/{Path(script).name} [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]"
     parser = build_parser(words, comment_of(Path(script)), Path(script).name, usage, folder)
     add_environment(parser.add_argument_group("environment"))
-    try:
-        check_removed(words)
-    except ValueError as error:
-        parser.error(str(error))
     found = parser.parse_intermixed_args(words)
     environment = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_environment(environment)
