@@ -125,6 +125,25 @@ def test_the_other_direction(direction: str, tiny_model: Any, device_flags: List
         helpers.run_fairseq(direction, [tiny_model.data, "--path", tiny_model.checkpoint, *flags], "w1\n")
 
 
+def test_a_pair_that_a_training_of_several_has_not_seen(
+    tiny_model: Any, tmp_path: Path, device_flags: List[str]
+) -> None:
+    """fairseq allows it on purpose, as in translation without examples of the pair; so it is a warning."""
+    task = ["--task", "translation_multi_simple_epoch", "--langs", "en,de", "--encoder-langtok", "tgt"]
+    task += ["--decoder-langtok", "--lang-pairs"]
+    options = [*helpers.TINY_MODEL, "--share-all-embeddings", "--max-update", 1, "--disable-validation"]
+    options += ["--optimizer", "adam", "--lr", 0.01, "--max-tokens", 200, "--save-dir", tmp_path, *device_flags]
+    helpers.run_fairseq("train", [tiny_model.data, *task, "en-de", *options])
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    assert torch.load(checkpoint)["names"]["pairs"] == "en-de"
+    for pair in ("en-de", "de-en"):
+        source, target = pair.split("-")
+        flags = ["-s", source, "-t", target, "--path", checkpoint, "--max-len-b", 3, "--quiet", *device_flags]
+        output = helpers.run_fairseq("generate", [tiny_model.data, *task, pair, *flags])
+        warned = f"{checkpoint} was trained on en-de, not on de-en: its translations may be wrong"
+        assert (warned in output) == (pair == "de-en")
+
+
 def test_a_checkpoint_without_names_goes_on_loading(tiny_model: Any, tmp_path: Path, device_flags: List[str]) -> None:
     checkpoint: Dict[str, Any] = torch.load(tiny_model.checkpoint)
     del checkpoint["names"]

@@ -19,6 +19,7 @@ from .settings import other_settings
 logger = logging.getLogger("fairseq_mega.compat.checkpoints.names")
 KEY = "names"  # in a checkpoint
 SOURCE, TARGET, LABELS, LANGUAGES, SUBWORDS = "source", "target", "labels", "languages", "subwords"
+PAIRS = "pairs"  # of languages that a training of several has seen, as en-de; another one is used with a warning
 TOKENIZER = "tokenizer"
 SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING = "samples", "scale", "pixels", "normalization", "framing"
 INPUTS = frozenset((SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING))  # which a new training may have otherwise
@@ -117,6 +118,8 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
     found: typing.Dict[str, Names] = {}
     if isinstance(pair[0], str) and isinstance(pair[1], str):
         found[LANGUAGES] = _languages(pair[0], pair[1])
+    elif isinstance(getattr(task, "lang_pairs", None), list):
+        found[PAIRS] = Names("\n".join(task.lang_pairs), ", ".join(task.lang_pairs), "")
     several = getattr(task, "dicts", None)  # of tasks for many languages, one for each
     if isinstance(several, dict):
         kinds = [(language, dictionary, language, "srcdict") for language, dictionary in several.items()]
@@ -343,9 +346,12 @@ def check(
     """
     if own is None:
         own = {kind: names for kind, names in names_of(task).items() if kind not in FOLLOWED} if theirs else {}
+        _warn_of_another_pair(file, theirs, own)
     if anew:
         theirs = {kind: text for kind, text in theirs.items() if kind not in INPUTS}
     for kind, ours in own.items():
+        if kind == PAIRS:
+            continue
         found = difference(theirs[kind], ours.text) if kind in theirs else None
         if found is None or (anew and kind == LANGUAGES):
             continue
@@ -354,11 +360,20 @@ def check(
             raise OtherNames(f"{file} translates {'-'.join(pair)}, not {ours.where}: {ours.remedy.format(*pair)}")
         raise OtherNames(f"{file} was trained with another {noun(kind)} than {ours.where} ({found}): {ours.remedy}")
     before = getattr(task, "trained_names", {})  # of the models before it in an ensemble
-    for kind in before.keys() & theirs.keys() - own.keys():
+    for kind in before.keys() & theirs.keys() - own.keys() - {PAIRS}:
         found = difference(before[kind], theirs[kind], ("the models before it", "this one"))
         if found is not None:
             raise OtherNames(f"{file} was trained with another {noun(kind)} than the models before it ({found})")
     task.trained_names = {**before, **theirs}
+
+
+def _warn_of_another_pair(file: typing.Any, theirs: typing.Dict[str, str], own: typing.Dict[str, Names]) -> None:
+    """Warn of a translation between languages that a training of several pairs has not seen as a pair."""
+    if PAIRS not in theirs or LANGUAGES in theirs or LANGUAGES not in own:
+        return
+    seen, wanted = theirs[PAIRS].split("\n"), own[LANGUAGES].where
+    if wanted not in seen:
+        logger.warning(f"{file} was trained on {', '.join(seen)}, not on {wanted}: its translations may be wrong")
 
 
 def _with_names(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
