@@ -284,3 +284,24 @@ def test_texts_that_are_data_are_noted(form: str, tmp_path: Path, capsys: pytest
     assert len(read_texts(tmp_path / "own.tsv")) == len(texts)
     told = capsys.readouterr().err
     assert f"the texts of {tmp_path / 'own.tsv'} are {form}" in told if form else "the texts of" not in told
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        (("\\N", "fine"), "label"),
+        (("NaN", "fine"), "label"),
+        (("NULL", "fine"), "label"),
+        (("good", "\\N"), "text"),
+        (("good", "nan"), "text"),
+        (("none", "nan bread"), ""),
+    ],
+)
+def test_missing_values_are_noted(
+    row: Tuple[str, str], what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own").write_text(tsv([*ROWS, row]))
+    read_texts(tmp_path / "own")
+    told = capsys.readouterr().err
+    assert ("a missing value" in told) == bool(what)
+    assert f"1 of the 7 rows of {tmp_path / 'own'} have the {what} {row[what == 'text']!r}" in told or not what

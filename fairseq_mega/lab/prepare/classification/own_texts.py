@@ -31,6 +31,7 @@ from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 Texts = List[Tuple[bytes, str]]
 FIRST_TEXTS = 100  # whose form is looked at
+MISSING = frozenset(("\\n", "null", "<null>", "nan", "<na>", "#n/a"))  # a missing value in tables, in lower case
 
 DETAILS = """\
 Tables with an example per line: label TAB text. A label is any word or words, a text any bytes without a line feed. A
@@ -92,6 +93,13 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     readable = [text.decode("utf-8", "replace") for text, _ in found]
     for note in told_marks(path, readable):
         say(note)
+    for what, fields in (("label", [label for _, label in found]), ("text", readable)):
+        missing = [field.strip() for field in fields if field.strip().lower() in MISSING]
+        if missing:
+            say(
+                f"note: {len(missing):,} of the {len(found):,} rows of {path} have the {what} {missing[0]!r}, as "
+                f"databases write a missing value, and it is read as a {what}: remove these rows unless it is meant"
+            )
     first = [" ".join(text.split()) for text in readable[:FIRST_TEXTS] if text.strip()]
     form = form_of_records("".join(f"{text}\n" for text in first))
     if first and all(begins_object(text.encode()) for text in first):
