@@ -137,16 +137,35 @@ def test_a_table_mixes_no_recipe_of_a_file_with_one_of_the_package(
     result = make_result("lra", edited.name, {"test_accuracy": 1.0}, 1, "command", 1, about(edited, choices))
     write_result(tmp_path / "results" / f"{edited.recipe.report}.{edited.name}.json", result)
     assert {path.stem for path in table_folder([edited], choices).iterdir()} == {edited.name}
-    assert f"other trainings, or of other runs with the same seed: {runs[2].name}" in capsys.readouterr().err
+    assert f"or of other runs with the same seed: {runs[2].name}" in capsys.readouterr().err
     assert main([TEXT, str(file), "--out", str(tmp_path), "--list"]) == 1
     assert f"own.yaml and {TEXT}: 'cell' gives both numbers the same place in table2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("optimization: {lr: [0.001]}", "optimization: {lr: [0.002]}"), ("beam: 5", "beam: 2")]
+)
+def test_a_table_mixes_no_recipe_of_a_file_before_and_after_a_change(before: str, after: str, tmp_path: Path) -> None:
+    """Of its rate or of its evaluation, between two commands with other seeds."""
+    file, choices, found = tmp_path / "own.yaml", Choices(tmp_path), []
+    parent = TEXT if "lr" in before else TRANSLATION
+    inherited = f"# @package _global_\ndefaults:\n  - /{parent}@_global_\n  - _self_\n"
+    for seed, changed in ((1, before), (2, after)):
+        entry = changed if "lr" in changed else f"recipe: {{evaluate: {{{changed}}}}}"
+        file.write_text(f"{inherited}{entry}\n")
+        run = plan(find(str(file))[0], seed, Path("data"), "0", choices)
+        result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", seed, about(run, choices))
+        write_result(tmp_path / "results" / f"{run.recipe.report}.{run.name}.json", result)
+        found.append(run)
+    assert found[0].evaluation != found[1].evaluation or "lr" in before
+    assert {path.stem for path in table_folder(found[1:], choices).iterdir()} == {found[1].name}
 
 
 def test_other_evaluations_are_kept_apart(tmp_path: Path) -> None:
     """Two evaluations of one training have results of their own, and the second is not taken for done."""
     plain, other = run_of(FIGURE6, tmp_path), run_of(FIGURE6, tmp_path, f"evaluate.contexts={PANELS}")
     assert plain.folder == other.folder and results_of(plain) != results_of(other)
-    assert plain.evaluation == "figure6" and other.evaluation.startswith("figure6-")
+    assert all(run.evaluation.startswith("figure6-") for run in (plain, other))
     average = run_of(TRANSLATION, tmp_path, "evaluate.average=3")
     assert average.config["checkpoint"]["keep_last_epochs"] == 3
     five, two = run_of(TRANSLATION, tmp_path), run_of(TRANSLATION, tmp_path, "evaluate.beam=2")

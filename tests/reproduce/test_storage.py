@@ -63,7 +63,7 @@ def test_too_little_space_is_said_with_the_remedy(tmp_path: Path) -> None:
         check_disk(runs, tmp_path / "out", lambda folder: need - 1001)
     for run in runs[:2]:
         (run.folder / ".done").mkdir(exist_ok=True)
-        (run.folder / ".done" / f"evaluate.{run.recipe.report}").touch()
+        (run.folder / ".done" / f"evaluate.{run.evaluation}").touch()
     check_disk(runs, tmp_path / "out", lambda folder: bytes_of_run(runs[2].recipe, runs[2].config))
 
 

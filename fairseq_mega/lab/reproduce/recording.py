@@ -3,7 +3,7 @@
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.recipes.catalogue import catalogue
@@ -19,6 +19,7 @@ from .evaluating import results_of
 from .origins import data_of
 from .runs import Run
 
+EVALUATION = "evaluation"  # setting: the name of a run's evaluation; earlier versions lack it
 TRAINING = (
     "training_digest"  # setting: of all that the weights depend on, but for seed and data; earlier versions lack it
 )
@@ -64,6 +65,7 @@ def about(run: Run, choices: Choices) -> Dict[str, Any]:
         "data": data_of(run, choices),
         DATA: run.settings["data"],
         TRAINING: training_digest(run),
+        EVALUATION: run.evaluation,
         "lr": run.config["optimization"]["lr"][0],
         CONDITIONS: digest(choices.conditions(run.recipe)),
         **run.recipe.cell,
@@ -95,8 +97,8 @@ def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
     Other results are of recipes of the same paper with the same kind of score, measured under the same conditions. If
     settings of the command change only some recipes of a cell of the table, the cell has the runs' own results alone.
     Recipes of the package with the same cell are one training; a recipe in the user's file is another one.
-    Results on other data, of another training of the same cell and rate, such as that of a recipe before a change, and
-    of other runs of the same recipe, rate and seed, are left out and named.
+    Results on other data, of another training of the same cell, such as that of a recipe before a change, of another
+    evaluation of the same recipe, and of other runs of the same recipe, rate and seed, are left out and named.
     """
     recipe = runs[0].recipe
     folder = choices.out / "tables" / "-".join([recipe.report, digest([choices.conditions(recipe), choices.settings])])
@@ -122,7 +124,7 @@ def table_folder(runs: Sequence[Run], choices: Choices) -> Path:
         shutil.copyfile(seen[name], folder / name)
     others = sorted(seen.keys() - kept)
     if others:
-        told = "results on other data, of other trainings, or of other runs with the same seed"
+        told = "results on other data, of other trainings or evaluations, or of other runs with the same seed"
         say(f"{recipe.report}: left out: {told}: {', '.join(name.removesuffix('.json') for name in others)}")
     return folder
 
@@ -133,8 +135,10 @@ def training_of(recipe: Recipe, choices: Choices) -> Tuple[str, str]:
 
 
 def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], recipes: Mapping[str, Recipe]) -> List[str]:
-    """Return the names of results on the data of some runs, of one training for each cell and rate, and of one run for
-    each recipe, rate and seed.
+    """Return the names of results on the data of some runs.
+
+    They are of one training for each cell and rate, of the rates of the runs, of one evaluation for each recipe, and of
+    one run for each recipe, rate and seed.
 
     Args:
         files: results by their names; the last ones win where none of the runs decides.
@@ -142,9 +146,12 @@ def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], recipes: Mapping
     """
     data = {run.recipe.place: run.settings["data"] for run in runs}
     trainings: Dict[Tuple[Any, ...], str] = {}
+    rates: Dict[Tuple[Any, ...], Set[Any]] = {}
+    evaluations = {run.recipe.name: run.evaluation for run in runs}
     chosen: Dict[Tuple[Any, ...], str] = {}
     for run in runs:
         rate = run.config["optimization"]["lr"][0]
+        rates.setdefault(cell_of(run.recipe.cell), set()).add(rate)
         trainings[cell_of(run.recipe.cell), rate] = training_digest(run)
         chosen[run.recipe.name, rate, run.seed] = run.name
     kept, results = [], {name: read_result(path) for name, path in files.items()}
@@ -153,6 +160,10 @@ def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], recipes: Mapping
         recipe, rate, trained = recipes[settings["recipe"]], settings.get("lr"), GIVEN not in settings
         cell, one = (cell_of(recipe.cell), rate), (recipe.name, rate, result.get("seed"))
         if DATA in settings and data.setdefault(recipe.place, settings[DATA]) != settings[DATA]:
+            continue
+        if EVALUATION in settings and evaluations.setdefault(recipe.name, settings[EVALUATION]) != settings[EVALUATION]:
+            continue
+        if trained and "lr" in settings and rate not in rates.setdefault(cell[0], {rate}):
             continue
         if trained and TRAINING in settings and trainings.setdefault(cell, settings[TRAINING]) != settings[TRAINING]:
             continue

@@ -36,7 +36,7 @@ class Run:
         config: of fairseq, for this machine.
         settings: everything that the weights depend on, the source of the digest in the name.
         name: readable, and different for different settings.
-        evaluation: name of its evaluation, another one for other settings of it.
+        evaluation: name of its evaluation, another one for other settings of it; in a folder of one run, its report's.
         folder: of everything that belongs to it.
         smoke: whether it is the tiny form.
         extra: further arguments of fairseq-train.
@@ -102,7 +102,6 @@ def plan(
         kept = choices.settings_of(recipe)
         shrink(config, recipe.evaluate["kind"], kept)
         evaluate = shrink_evaluation(recipe.evaluate, kept)
-    other = choices.conditions(recipe)["evaluation"]
     set_schedule(recipe, config, choices)
     set_batch(config, choices)
     config["common"]["seed"] = seed
@@ -121,6 +120,7 @@ def plan(
     if not in_same_place(recipe):  # else these recipes have the same data
         settings["made by"] = recipe.data
     name = ".".join([*words, f"seed{seed}" if weights is None else "weights", digest(settings)])
+    evaluation = recipe.report if folder else f"{recipe.report}-{digest(evaluate)}"
     folder = folder or choices.out / "runs" / name
     config["checkpoint"]["save_dir"] = str(folder / "checkpoints")
     return Run(
@@ -129,7 +129,7 @@ def plan(
         config=config,
         settings=settings,
         name=name,
-        evaluation=f"{recipe.report}-{digest(other)}" if other else recipe.report,
+        evaluation=evaluation,
         folder=folder,
         smoke=choices.smoke,
         extra=list(choices.extra),
