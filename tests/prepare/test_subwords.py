@@ -122,6 +122,17 @@ def test_symbols_of_a_user_with_the_names_of_fairseq(text: Path, tmp_path: Path)
     assert symbols.count("<pad>") == symbols.count("<mask>") == 1
 
 
+@pytest.mark.parametrize(("rules", "noted"), [("nmt_nfkc_cf", True), ("nmt_nfkc", False), ("identity", False)])
+def test_a_model_that_changes_letters_is_noted(
+    rules: str, noted: bool, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    given = given_model(tmp_path, text, vocab_size=60, normalization_rule_name=rules)
+    cut_pairs(text, tmp_path / "pieces", LANGUAGES, given=given)
+    told = capsys.readouterr().err
+    assert ("--model changes letters in 59 of the first 60 lines" in told) == noted == ("changes letters" in told)
+    assert ("'die Datei Nummer 0 öffnen …' becomes 'die datei nummer 0 öffnen ...'" in told) == noted
+
+
 def test_a_model_that_spells_in_bytes_is_refused(text: Path, tmp_path: Path) -> None:
     given = given_model(tmp_path, text, vocab_size=320, byte_fallback=True)
     with pytest.raises(ValueError, match=rf"--model {given}: it spells rare characters in bytes .byte_fallback."):

@@ -1,5 +1,7 @@
 """Split parallel text into the pieces of a joint sentencepiece model."""
 
+import itertools
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import Any, Iterable, List, Optional, Sequence, Tuple
@@ -13,6 +15,8 @@ from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import read_lines
 
 MODEL = "joint.model"
+FIRST_LINES = 1000  # that are compared with their pieces
+MANY = 0.1  # share of changed lines that is noted
 
 
 def encode_pairs(
@@ -64,6 +68,23 @@ def describe_unknown(lines: Iterable[List[str]], processor: Any) -> str:
         return f"none of its {characters:,} characters becomes <unk>"
     examples = " ".join(character for character, _ in unknown.most_common(10))
     return f"{sum(unknown.values()):,} of its {characters:,} characters become <unk>: {examples}"
+
+
+def note_on_changes(processor: Any, path: Path) -> None:
+    """Note lines of a target text whose letters the rules of a given model change, as rules that drop capitals do."""
+    lines = list(itertools.islice(read_lines(path), FIRST_LINES))
+    changed = []
+    for line in lines:
+        text = "".join(processor.encode(line, out_type=str)).replace("\u2581", " ")
+        one, other = ("".join(unicodedata.normalize("NFKC", part).split()) for part in (line, text))
+        if one != other:
+            changed.append((line, " ".join(text.split())))
+    if changed and len(changed) >= MANY * len(lines):
+        line, text = changed[0]
+        say(
+            f"note: --model changes letters in {len(changed):,} of the first {len(lines):,} lines of {path}: "
+            f"{line[:40]!r} becomes {text[:40]!r}, and so will translations and the references of their scores"
+        )
 
 
 def require(model: Optional[Path]) -> None:
@@ -127,6 +148,8 @@ def cut_pairs(
             f"--model {given}: it spells rare characters in bytes (byte_fallback), which fairseq's sentencepiece "
             "does not decode to characters: give a model that was trained without byte_fallback"
         )
+    if given is not None:
+        note_on_changes(processor, text / f"train.{languages[1]}")
     counts: Counter = Counter()
     for split in SPLITS:
         inputs, outputs = ([folder / f"{split}.{name}" for name in languages] for folder in (text, output))
