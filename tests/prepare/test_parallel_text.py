@@ -408,6 +408,13 @@ def test_no_conversion_of_the_whole_is_advised_where_a_part_is_utf8(tmp_path: Pa
     assert "iconv" not in str(caught.value)
 
 
+def test_a_line_that_is_utf8_by_chance_is_no_part_in_utf8(tmp_path: Path) -> None:
+    """The Chinese one alone is D2 BB in GBK, which is a letter in UTF-8."""
+    (tmp_path / "t.zh").write_bytes(("\u96ea\u5728\u77f3\u4e0a\n" * 20 + "\u4e00\n").encode("gbk"))
+    with pytest.raises(ValueError, match=r"t\.zh, line 1: .*convert the file"):
+        read_sentences(tmp_path / "t.zh")
+
+
 @pytest.mark.parametrize("text", ["caf\u00e9", "\u201cZitat\u201d \u2013 5 \u20ac", "\u0160koda"])
 def test_the_advice_for_western_texts_restores_them(text: str, tmp_path: Path) -> None:
     """Those of Windows too: as LATIN1 their quotes would pass as control characters."""

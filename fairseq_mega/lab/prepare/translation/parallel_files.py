@@ -14,6 +14,7 @@ from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
 from fairseq_mega.lab.runs.files import returns_end_no_line
 
 FIRST_LINES = 100  # that show the form of a file
+MIXED = 0.1  # share of lines in UTF-8 that is no chance
 TABLE = 0.9  # share of lines with a TAB in a table
 
 
@@ -37,7 +38,8 @@ def read_sentences(path: Path) -> List[str]:
         try:
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
-            mixed = any(not other.isascii() and other.decode("utf-8", "ignore").encode() == other for other in raw)
+            others = [other for other in raw if not other.isascii()]
+            mixed = sum(other.decode("utf-8", "ignore").encode() == other for other in others) >= MIXED * len(others)
             raise ValueError(
                 f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not "
                 f"UTF-8; {not_utf8(path, mixed)}"
