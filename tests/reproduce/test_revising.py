@@ -161,6 +161,20 @@ def test_a_table_mixes_no_recipe_of_a_file_before_and_after_a_change(before: str
     assert {path.stem for path in table_folder(found[1:], choices).iterdir()} == {found[1].name}
 
 
+def test_a_table_keeps_every_rate_of_a_recipe_with_several(tmp_path: Path) -> None:
+    """Of the recipes of the command and of those of commands before it."""
+    choices, found = Choices(tmp_path), {}
+    for name in ("comparison/bytes/mega", "comparison/bytes/transformer"):
+        found[name] = [plan(recipe, 1, Path("data"), "0", choices) for recipe in at_each_rate(catalogue()[name])]
+        for run in found[name]:
+            result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", 1, about(run, choices))
+            write_result(tmp_path / "results" / f"{run.recipe.report}.{run.name}.json", result)
+    names = {run.name for runs in found.values() for run in runs}
+    assert len(names) == 4
+    for runs in (*found.values(), found["comparison/bytes/mega"][:1]):
+        assert {path.stem for path in table_folder(runs, choices).iterdir()} == names
+
+
 def test_other_evaluations_are_kept_apart(tmp_path: Path) -> None:
     """Two evaluations of one training have results of their own, and the second is not taken for done."""
     plain, other = run_of(FIGURE6, tmp_path), run_of(FIGURE6, tmp_path, f"evaluate.contexts={PANELS}")

@@ -137,8 +137,8 @@ def training_of(recipe: Recipe, choices: Choices) -> Tuple[str, str]:
 def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], recipes: Mapping[str, Recipe]) -> List[str]:
     """Return the names of results on the data of some runs.
 
-    They are of one training for each cell and rate, of the rates of the runs, of one evaluation for each recipe, and of
-    one run for each recipe, rate and seed.
+    They are of one training for each cell and rate, of the rates of their recipe, of one evaluation for each recipe,
+    and of one run for each recipe, rate and seed.
 
     Args:
         files: results by their names; the last ones win where none of the runs decides.
@@ -151,7 +151,7 @@ def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], recipes: Mapping
     chosen: Dict[Tuple[Any, ...], str] = {}
     for run in runs:
         rate = run.config["optimization"]["lr"][0]
-        rates.setdefault(cell_of(run.recipe.cell), set()).add(rate)
+        rates.setdefault(cell_of(run.recipe.cell), set()).update(run.recipe.rates or [rate])
         trainings[cell_of(run.recipe.cell), rate] = training_digest(run)
         chosen[run.recipe.name, rate, run.seed] = run.name
     kept, results = [], {name: read_result(path) for name, path in files.items()}
@@ -163,7 +163,7 @@ def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], recipes: Mapping
             continue
         if EVALUATION in settings and evaluations.setdefault(recipe.name, settings[EVALUATION]) != settings[EVALUATION]:
             continue
-        if trained and "lr" in settings and rate not in rates.setdefault(cell[0], {rate}):
+        if trained and "lr" in settings and rate not in rates.setdefault(cell[0], set(recipe.rates or [rate])):
             continue
         if trained and TRAINING in settings and trainings.setdefault(cell, settings[TRAINING]) != settings[TRAINING]:
             continue
