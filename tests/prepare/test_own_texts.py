@@ -123,6 +123,14 @@ def test_texts_that_are_no_utf8_are_told(tmp_path: Path) -> None:
     assert "own.tsv is not UTF-8 in 1 of 7 texts, first in line 7: their bytes are taken as they are" in run.output
 
 
+def test_a_text_that_is_utf8_by_chance_changes_no_advice(tmp_path: Path) -> None:
+    """The Chinese one alone is D2 BB in GBK, which is a letter in UTF-8."""
+    rows = [*[("bad", "\u96ea\u5728\u77f3\u4e0a")] * 20, ("good", "\u4e00")]
+    (tmp_path / "own.tsv").write_bytes(tsv([*ROWS, *rows]).encode("gbk"))
+    run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
+    assert "new texts must have the same encoding, or convert the file" in run.output
+
+
 def test_a_label_of_the_first_row_alone_is_asked_about(tmp_path: Path) -> None:
     (tmp_path / "own.tsv").write_text(tsv(ROWS, "emotion\ttext of the tweet\n"))
     (tmp_path / "valid.tsv").write_text(tsv(ROWS))

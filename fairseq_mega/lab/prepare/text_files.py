@@ -4,12 +4,13 @@ import io
 import re
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Iterator, List, Optional, Tuple
+from typing import IO, Iterable, Iterator, List, Optional, Tuple
 
 from fairseq_mega.data.file_kinds import HEAD, kind_of
 from fairseq_mega.lab.prepare.archives import open_packed
 from fairseq_mega.lab.prepare.unpacking import naming_damage
 
+BY_CHANCE = 0.1  # share of lines in another encoding that are UTF-8, too
 MARKED_UP = (".csv", ".htm", ".html", ".tsv", ".xml")  # plain, and more than text
 TAGS = re.compile(r"\s*<(!doctype |html\b|\?xml |mediawiki\b)", re.IGNORECASE)  # that such a file begins with
 
@@ -48,6 +49,12 @@ def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None)
                 yield text
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not {error.encoding.upper()} ({error.reason}): {not_utf8(path)}") from error
+
+
+def is_partly_utf8(lines: Iterable[bytes]) -> bool:
+    """Return whether more lines with other characters than ASCII are UTF-8 than by chance."""
+    others = [line for line in lines if not line.isascii()]
+    return sum(line.decode("utf-8", "ignore").encode() == line for line in others) >= max(1, BY_CHANCE * len(others))
 
 
 def not_utf8(path: object, mixed: bool = False) -> str:

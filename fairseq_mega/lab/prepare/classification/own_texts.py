@@ -26,7 +26,7 @@ from fairseq_mega.lab.prepare.layouts import TEXTS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length, need_files
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.text_files import not_utf8
+from fairseq_mega.lab.prepare.text_files import is_partly_utf8, not_utf8
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 Texts = List[Tuple[bytes, str]]
@@ -107,7 +107,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     if form:
         say(f"note: the texts of {path} are {form}, and the model learns their marks: write the texts alone")
     if others:
-        mixed = any(not text.isascii() and _is_utf8(text) for text, _ in found)
+        mixed = is_partly_utf8(text for text, _ in found)
         say(
             f"note: {path} is not UTF-8 in {len(others):,} of {len(found):,} texts, first in line {others[0]}: their "
             f"bytes are taken as they are; new texts must have the same encoding, or {not_utf8(path, mixed)}"

@@ -8,13 +8,12 @@ from fairseq_mega.data.json_lines import form_of_records, looks_like_json
 from fairseq_mega.data.text_marks import told_marks
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
-from fairseq_mega.lab.prepare.text_files import not_utf8, read_lines
+from fairseq_mega.lab.prepare.text_files import is_partly_utf8, not_utf8, read_lines
 from fairseq_mega.lab.prepare.translation.corpus import Corpus
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
 from fairseq_mega.lab.runs.files import returns_end_no_line
 
 FIRST_LINES = 100  # that show the form of a file
-MIXED = 0.1  # share of lines in UTF-8 that is no chance
 TABLE = 0.9  # share of lines with a TAB in a table
 
 
@@ -38,11 +37,9 @@ def read_sentences(path: Path) -> List[str]:
         try:
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
-            others = [other for other in raw if not other.isascii()]
-            mixed = sum(other.decode("utf-8", "ignore").encode() == other for other in others) >= MIXED * len(others)
             raise ValueError(
                 f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not "
-                f"UTF-8; {not_utf8(path, mixed)}"
+                f"UTF-8; {not_utf8(path, is_partly_utf8(raw))}"
             ) from None
     last = next((line.rstrip() for line in reversed(lines) if line.strip()), "")
     if looks_like_json(path) and last.endswith(("}", "]")):
