@@ -48,6 +48,7 @@ REFUSED = [
     (["--finetune-from-model", "/"], "--finetune-from-model / is a folder: give the file of a checkpoint"),
     (["--continue-once", "/none"], "--continue-once /none does not exist: give the file of a checkpoint"),
     (["--restore-file", "/none.pt"], "--restore-file /none.pt does not exist: give a file, or leave the option out"),
+    (["--restore-file", "/"], "--restore-file / is a folder: give a file, or leave the option out"),
     (["--restore-file", "checkpoint_best.pt"], "--restore-file checkpoint_best.pt does not exist"),
     (["--bpe", "sentencepiece", "--sentencepiece-model", "/none"], "--sentencepiece-model /none does not exist"),
     (["--bpe", "subword_nmt", "--bpe-codes", "/none"], "--bpe-codes /none does not exist: give a file"),

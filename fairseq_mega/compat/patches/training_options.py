@@ -188,7 +188,8 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     for option in FILES:
         file = given.get(option)
         if isinstance(file, str) and not _is_saved(file):
-            return f"--{option.replace('_', '-')} {file} does not exist: give a file, or leave the option out"
+            problem = "is a folder" if os.path.isdir(file) else "does not exist"
+            return f"--{option.replace('_', '-')} {file} {problem}: give a file, or leave the option out"
     kinds = (_obstacle_of_criterion, _obstacle_of_schedule, _obstacle_of_bleu, _obstacle_of_validation)
     problems = (obstacle_of(given) for obstacle_of in (*kinds, _obstacle_of_metric, _alone))
     return next(filter(None, problems), None)
