@@ -186,6 +186,10 @@ def test_checkpoints_of_another_family(command, options, expected, tiny_model, c
             ["--retain-dropout", "--retain-dropout-modules", "Nosuch"],
             "--retain-dropout-modules Nosuch: no such part of the model has dropout; give names, separated by ",
         ),
+        (
+            ["--retain-dropout", "--model-overrides", "{'dropout': 0, 'attention_dropout': 0, 'hidden_dropout': 0}"],
+            "--retain-dropout: no part of the model has dropout; leave the option out",
+        ),
         (["--model-overrides", "{'dropuot': 0.1}"], "dropuot=0.1: the settings of "),
         (["--bpe", "sentencepiece"], "Missing mandatory value: sentencepiece_model. Give --sentencepiece-model ("),
         (["--path", ""], "--path '': give the checkpoint"),

@@ -200,18 +200,27 @@ def _step_by_rows(
 
 
 def _retain_in_named_modules(original: typing.Callable, self: typing.Any, cfg: typing.Any) -> None:
-    """Read --retain-dropout-modules as names, not as letters; raises ValueError if no module has such a name."""
-    given = cfg.generation.retain_dropout_modules if getattr(cfg.generation, "retain_dropout", False) else None
+    """Read --retain-dropout-modules as names, not as letters; raises ValueError if no part of the model drops then."""
+    retained = bool(getattr(cfg.generation, "retain_dropout", False))
+    given = cfg.generation.retain_dropout_modules if retained else None
     if isinstance(given, str):
         cfg.generation.retain_dropout_modules = [name.strip() for name in given.split(",")]
     original(self, cfg)
-    dropping = ("retained", "apply_during_inference")  # ours and fairseq's
-    if given is not None and not any(getattr(part, name, False) for part in self.modules() for name in dropping):
-        parts = sorted({part for name, _ in self.named_modules() for part in name.split(".") if part.isidentifier()})
-        raise ValueError(
-            f"--retain-dropout-modules {given}: no such part of the model has dropout; give names, separated by "
-            f"commas, of {', '.join(parts)}"
-        )
+    if not retained or any(_drops(part) for part in self.modules()):
+        return
+    if given is None:
+        raise ValueError("--retain-dropout: no part of the model has dropout; leave the option out")
+    parts = sorted({part for name, _ in self.named_modules() for part in name.split(".") if part.isidentifier()})
+    raise ValueError(
+        f"--retain-dropout-modules {given}: no such part of the model has dropout; give names, separated by "
+        f"commas, of {', '.join(parts)}"
+    )
+
+
+def _drops(part: torch.nn.Module) -> bool:
+    """Return whether a dropout, ours or fairseq's, acts in evaluation."""
+    retained = getattr(part, "retained", False) or getattr(part, "apply_during_inference", False)
+    return bool(retained and getattr(part, "p", 0.0) > 0)
 
 
 def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
