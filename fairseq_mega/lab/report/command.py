@@ -1,8 +1,9 @@
 """Tables and plots of result files, the scores of translations, and the tables of the documentation.
 
-fairseq-mega-report --check # compare every table of the documentation with its results fairseq-mega-report --write #
-write the tables again fairseq-mega-report --html page.html # all results on one page fairseq-mega-report table2 results
---format markdown # one REPORT; each has its own --help
+fairseq-mega-report --check                           # compare every table of the documentation with its results
+fairseq-mega-report --write                           # write the tables again
+fairseq-mega-report --html page.html                  # all results on one page
+fairseq-mega-report table2 results --format markdown  # one REPORT; each has its own --help
 """
 
 import argparse
