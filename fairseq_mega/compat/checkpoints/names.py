@@ -349,10 +349,9 @@ def check(
         _warn_of_another_pair(file, theirs, own)
     if anew:
         theirs = {kind: text for kind, text in theirs.items() if kind not in INPUTS}
+    compared = theirs.keys() - {PAIRS}
     for kind, ours in own.items():
-        if kind == PAIRS:
-            continue
-        found = difference(theirs[kind], ours.text) if kind in theirs else None
+        found = difference(theirs[kind], ours.text) if kind in compared else None
         if found is None or (anew and kind == LANGUAGES):
             continue
         if kind == LANGUAGES:
@@ -360,7 +359,7 @@ def check(
             raise OtherNames(f"{file} translates {'-'.join(pair)}, not {ours.where}: {ours.remedy.format(*pair)}")
         raise OtherNames(f"{file} was trained with another {noun(kind)} than {ours.where} ({found}): {ours.remedy}")
     before = getattr(task, "trained_names", {})  # of the models before it in an ensemble
-    for kind in before.keys() & theirs.keys() - own.keys() - {PAIRS}:
+    for kind in before.keys() & compared - own.keys():
         found = difference(before[kind], theirs[kind], ("the models before it", "this one"))
         if found is not None:
             raise OtherNames(f"{file} was trained with another {noun(kind)} than the models before it ({found})")
