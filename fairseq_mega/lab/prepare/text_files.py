@@ -51,10 +51,15 @@ def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None)
         raise ValueError(f"{path} is not {error.encoding.upper()} ({error.reason}): {not_utf8(path)}") from error
 
 
+def is_utf8(line: bytes) -> bool:
+    """Return whether bytes are text in UTF-8."""
+    return line.decode("utf-8", "ignore").encode() == line
+
+
 def is_partly_utf8(lines: Iterable[bytes]) -> bool:
     """Return whether more lines with other characters than ASCII are UTF-8 than by chance."""
     others = [line for line in lines if not line.isascii()]
-    return sum(line.decode("utf-8", "ignore").encode() == line for line in others) >= max(1, BY_CHANCE * len(others))
+    return sum(map(is_utf8, others)) >= max(1, BY_CHANCE * len(others))
 
 
 def not_utf8(path: object, mixed: bool = False) -> str:

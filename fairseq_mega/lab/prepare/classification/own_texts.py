@@ -26,7 +26,7 @@ from fairseq_mega.lab.prepare.layouts import TEXTS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length, need_files
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.text_files import is_partly_utf8, not_utf8
+from fairseq_mega.lab.prepare.text_files import is_partly_utf8, is_utf8, not_utf8
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 Texts = List[Tuple[bytes, str]]
@@ -69,7 +69,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     others: List[int] = []  # lines that are not UTF-8
     for number, field, text in labelled_rows(path, first_line):
         label = " ".join(_without_marks(unicodedata.normalize("NFC", field.decode("utf-8", "replace"))).split())
-        if "\ufffd" in label and not _is_utf8(field):
+        if "\ufffd" in label and not is_utf8(field):
             raise ValueError(f"{path}: line {number} has a label that is not UTF-8: {not_utf8(path)}")
         if label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
             raise ValueError(
@@ -81,7 +81,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
         if not holds_text(text.decode("utf-8", "replace")):
             raise ValueError(f"{path}: line {number} has no text")
         found.append((text, label))
-        if not _is_utf8(text):
+        if not is_utf8(text):
             others.append(number)
     if not found:
         raise ValueError(f"{path} is empty: give lines of label TAB text")
@@ -113,10 +113,6 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
             f"bytes are taken as they are; new texts must have the same encoding, or {not_utf8(path, mixed)}"
         )
     return found
-
-
-def _is_utf8(text: bytes) -> bool:
-    return text.decode("utf-8", "ignore").encode() == text
 
 
 def _without_marks(label: str) -> str:
