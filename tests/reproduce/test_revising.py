@@ -34,6 +34,12 @@ def run_of(name: str, folder: Path, *texts: str, **chosen: Any) -> Run:
     return plan(revise(catalogue()[name], settings), 1, Path("data"), "0", Choices(folder, settings=settings, **chosen))
 
 
+def write_result_of(run: Run, choices: Choices) -> None:
+    """Write a result as the runner records it."""
+    result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", run.seed, about(run, choices))
+    write_result(choices.out / "results" / f"{run.recipe.report}.{run.name}.json", result)
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -88,8 +94,7 @@ def test_a_table_mixes_no_settings_of_one_cell(tmp_path: Path) -> None:
     own = run_of(TEXT, tmp_path, "mega:optimization.lr=0.1")
     assert own.recipe.cell == twin.recipe.cell
     for run, choices in ((twin, plain), (own, changed)):
-        result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", 1, about(run, choices))
-        write_result(tmp_path / "results" / f"{run.recipe.report}.{run.name}.json", result)
+        write_result_of(run, choices)
     assert [path.stem for path in table_folder([own], changed).iterdir()] == [own.name]
     assert [path.stem for path in table_folder([twin], plain).iterdir()] == [twin.name]
 
@@ -128,14 +133,12 @@ def test_a_table_mixes_no_recipe_of_a_file_with_one_of_the_package(
     choices, recipes = Choices(tmp_path), [catalogue()[TEXT], *find(str(file))]
     runs = [plan(recipe, seed, Path("data"), "0", choices) for recipe in recipes for seed in (1, 2)]
     for run in runs:
-        result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", run.seed, about(run, choices))
-        write_result(tmp_path / "results" / f"{run.recipe.report}.{run.name}.json", result)
+        write_result_of(run, choices)
     for mine in (runs[:2], runs[2:]):
         assert {path.stem for path in table_folder(mine, choices).iterdir()} == {run.name for run in mine}
     file.write_text(file.read_text().replace("0.3", "0.6"))
     edited = plan(find(str(file))[0], 1, Path("data"), "0", choices)
-    result = make_result("lra", edited.name, {"test_accuracy": 1.0}, 1, "command", 1, about(edited, choices))
-    write_result(tmp_path / "results" / f"{edited.recipe.report}.{edited.name}.json", result)
+    write_result_of(edited, choices)
     assert {path.stem for path in table_folder([edited], choices).iterdir()} == {edited.name}
     assert f"or of other runs with the same seed: {runs[2].name}" in capsys.readouterr().err
     assert main([TEXT, str(file), "--out", str(tmp_path), "--list"]) == 1
@@ -146,7 +149,7 @@ def test_a_table_mixes_no_recipe_of_a_file_with_one_of_the_package(
     ("before", "after"), [("optimization: {lr: [0.001]}", "optimization: {lr: [0.002]}"), ("beam: 5", "beam: 2")]
 )
 def test_a_table_mixes_no_recipe_of_a_file_before_and_after_a_change(before: str, after: str, tmp_path: Path) -> None:
-    """Of its rate or of its evaluation, between two commands with other seeds."""
+    """Change its rate or its evaluation between two commands with other seeds."""
     file, choices, found = tmp_path / "own.yaml", Choices(tmp_path), []
     parent = TEXT if "lr" in before else TRANSLATION
     inherited = f"# @package _global_\ndefaults:\n  - /{parent}@_global_\n  - _self_\n"
@@ -154,21 +157,19 @@ def test_a_table_mixes_no_recipe_of_a_file_before_and_after_a_change(before: str
         entry = changed if "lr" in changed else f"recipe: {{evaluate: {{{changed}}}}}"
         file.write_text(f"{inherited}{entry}\n")
         run = plan(find(str(file))[0], seed, Path("data"), "0", choices)
-        result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", seed, about(run, choices))
-        write_result(tmp_path / "results" / f"{run.recipe.report}.{run.name}.json", result)
+        write_result_of(run, choices)
         found.append(run)
     assert found[0].evaluation != found[1].evaluation or "lr" in before
     assert {path.stem for path in table_folder(found[1:], choices).iterdir()} == {found[1].name}
 
 
 def test_a_table_keeps_every_rate_of_a_recipe_with_several(tmp_path: Path) -> None:
-    """Of the recipes of the command and of those of commands before it."""
+    """Keep those of the command's recipes and those of the commands before it."""
     choices, found = Choices(tmp_path), {}
     for name in ("comparison/bytes/mega", "comparison/bytes/transformer"):
         found[name] = [plan(recipe, 1, Path("data"), "0", choices) for recipe in at_each_rate(catalogue()[name])]
         for run in found[name]:
-            result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", 1, about(run, choices))
-            write_result(tmp_path / "results" / f"{run.recipe.report}.{run.name}.json", result)
+            write_result_of(run, choices)
     names = {run.name for runs in found.values() for run in runs}
     assert len(names) == 4
     for runs in (*found.values(), found["comparison/bytes/mega"][:1]):
