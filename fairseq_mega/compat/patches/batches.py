@@ -1,6 +1,7 @@
 """Repair fairseq's batches: keep every sample, and repeat the batches of an uninterrupted run after a resumption."""
 
 import logging
+import math
 import typing
 
 import numpy as np
@@ -10,6 +11,7 @@ from fairseq_mega.compat.patching import wrap
 logger = logging.getLogger("fairseq_mega.compat.patches.batches")
 
 BATCHES = "batches_in_epoch"  # key in an iterator's state: batches of each process
+PROCESSES = "processes_of_epoch"  # key in an iterator's state: processes that share the batches
 SEED = "seed_of_epoch"  # key in an iterator's state: with the epoch's number it determines the order of batches
 
 
@@ -153,7 +155,7 @@ def go_on_at_the_same_place() -> None:
 
 
 def _with_number_and_seed(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
-    return {**original(self), BATCHES: len(self), SEED: self.seed}
+    return {**original(self), BATCHES: len(self), PROCESSES: self.num_shards, SEED: self.seed}
 
 
 def _load_at_the_same_place(
@@ -163,6 +165,9 @@ def _load_at_the_same_place(
     before = state.get(BATCHES, now)
     if place > 0 and before != now:
         moved = place * now // before
+        processes = state.get(PROCESSES)  # None in a checkpoint of an earlier version
+        if processes and math.ceil(len(self.frozen_batches) / processes) == before:  # the same batches, divided anew
+            moved = min(place * processes // self.num_shards, now)
         logger.warning(
             f"epoch {state['epoch']} has {now} batches for each process, and had {before} when the checkpoint was "
             f"written after batch {place}: training continues after batch {moved}"
