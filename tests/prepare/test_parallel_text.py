@@ -211,9 +211,37 @@ def test_odd_lines_keep_the_pairing(tmp_path: Path) -> None:
     ]
 
 
-def test_a_sentence_in_brackets_is_no_json(tmp_path: Path) -> None:
-    (tmp_path / "t.en").write_text('["Oh", he said.]\nplain\n')
-    assert read_sentences(tmp_path / "t.en") == ['["Oh", he said.]', "plain"]
+RECORDS = [
+    ('{"text": "a"}\n{"text": "b"}\n', r"JSON, and one sentence per line is needed: .*jq -r .text "),
+    ("{'en': 'a, b'}\n{'en': 'c'}\n", "dictionaries of Python, and one sentence per line is needed"),
+    ("b'a, b'\nb'c'\n", "bytes of Python, one a line"),
+    ('[\n"a, b",\n"c"\n]\n', "JSON, and one"),
+    ('"a, b"\n"c"\n', "texts of JSON, one a line"),
+]
+
+
+def test_a_sentence_in_brackets_is_no_json(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for language in ("en", "de"):
+        (tmp_path / f"t.{language}").write_text(f'["Oh", he said.]\nplain {language}\n')
+    assert read_pairs(str(tmp_path / "t"), "en", "de")[0] == Pair('["Oh", he said.]', '["Oh", he said.]')
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "kind"), RECORDS)
+def test_records_in_both_files_are_refused(tmp_path: Path, text: str, kind: str) -> None:
+    for language in ("en", "de"):
+        (tmp_path / f"t.{language}").write_text(text)
+    with pytest.raises(ValueError, match=rf"t\.en: it holds {kind}"):
+        read_pairs(str(tmp_path / "t"), "en", "de")
+
+
+@pytest.mark.parametrize(("text", "kind"), RECORDS)
+def test_records_in_one_file_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture, text: str, kind: str) -> None:
+    """The parsing of sentences writes JSON, for example."""
+    (tmp_path / "t.en").write_text("".join(f"sentence {line}\n" for line in range(text.count("\n"))))
+    (tmp_path / "t.de").write_text(text)
+    assert [target for _, target in read_pairs(str(tmp_path / "t"), "en", "de")] == text.splitlines()
+    assert re.search(rf"note: .*t\.de holds {kind}.*, unless these lines are what the model", capsys.readouterr().err)
 
 
 def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -279,12 +307,7 @@ def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None
         with pytest.raises(ValueError, match=rf"t\.en: it is .*{kind}"):
             read_sentences(tmp_path / "t.en")
     for text, kind in (
-        ('{"text": "a"}\n{"text": "b"}\n', r"JSON, and one sentence per line is needed: .*jq -r .text .*t\.en"),
-        ("{'en': 'a, b'}\n{'en': 'c'}\n", "it holds dictionaries of Python, and one sentence per line is needed"),
         ("a line of words\n" * 900 + "a\0b\0\n", "line 901: NUL byte, as in a part in UTF-16"),
-        ("b'a, b'\nb'c'\n", "it holds bytes of Python, one a line"),
-        ('[\n"a, b",\n"c"\n]\n', "it is JSON, and one"),
-        ('"a, b"\n"c"\n', "it holds texts of JSON, one a line"),
         ("a\rb\rc\r", r"its lines end in carriage returns.*tr '.r' '.n' <.*t\.en"),
         ("a\rb\rc\rd\ne", "its lines end in carriage returns"),
     ):

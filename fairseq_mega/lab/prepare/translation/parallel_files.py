@@ -41,15 +41,6 @@ def read_sentences(path: Path) -> List[str]:
                 f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not "
                 f"UTF-8; {not_utf8(path, is_partly_utf8(raw))}"
             ) from None
-    last = next((line.rstrip() for line in reversed(lines) if line.strip()), "")
-    if looks_like_json(path) and last.endswith(("}", "]")):
-        raise ValueError(
-            f"{path}: it is JSON, and one sentence per line is needed: extract the texts, for example with `jq -r "
-            f".text {path}`"
-        )
-    form = form_of_records("".join(f"{line}\n" for line in lines[:FIRST_LINES]))
-    if form:
-        raise ValueError(f"{path}: it holds {form}, and one sentence per line is needed: extract the texts")
     if sum(line.count("\r") for line in lines) > len(lines):
         raise ValueError(f"{path}: {returns_end_no_line(path)}")
     if not any(line.strip() for line in lines):
@@ -57,15 +48,31 @@ def read_sentences(path: Path) -> List[str]:
     return lines
 
 
+def _records(path: Path, lines: List[str]) -> str:
+    """Return the form of a file that holds records in place of sentences, with its remedy; else an empty text."""
+    last = next((line.rstrip() for line in reversed(lines) if line.strip()), "")
+    if looks_like_json(path) and last.endswith(("}", "]")):
+        return f"JSON, and one sentence per line is needed: extract the texts, for example with `jq -r .text {path}`"
+    form = form_of_records("".join(f"{line}\n" for line in lines[:FIRST_LINES]))
+    return form and f"{form}, and one sentence per line is needed: extract the texts"
+
+
 def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
     """Read and clean the pairs of `prefix.source_lang` and `prefix.target_lang`, empty lines included.
 
+    One of the two files may hold records, such as JSON, as in the parsing of sentences; a note reports it.
+
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: for files that are not UTF-8, have no text, or differ in length.
+        ValueError: for files that are not UTF-8, have no text, both hold records, or differ in length.
     """
     paths = [Path(f"{prefix}.{lang}") for lang in (source_lang, target_lang)]
     sides = [read_sentences(path) for path in paths]
+    records = {path: form for path, lines in zip(paths, sides) if (form := _records(path, lines))}
+    for path, form in records.items():
+        if len(records) == len(paths):
+            raise ValueError(f"{path}: it holds {form}")
+        say(f"note: {path} holds {form}, unless these lines are what the model should read or write")
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
             f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}: line n of one must "
