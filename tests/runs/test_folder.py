@@ -39,6 +39,16 @@ def test_a_command_that_fails_shows_its_last_lines(tmp_path: Path) -> None:
     assert [shown[1], shown[-2]] == ["  30", "  49"] and "continue from here" in shown[-1]
 
 
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(9, "by SIGKILL, as a system without free memory does"), (6, "was killed by SIGABRT; the end")],
+)
+def test_a_command_that_is_killed_names_the_signal(tmp_path: Path, number: int, told: str) -> None:
+    program = f"import os; os.kill(os.getpid(), {number})"
+    with pytest.raises(StageError, match=told):
+        commands.execute([sys.executable, "-c", program], tmp_path / "one.log", {})
+
+
 def test_an_interrupt_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

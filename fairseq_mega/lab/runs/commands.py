@@ -45,9 +45,17 @@ class CommandError(StageError):
         title = " ".join(words[2:4]) if list(words[:2]) == PYTHON else Path(words[0]).name
         tail = "".join(f"  {line}\n" for line in last_lines(log))
         super().__init__(
-            f"{title} ended with status {status}; the end of {log}:\n{tail}"
-            "Run the same command again to continue from here"
+            f"{title} {_end(status)}; the end of {log}:\n{tail}Run the same command again to continue from here"
         )
+
+
+def _end(status: int) -> str:
+    """Return the end of a command in words: its status, or the signal that killed it."""
+    if status >= 0:
+        return f"ended with status {status}"
+    name = {number.value: number.name for number in signal.Signals}.get(-status, f"signal {-status}")
+    advice = ", as a system without free memory does (smaller batches need less)" if name == "SIGKILL" else ""
+    return f"was killed by {name}{advice}"
 
 
 def environment(more: Dict[str, str]) -> Dict[str, str]:
