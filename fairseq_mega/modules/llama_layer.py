@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Optional
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_mega.ops.attention import multi_head_attention
 from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.linear import after_silu, in_parts
 from fairseq_mega.ops.rotary import rotate
@@ -56,8 +55,9 @@ class LlamaLayer(nn.Module):
     Args:
         config: shape and regularisation.
 
-    Source: Llama 2 (Touvron et al., 2023), section 2.2, the baseline of MEGALODON's section 4; the attention is torch's
-    ``scaled_dot_product_attention``, which chooses its own fast path. The layer's only state is its keys and values.
+    The layer's only state is its keys and values.
+
+    Source: Llama 2 (Touvron et al., 2023), section 2.2, the baseline of MEGALODON's section 4.
     """
 
     def __init__(self, config: LlamaLayerConfig) -> None:
@@ -99,16 +99,7 @@ class LlamaLayer(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
         """Return the attention of the last steps (B, L, d) to all steps (B, n, d)."""
-        length, total = query.size(1), key.size(1)
-        mask = None
-        if padding_mask is not None or 1 < length < total:
-            steps = torch.arange(total, device=key.device)
-            mask = steps <= steps[total - length :].unsqueeze(-1)  # (L, n)
-            if padding_mask is not None:  # a padded step attends to itself, because a softmax requires a key
-                absent = padding_mask[:, None, None, :] & (steps != steps[total - length :].unsqueeze(-1))
-                mask = mask & ~absent
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value))
-        rate = self.attention_dropout.rate
-        causal = mask is None and length == total
-        out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate, is_causal=causal)
+        dropout = self.attention_dropout.rate
+        out = multi_head_attention(query, key, value, causal=True, padding_mask=padding_mask, dropout=dropout)
         return out.transpose(1, 2).flatten(-2)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Optional
 
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from fairseq_mega.ops.attention import multi_head_attention
 
 from .activation import get_activation
 from .documents import Documents
@@ -55,8 +56,7 @@ class TransformerLayer(nn.Module):
     Args:
         config: shape and regularisation.
 
-    Source: Vaswani et al., 2017; the attention is torch's ``scaled_dot_product_attention``, which chooses its own fast
-    path. The initialisation is MEGA's: Normal(0, 0.02), zero biases.
+    Source: Vaswani et al., 2017. The initialisation is MEGA's: Normal(0, 0.02), zero biases.
     """
 
     def __init__(self, config: TransformerLayerConfig) -> None:
@@ -103,7 +103,6 @@ class TransformerLayer(nn.Module):
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
         """Attention of all heads side by side, each (B, L, d)."""
         query, key, value = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (query, key, value))
-        mask = None if padding_mask is None else ~padding_mask[:, None, None, :]
         dropout = self.attention_dropout.rate
-        out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)  # (B, H, L, d / H)
+        out = multi_head_attention(query, key, value, padding_mask=padding_mask, dropout=dropout)  # (B, H, L, d / H)
         return out.transpose(1, 2).flatten(-2)

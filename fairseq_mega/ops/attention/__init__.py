@@ -1,4 +1,4 @@
-"""Single-head attention of MEGA (section 3.2): :func:`attention`, its chunked form, and paths."""
+"""Single-head attention of MEGA (section 3.2): :func:`attention`, its chunked form, paths; that of several heads."""
 
 import math
 from typing import Any, Callable, Optional, Tuple
@@ -17,7 +17,16 @@ from .reference import FUNCTIONS, Options, attention_weights, laplace, toeplitz
 from .torch_blockwise import blockwise_attention
 from .torch_dense import dense_attention
 
-__all__ = ["FUNCTIONS", "Options", "attention", "attention_weights", "chunked_attention", "laplace", "toeplitz"]
+__all__ = [
+    "FUNCTIONS",
+    "Options",
+    "attention",
+    "attention_weights",
+    "chunked_attention",
+    "laplace",
+    "multi_head_attention",
+    "toeplitz",
+]
 
 # Most attention weights (batch x queries x keys) in memory at once. The first number is for a dense call in training,
 # where computing block by block costs a second forward pass. The second is for a dense call in evaluation, where blocks
@@ -209,3 +218,35 @@ def chunked_attention(
         given = given._replace(bias=tail, padding_mask=mask)
         outputs.append(_attend(q[:, -rest:], k[:, -rest:], v[:, -rest:], given, path))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
+
+
+def multi_head_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    padding_mask: Optional[Tensor] = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Attend with the softmax weights of several heads, as the Transformer does.
+
+    The path is "native_blocks" on a CPU, where torch's fused attention needs twice its time and writes all weights to
+    memory if some are dropped, and "torch" elsewhere, unless the environment names one, see :func:`attention`.
+
+    Args:
+        q: (B, H, n, z).
+        k, v: (B, H, m, z).
+        causal, dropout: as in :func:`attention`.
+        padding_mask: (B, m) bool, True = may not be attended to.
+
+    Returns:
+        (B, H, n, z).
+
+    Source: Vaswani et al., 2017, section 3.2.
+    """
+    mask = None if padding_mask is None else padding_mask.unsqueeze(1)
+    path = PATHS.forced()
+    if path == "auto" and (blocks_obstacle(q) is not None or not _prefers_blocks(q, q[..., 0].numel() * k.size(-2))):
+        path = "torch"
+    return _attend(q, k, v, Options(causal=causal, padding_mask=mask, dropout=dropout), path)

@@ -15,7 +15,7 @@ from .numbers import amount, bold_best
 
 SPEED_TITLES = {
     "transformer-explicit": "Transformer, attention written out",
-    "transformer": "Transformer, torch's fused attention",
+    "transformer": "Transformer, fused attention",
     "mega": "MEGA, full attention",
     "mega-chunk": "MEGA-chunk, C = {chunk}",
 }
