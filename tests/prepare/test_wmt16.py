@@ -191,7 +191,7 @@ TOKENIZERS = {
     ],
 )
 def test_the_length_filter(lengths: Any, kept: bool) -> None:
-    assert keep_pair(lengths, 1.5, 3, 150) is kept
+    assert keep_pair(lengths) is kept
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30))

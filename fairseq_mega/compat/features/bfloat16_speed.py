@@ -12,12 +12,12 @@ REPEATS = 5
 LONGEST = 0.05  # seconds; a slower bfloat16 product is not measured again
 
 
-def product_seconds(shape: typing.Tuple[int, int, int] = SHAPE) -> typing.Dict[torch.dtype, float]:
+def product_seconds() -> typing.Dict[torch.dtype, float]:
     """Return the minimum time of a matrix product on one core, measured in turn for float32 and bfloat16.
 
     The time is the thread's CPU time, which depends little on the load of the machine.
     """
-    rows, inner, columns = shape
+    rows, inner, columns = SHAPE
     best = {torch.float32: float("inf"), torch.bfloat16: float("inf")}
     for repeat in range(REPEATS + 1):
         for dtype in best:

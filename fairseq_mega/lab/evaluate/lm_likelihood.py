@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairseq_mega.criterions.adaptive_loss import adaptive_nll
 
+INTERVAL = 10.0  # seconds between lines on the progress
 logger = logging.getLogger("evaluate_lm")
 
 
@@ -35,7 +36,7 @@ def negative_log_likelihood(model: Any, features: Tensor, target: Tensor, pad: i
     return total
 
 
-def score_batches(model: Any, batches: Any, pad: int, positions: int, seconds: float = 10.0) -> Tuple[int, float]:
+def score_batches(model: Any, batches: Any, pad: int, positions: int) -> Tuple[int, float]:
     """Return the number of scored tokens and the sum of their negative log likelihoods; log the progress."""
     device = next(model.parameters()).device
     tokens, total, last = 0, 0.0, time.monotonic()
@@ -47,7 +48,7 @@ def score_batches(model: Any, batches: Any, pad: int, positions: int, seconds: f
         features, _ = model(**sample["net_input"], features_only=True)
         total += negative_log_likelihood(model, features, target, pad, positions)
         tokens += int(target.ne(pad).sum())
-        if time.monotonic() - last > seconds:
+        if time.monotonic() - last > INTERVAL:
             last = time.monotonic()
             logger.info(
                 f"{number} of {len(batches)} batches, {tokens:,} tokens, {total / math.log(2) / tokens:.4f} bits"

@@ -12,18 +12,19 @@ from typing import Callable, Sequence, TextIO, Tuple
 from fairseq_mega.lab.runs.log_progress import parse_statistics
 
 Validate = Callable[[Sequence[str]], int]  # runs fairseq-mega-validate with arguments; returns the exit status
+INTERVAL = 20.0  # seconds between lines on the progress
 _CORRECT = re.compile(r"(\d+) of (\d+)")
 
 
 class Listener(io.TextIOBase):
     """Stream of fairseq-validate's output, written to a file; it finds the result and prints the progress."""
 
-    def __init__(self, log: TextIO, split: str = "test", every: float = 20.0) -> None:
+    def __init__(self, log: TextIO, split: str = "test") -> None:
         self.correct = ""
         self.split = split
         self.scored = 0
         self._log, self._line = log, ""
-        self._every, self._shown = every, time.monotonic()
+        self._shown = time.monotonic()
 
     def write(self, text: str) -> int:
         self._log.write(text)
@@ -32,7 +33,7 @@ class Listener(io.TextIOBase):
             found = parse_statistics(line)
             self.correct = found.get(f"{self.split}_correct", self.correct)
             self.scored += int(found.get("nsentences", 0))
-        if time.monotonic() - self._shown >= self._every:
+        if time.monotonic() - self._shown >= INTERVAL:
             self._shown = time.monotonic()
             print(f"  {self.scored:,} examples scored", file=sys.stderr)
         return len(text)

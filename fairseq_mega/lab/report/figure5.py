@@ -11,12 +11,12 @@ from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, look
 from fairseq_mega.ops.attention.reference import laplace
 
 
-def functions(low: float = -1.0, high: float = 2.0) -> Dict[str, List[Tuple[float, float]]]:
+def functions() -> Dict[str, List[Tuple[float, float]]]:
     """Return points of the attention functions laplace and relu2, which are applied to each score.
 
     Source: MEGA, Eq. 16 and Figure 5.
     """
-    x = torch.linspace(low, high, 301, dtype=torch.float64)
+    x = torch.linspace(-1.0, 2.0, 301, dtype=torch.float64)
     values = {"laplace": laplace(x), "relu2": x.relu().square()}
     return {name: list(zip(x.tolist(), y.tolist())) for name, y in values.items()}
 

@@ -18,9 +18,9 @@ def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
     return Table([*rows[0]] if rows else [], [[*row.values()] for row in rows])
 
 
-def aligned(title: str, cells: Sequence[str], first: int = 30, width: int = 14) -> str:
-    """Return a line with a title of ``first`` characters, and right-aligned cells of ``width``."""
-    return title.ljust(first) + "".join(cell.rjust(width) for cell in cells)
+def aligned(title: str, cells: Sequence[str], first: int) -> str:
+    """Return a line with a title of ``first`` characters, and right-aligned cells of 14."""
+    return title.ljust(first) + "".join(cell.rjust(14) for cell in cells)
 
 
 def terminal(table: Table) -> str:

@@ -7,7 +7,7 @@ of PyTorch are changed, and so every module under autocast; on other processors 
 
 import platform
 import warnings
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Optional
 
 import torch
 from torch import Tensor
@@ -75,12 +75,12 @@ def _kernel_of_autocast(name: str) -> Optional[Any]:
     return None if get is None else get(f"aten::{name}", _KEY.name)
 
 
-def replace_products(names: Sequence[str] = OPERATORS) -> torch.library.Library:
+def replace_products() -> torch.library.Library:
     """Replace autocast's products on CPUs by :func:`through_float32` for the lifetime of the returned library."""
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():  # that a kernel is replaced
         warnings.simplefilter("ignore", UserWarning)
-        for name in names:
+        for name in OPERATORS:
             library.impl(name, through_float32(name), _KEY.name, with_keyset=True)
     return library
 

@@ -10,6 +10,8 @@ from fairseq_mega.data.class_folders import listed
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import SPLITS
 
+SEED = 42  # of the divisions and the subsets
+
 
 def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[str] = None) -> np.ndarray:
     """Return the numbers (n,) int64 of the kept ones of ``size`` examples: all in order, or a random subset in random
@@ -20,7 +22,7 @@ def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[s
     """
     if limit is None:
         return np.arange(size)
-    order = np.random.default_rng((42, SPLITS.index(drawn_as or split))).permutation(size)
+    order = np.random.default_rng((SEED, SPLITS.index(drawn_as or split))).permutation(size)
     return order[: limit[SPLITS.index(split)]]
 
 
@@ -29,19 +31,17 @@ def limited(splits: Dict[str, np.ndarray], limit: Optional[List[int]]) -> Dict[s
     return {split: numbers[kept(split, len(numbers), limit)] for split, numbers in splits.items()}
 
 
-def random_split(size: int, train: int, valid: int, seed: int = 42) -> Dict[str, np.ndarray]:
-    """Split ``size`` examples as torch's random_split does with a generator of this seed; the rest is test.
+def random_split(size: int, train: int, valid: int) -> Dict[str, np.ndarray]:
+    """Split ``size`` examples as torch's random_split does with a generator of SEED; the rest is test.
 
     Returns:
         For each split the numbers of its examples, (n,) int64, in the drawn order.
     """
-    order = torch.randperm(size, generator=torch.Generator().manual_seed(seed)).numpy()
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(SEED)).numpy()
     return dict(zip(SPLITS, np.split(order, [train, train + valid])))
 
 
-def stratified_split(
-    labels: np.ndarray, held_out: Dict[str, float], names: Sequence[str], seed: int = 42
-) -> Dict[str, np.ndarray]:
+def stratified_split(labels: np.ndarray, held_out: Dict[str, float], names: Sequence[str]) -> Dict[str, np.ndarray]:
     """Hold out a share of the examples of every label, at least one, for each named split; the rest is train.
 
     Args:
@@ -55,7 +55,7 @@ def stratified_split(
     Raises:
         ValueError: if a label has too few examples for one in each split.
     """
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(SEED)
     parts: Dict[str, List[np.ndarray]] = {split: [] for split in ("train", *held_out)}
     counts = {names[label]: int(count) for label, count in zip(*np.unique(labels, return_counts=True))}
     few = [f"{name!r} has {count}" for name, count in counts.items() if count <= len(held_out)]

@@ -42,14 +42,12 @@ def leak_key(text: str) -> str:
 
 def clean_pages(
     pages: Iterable[Tuple[str, List[Tuple[str, str]]]],
-    rules: PairRules = HELP_RULES,
     valid_share: float = VALID_SHARE,
     test_share: float = TEST_SHARE,
-    learnt: PairRules = LEARNT_RULES,
 ) -> Corpus:
     """Clean pages of (path, [(source, target)]), pair sentences, and divide them into a corpus without leaks.
 
-    Pages of `train` follow the rules `learnt`, the others `rules`.
+    Pages of `train` follow LEARNT_RULES, the others HELP_RULES.
 
     Every pair occurs once; a source sentence of `test` is neither in `train` nor in `valid`,
     one of `valid` not in `train`.
@@ -57,7 +55,7 @@ def clean_pages(
     corpus = Corpus()
     for page, paragraphs in pages:
         name = split_of_page(page, valid_share, test_share)
-        kept, allowed = corpus.splits[name], learnt if name == "train" else rules
+        kept, allowed = corpus.splits[name], LEARNT_RULES if name == "train" else HELP_RULES
         for source, target in paragraphs:
             paragraph = Pair(clean_text(source), clean_text(target))
             reason = rejection(paragraph, allowed)

@@ -7,16 +7,16 @@ from typing import Sequence, Tuple
 from fairseq_mega.lab.prepare.progress import Progress
 from fairseq_mega.lab.runs.files import count_lines, read_lines, written_whole
 
+SHORTEST, LONGEST, RATIO = 3, 150, 1.5  # tokens of a sentence; the longer of a pair to the shorter
 
-def keep_pair(lengths: Tuple[int, int], ratio: float, shortest: int, longest: int) -> bool:
+
+def keep_pair(lengths: Tuple[int, int]) -> bool:
     """Return whether a pair of sentences with these numbers of tokens passes the rule of Moses' clean-corpus-n."""
     low, high = min(lengths), max(lengths)
-    return shortest <= low and high <= longest and high <= ratio * low
+    return low >= SHORTEST and high <= LONGEST and high <= RATIO * low
 
 
-def clean_corpus(
-    source: Path, target: Path, languages: Sequence[str], ratio: float = 1.5, shortest: int = 3, longest: int = 150
-) -> Tuple[int, int]:
+def clean_corpus(source: Path, target: Path, languages: Sequence[str]) -> Tuple[int, int]:
     """Copy the pairs that :func:`keep_pair` accepts from ``source.<language>`` to ``target.<language>``.
 
     Returns the numbers of pairs read and kept. Raises ValueError when the files have different numbers
@@ -35,13 +35,13 @@ def clean_corpus(
         files = [stack.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in partials]
         for pair in progress.follow(zip(*map(read_lines, inputs))):
             left, right = (line.split() for line in pair)
-            if keep_pair((len(left), len(right)), ratio, shortest, longest):
+            if keep_pair((len(left), len(right))):
                 for file, words in zip(files, (left, right)):
                     file.write(" ".join(words) + "\n")
                 kept += 1
         if kept == 0:
             raise ValueError(
-                f"none of {lines[0]} pairs of {source} has {shortest} to {longest} tokens and a length ratio up to "
-                f"{ratio}"
+                f"none of {lines[0]} pairs of {source} has {SHORTEST} to {LONGEST} tokens and a length ratio up to "
+                f"{RATIO}"
             )
     return lines[0], kept
