@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, Result, select
-from fairseq_mega.lab.report.lra_cells import spread
+from fairseq_mega.lab.report.lra_cells import mean_and_deviation
 from fairseq_mega.lab.report.lra_figure import figure_report
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 
@@ -48,7 +48,7 @@ def figure4(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
         lines += [f"{title}: test accuracy"]
         for task, points in curves.items():
             for value, runs in points.items():
-                accuracy = spread([run["scores"]["test_accuracy"] for run in runs])
+                accuracy = mean_and_deviation([run["scores"]["test_accuracy"] for run in runs])
                 lines.append(f"{TASKS[task].title:>8} {label_of(value):>6} {accuracy}")
                 used += [run for run in runs if run not in used]
     if not used:

@@ -7,7 +7,7 @@ from typing import Sequence
 from fairseq_mega.lab.evaluate.lra_runs import select, shortened
 from fairseq_mega.lab.prepare.classification.imagenet import IMAGES
 from fairseq_mega.lab.recipes.paper_values import paper_values
-from fairseq_mega.lab.report.lra_cells import INTERPRETATION, spread
+from fairseq_mega.lab.report.lra_cells import INTERPRETATION, mean_and_deviation
 from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result
@@ -27,7 +27,7 @@ def accuracy(results: Sequence[Result]) -> str:
     if not results:
         return "-"
     star = "*" if any(map(incomparable, results)) else ""
-    return spread([result["scores"]["top1_accuracy"] for result in results]) + star
+    return mean_and_deviation([result["scores"]["top1_accuracy"] for result in results]) + star
 
 
 def measured(results: Sequence[Result], model: str) -> Rows:

@@ -10,7 +10,7 @@ from fairseq_mega.lab.runs.text_tables import Table, aligned, table_of
 INTERPRETATION = "measured rows: our interpretation, because the paper leaves the architecture of classifiers open"
 
 
-def spread(values: Sequence[float], digits: int = 2) -> str:
+def mean_and_deviation(values: Sequence[float], digits: int = 2) -> str:
     """Return the mean and, for two or more values, the standard deviation."""
     mean = f"{statistics.mean(values):.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ±{statistics.stdev(values):.{digits}f}"
@@ -21,7 +21,7 @@ def cell(results: Sequence[Result]) -> str:
     if not results:
         return "-"
     star = "*" if any(map(shortened, results)) else ""
-    return spread([result["scores"]["test_accuracy"] for result in results]) + star
+    return mean_and_deviation([result["scores"]["test_accuracy"] for result in results]) + star
 
 
 def learned(results: Sequence[Result]) -> str:

@@ -58,7 +58,7 @@ def shared_spikes(results: Sequence[Result]) -> Dict[int, Set[int]]:
     return {seed: set.intersection(*spikes) if len(spikes) > 1 else set() for seed, spikes in found.items()}
 
 
-def spread(values: Sequence[float]) -> str:
+def mean_and_range(values: Sequence[float]) -> str:
     """Return the mean of the seeds, and for several seeds the smallest and the largest value."""
     mean = f"{statistics.fmean(values):.4f}"
     return f"{mean} ({min(values):.4f} to {max(values):.4f})" if len(values) > 1 else mean
@@ -71,7 +71,9 @@ def training_table(results: Sequence[Result]) -> Table:
     for model, own in by_model(trainings(results)).items():
         settings = own[0]["settings"]
         spikes = [len({*result["spikes"]} - shared[result["seed"]]) for result in own]
-        ends = {key: spread([result["scores"][f"{key}_{BITS}"] for result in own]) for key in ("train", "valid")}
+        ends = {
+            key: mean_and_range([result["scores"][f"{key}_{BITS}"] for result in own]) for key in ("train", "valid")
+        }
         rows.append(
             {
                 "MEGALODON, Figure 1": MODELS[model],
@@ -93,7 +95,7 @@ def context_table(results: Sequence[Result]) -> Table:
     rows = []
     for model, scores in found.items():
         cells = {
-            "the whole text" if context is None else f"{context:,}": spread(scores[context])
+            "the whole text" if context is None else f"{context:,}": mean_and_range(scores[context])
             if context in scores
             else "-"
             for context in every

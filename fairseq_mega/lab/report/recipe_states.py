@@ -11,7 +11,7 @@ from fairseq_mega.lab.evaluate.lra_runs import TASKS, shortened, stuck
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.alike import CONDITIONS, MORE
-from fairseq_mega.lab.report.lra_cells import spread
+from fairseq_mega.lab.report.lra_cells import mean_and_deviation
 from fairseq_mega.lab.report.megalodon_figure4 import points_of
 from fairseq_mega.lab.runs.provenance import machine_of, revision_of
 from fairseq_mega.lab.runs.results import GIVEN, Result, ResultError, changes_of, check_result, is_trained_here
@@ -164,13 +164,15 @@ def ours_of(state: State) -> str:
         return ", ".join(f"{point.tokens_per_second:,.0f} tokens/s at {length:,}" for length, point in points.items())
     if state.recipe.evaluate.get("curve") and state.results:  # each context has a score
         ends = {result["seed"]: result["scores"][VALID] for result in state.results if VALID in result["scores"]}
-        return f"{spread(list(ends.values()), 4)} bits per byte" if ends else "-"
+        return f"{mean_and_deviation(list(ends.values()), 4)} bits per byte" if ends else "-"
     for metric in state.recipe.paper or ("test_accuracy", "perplexity"):
         kinds: Dict[str, Dict[Any, float]] = {}
         for result in state.results:
             if metric in result["scores"]:
                 kinds.setdefault(kind_of(result), {})[result["seed"]] = result["scores"][metric]
-        told = [spread(list(seeds.values())) + f" ({kind})" * (len(kinds) > 1) for kind, seeds in kinds.items()]
+        told = [
+            mean_and_deviation(list(seeds.values())) + f" ({kind})" * (len(kinds) > 1) for kind, seeds in kinds.items()
+        ]
         cells += [", ".join(told)] if told and metric != SPEED else []
     absent = state.recipe.absent or "not run"
     return " / ".join(cells) + "*" * any(map(short, state.results)) if cells else absent

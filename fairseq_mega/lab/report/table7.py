@@ -4,7 +4,7 @@ import argparse
 from typing import Any, Dict, List, Sequence
 
 from fairseq_mega.lab.recipes.paper_values import paper_values
-from fairseq_mega.lab.report.lra_cells import spread
+from fairseq_mega.lab.report.lra_cells import mean_and_deviation
 from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result
@@ -35,7 +35,7 @@ def measured_cells(results: Sequence[Result], recipe: str, checkpoint: str) -> L
             if found == (direction, recipe, checkpoint) and metric in result["scores"]:
                 by_seed[result["seed"]] = result["scores"][metric]
         count = f" ({len(by_seed)})" if len(by_seed) > 1 else ""
-        cells.append(spread(list(by_seed.values())) + count if by_seed else "-")
+        cells.append(mean_and_deviation(list(by_seed.values())) + count if by_seed else "-")
     return cells
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
 from fairseq_mega.compat.features import precision
-from fairseq_mega.lab.report.lra_cells import spread
+from fairseq_mega.lab.report.lra_cells import mean_and_deviation
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
@@ -32,6 +32,8 @@ def of_seeds(folder: Path, words: Sequence[str]) -> Table:
     rows = []
     for (model, test, score), values in sorted(found.items()):
         title, digits = SCORES[score]
-        means = {TITLES.get(name, name): spread(values[name], digits) if name in values else "" for name in used}
+        means = {
+            TITLES.get(name, name): mean_and_deviation(values[name], digits) if name in values else "" for name in used
+        }
         rows.append({"model": model, "text": test, f"score, {len(seeds)} seeds": title, **means})
     return table_of(rows)
