@@ -14,6 +14,7 @@ from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.runs import Run, plan
 from fairseq_mega.lab.reproduce.storage import bytes_of_run, check_disk, kept
+from fairseq_mega.lab.runs.stages import stage
 from tests.support import lra_data
 
 PUBLISHED = {  # parameters: MEGA, Table 5; the README of its code; counts of models that were built
@@ -62,9 +63,21 @@ def test_too_little_space_is_said_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(RecipeError):
         check_disk(runs, tmp_path / "out", lambda folder: need - 1001)
     for run in runs[:2]:
-        (run.folder / ".done").mkdir(exist_ok=True)
-        (run.folder / ".done" / f"evaluate.{run.evaluation}").touch()
+        stage(run.folder, run.evaluation_stage, lambda: None)
     check_disk(runs, tmp_path / "out", lambda folder: bytes_of_run(runs[2].recipe, runs[2].config))
+
+
+def test_a_training_that_was_stopped_in_its_schedule_needs_no_space(tmp_path: Path) -> None:
+    """Its evaluation has a stage for each number of updates."""
+    recipe, out = catalogue()["mega/table2/text/mega"], tmp_path / "out"
+    short, long = (
+        plan(recipe, 1, Path("data"), "0", Choices(out, max_update=updates, keep_schedule=True)) for updates in (5, 6)
+    )
+    assert short.folder == long.folder
+    stage(short.folder, short.evaluation_stage, lambda: None)
+    check_disk([short], out, lambda folder: 0)
+    with pytest.raises(RecipeError, match="need"):
+        check_disk([long], out, lambda folder: 0)
 
 
 def test_the_command_looks_before_it_trains(

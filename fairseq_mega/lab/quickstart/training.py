@@ -23,7 +23,7 @@ from fairseq_mega.lab.reproduce.runs import Run, plan
 from fairseq_mega.lab.runs.commands import execute
 from fairseq_mega.lab.runs.files import write_text
 from fairseq_mega.lab.runs.folder import Work
-from fairseq_mega.lab.runs.stages import say
+from fairseq_mega.lab.runs.stages import is_done, say
 
 LONGEST_MINUTES = 60.0  # limit of a training with --updates
 SLOW = 0.5  # fraction of the usual updates a minute
@@ -113,7 +113,7 @@ class QuickStart:
         Raises:
             OSError, ValueError, StageError: with messages for the user.
         """
-        if not (self.folder / ".done" / "binarise").exists():  # the last stage of the data in an earlier version
+        if not is_done(self.folder, "binarise"):  # the last stage of the data in an earlier version
             self.work.stage("data", self.make_data)
         self.gpus = gpus_for(self.options.cpu)
         self.precision = chosen_once(self.folder / "precision", self.options.precision, self.gpus)

@@ -247,24 +247,23 @@ def perform(
     """Train, or convert the weights that are given, evaluate and record a run, as far as that has not been done."""
     choices = choices.suited_to(run.recipe)
     with locks.held(run.folder / "run.lock", str(run.folder), "runner"):
-        suffix = f".{run.updates}" if choices.keep_schedule else ""
         weights = choices.weights.get(run.recipe.name)
         if weights is not None:
             stage(run.folder, "convert", lambda: convert(run, weights, choices), f"{run.name}.convert")
         elif not run.recipe.measured:
             stage(
                 run.folder,
-                f"train{suffix}",
+                run.training_stage,
                 lambda: train(run, choices, run_command, devices),
-                f"{run.name}.train{suffix}",
+                f"{run.name}.{run.training_stage}",
             )
         if only_train:
             return
         stage(
             run.folder,
-            f"evaluate.{run.evaluation}{suffix}",
+            run.evaluation_stage,
             lambda: evaluate(run, choices, run_command, devices, command),
-            f"{run.name}.evaluate{suffix}",
+            f"{run.name}.evaluate{run.stop}",
         )
         record(run, choices)
         (run.folder / FAILED).unlink(missing_ok=True)

@@ -39,6 +39,7 @@ class Run:
         evaluation: name of its evaluation, another one for other settings of it; in a folder of one run, its report's.
         folder: of everything that belongs to it.
         smoke: whether it is the tiny form.
+        stop: ending of the names of its stages: with its updates where the schedule goes on after them, else empty.
         extra: further arguments of fairseq-train.
     """
 
@@ -50,6 +51,7 @@ class Run:
     evaluation: str
     folder: Path
     smoke: bool
+    stop: str
     extra: List[str]
 
     @property
@@ -61,6 +63,16 @@ class Run:
     def updates(self) -> int:
         """Number of updates of the training; 0 for as many as there is time for."""
         return int(self.config["optimization"]["max_update"])
+
+    @property
+    def training_stage(self) -> str:
+        """Name of the stage that trains it."""
+        return f"train{self.stop}"
+
+    @property
+    def evaluation_stage(self) -> str:
+        """Name of the stage that evaluates it."""
+        return f"evaluate.{self.evaluation}{self.stop}"
 
     @property
     def minutes(self) -> float:
@@ -132,6 +144,7 @@ def plan(
         evaluation=evaluation,
         folder=folder,
         smoke=choices.smoke,
+        stop=f".{config['optimization']['max_update']}" if choices.keep_schedule else "",
         extra=list(choices.extra),
     )
 

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Mapping, Sequence
 from fairseq_mega.lab.inspect.recipe_models import parameters
 from fairseq_mega.lab.recipes.recipe import Config, Recipe, RecipeError
 from fairseq_mega.lab.runs.files import existing_parent
+from fairseq_mega.lab.runs.stages import is_done
 
 from .choices import Choices
 from .runs import Run
@@ -43,7 +44,7 @@ def bytes_of_recipe(recipe: Recipe) -> int:
 
 def still_needed(run: Run) -> int:
     """Bytes that a run will write beyond those that it has written."""
-    if (run.folder / ".done" / f"evaluate.{run.evaluation}").exists():
+    if is_done(run.folder, run.evaluation_stage):
         return 0
     there = sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file())
     return max(0, (LEAST if run.smoke else bytes_of_run(run.recipe, run.config)) - there)

@@ -23,13 +23,23 @@ def say(text: str) -> None:
     print(f"[{minutes:02d}:{seconds:02d}] {text}", file=sys.stderr, flush=True)
 
 
+def marker_of(folder: Path, name: str) -> Path:
+    """Return the file that exists after a stage."""
+    return folder / ".done" / name
+
+
+def is_done(folder: Path, name: str) -> bool:
+    """Return whether a stage is done."""
+    return marker_of(folder, name).exists()
+
+
 def stage(folder: Path, name: str, work: Callable[[], object], title: str = "") -> None:
     """Do some work unless it is done; ``folder/.done/name`` contains the time and appears only after all of the work.
 
     Args:
         title: for the lines of progress (default: the name).
     """
-    marker = folder / ".done" / name
+    marker = marker_of(folder, name)
     shown = title or name
     if marker.exists():
         say(f"{shown}: done before, skipped (remove {marker} to repeat it)")
