@@ -4,7 +4,7 @@ import hashlib
 import random
 from collections import Counter
 from itertools import product
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Dict, Iterable, List, Tuple
 
 import numpy as np
 import pytest
@@ -223,27 +223,3 @@ def test_trees_are_distinct_where_few_are_possible() -> None:
 def test_too_few_possible_trees_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"count is 11, but ListOpsRules.* after 10; generate fewer"):
         list(generate_listops(11, 1, ListOpsRules(min_length=0, max_length=2)))
-
-
-@pytest.mark.parametrize(
-    ("rules", "message"),
-    [
-        ({"min_length": 100, "max_length": 101}, "between min_length 100 and max_length 101"),
-        ({"min_args": 0}, "min_args 0 and max_args 10"),
-        ({"max_args": 1}, "min_args 2 and max_args 1"),
-        ({"max_depth": 0}, "max_depth is 0"),
-        ({"operator_probability": 1.5}, r"operator_probability is 1\.5"),
-    ],
-)
-def test_rules_that_make_no_sense_are_refused(rules: Dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ListOpsRules(**rules)
-
-
-@pytest.mark.parametrize(
-    ("count", "seed", "workers", "message"),
-    [(-1, 0, 1, "count is -1"), (1, -1, 1, "seed is -1"), (1, 0, 0, "workers is 0")],
-)
-def test_numbers_that_make_no_sense_are_refused(count: int, seed: int, workers: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        list(generate_listops(count, seed, SHORT, workers=workers))

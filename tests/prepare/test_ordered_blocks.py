@@ -41,12 +41,6 @@ def test_an_error_comes_in_the_place_of_its_result(workers: int) -> None:
         next(results)
 
 
-@pytest.mark.parametrize("workers", [0, -2])
-def test_no_worker_is_refused(workers: int) -> None:
-    with pytest.raises(ValueError, match=f"workers is {workers}; give the number of processes"):
-        next(in_order(reciprocal, [1], workers))
-
-
 PROGRAM = """
 import os
 from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order

@@ -5,7 +5,7 @@ import itertools
 import math
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Dict, Iterator, List, Set, Tuple
+from typing import Dict, Iterator, List, Set, Tuple
 
 import numpy as np
 import pytest
@@ -272,11 +272,6 @@ def test_contrasts_are_drawn_and_multiplied() -> None:
     assert all(contrasts <= {0.25, 0.5} or contrasts <= {0.5, 1.0} for contrasts in per_contour)
 
 
-def test_single_paddles_are_distractors_too() -> None:
-    rules = replace(PATHFINDER32, contour_length=3, distractors=1, single_paddles=2)
-    assert [len(contour) for contour in lay_out(0, SEED, rules).distractors] == [4, 1, 1]
-
-
 @pytest.mark.parametrize("factor", [1, 2, 3])
 def test_reduction_keeps_constants_and_removes_what_is_too_fine(factor: int) -> None:
     weights = lanczos_matrix(20, factor)
@@ -293,34 +288,3 @@ def test_contours_that_are_too_long_are_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(layout, "ATTEMPTS", 20)
     with pytest.raises(ValueError, match="image 3: 20 attempts .* contour_length 90 in an image of size 32; make"):
         lay_out(3, SEED, replace(PATHFINDER32, contour_length=90))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"size": 28}, "size is 28, .* greater than 28"),
-        ({"paddle_length": 0}, "paddle_length is 0; it must be positive"),
-        ({"continuity": -1.0}, r"continuity is -1\.0"),
-        ({"contour_length": 0}, "contour_length is 0; it must be at least 1"),
-        ({"distractors": -1}, "distractors is -1"),
-        ({"margins": ()}, r"margins is \(\); one positive value"),
-        ({"paddle_contrasts": (0.5, 0.0)}, r"paddle_contrasts is \(0\.5, 0\.0\)"),
-    ],
-)
-def test_rules_that_make_no_sense_are_refused(change: Dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(PATHFINDER32, **change)
-
-
-@pytest.mark.parametrize(
-    ("first", "end", "seed", "workers", "message"),
-    [
-        (-1, 1, 0, 1, "index is -1"),
-        (0, 1, -1, 1, "seed is -1"),
-        (5, 4, 0, 1, "end is 4, before first, which is 5"),
-        (0, 1, 0, 0, "workers is 0"),
-    ],
-)
-def test_numbers_that_make_no_sense_are_refused(first: int, end: int, seed: int, workers: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        list(generate_pathfinder(PATHFINDER32, first, end, seed, workers=workers))

@@ -22,11 +22,8 @@ def in_order(function: Callable[[Block], Result], blocks: Iterable[Block], worke
         workers: processes; 1 works in this process.
 
     Raises:
-        ValueError: fewer than one worker.
         concurrent.futures.process.BrokenProcessPool: a process died, for want of memory for instance.
     """
-    if workers < 1:
-        raise ValueError(f"workers is {workers}; give the number of processes, 1 or more")
     if workers == 1:
         yield from map(function, blocks)
         return

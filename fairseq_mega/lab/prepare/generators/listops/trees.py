@@ -38,19 +38,6 @@ class ListOpsRules:
     max_args: int = 10
     operator_probability: float = 0.25  # of a node above the greatest depth; it is a digit otherwise
 
-    def __post_init__(self) -> None:
-        if self.max_length - self.min_length < 2:
-            raise ValueError(
-                f"no length lies between min_length {self.min_length} and max_length {self.max_length} (both "
-                "exclusive); max_length must be greater by at least 2"
-            )
-        if not 1 <= self.min_args <= self.max_args:
-            raise ValueError(f"min_args {self.min_args} and max_args {self.max_args}: 1 <= min_args <= max_args needed")
-        if self.max_depth < 1:
-            raise ValueError(f"max_depth is {self.max_depth}; a tree is at least 1 deep")
-        if not 0.0 <= self.operator_probability <= 1.0:
-            raise ValueError(f"operator_probability is {self.operator_probability}; it must lie between 0 and 1")
-
 
 class _Level(NamedTuple):
     """The nodes of one depth, in the order of their parents; the arguments of the operators make up the next level."""
@@ -78,12 +65,10 @@ def generate_listops(
         the order, so any part can be a split.
 
     Raises:
-        ValueError: a negative count or seed, no worker, or rules that allow too few different trees.
+        ValueError: rules that allow too few different trees.
 
     Source: Long Range Arena (Tay et al., 2021), section 2.2.1, after Nangia and Bowman (2018).
     """
-    if count < 0 or seed < 0:
-        raise ValueError(f"count is {count} and seed is {seed}; neither may be negative")
     rules = rules or ListOpsRules()
     seen: Set[str] = set()
     fruitless = 0

@@ -42,10 +42,8 @@ def draw_pathfinder(index: int, seed: int, rules: PathfinderRules) -> Example:
         The image, (size, size) uint8, and the label: 1 where both markers lie on one contour, otherwise 0.
 
     Raises:
-        ValueError: a negative index or seed, or rules that leave no room for two contours.
+        ValueError: rules that leave no room for two contours.
     """
-    if index < 0 or seed < 0:
-        raise ValueError(f"index is {index} and seed is {seed}; neither may be negative")
     layout = lay_out(index, seed, rules)
     return paint(layout, rules), layout.label
 
@@ -60,10 +58,8 @@ def generate_pathfinder(
     """Yield images number `first` to `end` - 1 in order, the same ones for every number of workers.
 
     Raises:
-        ValueError: as :func:`draw_pathfinder`, `end` before `first`, or no worker.
+        ValueError: as :func:`draw_pathfinder`.
     """
-    if end < first:
-        raise ValueError(f"end is {end}, before first, which is {first}; the images are first to end - 1")
     starts = range(first, end, BLOCK)
     bounds = ((start, min(start + BLOCK, end)) for start in starts)
     for block in in_order(partial(_draw_block, seed, rules), bounds, workers):

@@ -72,7 +72,6 @@ def lay_out(index: int, seed: int, rules: PathfinderRules) -> Layout:
             f"{rules.contour_length} in an image of size {rules.size}; make the contours shorter or the image larger"
         )
     distractors = canvas.distractors(rules.distractors, rules.distractor_length)
-    distractors += canvas.distractors(rules.single_paddles, 1)
     first = int(random() * 2)
     second = first if label else 1 - first
     markers = targets[first][0].start, targets[second][-1].end

@@ -23,31 +23,10 @@ class PathfinderRules:
     paddle_contrasts: Tuple[float, ...]  # one of these is drawn per paddle, and multiplied with the contour's
     contour_length: int = 14  # paddles of a target
     distractor_length: int = 4  # paddles of a distractor
-    single_paddles: int = 0  # distractors of one paddle
     padding: int = 1  # pixels along the border that stay free
     antialias: int = 2  # lines are drawn on a grid that is finer by this factor
     paddle_retries: int = 2  # draws of a paddle after one that touched something
     contour_retries: int = 4  # new starts of a distractor after one that failed
-
-    def __post_init__(self) -> None:
-        for name in ("paddle_length", "paddle_thickness", "marker_radius", "seed_distance", "continuity"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be positive")
-        for name in ("contour_length", "distractor_length", "antialias", "padding"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("distractors", "single_paddles", "paddle_retries", "contour_retries"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
-        for name in ("margins", "contour_contrasts", "paddle_contrasts"):
-            values = getattr(self, name)
-            if not values or min(values) <= 0:
-                raise ValueError(f"{name} is {values}; one positive value or more are needed")
-        if self.size <= 4 * self.seed_distance:
-            raise ValueError(
-                f"size is {self.size}, but a target starts at least 2 x seed_distance = {2 * self.seed_distance} from "
-                f"every edge; size must be greater than {4 * self.seed_distance}"
-            )
 
 
 PATHFINDER32 = PathfinderRules(
