@@ -281,9 +281,9 @@ def test_a_failure_leaves_no_result(tmp_path: Path, lines: List[str], error: Any
 def test_a_result_that_is_there_is_checked_not_made_again(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "in", ["ab", "cd"])
     job: Any = (source, tmp_path / "out", make_reverse)
-    assert transform_missing([job], 1) == [2]
+    transform_missing([job], 1)
     stamp = (tmp_path / "out").stat().st_mtime_ns
-    assert transform_missing([job], 1) == [2]
+    transform_missing([job], 1)
     assert (tmp_path / "out").stat().st_mtime_ns == stamp
     write_lines(tmp_path / "out", ["ba"])
     with pytest.raises(ValueError, match="expected 2 lines as in .*, found 1"):

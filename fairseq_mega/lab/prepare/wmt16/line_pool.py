@@ -48,12 +48,11 @@ def transform(
     return done
 
 
-def transform_missing(jobs: Sequence[Tuple[Path, Path, Callable[[], LineFunction]]], processes: int) -> List[int]:
-    """Run :func:`transform` for each (source, target, make_function) whose target is absent; return the line counts.
+def transform_missing(jobs: Sequence[Tuple[Path, Path, Callable[[], LineFunction]]], processes: int) -> None:
+    """Run :func:`transform` for each (source, target, make_function) whose target is absent.
 
     A target that is there must have as many lines as its source, otherwise ValueError is raised.
     """
-    counts = []
     for source, target, make_function in jobs:
         if target.exists():
             expected, found = count_lines(source), count_lines(target)
@@ -63,5 +62,3 @@ def transform_missing(jobs: Sequence[Tuple[Path, Path, Callable[[], LineFunction
         else:
             found = transform(source, target, make_function, processes, name=target.name)
             say(f"{target.name}: {found} lines")
-        counts.append(found)
-    return counts

@@ -1,6 +1,7 @@
 """Plain text out of the archives: unpacked, counted, and joined for training."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import IO, Dict, Iterable, List, Sequence, Tuple
 
@@ -92,8 +93,7 @@ def concatenate(output: Path) -> int:
         with written_whole(output / f"{TRAIN}.{language}") as partial, open(partial, "wb") as target:
             for corpus in TRAINING:
                 with open(output / f"{corpus.name}.{language}", "rb") as source:
-                    for line in source:
-                        target.write(line)
+                    shutil.copyfileobj(source, target)
     for corpus in TRAINING:
         for language in LANGUAGES:
             (output / f"{corpus.name}.{language}").unlink()
