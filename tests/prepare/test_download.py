@@ -123,6 +123,6 @@ def test_files_that_share_a_name_are_recorded_apart(tmp_path: Path) -> None:
     for number, path in enumerate(files.values()):
         path.parent.mkdir(exist_ok=True)
         path.write_text("x" * number)
-    found = {name: record["bytes"] for name, record in records_of(files).items()}
+    found = {name: record["bytes"] for name, record in records_of(files.values()).items()}
     assert found == {str(files["train"]): 0, str(files["valid"]): 1, "more": 2}
-    assert set(records_of({"train": files["test"], "test": files["test"]})) == {"more"}
+    assert set(records_of([files["test"], files["test"]])) == {"more"}

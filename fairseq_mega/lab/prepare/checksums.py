@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterable, Optional
 
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.runs.files import blocks_of
@@ -44,7 +44,8 @@ def record_of(path: Path, **more: str) -> Dict[str, Any]:
     return {**more, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
-def records_of(paths: Dict[str, Path]) -> Records:
+def records_of(paths: Iterable[Path]) -> Records:
     """Return the entries of files in SOURCE.json: by name, and by path those that share one."""
-    names = Counter(path.name for path in set(paths.values()))
-    return {path.name if names[path.name] == 1 else str(path): record_of(path) for path in paths.values()}
+    files = dict.fromkeys(paths)
+    names = Counter(path.name for path in files)
+    return {path.name if names[path.name] == 1 else str(path): record_of(path) for path in files}

@@ -86,7 +86,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         splits[split] = _split(path, size, which, args.length)
     statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, ("0", "1"))
     notes += [*byte_note(args.length), *note_on_limit(args.limit)]
-    return Report("the tables of Long Range Arena", statistics, records_of(paths), notes)
+    return Report("the tables of Long Range Arena", statistics, records_of(paths.values()), notes)
 
 
 def check_sources(folder: Path, sources: Sources) -> None:

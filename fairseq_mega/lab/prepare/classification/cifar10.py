@@ -136,7 +136,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     notes = ["grey by PIL's rule", "valid: the last tenth of torch's permutation (seed 42) of the training images"]
     if args.npz_train is not None:
         files = {"train": args.npz_train, "test": args.npz_test}
-        inputs = records_of(files)
+        inputs = records_of(files.values())
         found = {part: _from_arrays(path) for part, path in files.items()}
         origin = "arrays of grey images (--npz-train, --npz-test)"
         notes[0] = "grey as given"

@@ -84,7 +84,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     inputs: Records
     if args.dir is not None:
         folder = args.dir
-        inputs = records_of({name: folder / file for name, file in FILES.items()})
+        inputs = records_of(folder / name for name in FILES.values())
         origin = "files of Fashion-MNIST (--dir)"
     else:
         inputs = obtain_packages([PACKAGE], args.deb, work.raw, work.scratch)

@@ -104,7 +104,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     inputs: Records
     if args.tsv_train is not None:
         files = {"train": args.tsv_train, "test": args.tsv_test}
-        inputs = records_of(files)
+        inputs = records_of(files.values())
         parts = {part: _from_table(path) for part, path in files.items()}
         origin = "tables of reviews (--tsv-train, --tsv-test)"
     else:

@@ -174,7 +174,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
     if missing:
         notes.append(f"{' and '.join(missing)}: a tenth of every label of train each, drawn with seed 42")
-    return Report("own texts", statistics, records_of(files), notes)
+    return Report("own texts", statistics, records_of(files.values()), notes)
 
 
 DATASET = Dataset(

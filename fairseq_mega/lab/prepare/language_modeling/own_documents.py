@@ -306,7 +306,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         tell_lost(args.vocabulary, learnt)
     for split, part in counts.items():
         say(f"{split}: {part['documents']:,} documents, {part['characters']:,} characters")
-    return Report("own documents", counts, records_of({str(path): path for path in files_of(args.texts)}), [])
+    return Report("own documents", counts, records_of(files_of(args.texts)), [])
 
 
 DATASET = Dataset(

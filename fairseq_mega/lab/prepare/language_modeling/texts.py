@@ -98,7 +98,7 @@ def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
     given = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
     amounts = {"blocks": args.blocks, "held_out": args.held_out, "limit": args.limit}
     cut = Cut(args.unit, **given, **amounts, vocab_size=args.vocab_size or 8000)
-    report = write_data(args, work, cut, "the user's text", records_of(given), threshold_of(args, 2))
+    report = write_data(args, work, cut, "the user's text", records_of(given.values()), threshold_of(args, 2))
     if not args.smoke:
         tell_marks(*given.values())
         note_same_texts(given)

@@ -188,7 +188,7 @@ def make_own(args: argparse.Namespace, work: WorkFolder) -> Report:
     languages = (args.source_lang, args.target_lang)
     write = partial(write_own_pairs, prefixes, languages=languages, held_out=args.held_out, limit=args.limit)
     report = write_data(args, work, write, "own pairs")
-    report.inputs = records_of(files_of(args))
+    report.inputs = records_of(files_of(args).values())
     return report
 
 
