@@ -100,10 +100,8 @@ def test_whole_lines_nothing_twice_nothing_lost(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"blocks": 0}, "number of blocks is 0; at least 1"),
         ({"share": 0.5}, "share held out per split is 0.5; give a number above 0 and below 0.5"),
         ({"share": 0.0}, "share held out per split is 0.0"),
-        ({"limit": 0}, "limit is 0 bytes"),
         ({"limit": 15, "blocks": 1}, "no line is left for valid of 15 bytes cut into 1 blocks"),
     ],
 )

@@ -264,10 +264,6 @@ class TestRefused:
     def test_a_missing_text(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         assert "none: no such file" in error_of(cut, "words", tmp_path / "none", tmp_path / "out")
 
-    def test_sizes_beside_other_files(self, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-        message = error_of(cut, "bytes", text, tmp_path / "out", test=text, sizes=(1, 1, 1))
-        assert "cannot be combined with another text" in message
-
 
 class TestCount:
     """Data that is not the text's, or not whole, is refused with expected and found."""

@@ -149,23 +149,21 @@ def test_no_source_is_in_two_splits(rows: "list[tuple[str, str, str]]") -> None:
 
 def test_pages_fall_into_splits_by_their_path_alone() -> None:
     pages = [f"text/swriter/{n}.html" for n in range(4000)]
-    splits = [split_of_page(page, 0.1, 0.2) for page in pages]
-    assert splits == [split_of_page(page, 0.1, 0.2) for page in pages]
+    splits = [split_of_page(page) for page in pages]
+    assert splits == [split_of_page(page) for page in pages]
     shares = [splits.count(name) / len(pages) for name in SPLITS]
-    assert shares == pytest.approx([0.7, 0.1, 0.2], abs=0.03)
+    assert shares == pytest.approx([1 - VALID_SHARE - TEST_SHARE, VALID_SHARE, TEST_SHARE], abs=0.01)
 
 
 def test_clean_pages_counts_what_it_drops() -> None:
-    page = next(f"{n}" for n in range(100) if split_of_page(f"{n}", 0.1, 0.1) == "test")
-    other = next(f"{n}" for n in range(100) if split_of_page(f"{n}", 0.1, 0.1) == "train")
+    page = next(f"{n}" for n in range(100) if split_of_page(f"{n}") == "test")
+    other = next(f"{n}" for n in range(100) if split_of_page(f"{n}") == "train")
     known = ("Open the menu. Close all windows.", "Das Menü öffnen. Alle Fenster schließen.")
     corpus = clean_pages(
         [
             (other, [known, known, ("OK", "OK"), ("Edit - Copy - Paste", "Bearbeiten")]),
             (page, [("open the menu", "Menü öffnen"), ("Fresh text of today", "Neuer Text von heute")]),
-        ],
-        valid_share=0.1,
-        test_share=0.1,
+        ]
     )
     assert corpus.splits["train"] == [
         Pair("Open the menu.", "Das Menü öffnen."),
@@ -178,8 +176,8 @@ def test_clean_pages_counts_what_it_drops() -> None:
 
 def test_short_names_are_learnt_and_not_held_out() -> None:
     """Test and validation stay sentences; a name that one of them consists of is not learnt."""
-    page = next(f"{n}" for n in range(100) if split_of_page(f"{n}", VALID_SHARE, TEST_SHARE) == "test")
-    other = next(f"{n}" for n in range(100) if split_of_page(f"{n}", VALID_SHARE, TEST_SHARE) == "train")
+    page = next(f"{n}" for n in range(100) if split_of_page(f"{n}") == "test")
+    other = next(f"{n}" for n in range(100) if split_of_page(f"{n}") == "train")
     short = [("Start Center", "Startcenter"), ("Open", "Öffnen")]
     corpus = clean_pages([(other, short), (page, [*short, ("Insert Index Entry", "Verzeichniseintrag einfügen")])])
     assert corpus.splits["train"] == [Pair(*pair) for pair in short]

@@ -14,7 +14,7 @@ from fairseq_mega.lab.prepare.language_modeling.subwords import cut_words
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.translation.parallel_files import read_sentences, write_pairs
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair
-from fairseq_mega.lab.prepare.translation.subwords import cut_pairs
+from fairseq_mega.lab.prepare.translation.subwords import cut_pairs, require
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_long_test_line_is_refused_by_name(text: Path, tmp_path: Path) -> None
 def test_missing_files_and_unequal_lengths_are_refused(text: Path, tmp_path: Path) -> None:
     missing, out = tmp_path / "no.model", tmp_path / "pieces"
     with pytest.raises(FileNotFoundError, match=rf"--model {missing}: no such file"):
-        cut_pairs(text, out, LANGUAGES, given=missing)
+        require(missing)
     lines = read_sentences(text / "valid.de")
     (text / "valid.de").write_text("\n".join(lines[:-1]), encoding="utf-8")
     with pytest.raises(ValueError, match="the numbers of lines differ"):

@@ -19,7 +19,7 @@ from fairseq_mega.lab.prepare.shared_options import (
 )
 from fairseq_mega.lab.runs.options import add_environment, for_script
 
-HELD_OUT_SHARE, BLOCKS = 0.05, 20
+HELD_OUT_SHARE, BLOCKS, SUBWORDS = 0.05, 20, 8000
 WIKITEXT_FILES = "wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens"
 DATA_BIN = "Writes DIR/data-bin (dict.txt and train, valid, test as .bin and .idx)"
 
@@ -131,7 +131,7 @@ def add_text_lm(parser: argparse.ArgumentParser) -> None:
     units = "words (UTF-8, split at white space), subwords (pieces of words, learnt from train) or bytes (any file)"
     choices = ("words", "subwords", "bytes")
     parser.add_argument("--unit", choices=choices, default="words", help=f"{units} (default: %(default)s)")
-    size = "number of subwords to learn (default: 8000)"
+    size = f"number of subwords to learn (default: {SUBWORDS})"
     parser.add_argument("--vocab-size", type=at_least(1), metavar="N", help=size)
     add_threshold(parser, 2)
     share = "share of --train for valid, and for test (default: %(default)s)"

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
+from fairseq_mega.lab.prepare.options import BLOCKS, HELD_OUT_SHARE
 from fairseq_mega.lab.prepare.splits import SPLITS
 
 BLOCK = 1 << 18
@@ -67,8 +68,8 @@ def consecutive_ranges(path: Path, sizes: Sequence[int]) -> Dict[str, List[ByteR
 def held_out_ranges(
     path: Path,
     splits: Sequence[str],
-    blocks: int = 20,
-    share: float = 0.05,
+    blocks: int = BLOCKS,
+    share: float = HELD_OUT_SHARE,
     limit: Optional[int] = None,
     place: Optional[Callable[[BinaryIO, int], int]] = None,
 ) -> Dict[str, List[ByteRange]]:
@@ -87,15 +88,11 @@ def held_out_ranges(
         Ranges of train and of `splits`, ascending and without overlap; without `limit` they cover the file.
 
     Raises:
-        ValueError: an argument out of its range.
+        ValueError: shares that leave nothing to train.
         NothingLeft: a text too short for a line in every split.
     """
-    if blocks < 1:
-        raise ValueError(f"the number of blocks is {blocks}; at least 1 is needed")
     if splits and not 0 < share * len(splits) < 1:
         raise ValueError(f"the share held out per split is {share}; give a number above 0 and below {1 / len(splits)}")
-    if limit is not None and limit < 1:
-        raise ValueError(f"the limit is {limit} bytes; give a number above 0, or none")
     size = path.stat().st_size
     used = size if limit is None else min(limit, size)
     order = ["train", *splits]

@@ -28,6 +28,7 @@ from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
 from fairseq_mega.lab.prepare.layouts import DOCUMENTS
+from fairseq_mega.lab.prepare.options import SUBWORDS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.shared_options import need_files
@@ -65,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vocab-size",
         type=int,
-        default=8000,
+        default=SUBWORDS,
         metavar="N",
         help="number of pieces of the vocabulary (default: %(default)s)",
     )

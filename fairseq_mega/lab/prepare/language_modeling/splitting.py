@@ -22,6 +22,7 @@ from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
 )
 from fairseq_mega.lab.prepare.language_modeling.subwords import cut_words
 from fairseq_mega.lab.prepare.language_modeling.words import check_not_empty, check_words, read_words
+from fairseq_mega.lab.prepare.options import BLOCKS, HELD_OUT_SHARE, SUBWORDS
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.text_files import beginning_of, is_marked_up, not_utf8
@@ -59,10 +60,10 @@ class Cut(NamedTuple):
     valid: Optional[Path] = None
     test: Optional[Path] = None
     sizes: Optional[Sequence[int]] = None
-    blocks: int = 20
-    held_out: float = 0.05
+    blocks: int = BLOCKS
+    held_out: float = HELD_OUT_SHARE
     limit: Optional[int] = None
-    vocab_size: int = 8000
+    vocab_size: int = SUBWORDS
     replace_invalid: bool = False
 
 
@@ -148,13 +149,9 @@ def tell_marks(*paths: Path) -> None:
 
 def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
     """Return the file and the ranges of each split."""
-    given = {split: getattr(cut, split) for split in SPLITS if getattr(cut, split) is not None}
     if cut.sizes is not None:
-        if len(given) > 1:
-            raise ValueError(
-                "a text that is cut into parts of given sizes cannot be combined with another text: give one text"
-            )
         return {split: (cut.train, ranges) for split, ranges in consecutive_ranges(cut.train, cut.sizes).items()}
+    given = {split: getattr(cut, split) for split in SPLITS if getattr(cut, split) is not None}
     missing = [split for split in SPLITS if split not in given]
     how = (cut.train, missing, cut.blocks, cut.held_out, cut.limit)
     try:

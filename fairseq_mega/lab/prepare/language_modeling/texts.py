@@ -18,7 +18,7 @@ from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text, tell_marks
 from fairseq_mega.lab.prepare.language_modeling.toy_data import write_corpus
 from fairseq_mega.lab.prepare.layouts import TEXT
-from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, TEXTS
+from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, SUBWORDS, TEXTS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
 from fairseq_mega.lab.prepare.shared_options import add_workers
@@ -97,7 +97,7 @@ def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Cut the user's text into words, subwords or bytes."""
     given = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
     amounts = {"blocks": args.blocks, "held_out": args.held_out, "limit": args.limit}
-    cut = Cut(args.unit, **given, **amounts, vocab_size=args.vocab_size or 8000)
+    cut = Cut(args.unit, **given, **amounts, vocab_size=args.vocab_size or SUBWORDS)
     report = write_data(args, work, cut, "the user's text", records_of(given.values()), threshold_of(args, 2))
     if not args.smoke:
         tell_marks(*given.values())

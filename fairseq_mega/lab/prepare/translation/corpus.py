@@ -27,12 +27,12 @@ class Corpus:
     dropped: Counter = field(default_factory=Counter)
 
 
-def split_of_page(page: str, valid_share: float, test_share: float) -> str:
+def split_of_page(page: str) -> str:
     """Return the split of a page, which depends on its path alone."""
     draw = int.from_bytes(hashlib.sha256(page.encode("utf-8")).digest()[:8], "big") / 2.0**64
-    if draw < test_share:
+    if draw < TEST_SHARE:
         return "test"
-    return "valid" if draw < test_share + valid_share else "train"
+    return "valid" if draw < TEST_SHARE + VALID_SHARE else "train"
 
 
 def leak_key(text: str) -> str:
@@ -40,11 +40,7 @@ def leak_key(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(" .!?:;,…。！？：；，、")
 
 
-def clean_pages(
-    pages: Iterable[Tuple[str, List[Tuple[str, str]]]],
-    valid_share: float = VALID_SHARE,
-    test_share: float = TEST_SHARE,
-) -> Corpus:
+def clean_pages(pages: Iterable[Tuple[str, List[Tuple[str, str]]]]) -> Corpus:
     """Clean pages of (path, [(source, target)]), pair sentences, and divide them into a corpus without leaks.
 
     Pages of `train` follow LEARNT_RULES, the others HELP_RULES.
@@ -54,7 +50,7 @@ def clean_pages(
     """
     corpus = Corpus()
     for page, paragraphs in pages:
-        name = split_of_page(page, valid_share, test_share)
+        name = split_of_page(page)
         kept, allowed = corpus.splits[name], LEARNT_RULES if name == "train" else HELP_RULES
         for source, target in paragraphs:
             paragraph = Pair(clean_text(source), clean_text(target))
@@ -77,7 +73,7 @@ def add_names(corpus: Corpus, pages: Iterable[Tuple[str, List[Tuple[str, str]]]]
     held_out = {leak_key(pair.source) for name in ("valid", "test") for pair in corpus.splits[name]}
     known = set(corpus.splits["train"])
     for page, names in pages:
-        if split_of_page(page, VALID_SHARE, TEST_SHARE) != "train":
+        if split_of_page(page) != "train":
             continue
         for source, target in names:
             pair = Pair(clean_text(source), clean_text(target))

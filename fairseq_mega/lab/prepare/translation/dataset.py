@@ -13,6 +13,7 @@ from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.libreoffice_help import UNPACKED, add_packages, check_packages, unpacked
+from fairseq_mega.lab.prepare.options import SUBWORDS
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
 from fairseq_mega.lab.prepare.shared_options import add_workers, at_least, refuse_unused
@@ -20,7 +21,7 @@ from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.translation.corpus import Corpus, add_names, clean_pages, leak_key, own_corpus
 from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus
 from fairseq_mega.lab.prepare.translation.parallel_files import describe_dropped, read_pairs, write_corpus
-from fairseq_mega.lab.prepare.translation.subwords import MODEL, cut_pairs, require
+from fairseq_mega.lab.prepare.translation.subwords import MODEL, PIECES, TRAIN_PIECES, cut_pairs, require
 from fairseq_mega.lab.prepare.translation.toy_data import write_pages
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import count_lines
@@ -144,13 +145,13 @@ def add_shared(parser: argparse.ArgumentParser, **languages: str) -> None:
     add("--limit", type=at_least(1), metavar="N", help=keep)
     size = "number of pieces, fewer for a small text (default: %(default)s)"
     pieces = parser.add_mutually_exclusive_group()
-    pieces.add_argument("--vocab-size", type=at_least(1), default=8000, metavar="N", help=size)
+    pieces.add_argument("--vocab-size", type=at_least(1), default=SUBWORDS, metavar="N", help=size)
     model = "use this sentencepiece model instead of a new one"
     pieces.add_argument("--model", type=Path, metavar="FILE", help=model)
     longest = "drop training pairs with more pieces (default: %(default)s)"
-    add("--max-train-pieces", type=at_least(1), default=250, metavar="N", help=longest)
+    add("--max-train-pieces", type=at_least(1), default=TRAIN_PIECES, metavar="N", help=longest)
     held_out = "maximum pieces of a line of valid and test (default: %(default)s)"
-    add("--max-pieces", type=at_least(1), default=1000, metavar="N", help=held_out)
+    add("--max-pieces", type=at_least(1), default=PIECES, metavar="N", help=held_out)
     add_workers(parser)
 
 

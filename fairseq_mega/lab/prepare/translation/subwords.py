@@ -9,12 +9,14 @@ from typing import Any, Iterable, List, Optional, Sequence, Tuple
 import sentencepiece
 
 from fairseq_mega.data.text_cleaning import clean, mark_model, steps_of_folder, steps_of_model, write_steps
+from fairseq_mega.lab.prepare.options import SUBWORDS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, train_model, write_dictionary
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import read_lines
 
 MODEL = "joint.model"
+TRAIN_PIECES, PIECES = 250, 1000  # most pieces of a training pair, and of a line of the other splits
 FIRST_LINES = 1000  # that are compared with their pieces
 MANY = 0.1  # share of changed lines that is noted
 
@@ -94,12 +96,7 @@ def require(model: Optional[Path]) -> None:
 
 
 def model_of(given: Path, text: Path, output: Path) -> Path:
-    """Return a given model, or a copy that names the cleaning of the text if the model does not.
-
-    Raises:
-        FileNotFoundError: if it does not exist.
-    """
-    require(given)
+    """Return a given model, or a copy that names the cleaning of the text if the model does not."""
     steps = steps_of_folder(text)
     if not steps or steps_of_model(given) == steps:
         return given
@@ -118,10 +115,10 @@ def cut_pairs(
     text: Path,
     output: Path,
     languages: Sequence[str],
-    vocabulary_size: int = 8000,
+    vocabulary_size: int = SUBWORDS,
     given: Optional[Path] = None,
-    max_train_pieces: int = 250,
-    max_pieces: int = 1000,
+    max_train_pieces: int = TRAIN_PIECES,
+    max_pieces: int = PIECES,
 ) -> None:
     """Split parallel text into pieces of a joint sentencepiece model; a new model is written to ``joint.model``.
 
