@@ -3,7 +3,7 @@
 import argparse
 import importlib.util
 from pathlib import Path, PurePosixPath
-from typing import Mapping, NamedTuple, Optional
+from typing import Dict, Mapping, NamedTuple, Optional
 
 from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, obtain_recorded, tar_files
 from fairseq_mega.lab.prepare.download import DownloadError
@@ -27,6 +27,10 @@ class Part(NamedTuple):
 
     folder: str
     tables: Mapping[str, str] = {}
+
+    def paths(self, folder: Path) -> Dict[str, Path]:
+        """Return the tables by split in a folder."""
+        return {split: folder / name for split, name in self.tables.items()}
 
     def check(self, archives: Path, download: bool) -> None:
         """Raise ValueError where the archive is neither there nor may be fetched, or its images cannot be read."""

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional
+from typing import Iterable, List, Optional
 
 import numpy as np
 
@@ -45,16 +45,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_limit(parser)
 
 
-def _paths(folder: Path) -> Dict[str, Path]:
-    return {split: folder / name for split, name in FILES.items()}
-
-
 def check(args: argparse.Namespace) -> None:
     """Refuse a folder without the tables."""
     check_length(args)
     exactly_one(args, "--tsv-dir", "--released")
     if args.tsv_dir is not None:
-        need_files("--tsv-dir", *_paths(args.tsv_dir).values())
+        need_files("--tsv-dir", *RELEASED.paths(args.tsv_dir).values())
     elif not args.released:
         raise ValueError("--tsv-dir is missing: give the folder of the tables, or --released to fetch them")
 
@@ -76,7 +72,7 @@ def _split(path: Path, size: int, which: Optional[np.ndarray], length: int) -> T
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables twice and write the pairs."""
     folder = released_files(args, work, RELEASED) if args.released else args.tsv_dir
-    paths, splits = _paths(folder), {}
+    paths, splits = RELEASED.paths(folder), {}
     notes: List[str] = ["the texts are read as printed in the tables, b'...' included"]
     for split, path in paths.items():
         size = sum(1 for _ in read_lines(path))  # bytes after unpacking
