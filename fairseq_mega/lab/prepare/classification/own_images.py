@@ -10,10 +10,10 @@ from typing import Any, Dict
 
 import numpy as np
 
-from fairseq_mega.data.class_folders import check_labels, class_files, class_names, told_alike
+from fairseq_mega.data.class_folders import check_labels, class_files, class_names
 from fairseq_mega.data.image_files import PICTURES as FILES
 from fairseq_mega.data.image_folder import split_folder
-from fairseq_mega.lab.prepare.classification.subsets import say_copies, stratified_split
+from fairseq_mega.lab.prepare.classification.subsets import labelled_files, say_copies, stratified_split
 from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
 from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
 from fairseq_mega.lab.prepare.progress import say
@@ -50,12 +50,8 @@ def check(args: argparse.Namespace) -> None:
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Divide the images of each label, and link or copy them."""
-    labels = class_names(args.dir)
-    files, left_out = class_files(args.dir, labels, FILES)
-    if left_out.described():
-        say(f"--dir {args.dir}: left out: {left_out.described()}")
-    if told_alike(labels):
-        say(f"--dir {args.dir}: {told_alike(labels)}")
+    files = labelled_files(args.dir, FILES)
+    labels = [*files]
     images = [Path(label, name) for label in labels for name in files[label]]
     numbers = np.repeat(np.arange(len(labels)), [len(files[label]) for label in labels])
     rows = stratified_split(numbers, HELD_OUT, labels)

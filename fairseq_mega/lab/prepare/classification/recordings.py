@@ -9,12 +9,13 @@ from typing import Dict, List, Optional, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.data.class_folders import check_labels, class_files, class_names, listed, told_alike
+from fairseq_mega.data.class_folders import check_labels, class_files, class_names, listed
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.lab.prepare.classification.clips import FOLDER, fitted, is_silent, save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, SOUNDS, read_sound
 from fairseq_mega.lab.prepare.classification.subsets import (
     kept,
+    labelled_files,
     note_on_limit,
     say_copies,
     say_lost,
@@ -86,12 +87,8 @@ def read_folder(folder: Path) -> Tuple[List[str], List[str], List[np.ndarray], n
     Prints which files are left out, and which labels have nearly the same name. Raises ValueError for a recording that
     cannot be read, and for a label without recordings.
     """
-    labels = class_names(folder, SOUNDS.things)
-    files, left_out = class_files(folder, labels, SOUNDS)
-    if left_out.described():
-        say(f"--dir {folder}: left out: {left_out.described()}")
-    if told_alike(labels):
-        say(f"--dir {folder}: {told_alike(labels)}")
+    files = labelled_files(folder, SOUNDS)
+    labels = [*files]
     paths = [str(folder / label / name) for label in labels for name in files[label]]
     clips = [read_sound(path, Path(path).read_bytes()) for path in paths]
     numbers = np.repeat(np.arange(len(labels)), [len(files[label]) for label in labels])

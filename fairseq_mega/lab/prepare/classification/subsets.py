@@ -1,12 +1,13 @@
 """The division of examples into splits, and small random subsets."""
 
 from collections import defaultdict
+from pathlib import Path
 from typing import DefaultDict, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import torch
 
-from fairseq_mega.data.class_folders import listed
+from fairseq_mega.data.class_folders import Wanted, class_files, class_names, listed, told_alike
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import SPLITS
 
@@ -72,6 +73,20 @@ def stratified_split(labels: np.ndarray, held_out: Dict[str, float], names: Sequ
             rows = rows[count:]
         parts["train"].append(rows)
     return {split: draw.permutation(np.concatenate(rows)) for split, rows in parts.items()}
+
+
+def labelled_files(folder: Path, wanted: Wanted) -> Dict[str, List[str]]:
+    """Return the sorted names of the files of each label; print which files are left out, and labels that look alike.
+
+    Raises:
+        FileNotFoundError, ValueError: as for :func:`class_names` and :func:`class_files`.
+    """
+    files, left_out = class_files(folder, class_names(folder, wanted.things), wanted)
+    if left_out.described():
+        say(f"--dir {folder}: left out: {left_out.described()}")
+    if told_alike([*files]):
+        say(f"--dir {folder}: {told_alike([*files])}")
+    return files
 
 
 def say_lost(counts: Dict[str, int], labels: Sequence[str]) -> None:
