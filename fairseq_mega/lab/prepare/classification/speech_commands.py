@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -17,6 +18,7 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.clips import save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, WAVES, read_wave
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
+from fairseq_mega.lab.prepare.classification.wave_files import FULL_SCALE
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
 from fairseq_mega.lab.prepare.progress import Progress, say
@@ -32,7 +34,6 @@ WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 SAMPLES = RATE  # one second
 CLIPS = 34_975
 EPSILON = 1e-5
-FULL_SCALE = 32_768.0
 _MEMBER = re.compile(rf"({'|'.join(WORDS)})/[^/]+\.wav")
 
 DETAILS = f"""\
@@ -192,7 +193,7 @@ DATASET = Dataset(
     add_options,
     check,
     make,
-    toy_data.speech_commands,
+    partial(toy_data.speech_commands, WORDS),
     members={"dir": WORDS},
     layout=TENSORS,
     task_options={"--scaling": "sc_scaling"},
