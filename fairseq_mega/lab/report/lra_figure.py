@@ -7,7 +7,7 @@ from typing import Callable, List, Sequence, Tuple
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, Result
 from fairseq_mega.lab.report.alike import read_alike
 from fairseq_mega.lab.report.lra_cells import notes, run_lines
-from fairseq_mega.lab.runs.report import Report, add_results, warn_of_smoke
+from fairseq_mega.lab.runs.report import Report, add_drawing, warn_of_smoke
 from fairseq_mega.lab.runs.results import is_trained_here
 
 Draw = Callable[[Sequence[Result], int, Path], Tuple[List[str], List[Result]]]
@@ -23,9 +23,8 @@ def figure_report(description: str, draw: Draw, chunk_help: str) -> Report:
     """
 
     def add_options(parser: argparse.ArgumentParser) -> None:
-        add_results(parser)
+        add_drawing(parser)
         parser.add_argument("--chunk", type=int, default=-1, help=chunk_help)
-        parser.add_argument("--output", type=Path, required=True, help="image to write")
 
     def run(options: argparse.Namespace) -> None:
         results = list(filter(is_trained_here, read_alike(options, BENCHMARK)))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, look
-from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
+from fairseq_mega.lab.runs.report import Report, add_drawing, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result, ResultError
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
@@ -149,12 +149,6 @@ def plot(results: Sequence[Result], output: Path, source: Optional[str] = None) 
     draw_panels(panels, output, source=source)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the figure."""
-    add_results(parser)
-    parser.add_argument("--output", type=Path, required=True, help="image to write")
-
-
 def run(options: argparse.Namespace) -> None:
     """Print the tables, and draw the figure.
 
@@ -171,4 +165,4 @@ def run(options: argparse.Namespace) -> None:
     warn_of_smoke(options.smoke)
 
 
-REPORT = Report("Plot MEGALODON's Figure 1 scaled down: losses over bytes and contexts.", add_options, run)
+REPORT = Report("Plot MEGALODON's Figure 1 scaled down: losses over bytes and contexts.", add_drawing, run)

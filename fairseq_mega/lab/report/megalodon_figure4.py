@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from fairseq_mega.lab.runs.plotting import COLOURS, SIZES, load_pyplot, save
-from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
+from fairseq_mega.lab.runs.report import Report, add_drawing, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
@@ -96,12 +96,6 @@ def plot(results: Sequence[Result], output: Path, source: Optional[str] = None) 
     save(figure, output, source)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the figure."""
-    add_results(parser)
-    parser.add_argument("--output", type=Path, required=True, help="image to write")
-
-
 def run(options: argparse.Namespace) -> None:
     """Print the speeds, and draw them.
 
@@ -117,4 +111,4 @@ def run(options: argparse.Namespace) -> None:
     warn_of_smoke(options.smoke, "tiny models")
 
 
-REPORT = Report("Plot MEGALODON's Figure 4: training speed over the context.", add_options, run)
+REPORT = Report("Plot MEGALODON's Figure 4: training speed over the context.", add_drawing, run)

@@ -1,19 +1,12 @@
 """MEGALODON's Figure 5: perplexity over the context."""
 
 import argparse
-from pathlib import Path
 from typing import List, Sequence, Tuple
 
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
-from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
+from fairseq_mega.lab.runs.report import Report, add_drawing, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result, ResultError
 from fairseq_mega.lab.runs.text_tables import Table
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the figure."""
-    add_results(parser)
-    parser.add_argument("--output", type=Path, required=True, help="image to write")
 
 
 def curve(results: Sequence[Result]) -> List[Tuple[int, float]]:
@@ -34,4 +27,4 @@ def run(options: argparse.Namespace) -> None:
     warn_of_smoke(options.smoke)
 
 
-REPORT = Report("Plot MEGALODON's Figure 5: perplexity over the context.", add_options, run)
+REPORT = Report("Plot MEGALODON's Figure 5: perplexity over the context.", add_drawing, run)

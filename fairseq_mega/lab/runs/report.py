@@ -24,6 +24,12 @@ def add_results(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
+def add_drawing(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a figure of result files: those of :func:`add_results`, and its image."""
+    add_results(parser)
+    parser.add_argument("--output", type=Path, required=True, help="image to write")
+
+
 def add_format(parser: argparse.ArgumentParser, default: str = "terminal") -> None:
     """Add the form of a table."""
     parser.add_argument("--format", choices=list(FORMATS), default=default, help="(default: %(default)s)")
