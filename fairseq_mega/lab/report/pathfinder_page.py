@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from fairseq_mega.lab.prepare.generators.pathfinder import PATHFINDER32, PATHFINDER128, draw_pathfinder
+from fairseq_mega.lab.prepare.classification.pathfinder import RULES
+from fairseq_mega.lab.prepare.generators.pathfinder import draw_pathfinder
 from fairseq_mega.lab.runs.plotting import load_pyplot, save
 from fairseq_mega.lab.runs.report import Report
 
-RULES = {32: PATHFINDER32, 128: PATHFINDER128}
 ROWS = (1, 0)  # labels
 COLUMNS, SEED = 5, 1  # of the options
 
