@@ -17,6 +17,7 @@ namespace {
 constexpr int kTile = 32;              // steps of a tile
 constexpr int64_t kBlockWidth = 128;   // features of a block, unless one group has more
 constexpr int kPiece = 64;             // features summed in float32; the pieces are summed in double precision
+constexpr int kLanes = 8;              // of the vectors: wider ones are slower on narrow groups
 
 int64_t groups_per_block(const TimestepNormShape& shape) {
   return std::max<int64_t>(1, std::min(shape.groups, kBlockWidth / shape.features()));
@@ -135,10 +136,10 @@ FM_INLINE void moments(const float* x, int rows, int features, double* mean, flo
   for (int row = 0; row < rows; ++row, x += features) {
     const float origin = x[0];
     float sum = 0.f, square = 0.f;
-#pragma omp simd reduction(+ : sum)
+#pragma omp simd simdlen(kLanes) reduction(+ : sum)
     for (int i = 0; i < features; ++i) sum += x[i] - origin;
     const float centre = sum * share;
-#pragma omp simd reduction(+ : square)
+#pragma omp simd simdlen(kLanes) reduction(+ : square)
     for (int i = 0; i < features; ++i) {
       const float distance = (x[i] - origin) - centre;
       square += distance * distance;
@@ -154,7 +155,7 @@ FM_INLINE void advance(int steps, int groups, const double* share, const double*
                        float* scale, float* moved) {
   for (int t = 0; t < steps; ++t) {
     const double part = share[t], rest = (1.0 - part) * part;
-#pragma omp simd
+#pragma omp simd simdlen(kLanes)
     for (int g = 0; g < groups; ++g) {
       const int i = t * groups + g;
       const double distance = mean[i] - running_mean[g], way = distance * part;
@@ -182,7 +183,7 @@ FM_INLINE void normalise(int steps, int groups, int features, const double* shar
       const float m = high[row], rest = low[row], r = scale[row];
       float* values = x + int64_t{row} * features;
       const float *w = weight + g * features, *b = bias + g * features;
-#pragma omp simd
+#pragma omp simd simdlen(kLanes)
       for (int i = 0; i < features; ++i) values[i] = ((values[i] - m) - rest) * r * (1.f + w[i]) + b[i];
     }
   }
@@ -202,7 +203,7 @@ FM_INLINE void reduce(int steps, int groups, int features, const float* high, co
     for (int from = 0; from < features; from += kPiece) {
       const int to = std::min(features, from + kPiece);
       float a = 0.f, b = 0.f;
-#pragma omp simd reduction(+ : a, b)
+#pragma omp simd simdlen(kLanes) reduction(+ : a, b)
       for (int i = from; i < to; ++i) {
         const float distance = (values[i] - m) - rest, h = gradients[i] * (1.f + w[i]);
         a += h;
@@ -223,7 +224,7 @@ FM_INLINE void retreat(int steps, int groups, int features, const double* share,
   const double part = 1.0 / features;
   for (int t = steps - 1; t >= 0; --t) {
     const double inverse = share[t];
-#pragma omp simd
+#pragma omp simd simdlen(kLanes)
     for (int g = 0; g < groups; ++g) {
       const int i = t * groups + g;
       const double r = scale[i];
@@ -250,7 +251,7 @@ FM_INLINE void differentiate(int steps, int groups, int features, const double* 
       const float m = high[row], rest = low[row], r = scale[row], a = offset[row], b = slope[row];
       const float *values = x + int64_t{row} * features, *w = weight + g * features;
       float* gradients = grad + int64_t{row} * features;
-#pragma omp simd
+#pragma omp simd simdlen(kLanes)
       for (int i = 0; i < features; ++i) {
         gradients[i] = gradients[i] * (1.f + w[i]) * r + (a + b * ((values[i] - m) - rest));
       }
@@ -264,6 +265,7 @@ FM_INLINE void with_features(int features, const Function& function) {
   switch (features) {
     case 4: return function(std::integral_constant<int, 4>());
     case 8: return function(std::integral_constant<int, 8>());
+    case 12: return function(std::integral_constant<int, 12>());
     case 16: return function(std::integral_constant<int, 16>());
     default: return function(features);
   }
