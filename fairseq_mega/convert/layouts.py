@@ -1,9 +1,11 @@
 """Layouts of checkpoints that the converter reads, each recognised from the contents of a file or folder."""
 
+import json
 from pathlib import Path
 from typing import Any, Callable, Dict, Tuple
 
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.compat.checkpoints.names import KEY
 from fairseq_mega.models.checkpoint_files import save
 
 from .checkpoints import convert_checkpoint, is_ours, is_published, publish_checkpoint
@@ -15,6 +17,7 @@ from .megalodon import (
     is_megalodon,
     publish_megalodon,
     read_consolidated,
+    read_json,
     save_consolidated,
 )
 from .options import IMAGES, MASKED, kind_of
@@ -27,6 +30,7 @@ from .transformers_mega import (
 )
 
 Checkpoint = Dict[str, Any]
+NAMES = "names.json"  # of the symbols, in a folder that is written here: files of the published codes have none
 FOLDERS = "holds neither consolidate_config.json (XuezheMax/megalodon) nor pytorch_model.bin or model.safetensors"
 
 
@@ -39,9 +43,10 @@ def missing(path: Path) -> str:
 
 def read(path: Path) -> Checkpoint:
     """Read a checkpoint from a file or a folder; raises OSError and ValueError."""
-    if path.is_dir():
-        return read_consolidated(path) if is_consolidated(path) else read_transformers(path)
-    return load_checkpoint(path)
+    if not path.is_dir():
+        return load_checkpoint(path)
+    found = read_consolidated(path) if is_consolidated(path) else read_transformers(path)
+    return {**found, KEY: read_json(path / NAMES)} if (path / NAMES).is_file() else found
 
 
 def is_this_packages(given: Checkpoint) -> bool:
@@ -66,7 +71,8 @@ def to_ours(given: Checkpoint, where: str) -> Checkpoint:
         ("consolidation", convert_megalodon),
         ("transformers", convert_transformers),
     )
-    return next((convert for part, convert in converters if part in given), convert_checkpoint)(given, where)
+    converted = next((convert for part, convert in converters if part in given), convert_checkpoint)(given, where)
+    return _with_names(converted, given)
 
 
 def advice(given: Checkpoint) -> str:
@@ -86,14 +92,26 @@ def to_official(given: Checkpoint, where: str) -> Checkpoint:
         ValueError: if the checkpoint has another layout, or the published code does not have the model.
     """
     if is_megalodon(given):
-        return publish_megalodon(given)
+        return _with_names(publish_megalodon(given), given)
     kind = kind_of(given["model"]) if is_ours(given) else ""
-    if kind in (MASKED, IMAGES):
-        return (publish_transformers if kind == MASKED else publish_images)(given, where)
-    return publish_checkpoint(given, where)
+    if kind == MASKED:
+        return _with_names(publish_transformers(given, where), given)
+    return publish_images(given, where) if kind == IMAGES else publish_checkpoint(given, where)
+
+
+def _with_names(converted: Checkpoint, given: Checkpoint) -> Checkpoint:
+    """Return a converted checkpoint with the names of the symbols, which keep it from data of other symbols."""
+    return {**converted, KEY: given[KEY]} if KEY in given else converted
 
 
 def write(checkpoint: Checkpoint, path: Path) -> None:
     """Write a checkpoint of any layout; raises OSError and ValueError."""
     writers = {"consolidation": save_consolidated, "transformers": save_transformers}
-    next((write for part, write in writers.items() if part in checkpoint), save)(checkpoint, path)
+    writer = next((write for part, write in writers.items() if part in checkpoint), None)
+    if writer is None:
+        save(checkpoint, path)
+        return
+    path.mkdir(parents=True)
+    if KEY in checkpoint:
+        (path / NAMES).write_text(json.dumps(checkpoint[KEY], indent=1) + "\n", encoding="utf-8")
+    writer(checkpoint, path)

@@ -188,7 +188,6 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
 
 def save_consolidated(published: Dict[str, Any], folder: Path) -> None:
     """Write a consolidated checkpoint of one rank into a folder, the tensors last."""
-    folder.mkdir(parents=True)
     kinds = {str(tensor.dtype) for tensor in published["model"].values() if tensor.is_floating_point()}
     kind = {"torch.bfloat16": "bf16", "torch.float16": "fp16"}.get(min(kinds), "fp32")
     consolidation = {"model_parallel_size": 1, "dtype": kind}

@@ -143,7 +143,6 @@ def publish_transformers(checkpoint: Dict[str, Any], where: str) -> Dict[str, An
 
 def save_transformers(published: Dict[str, Any], folder: Path) -> None:
     """Write a checkpoint of transformers into a folder, the tensors last."""
-    folder.mkdir(parents=True)
     text = json.dumps(published["transformers"], indent=1)
     (folder / CONFIGURATION).write_text(text + "\n", encoding="utf-8")
     save(published["model"], folder / PICKLED)

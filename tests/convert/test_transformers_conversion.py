@@ -43,6 +43,7 @@ def published(case: str, **changed: Any) -> Dict[str, Any]:
 
 def write(folder: Path, given: Dict[str, Any]) -> None:
     config = {**given["transformers"], "model_type": "mega"}
+    folder.mkdir(parents=True)
     transformers_mega.save_transformers({**given, "transformers": config}, folder)
 
 
