@@ -65,14 +65,12 @@ def to_ours(given: Checkpoint, where: str) -> Checkpoint:
     Raises:
         ValueError: if this package has no model for the checkpoint.
     """
-    if is_images(given["model"]):
-        return convert_images(given, where)
     converters: Tuple[Tuple[str, Callable[[Any, str], Checkpoint]], ...] = (
         ("consolidation", convert_megalodon),
         ("transformers", convert_transformers),
     )
-    converted = next((convert for part, convert in converters if part in given), convert_checkpoint)(given, where)
-    return _with_names(converted, given)
+    usual = convert_images if is_images(given["model"]) else convert_checkpoint
+    return _with_names(next((convert for part, convert in converters if part in given), usual)(given, where), given)
 
 
 def advice(given: Checkpoint) -> str:
@@ -93,10 +91,9 @@ def to_official(given: Checkpoint, where: str) -> Checkpoint:
     """
     if is_megalodon(given):
         return _with_names(publish_megalodon(given), given)
+    publishers = {MASKED: publish_transformers, IMAGES: publish_images}
     kind = kind_of(given["model"]) if is_ours(given) else ""
-    if kind == MASKED:
-        return _with_names(publish_transformers(given, where), given)
-    return publish_images(given, where) if kind == IMAGES else publish_checkpoint(given, where)
+    return _with_names(publishers.get(kind, publish_checkpoint)(given, where), given)
 
 
 def _with_names(converted: Checkpoint, given: Checkpoint) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""Names of symbols on the way to a published layout of folders and back."""
+"""Names of symbols on the way to a published layout and back."""
 
 from pathlib import Path
 
@@ -9,20 +9,25 @@ from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.compat.checkpoints.names import KEY
 from fairseq_mega.convert import command, layouts
 from tests.convert import test_transformers_conversion
-from tests.support import published_megalodon
+from tests.support import published_images, published_megalodon
 
+GOLDENS = Path(__file__).parent.parent / "goldens"
 NAMES = {"source": "salt\nmilk\n\udce9"}
 
 
-@pytest.mark.parametrize("kind", ["megalodon", "transformers"])
+@pytest.mark.parametrize("kind", ["images", "lra_classifier", "megalodon", "transformers", "translator"])
 def test_names_come_back(kind: str, tmp_path: Path) -> None:
     """Without them, data of other symbols would be read with the converted model."""
     official, trained, there, back = (tmp_path / name for name in ("official", "trained.pt", "there", "back.pt"))
     if kind == "megalodon":
         published_megalodon.write(official, published_megalodon.model(), 1)
-    else:
+    elif kind == "images":
+        torch.save(published_images.checkpoint(), official)
+    elif kind == "transformers":
         case = test_transformers_conversion.CASES[0]
         test_transformers_conversion.write(official, test_transformers_conversion.published(case))
+    else:
+        official = GOLDENS / f"{kind}.official.pt"
     ours = layouts.to_ours(layouts.read(official), str(official))
     assert KEY not in ours
     torch.save({**ours, KEY: NAMES}, trained)
