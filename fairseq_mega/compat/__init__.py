@@ -66,6 +66,7 @@ def apply() -> None:
     composing.store_encoders_without_options()
     copying.copy_states_of_tasks()
     binarised.compare_binarised_files()
+    binarised.name_bad_dictionaries()
     paths.keep_existing_paths_whole()
     batches.keep_last_batch()
     batches.name_epochs_without_an_update()

@@ -58,3 +58,19 @@ def test_whole_files_are_read(tmp_path: Path) -> None:
     write(tmp_path / "a", 1, 3, 0)
     data = pickle.loads(pickle.dumps(load_indexed_dataset(str(tmp_path / "a"), None)))
     assert [len(data[number]) for number in range(3)] == [2, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("a 3\nb 2\nc 2\na 1\n", "line 4: the symbol 'a' is in the dictionary already"),
+        ("a 3\n<pad> 2\n", "line 2: the symbol '<pad>' is in the dictionary already"),
+        ("a 3\nb\n", "Incorrect dictionary format"),
+    ],
+)
+def test_a_bad_dictionary_is_named(tmp_path: Path, text: str, fault: str) -> None:
+    (tmp_path / "dict.txt").write_text(text)
+    with pytest.raises(ValueError, match=rf"dict\.txt[,:] {fault}"):
+        Dictionary.load(str(tmp_path / "dict.txt"))
+    (tmp_path / "dict.txt").write_text("a 3\na 2 #fairseq:overwrite\n")  # fairseq's own mark
+    assert len(Dictionary.load(str(tmp_path / "dict.txt"))) == 6

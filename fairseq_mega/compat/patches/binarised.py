@@ -1,6 +1,10 @@
-"""Compare the two files of binarised data when they are opened; fairseq reads past an end, or at wrong places."""
+"""Compare the two files of binarised data when they are opened: fairseq reads past an end, or at wrong places.
+
+Errors in a dictionary name its file.
+"""
 
 import os
+import re
 import struct
 import typing
 
@@ -50,3 +54,27 @@ def _close(original: typing.Callable, self: typing.Any) -> None:
     """Close what was opened; an error while opening leaves nothing."""
     if "_bin_buffer_mmap" in vars(self):
         original(self)
+
+
+def name_bad_dictionaries() -> None:
+    """Report the file, and the line of a symbol that a dictionary lists twice."""
+    from fairseq.data import Dictionary
+
+    wrap(Dictionary, "add_from_file", _read_dictionary)
+
+
+def _read_dictionary(original: typing.Callable, self: typing.Any, f: typing.Any) -> None:
+    try:
+        original(self, f)
+    except (RuntimeError, ValueError) as error:
+        if not isinstance(f, str):
+            raise
+        twice = re.match("Duplicate word found when loading Dictionary: '(.*?)'\\. Dup", str(error), re.DOTALL)
+        if twice is None:
+            raise ValueError(f"{f}: {error}") from error
+        with open(f, encoding="utf-8") as file:
+            lines = [number for number, line in enumerate(file, 1) if line.rstrip().rsplit(" ", 1)[0] == twice[1]]
+        raise ValueError(
+            f"{f}, line {lines[min(1, len(lines) - 1)]}: the symbol {twice[1]!r} is in the dictionary already, and "
+            f"each line adds a number: give the dictionary that the data was made with, or make the data again"
+        ) from error
