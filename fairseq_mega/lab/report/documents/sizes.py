@@ -1,5 +1,6 @@
 """Parameters of architectures, memory and time of MEGALODON's sizes, all on paper: nothing is run."""
 
+import argparse
 from pathlib import Path
 from typing import Dict, Sequence
 
@@ -24,8 +25,8 @@ def count(words: str) -> int:
             each dictionary, by default that of the architecture's recipes.
 
     Raises:
-        ValueError: for an unknown architecture, a later word that is not OPTION=VALUE, or if the recipes have no or
-            several dictionaries for the architecture and ``symbols`` is missing.
+        ValueError: for an unknown architecture or option, a later word that is not OPTION=VALUE, or if the recipes
+            have no or several dictionaries for the architecture and ``symbols`` is missing.
     """
     name, *settings = words.split()
     if name not in ARCH_MODEL_REGISTRY:
@@ -34,6 +35,11 @@ def count(words: str) -> int:
         raise ValueError("write the options behind the architecture as OPTION=VALUE")
     options = {key: yaml.safe_load(value) for key, _, value in (setting.partition("=") for setting in settings)}
     symbols = options.pop("symbols", None) or symbols_of_preset(name)
+    parser = argparse.ArgumentParser()
+    ARCH_MODEL_REGISTRY[name].add_args(parser)
+    unknown = set(options) - set(vars(parser.parse_args([])))
+    if unknown:
+        raise ValueError(f"{name} has no options {', '.join(sorted(unknown))}")
     if symbols is None and not issubclass(ARCH_MODEL_REGISTRY[name], ImageClassifier):
         raise ValueError("no recipe has this architecture, or several with different dictionaries: add symbols=NUMBER")
     return parameters(on_paper.built({"_name": name, **options}, symbols or BYTES))
