@@ -32,10 +32,15 @@ def test_lines_of_one_question_are_its_references(tmp_path):
     assert questions[1] == Question("b", "w3 w4\nw5", "w1 w2?", "w6")
 
 
+def test_lines_may_end_as_on_windows(tmp_path):
+    path = write(tmp_path / "q.jsonl", [item("a", input="w1 w2?\r\n\r\nw3 w4\r\nw5")])
+    assert Questions(path)[0] == Question("a", "w3 w4\nw5", "w1 w2?", "w6")
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "question 2: not JSON"),
+        ("{", "question 2: not JSON .*; each line must be one object"),
         ("[1]", "question 2: expected a JSON object, found list"),
         (json.dumps({"input": "a\n\nb", "output": "c"}), "question 2: the field 'id' is missing"),
         (

@@ -103,7 +103,7 @@ class Lines:
         try:
             item = json.loads(line)
         except ValueError as error:
-            raise ValueError(f"{where}: not JSON ({error}); get the file again") from error
+            raise ValueError(f"{where}: not JSON ({error}); each line must be one object, as `jq -c` writes") from error
         text, document, answer, key = fields(item, where)
         return Question(key, document, text, answer)
 
@@ -131,7 +131,7 @@ def fields(item: Any, where: str) -> Tuple[str, str, str, str]:
         (item["input"] + item["output"]).encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(f"{where}: half of a character ({error}); get the file again") from error
-    question, gap, document = item["input"].partition("\n\n")
+    question, gap, document = item["input"].replace("\r\n", "\n").partition("\n\n")
     if not gap or not question.strip() or not document.strip():
         raise ValueError(f"{where}: 'input' must be a question, an empty line and a document")
     return question.strip(), document.strip(), item["output"].strip(), item["id"]
