@@ -231,8 +231,9 @@ def multi_head_attention(
 ) -> Tensor:
     """Attend with the softmax weights of several heads, as the Transformer does.
 
-    The path is "native_blocks" on a CPU, where torch's fused attention needs twice its time and writes all weights to
-    memory if some are dropped, and "torch" elsewhere, unless the environment names one, see :func:`attention`.
+    The path is "native_blocks" on a CPU, where torch's fused attention needs up to twice its time, and writes all
+    weights to memory if some are dropped. It is "torch" elsewhere, unless the environment names one, see
+    :func:`attention`.
 
     Args:
         q: (B, H, n, z).
