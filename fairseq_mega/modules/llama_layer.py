@@ -52,10 +52,10 @@ class LlamaLayerConfig:
 class LlamaLayer(nn.Module):
     """Causal attention with rotary positions and a SwiGLU feed-forward network, RMS norms before both, no biases.
 
+    The layer's only state is its keys and values.
+
     Args:
         config: shape and regularisation.
-
-    The layer's only state is its keys and values.
 
     Source: Llama 2 (Touvron et al., 2023), section 2.2, the baseline of MEGALODON's section 4.
     """
