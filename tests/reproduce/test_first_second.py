@@ -4,16 +4,17 @@ import importlib.util
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable
+from typing import Any, Callable, List, Optional
 
 import pytest
 
 from fairseq_mega.lab.prepare.layouts import Layout
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
-from fairseq_mega.lab.reproduce import runner, storage
+from fairseq_mega.lab.reproduce import command, runner, storage
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.runs import plan
 
 TRANSLATION, TEXT = "mega/table7/en-de/mega_softmax", "mega/table2/text/mega"
 
@@ -50,6 +51,43 @@ def test_what_scores_a_translation(without: Any, there: None, tmp_path: Path) ->
     found = refusal(TRANSLATION, Choices(tmp_path))
     assert found == "the scores of translations need sacremoses: run 'bash scripts/setup.sh --extras translation'"
     runner.check([catalogue()[TEXT]], Choices(tmp_path), 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--max-update", "8", "--set", "lr_scheduler.warmup_updates=10"], "must be above --warmup-updates 10"),
+        (["--max-update", "8", "--set", "lr_scheduler.warmup_updates=7"], None),
+        (["--max-update", "500", "--set", "lr_scheduler.total_num_update=500"], None),  # the warm-up is shortened
+        (["--set", "lr_scheduler.total_num_update=500"], "must be above --warmup-updates"),
+        (["--keep-schedule", "--max-update", "8"], None),
+    ],
+)
+@pytest.mark.parametrize("name", [TEXT, "mega/table5/enwik8/mega", TRANSLATION])
+def test_a_schedule_that_does_not_fit_its_updates(
+    name: str,
+    words: List[str],
+    told: Optional[str],
+    there: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command, "reproduce", lambda *unused: 0)
+    out = tmp_path / "out"
+    status = main([name, *words, "--gpus", "0", "--out", str(out)])
+    error = capsys.readouterr().err
+    assert (status, error) == (0, "") if told is None else (status == 1 and f"{name}, with options" in error)
+    assert (told or "") in error and not out.exists()
+
+
+@pytest.mark.parametrize("updates", [1, 3, 5])
+def test_every_tiny_form_can_be_shorter(updates: int) -> None:
+    choices = Choices(Path(), smoke=True, max_update=updates)
+    for name, recipe in catalogue().items():
+        schedule = plan(recipe, 1, Path(), "", choices).config["lr_scheduler"]
+        total = schedule.get("total_num_update") or updates
+        assert schedule.get("warmup_updates", 0) < total, name
 
 
 @pytest.mark.parametrize("option", ["--out", "--results-dir"])

@@ -223,17 +223,17 @@ def test_recipes_are_chosen_by_name_and_cell() -> None:
 def test_settings_are_checked_before_anything_is_made(setting: str, found: Optional[str]) -> None:
     recipe = revise(catalogue()[TEXT], [parse_setting(setting)])
     if found is None:
-        check_by_fairseq([recipe])
+        check_by_fairseq(recipe)
         return
-    with pytest.raises(RecipeError, match=f"{TEXT} with --set: .*{found}"):
-        check_by_fairseq([recipe])
+    with pytest.raises(RecipeError, match=f"{TEXT}, with options given as --set .*{found}"):
+        check_by_fairseq(recipe)
 
 
 def test_what_fairseq_asserts_is_told_in_one_line() -> None:
     name = "mega/table5/wikitext103/transformer"
     recipe = revise(catalogue()[name], [parse_setting("model.adaptive_softmax_cutoff=5,10")])
-    with pytest.raises(RecipeError, match=f"{name} with --set: 5,10 != 20000,60000"):
-        check_by_fairseq([recipe])
+    with pytest.raises(RecipeError, match=f"{name}, with options .*: 5,10 != 20000,60000"):
+        check_by_fairseq(recipe)
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,12 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
         return score_checkpoint(recipes, given, choices)
     if choices.gpus == 0 and given.gpus is None and not given.smoke:
         raise RecipeError("no GPU is visible: give --gpus 0 to use the CPU, or --smoke for a quick test")
-    if given.settings:
-        check_by_fairseq([recipe for recipe in recipes if choices.settings_of(recipe)])
-    for recipe in recipes if extra else ():
-        check_extra(recipe, plan(recipe, 1, Path(), "", choices).train_arguments(), extra)
+    for recipe in recipes:
+        planned = plan(recipe, 1, Path(), "", choices)
+        if choices.max_update or choices.settings_of(recipe):
+            check_by_fairseq(replace(recipe, config=planned.config))
+        if extra:
+            check_extra(recipe, planned.train_arguments(), extra)
     fetch_processed(recipes, choices)
     if given.checkpoint is not None:
         choices = replace(choices, weights=find_weights(recipes, given.checkpoint, choices))

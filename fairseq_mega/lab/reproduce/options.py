@@ -109,7 +109,12 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     shown = len(parser._actions)
     how = parser.add_argument_group("training").add_argument
     how("--only-train", action="store_true", help="do not evaluate, and print no table")
-    how("--launcher", choices=LAUNCHERS, default="local", help="run here, submit to SLURM, or print the commands")
+    how(
+        "--launcher",
+        choices=LAUNCHERS,
+        default="local",
+        help="run here; or make the data and submit to SLURM, or print the commands",
+    )
     how("--slurm", action="append", default=[], metavar="NAME=VALUE", help="parameter of submitit's executor")
     how("--seeds", "--seed", metavar="LIST", help="seeds, separated by commas (default: the recipe's)")
     how("--gpus", metavar="N", help="number of GPUs for all runs together, 0: the CPU (default: all visible)")

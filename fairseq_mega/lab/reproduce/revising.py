@@ -214,18 +214,17 @@ def check_chunk(recipe: Recipe, chunk: int) -> None:
         )
 
 
-def check_by_fairseq(recipes: Sequence[Recipe]) -> None:
-    """Raise a RecipeError unless a training could begin by each recipe: fairseq accepts its options, and its model and
-    its schedule can be built from them.
+def check_by_fairseq(recipe: Recipe) -> None:
+    """Raise a RecipeError unless a training could begin by a recipe with the options of a run: fairseq accepts them,
+    and the model and the schedule can be built from them.
     """
-    for recipe in recipes:
-        what = f"{recipe.name} with --set"
-        _, given = parse_by_fairseq(arguments(recipe.config, recipe.preset), what)
-        try:
-            model_of(recipe)
-            build_schedule(given)
-        except (ValueError, AssertionError) as error:  # fairseq asserts
-            raise RecipeError(f"{what}: {error}") from error
+    what = f"{recipe.name}, with options given as --set GROUP.OPTION=VALUE (--yaml lists them)"
+    _, given = parse_by_fairseq(arguments(recipe.config, recipe.preset), what)
+    try:
+        model_of(recipe)
+        build_schedule(given)
+    except (ValueError, AssertionError) as error:  # fairseq asserts
+        raise RecipeError(f"{what}: {error}") from error
 
 
 def parse_by_fairseq(line: Sequence[str], what: str) -> Tuple[ArgumentParser, Namespace]:

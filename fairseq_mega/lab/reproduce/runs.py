@@ -172,7 +172,7 @@ def set_schedule(recipe: Recipe, config: Config, choices: Choices) -> None:
     config["optimization"]["max_update"] = wanted
     schedule = config["lr_scheduler"]
     if recipe.timed and wanted:  # a rate that follows the clock would not have fallen after so many updates
-        warmup = min(schedule["warmup_updates"], (wanted + 3) // 4)
+        warmup = min(schedule["warmup_updates"], (wanted + 3) // 4, wanted - 1)
         config["lr_scheduler"] = {"_name": "linear_decay", "warmup_updates": warmup, "total_num_update": float(wanted)}
     if choices.keep_schedule or recipe.timed:
         return
@@ -184,6 +184,8 @@ def set_schedule(recipe: Recipe, config: Config, choices: Choices) -> None:
         scaled["warmup_epochs"] = schedule["warmup_epochs"] * wanted // published
     elif not choices.smoke or recipe.evaluate["kind"] == "classifier":
         scaled["warmup_updates"] = recipe.config["lr_scheduler"]["warmup_updates"] * wanted // published
+    else:
+        scaled["warmup_updates"] = min(schedule["warmup_updates"], wanted - 1)
     given = choices.settings_of(recipe)
     schedule.update({option: value for option, value in scaled.items() if f"lr_scheduler.{option}" not in given})
     if schedule.get("lr_period_updates") is not None and "lr_scheduler.lr_period_updates" not in given:
