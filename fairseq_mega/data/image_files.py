@@ -19,7 +19,8 @@ ENDINGS = (
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
 _UNREADABLE = ("JPEG XL", "Photoshop")
-_ORIENTATION, _BITS, _COMPRESSION, _PHOTOMETRIC, _PLANES, _MORE, _SIGNS = 0x0112, 258, 259, 262, 284, 338, 339  # TIFF
+_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262  # tags of TIFF
+_ORIENTATION, _PLANES, _MORE, _SIGNS = 274, 284, 338, 339
 _TURNS = {
     2: "FLIP_LEFT_RIGHT",
     3: "ROTATE_180",
@@ -80,6 +81,8 @@ def to_rgb(image: Any) -> Any:
     wide = any(re.search(r"(RGB.?|LA|CMYK);16[BLN]", str(tile)) for tile in image.tile)  # PIL reads the upper bytes
     _check_samples(image)
     _scale_transparent_shade(image)
+    if image.format == "TIFF" and image.size != (image.tag_v2[_WIDTH], image.tag_v2[_HEIGHT]):
+        image.filename = ""  # else PIL maps the file by the size after a quarter turn, and the pixels are noise
     image.load()
     if image.mode == "F" or image.mode.startswith("I"):
         rgb = _from_numbers(image).convert("RGB")

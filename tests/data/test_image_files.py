@@ -298,6 +298,19 @@ def test_pictures_are_upright(orientation: int, form: str, tmp_path: Path) -> No
     assert wanted.shape == ((32, 16, 3) if orientation > 4 else (16, 32, 3))
 
 
+@pytest.mark.parametrize("orientation", [3, 5, 6, 7, 8])
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"])
+def test_plain_tiff_is_upright(mode: str, orientation: int, tmp_path: Path) -> None:
+    rows = (np.arange(16 * 32, dtype=np.uint16) * 128).reshape(16, 32)
+    image = Image.fromarray(rows) if mode == "I;16" else Image.fromarray((rows >> 8).astype(np.uint8)).convert(mode)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image.save(tmp_path / "x.tif", exif=exif)
+    (image if mode != "CMYK" else image.convert("RGB")).save(tmp_path / "x.png", exif=exif)
+    found, wanted = (np.asarray(read_image(tmp_path / f"x.{form}")) for form in ("tif", "png"))
+    assert found.shape == wanted.shape and (found == wanted).all()
+
+
 def test_damaged_exif_turns_nothing(tmp_path: Path) -> None:
     Image.fromarray(WANTED.astype(np.uint8)).save(tmp_path / "x.jpg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
     assert read_image(tmp_path / "x.jpg").size == (8, 8)
