@@ -1,6 +1,7 @@
 """Checkpoints as safetensors, with their configuration beside them: both ways, and in every command."""
 
 import importlib.util
+import shutil
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from fairseq_mega.cli import average_checkpoints
+from fairseq_mega.compat.checkpoints import safetensors_files
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.convert import command as convert_checkpoint
 from fairseq_mega.models.checkpoint_files import Origin, origin_of, save
@@ -61,6 +63,23 @@ def test_errors(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be written as JSON"):
         save({"model": {}, "cfg": {"a": object()}}, path)
     assert path.read_bytes() == b"no such file" and len(list(tmp_path.iterdir())) == 2
+
+
+def test_files_of_two_checkpoints(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.safetensors" for name in ("old", "new", "same")]
+    for path, dropout in zip(paths, (0.1, 0.2, 0.1)):
+        save({"model": {"weight": torch.full((2,), dropout)}, "args": Namespace(arch="mega", dropout=dropout)}, path)
+    shutil.copy(paths[2], paths[0])
+    assert load_checkpoint(paths[0])["args"].dropout == 0.1  # of one training
+    shutil.copy(paths[1], paths[0])
+    with pytest.raises(
+        ValueError, match=r"old\.safetensors and .*old\.json belong to different checkpoints: copy both"
+    ):
+        load_checkpoint(paths[0])
+    shutil.copy(paths[1].with_suffix(".json"), paths[0].with_suffix(".json"))
+    assert load_checkpoint(paths[0])["args"].dropout == 0.2
+    safetensors_files.write_tensors({"weight": torch.ones(2)}, paths[0], {"format": "pt"})  # of an earlier version
+    assert load_checkpoint(paths[0])["model"]["weight"].sum() == 2
 
 
 @pytest.mark.slow

@@ -1,11 +1,13 @@
 """Checkpoints as safetensors: MODEL.safetensors holds the tensors, MODEL.json beside it the configuration
 and the names of its numbers.
 
-Neither file can hold code. Optimiser states and other values that are not plain are left out.
+Neither file can hold code. Optimiser states and other values that are not plain are left out. A digest of the
+configuration in both files tells those of two checkpoints apart.
 """
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import typing
@@ -16,6 +18,7 @@ from .names import KEY as NAMES
 
 SUFFIX = ".safetensors"
 SHARED = "shared_tensors"  # in the JSON: name of a tensor -> the name that the file holds it under
+DIGEST = "configuration"  # in the JSON and the header of the tensors: digest of the configuration as it was written
 
 
 class UnreadableSafetensors(ValueError):
@@ -77,7 +80,7 @@ def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
 
     Raises:
         OSError: if one of the files is missing.
-        UnreadableSafetensors: if one of them is damaged, or of another kind.
+        UnreadableSafetensors: if one of them is damaged, or of another kind or checkpoint.
     """
     where = configuration_file(path)
     if not os.path.exists(where):
@@ -85,14 +88,18 @@ def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
     try:
         with open(where, encoding="utf-8") as file:
             checkpoint = json.load(file)
-        shared = checkpoint.pop(SHARED, {})
-        tensors = read_tensors(path)
+        shared, digest = checkpoint.pop(SHARED, {}), checkpoint.pop(DIGEST, None)
+        tensors, expected = read_tensors(path), read_texts(path).get(DIGEST, digest)
         tensors.update({name: tensors[owner] for name, owner in shared.items()})
     except OSError:
         raise
     except Exception as error:
         message = f"{path} with {where} is not a checkpoint in safetensors ({_reason(error)})"
         raise UnreadableSafetensors(message) from error
+    if digest != expected:
+        raise UnreadableSafetensors(
+            f"{path} and {where} belong to different checkpoints: copy both files of a checkpoint together"
+        )
     if isinstance(checkpoint.get("args"), dict):
         checkpoint["args"] = argparse.Namespace(**checkpoint["args"])
     return {"optimizer_history": no_history(), "extra_state": {}, **checkpoint, "model": tensors}
@@ -108,7 +115,9 @@ def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
     tensors, shared = _without_copies(checkpoint["model"])
     plain = {key: checkpoint[key] for key in ("args", "cfg", NAMES) if checkpoint.get(key) is not None}
     try:
-        text = json.dumps({**plain, SHARED: shared}, default=_plain, indent=1)
+        text = json.dumps({**plain, SHARED: shared}, default=_plain)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        text = json.dumps({**json.loads(text), DIGEST: digest}, indent=1)
     except TypeError as error:
         raise ValueError(f"{path}: its configuration cannot be written as JSON ({error})") from error
     description = configuration_file(path)
@@ -116,7 +125,7 @@ def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
     try:
         with open(partial, "w", encoding="utf-8") as file:
             file.write(text + "\n")
-        write_tensors(tensors, path, {"format": "pt"})
+        write_tensors(tensors, path, {"format": "pt", DIGEST: digest})
         os.replace(partial, description)
     finally:
         if os.path.exists(partial):
