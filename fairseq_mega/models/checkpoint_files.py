@@ -50,9 +50,12 @@ def origin_of(paths: Optional[str]) -> Origin:
     """
     if not paths or "://" in paths:
         return Origin()
+    first = split(paths)[0]
     try:
-        state = load(split(paths)[0], "cpu", mmap=True)
+        state = load(first, "cpu", mmap=True)
     except FileNotFoundError:
+        if os.path.exists(first):  # the file beside it is missing
+            raise
         lost = lost_part(paths)
         problem = f"--path {paths} does not exist" if lost is None else f"--path {paths}: {lost}"
         raise FileNotFoundError(f"{problem}: give {CHECKPOINT}") from None

@@ -54,6 +54,12 @@ def test_errors(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     with pytest.raises(FileNotFoundError, match=r"model.json does not exist: the configuration of"):
         load_checkpoint(path)
+    path.touch()
+    with pytest.raises(FileNotFoundError, match=r"model.json does not exist: the configuration of"):
+        origin_of(str(path))
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"--path .*model.safetensors does not exist: give the checkpoint"):
+        origin_of(str(path))
     (tmp_path / "model.json").write_text("{}")
     with pytest.raises(OSError):
         load_checkpoint(path)
