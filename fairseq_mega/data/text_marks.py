@@ -20,6 +20,7 @@ _MISREAD = re.compile(
 
 _ESCAPE = re.compile(r"&(#\d+;|#[xX][0-9a-fA-F]+;|[a-zA-Z][a-zA-Z0-9]+;)")
 _DOCUMENT = re.compile(r"^\s*<doc( [a-z]+=\"[^\"]*\")+>\s*$")
+_SPECIAL = re.compile(r"<\|[a-z_]+\|>|^\s*(<(eos|bos|pad)>|\[(SEP|CLS|EOS)\])\s*$", re.IGNORECASE)
 _TAG = re.compile(  # excludes <unk> and List<String>
     r"</?(seg|hl|p|br|tuv?|s|b|i)(\s[^<>]*)?/?>"
     r"|</[a-zA-Z][\w:.-]*\s*>|<[a-zA-Z][\w:.-]*(\s+[\w:.-]+\s*=\s*[\"'][^<>]*/?|\s*/)>"
@@ -59,6 +60,7 @@ PROCESSED: Dict[str, Callable[[str], object]] = {  # name of a mark -> search fo
     "letters such as \u00c3\u00a9 for \u00e9, of UTF-8 that was read as another encoding": _is_misread,
     "? or \ufffd in place of letters that an encoding lacks (get the text again, in UTF-8)": _is_lost,
     "headers such as <doc id=...> of WikiExtractor": _DOCUMENT.search,
+    "symbols of other models such as <|endoftext|> (an empty line divides documents)": _SPECIAL.search,
     "tags such as <seg> and <br>": _TAG.search,
     "times of subtitles": re.compile(r"^(\d+:)?\d\d:\d\d[.,]\d{3} --> ").search,
     "commands of LaTeX": re.compile(rf"\\({_LATEX})\b *[\[{{]").search,
@@ -83,7 +85,7 @@ _MANY = 0.01  # share of the lines
 _MOST = 0.5  # share of the lines with text
 _FIELDS = 10  # such lines that are no chance
 _FEW = 20  # lines that may be equal by chance
-_ALWAYS = (_DOCUMENT.search,)  # reported even if only one line has the mark
+_ALWAYS = (_DOCUMENT.search, _SPECIAL.search)  # reported even if only one line has the mark
 SAMPLE = 4_000_000  # characters or bytes at the beginning of a text that are searched for marks
 
 

@@ -79,6 +79,13 @@ def test_one_line_in_most_places(lines: List[str], told: Optional[str]) -> None:
 
 
 MARKED = {
+    "symbols of other models such as <|endoftext|> (an empty line divides documents)": [
+        "<|endoftext|>",
+        "The end.<|endoftext|>Once",
+        "<|im_start|>user",
+        "<eos>",
+        " [SEP]",
+    ],
     "times of subtitles": ["00:00:01,000 --> 00:00:04,000", "01:02.500 --> 01:04.000 align:start"],
     "commands of LaTeX": [
         r"\begin{document}",
@@ -89,7 +96,19 @@ MARKED = {
     ],
     "marks of Markdown": ["## Titel", "```python", "ein **fetter** Satz", "ein [Name](https://a.b/c)", "[oben](#eins)"],
 }
-UNMARKED = ["# a comment", "#hashtag", "a ** b ** c", "x[0](y)", r"C:\textfiles\label", "10:30 --> 11:00", "a [1] (b)"]
+UNMARKED = [
+    "a <| b",
+    "x |> f(y)",
+    "<s>kept</s>",
+    "see [SEP] here",
+    "# a comment",
+    "#hashtag",
+    "a ** b ** c",
+    "x[0](y)",
+    r"C:\textfiles\label",
+    "10:30 --> 11:00",
+    "a [1] (b)",
+]
 
 
 @pytest.mark.parametrize("name", MARKED)

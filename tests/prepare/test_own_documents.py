@@ -63,6 +63,7 @@ FOREIGN = {  # texts with what other tools left in them
     "TEI": ('<w lemma="oak">{}</w>\n<lb n="3"/>\n\n', "tags such as"),
     "XML": ("<entry>\n{}\n</entry>\n\n", "tags such as"),
     "HTML": ("{} &nbsp; &auml;\n\n", "escapes such as"),
+    "TinyStories": ("{}\n<|endoftext|>", "symbols of other models such as <|endoftext|> (an empty line divides"),
     "misread": ("{} schÃ¶n\n\n", "letters such as"),
     "plain": ("{} of <unk> and List<String>, a < b\n\n", ""),
 }
