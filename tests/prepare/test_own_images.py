@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Dict, List
 
 import pytest
+from PIL import Image
 
 from fairseq_mega.data.image_folder import ImageFolder
 from tests.support.prepare_runs import prepare, refusal, source_of
@@ -22,9 +23,13 @@ def images(tmp_path: Path) -> Path:
 
 
 def write(folder: Path, files: List[str]) -> None:
-    for file in files:
+    """Write images of different colours, and other files with their names as text."""
+    for number, file in enumerate(files):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / file).write_text(file)
+        if file.endswith(".png"):
+            Image.new("RGB", (4, 4), (number, 100, 200)).save(folder / file)
+        else:
+            (folder / file).write_text(file)
 
 
 def files_of(out: Path) -> Dict[str, List[str]]:
@@ -58,7 +63,8 @@ def test_a_tenth_of_each_class_is_held_out(
     for split, files in found.items():
         for file in files:
             kept = tmp_path / "out" / split / file
-            assert kept.read_text() == file and os.path.samefile(kept, images / file) is linked
+            assert kept.read_bytes() == (images / file).read_bytes()
+            assert os.path.samefile(kept, images / file) is linked
     assert source_of(tmp_path / "out")["splits"]["valid"] == {"examples": 3, "labels": {"a cat": 2, "dog": 1}}
     assert "nothing to do" in prepare(*command).succeeded().output
 
@@ -80,6 +86,16 @@ def test_a_tenth_of_each_class_is_held_out(
 def test_folders_that_will_not_do(files: List[str], message: str, tmp_path: Path) -> None:
     write(tmp_path / "images", files)
     assert re.search(message, refusal("own-images", "--dir", tmp_path / "images", "--out", tmp_path / "out"))
+
+
+def test_images_that_cannot_be_decoded(images: Path, tmp_path: Path) -> None:
+    (images / "dog" / "1.png").write_bytes((images / "dog" / "1.png").read_bytes()[:-30])
+    (images / "dog" / "2.png").write_text("no image")
+    (images / "a cat" / "3.jpg").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
+    told = refusal("own-images", "--dir", images, "--out", tmp_path / "out")
+    assert re.search(r"3\.jpg cannot be decoded, because it is a picture in HEIC.*; .*1\.png cannot.*; .*2\.png", told)
+    (images / "a cat" / "4.png").write_bytes(b"")
+    assert "(and 1 more)" in refusal("own-images", "--dir", images, "--out", tmp_path / "out")
 
 
 def test_a_result_among_the_labels(images: Path) -> None:

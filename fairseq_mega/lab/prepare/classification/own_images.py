@@ -6,26 +6,29 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Sequence
 
 import numpy as np
 
 from fairseq_mega.data.class_folders import check_labels, class_files, class_names
 from fairseq_mega.data.image_files import PICTURES as FILES
+from fairseq_mega.data.image_files import read_image
 from fairseq_mega.data.image_folder import split_folder
 from fairseq_mega.lab.prepare.classification.subsets import labelled_files, say_copies, stratified_split
 from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
 from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 HELD_OUT = {"valid": 0.1, "test": 0.1}
+MOST = 3  # problems in a message
 
 DETAILS = """\
 --dir holds a folder per label, DIR/LABEL/FILE. Writes train/LABEL/FILE, valid/LABEL/FILE and test/LABEL/FILE for --task
 image-classification: a tenth of the images of every label, at least one, is held out for valid, and as many for test.
 The files are not changed: the result contains hard links to them, which need no MB of their own, or copies if the file
-system has no hard links. Other files in the folders are counted and left out; a label without images is an error.
+system has no hard links. Other files in the folders are counted and left out; a label without images is an error,
+and so is an image that cannot be decoded.
 A folder that has train/ and valid/ already needs no preparation."""
 
 
@@ -55,6 +58,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     images = [Path(label, name) for label in labels for name in files[label]]
     numbers = np.repeat(np.arange(len(labels)), [len(files[label]) for label in labels])
     rows = stratified_split(numbers, HELD_OUT, labels)
+    check_images([args.dir / image for image in images])
     contents = [(hashlib.sha256((args.dir / image).read_bytes()).digest(), image.parent.name) for image in images]
     say_copies({split: [contents[row] for row in which] for split, which in rows.items()}, "images")
     counted: Dict[str, Dict[str, Any]] = {}
@@ -66,6 +70,19 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         say(f"{split}: {len(which):,} images of {len(labels)} labels")
     notes = ["valid and test: a tenth of every label each, drawn with seed 42"]
     return Report(f"own images, {args.dir.resolve()}", counted, {}, notes)
+
+
+def check_images(paths: Sequence[Path]) -> None:
+    """Raise a ValueError that names images that cannot be decoded, which would stop the training."""
+    problems = []
+    for path in Progress("reading", "images", len(paths)).follow(paths):
+        try:
+            read_image(path)
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        more = f" (and {len(problems) - MOST:,} more)" if problems[MOST:] else ""
+        raise ValueError("; ".join(problems[:MOST]) + more)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
