@@ -94,6 +94,18 @@ def test_the_table_has_the_cells_of_these_conditions(tmp_path: Path, capsys: pyt
     assert "are of one cell, with different settings" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["/home/a/mine/mega", "/home/a/mine/other"])
+def test_an_own_recipe_has_its_own_row(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    choices, own = Choices(tmp_path), replace(RECIPE, name=name, cell={**RECIPE.cell, "chunk": 8})
+    both = [plan(one, 1, Path("data"), "0", choices) for of in (RECIPE, own) for one in at_each_rate(of)]
+    for run, test in zip(both, (41.0, 42.0, 43.0, 44.0)):
+        finish(run, test, 50.0)
+    write_cells(both, choices, "command")
+    assert print_tables(both, [], Namespace(output=None), choices) == 0
+    printed = capsys.readouterr().out
+    assert "| MEGA | 7 | 41.00 (0.002) |" in printed and f"| {name} | 7 | 43.00 (0.002) |" in printed
+
+
 @pytest.mark.parametrize("then", [[1], [3], [1, 3]], ids=str)
 def test_a_call_for_other_seeds_keeps_those_that_are_done(then: List[int], tmp_path: Path) -> None:
     choices = Choices(tmp_path)

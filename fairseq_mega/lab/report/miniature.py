@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import List, Sequence
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS
+from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.report.alike import check_alike
 from fairseq_mega.lab.runs.report import Report, add_results, other_settings, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result, ResultError, read_files
@@ -20,8 +21,9 @@ MODELS = {
 
 
 def model_of(result: Result) -> str:
-    """Return the key of the model in MODELS: the last part of the recipe's name."""
-    return str(result["settings"]["recipe"].rpartition("/")[2])
+    """Return the key of the model in MODELS, the last part of the recipe's name; the name of a user's own recipe."""
+    recipe = str(result["settings"]["recipe"])
+    return recipe.rpartition("/")[2] if recipe in catalogue() else recipe
 
 
 def cell(result: Result) -> str:
@@ -38,14 +40,15 @@ def parameters(results: Sequence[Result]) -> str:
 
 
 def table(results: Sequence[Result]) -> Table:
-    """Return a row for each model, and a column for each task."""
+    """Return a row for each model and each recipe of a user's own, and a column for each task."""
     tasks = [task for task in TASKS if any(result["settings"]["task"] == task for result in results)]
+    others = sorted({model_of(result) for result in results} - {*MODELS})
     rows = []
-    for model, title in MODELS.items():
+    for model in (*MODELS, *others):
         own = {result["settings"]["task"]: result for result in results if model_of(result) == model}
         if own:
             cells = {TASKS[task].title: cell(own[task]) if task in own else "-" for task in tasks}
-            rows.append({"model": title, "parameters": parameters(list(own.values())), **cells})
+            rows.append({"model": MODELS.get(model, model), "parameters": parameters(list(own.values())), **cells})
     return table_of(rows)
 
 
