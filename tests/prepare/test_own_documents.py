@@ -22,7 +22,7 @@ from tests.support.prepare_runs import prepare, refusal
 def test_json_lines_and_plain_text(tmp_path: Path) -> None:
     texts = json_texts.documents(60, 1)
     json_texts.write(tmp_path / "a.jsonl", texts[:40])
-    (tmp_path / "b.txt").write_text("\ufeff" + "\n\n \n".join(texts[40:]) + "\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("\ufeff" + "\n\n \n\ufeff".join(texts[40:]) + "\n", encoding="utf-8")
     files = [tmp_path / "a.jsonl", tmp_path / "b.txt"]
     out = tmp_path / "out"
     said = prepare("own-documents", "--out", out, "--texts", *files, "--vocab-size", 320).succeeded().output

@@ -23,6 +23,7 @@ from fairseq_mega.data.json_lines import (
     text_of,
     without_repeats,
 )
+from fairseq_mega.data.text_cleaning import BYTE_ORDER_MARK
 from fairseq_mega.data.text_marks import SAMPLE, told_marks
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
 from fairseq_mega.lab.prepare.checksums import records_of
@@ -209,6 +210,7 @@ class DocumentFile:
                     raise ValueError(
                         f"{path}, line {number}: it contains a NUL byte, which is not text: correct the file"
                     )
+                line = line.lstrip(BYTE_ORDER_MARK)  # of a file that was joined to another one
                 if line.strip():
                     lines.append(line)
                 elif lines:
