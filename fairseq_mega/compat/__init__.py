@@ -63,6 +63,7 @@ def apply() -> None:
     expressions.evaluate_literals_only()
     numpy_names.restore_removed_numpy_names()
     composing.keep_one_store()
+    composing.log_errors_without_all_options()
     composing.store_encoders_without_options()
     copying.copy_states_of_tasks()
     binarised.compare_binarised_files()

@@ -28,6 +28,14 @@ def test_one_configuration_is_not_the_next_ones_default() -> None:
     assert ConfigStore.instance()._load("lr_scheduler/inverse_sqrt.yaml").node == node
 
 
+def test_an_error_is_raised_without_a_record_of_all_options(caplog: pytest.LogCaptureFixture) -> None:
+    parsed = options.parse_args_and_arch(options.get_generation_parser(), ["data", "--path", "x"])
+    parsed.beam = None
+    with pytest.raises(Exception, match="generation.beam=null"):
+        convert_namespace_to_omegaconf(parsed)
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind in ("bpe", "tokenizer") for name in sorted(REGISTRIES[kind]["registry"])]
 )

@@ -1,8 +1,10 @@
-"""Compose fairseq's configuration without copying every registered configuration, in a quarter of hydra's time.
+"""Compose fairseq's configuration without copying every registered configuration, in a quarter of hydra's time, and
+report an error without all options.
 
 Encoders without options, such as ``--bpe characters``, are added to the configuration, where fairseq omits them.
 """
 
+import logging
 import typing
 
 if typing.TYPE_CHECKING:
@@ -32,3 +34,12 @@ def store_encoders_without_options() -> None:
         for name in REGISTRIES[kind]["registry"].keys() - with_options.keys():
             with_options[name] = FairseqDataclass
             ConfigStore.instance().store(name=name, group=kind, node=FairseqDataclass(name), provider="fairseq")
+
+
+def log_errors_without_all_options() -> None:
+    """Drop the record of all options, thousands of characters, that fairseq writes before it raises the error."""
+    logging.getLogger("fairseq.dataclass.utils").addFilter(_is_short)
+
+
+def _is_short(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("Error when composing. Overrides: ")
