@@ -176,7 +176,10 @@ def _naming_the_file(
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UnreadableFile(f"{path} is not a checkpoint that this fairseq can read ({reason})") from error
+        raise UnreadableFile(
+            f"{path} is not a checkpoint that this fairseq can read ({reason}): if it has the layout of another "
+            f"program, convert it with fairseq-mega-convert"
+        ) from error
 
 
 def _refusing_configurations(
