@@ -116,6 +116,27 @@ def test_a_training_in_such_folders_is_read_back(
     alone += ["--valid-block", "lines"]
     both = f"{best}:{second / 'checkpoint_best.pt'}"
     assert len(helpers.hypotheses(helpers.run_fairseq("generate", [data, "--path", both, *alone]))) > 5
-    MegaLanguageModel.from_pretrained(str(first), "checkpoint_best.pt", str(data))
+    MegaLanguageModel.from_pretrained(first, "checkpoint_best.pt", data)
     loaded = hub_utils.from_pretrained(str(first), f"checkpoint_best.pt:{best}", str(data))
     assert len(loaded["models"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "told"),
+    [
+        ("save/model.pt", "data", r"save/model\.pt is a file: give its folder, and checkpoint_file='model\.pt'"),
+        ("save/model.tar.gz", "data", r"model\.tar\.gz is a file: .*unpack an archive first"),
+        ("saved", "data", r"saved does not exist: give a folder"),
+        ("save", "data/dict.txt", r"dict\.txt is a file: give the data folder"),
+        ("save", "other", r"other does not exist: give a folder"),
+        ("save", "./data", r"save/\./data does not exist, as \./data starts from the folder of the model"),
+    ],
+)
+def test_folders_of_the_hub(model: str, data: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in ("save/model.pt", "save/model.tar.gz", "data/dict.txt"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OSError, match=f"from_pretrained: .*{told}"):
+        MegaLanguageModel.from_pretrained(Path(model), "model.pt", data)
+    assert (tmp_path / "save" / "model.tar.gz").is_file()  # fairseq removes an archive

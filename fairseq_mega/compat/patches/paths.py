@@ -98,11 +98,28 @@ class _Files(str):
 
 def _with_split_files(
     original: typing.Callable,
-    model_name_or_path: str,
+    model_name_or_path: typing.Any,
     checkpoint_file: str = "model.pt",
-    *args: typing.Any,
+    data_name_or_path: typing.Any = ".",
+    archive_map: typing.Optional[typing.Mapping[str, typing.Any]] = None,
     **kwargs: typing.Any,
 ) -> typing.Any:
+    model, data = os.fspath(model_name_or_path), os.fspath(data_name_or_path)
+    if "://" not in model and model not in (archive_map or {}):
+        _check_folder(model, f"give its folder, and checkpoint_file='{os.path.basename(model)}'")
+        if data.startswith("."):
+            path = os.path.join(model, data)
+            _check_folder(path, "give the data folder", f", as {data} starts from the folder of the model")
+        elif "://" not in data and data not in (archive_map or {}):
+            _check_folder(data, "give the data folder")
     files = _Files(checkpoint_file)
-    files.folder = str(model_name_or_path)
-    return original(model_name_or_path, files, *args, **kwargs)
+    files.folder = model
+    return original(model, files, data, archive_map, **kwargs)
+
+
+def _check_folder(path: str, remedy: str, because: str = "") -> None:
+    """Raise an OSError unless a path is a folder; fairseq unpacks a file as an archive, and removes the archive."""
+    if os.path.isfile(path):
+        raise NotADirectoryError(f"from_pretrained: {path} is a file: {remedy}; unpack an archive first")
+    if not os.path.isdir(path):
+        raise FileNotFoundError(f"from_pretrained: {path} does not exist{because}: give a folder")
