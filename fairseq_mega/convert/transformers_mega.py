@@ -25,6 +25,7 @@ CONFIGURATION, SAFE, PICKLED = "config.json", "model.safetensors", "pytorch_mode
 UNREAD = "unread_biases"  # in extra_state
 TABLE, OUTPUT = "encoder.embedding.tokens.weight", "prediction.output.weight"
 THEIR_TABLE, THEIR_OUTPUT = "mega.embedding_layer.word_embeddings.weight", "mlm_head.weight"
+TOKENS = "tokens_per_sample"  # option of the task, which transformers ignores
 OPTIONS = {  # published name -> ours
     "hidden_size": "encoder_embed_dim",
     "num_hidden_layers": "encoder_layers",
@@ -90,6 +91,8 @@ def convert_transformers(published: Dict[str, Any], where: str) -> Dict[str, Any
         values["encoder_ffn_embed_dim"] = 0
     values["token_types"] = config["type_vocab_size"] if config["add_token_type_embeddings"] else 0
     values["no_hidden_layer"] = not config["add_lm_hidden_dense_layer"]
+    if TOKENS in config:
+        values[TOKENS] = config[TOKENS]
     values.update(
         arch="mega_masked_lm", task="masked_lm", criterion="masked_lm", no_final_norm=True, no_scale_embedding=True
     )
@@ -133,6 +136,8 @@ def publish_transformers(checkpoint: Dict[str, Any], where: str) -> Dict[str, An
     config["add_token_type_embeddings"], config["type_vocab_size"] = types > 0, types or DEFAULTS["type_vocab_size"]
     config["add_lm_hidden_dense_layer"] = not options.get("no_hidden_layer", False)
     config["vocab_size"] = checkpoint["model"][TABLE].size(0)
+    if options.get(TOKENS) is not None:
+        config[TOKENS] = options[TOKENS]
     for name in [name for name in model if name.endswith(".rel_pos_bias.rel_pos_bias")]:
         if name in unread:
             config["chunk_size"] = (model[name].numel() + 1) // 2

@@ -96,6 +96,13 @@ def test_a_wrong_tensor_shows(case: str) -> None:
     assert missed == []
 
 
+def test_the_length_of_samples_comes_back() -> None:
+    converted = convert_transformers(published("rotary"), "")
+    assert not hasattr(converted["args"], "tokens_per_sample")  # transformers has none
+    converted["args"].tokens_per_sample = 32
+    assert convert_transformers(publish_transformers(converted, ""), "")["args"].tokens_per_sample == 32
+
+
 def test_biases_that_no_chunk_reads_come_back_where_they_were_kept() -> None:
     converted = convert_transformers(published("chunks"), "")
     name = "encoder.layers.0.attention.relative_bias.weight"
