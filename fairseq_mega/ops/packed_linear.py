@@ -2,7 +2,7 @@
 
 A step of decoding multiplies every matrix of a model with a few rows, in about the time of reading the matrices.
 Only the matrix is rounded: inputs, sums and results keep their precision, or become whole numbers of 32 bits (one row
-with an int8 matrix, on processors that multiply bytes).
+with an int8 matrix, on processors with AVX2).
 """
 
 import math

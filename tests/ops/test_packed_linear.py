@@ -126,6 +126,19 @@ def test_the_largest_sums_of_one_row(inputs):
 
 
 @needs_kernels
+@pytest.mark.parametrize("inputs", [4031, 4033, 8100])
+@pytest.mark.parametrize("value", [1 + 2**-15, 2 - 2**-16, 2 - 2**-23])
+def test_the_halves_of_whole_numbers_do_not_overflow(value, inputs):
+    """A half is the largest there is: the lower one, or the upper one, which is rounded up from the lower one."""
+    x = torch.full((1, inputs), value)
+    data = torch.tensor([[127], [-127], [-128]], dtype=torch.int8).expand(3, inputs).contiguous()
+    packed = PackedMatrix(data, torch.full((3,), 0.5))
+    for sign in (1.0, -1.0):
+        want = F.linear((sign * x).double(), unpack(packed, torch.float64))
+        torch.testing.assert_close(packed_linear(sign * x, packed, path="native").double(), want, rtol=1e-5, atol=0)
+
+
+@needs_kernels
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
 def test_inputs_that_are_not_finite_come_through(value, kind):

@@ -9,10 +9,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "common/cpu_level.h"
 #include "packed_linear/cpu_bytes.h"
+#include "packed_linear/cpu_row.h"
+#include "packed_linear/cpu_words.h"
 
 namespace fm {
 namespace {
@@ -33,19 +36,9 @@ FM_INLINE Vector<float, kWidth> load(const float* from) {
 
 constexpr int width_of(CpuLevel level) { return level >= CpuLevel::kAvx512 ? 16 : 8; }
 
-// Rows of a matrix are too short for the processor to see which one is next. With one row of x, each of this many rows
-// that are read side by side therefore begins a part of the matrix of its own, which is read from end to end: the
-// processor fetches four long streams 1.2 to 1.6 times as fast as neighbouring rows that we ask for early (measured with
-// AVX2 and with AVX-512).
-constexpr int kStreams = 4;
-
-// Streams of int8, and with AVX2 those of bfloat16, are also fetched early, this many weights ahead, into the first level
-// of the cache: a step of decoding is 1.05 to 1.25 times as fast (measured on Zen 5 with AVX2 and with AVX-512; for int8,
-// twice as many weights do equally well, for bfloat16 half as many or twice as many are worse). With float32 it is
-// slower, and with bfloat16 and AVX-512, too.
+// Whether streams are fetched early, see kStreamAhead.
 template <typename T, int kWidth>
 constexpr bool kFetchEarly = sizeof(T) == 1 || (sizeof(T) == 2 && kWidth == 8);
-constexpr int kStreamAhead = 2048;
 
 // With several rows of x, which need the products' time as well, rows read side by side are neighbours, and this many
 // bytes ahead are fetched early, into the second level of the cache, which has more requests under way at once than the
@@ -223,9 +216,10 @@ struct Task {
 template <CpuLevel kLevel>
 FM_INLINE void packed_linear(const PackedLinear& m, int64_t begin, int64_t end) {
 #if FM_X86
-  if constexpr (kLevel >= CpuLevel::kAvx512Bf16) {
+  if constexpr (kLevel >= CpuLevel::kAvx2) {
     if (m.type == WeightType::kInt8 && m.rows == 1) {
-      ByteTask task(m);
+      constexpr bool kBytes = kLevel >= CpuLevel::kAvx512Bf16;
+      std::conditional_t<kBytes, ByteTask, WordTask<width_of(kLevel)>> task(m);
       if (task.split()) return task.run(begin, end);
     }
   }

@@ -2,17 +2,17 @@
 // One row times an int8 matrix by the processor's own products of bytes (AVX512-VNNI, in the level of AVX512-BF16).
 //
 // One instruction multiplies 64 weights with as many bytes and adds up fours; widening them to float32 and multiplying
-// takes sixteen. So the row becomes whole numbers of 32 bits, x = 2^e q: a number of at least 1/256 of the largest one is
-// exact, a smaller one off by 2^-31 of the largest at most. The four bytes of q are multiplied on their own, and the
-// sums, which are exact, put together at the end. The instruction takes bytes without a sign on its left: the highest one
-// of q has 128 added, and 128 times the sum of the weights is subtracted again. Several rows share the widened weights,
-// and gain nothing.
+// takes sixteen. So the row becomes whole numbers of 32 bits, see cpu_row.h. The four bytes of a number are multiplied on
+// their own, and the sums, which are exact, put together at the end. The instruction takes bytes without a sign on its
+// left: the highest one of a number has 128 added, and 128 times the sum of the weights is subtracted again. Several rows
+// share the widened weights, and gain nothing.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "common/cpu_level.h"
 #include "common/vector_math.h"
+#include "packed_linear/cpu_row.h"
 #include "packed_linear/packed_linear.h"
 
 #if FM_X86
@@ -25,7 +25,7 @@ struct ByteTask {
   static constexpr int64_t kBlock = sizeof(Ints);  // weights of a vector
   static constexpr int64_t kMostInputs = 1 << 20;  // whose sums stay within 32 bits
   // Neighbouring rows are read side by side, and this many bytes ahead are fetched early, into the second level of the
-  // cache, which has more requests under way at once than the first; long streams, as in cpu.cpp, are no faster here
+  // cache, which has more requests under way at once than the first; long streams, see cpu_row.h, are no faster here
   // (measured; 16 to 64 KiB do equally well).
   static constexpr int64_t kAhead = 16384;
 
@@ -35,36 +35,21 @@ struct ByteTask {
 
   FM_INLINE explicit ByteTask(const PackedLinear& map) : m(map) {}
 
-  // Takes the row apart; false where it must be multiplied otherwise: for too many inputs, or numbers that are not
-  // finite, or all tiny.
+  // Takes the row apart; false where it must be multiplied otherwise.
   FM_INLINE bool split() {
-    uint32_t largest = 0;
-    for (int64_t i = 0; i < m.inputs; ++i) {
-      uint32_t bits;
-      std::memcpy(&bits, m.x + i, sizeof bits);
-      largest = std::max(largest, bits & 0x7fffffffu);
-    }
-    const uint32_t exponent = largest >> 23;  // all are below 2^(exponent - 126)
-    if (m.inputs > kMostInputs || exponent == 255 || exponent < 40) return false;
-    unit = power(exponent - 30);
-    const float units = power(284 - exponent);  // in 1
+    const WholeNumbers numbers = whole_numbers(m.x, m.inputs);
+    if (!numbers.possible || m.inputs > kMostInputs) return false;
+    unit = numbers.unit;
     bytes.resize(static_cast<size_t>((m.inputs + kBlock - 1) / kBlock * kBlock * kBytes));
     uint8_t* to = bytes.data();
     for (int64_t block = 0; block < m.inputs; block += kBlock, to += kBytes * kBlock) {
       const int64_t count = std::min(kBlock, m.inputs - block);
       for (int64_t i = 0; i < count; ++i) {
-        const uint32_t q = static_cast<uint32_t>(static_cast<int32_t>(__builtin_rintf(m.x[block + i] * units))) + (128u << 24);
+        const uint32_t q = static_cast<uint32_t>(static_cast<int32_t>(__builtin_rintf(m.x[block + i] * numbers.in_one))) + (128u << 24);
         for (int byte = 0; byte < kBytes; ++byte) to[byte * kBlock + i] = static_cast<uint8_t>(q >> 8 * byte);
       }
     }
     return true;
-  }
-
-  FM_INLINE static float power(uint32_t biased) {  // 2^(biased - 127)
-    const uint32_t bits = biased << 23;
-    float result;
-    std::memcpy(&result, &bits, sizeof result);
-    return result;
   }
 
   // sums + x weights, fours added up; text, as intrinsics cannot be inlined into what is compiled for several levels
