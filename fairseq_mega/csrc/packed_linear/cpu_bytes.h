@@ -30,7 +30,8 @@ struct ByteTask {
   static constexpr int64_t kAhead = 16384;
 
   const PackedLinear& m;
-  std::vector<uint8_t> bytes;  // (blocks, kBytes, kBlock)
+  int64_t width = 0;           // of a row of bytes: inputs rounded up to whole blocks
+  std::vector<uint8_t> bytes;  // (kBytes, width)
   float unit = 0.f;            // 2^e
 
   FM_INLINE explicit ByteTask(const PackedLinear& map) : m(map) {}
@@ -40,14 +41,15 @@ struct ByteTask {
     const WholeNumbers numbers = whole_numbers(m.x, m.inputs);
     if (!numbers.possible || m.inputs > kMostInputs) return false;
     unit = numbers.unit;
-    bytes.resize(static_cast<size_t>((m.inputs + kBlock - 1) / kBlock * kBlock * kBytes));
+    width = (m.inputs + kBlock - 1) / kBlock * kBlock;
+    bytes.resize(static_cast<size_t>(kBytes * width));
+    const float* x = m.x;  // in variables, as writing bytes might change all that is in memory
+    const int64_t inputs = m.inputs, row = width;
     uint8_t* to = bytes.data();
-    for (int64_t block = 0; block < m.inputs; block += kBlock, to += kBytes * kBlock) {
-      const int64_t count = std::min(kBlock, m.inputs - block);
-      for (int64_t i = 0; i < count; ++i) {
-        const uint32_t q = static_cast<uint32_t>(static_cast<int32_t>(__builtin_rintf(m.x[block + i] * numbers.in_one))) + (128u << 24);
-        for (int byte = 0; byte < kBytes; ++byte) to[byte * kBlock + i] = static_cast<uint8_t>(q >> 8 * byte);
-      }
+    for (int64_t i = 0; i < inputs; ++i) {
+      const uint32_t q = static_cast<uint32_t>(static_cast<int32_t>(__builtin_rintf(x[i] * numbers.in_one))) + (128u << 24);
+#pragma GCC unroll 4
+      for (int byte = 0; byte < kBytes; ++byte) to[byte * row + i] = static_cast<uint8_t>(q >> 8 * byte);
     }
     return true;
   }
@@ -60,8 +62,8 @@ struct ByteTask {
 
   // Adds the products of a block from each of kOutputs rows of the matrix, and last their weights.
   template <int kOutputs>
-  FM_INLINE static void multiply(const int8_t* w, int64_t stride, const uint8_t* x,
-                                 Ints (&sums)[kOutputs][kBytes + 1]) {
+  FM_INLINE void multiply(const int8_t* w, int64_t stride, const uint8_t* x,
+                          Ints (&sums)[kOutputs][kBytes + 1]) const {
 #pragma GCC unroll 4
     for (int o = 0; o < kOutputs; ++o) {
       Ints weights;
@@ -70,7 +72,7 @@ struct ByteTask {
 #pragma GCC unroll 4
       for (int byte = 0; byte < kBytes; ++byte) {
         Ints numbers;
-        std::memcpy(&numbers, x + byte * kBlock, sizeof numbers);
+        std::memcpy(&numbers, x + byte * width, sizeof numbers);
         sums[o][byte] = multiply_add(sums[o][byte], numbers, weights);
       }
       sums[o][kBytes] = multiply_add(sums[o][kBytes], Ints{} + 0x01010101, weights);
@@ -93,8 +95,8 @@ struct ByteTask {
     int8_t rest[kOutputs * kBlock] = {};  // filled first: a call in between would send all sums to memory
     for (int o = 0; o < kOutputs; ++o) std::copy(w + o * m.inputs + whole, w + (o + 1) * m.inputs, rest + o * kBlock);
     Ints sums[kOutputs][kBytes + 1] = {};
-    if (whole < m.inputs) multiply<kOutputs>(rest, kBlock, bytes.data() + whole * kBytes, sums);
-    for (int64_t i = 0; i < whole; i += kBlock) multiply<kOutputs>(w + i, m.inputs, bytes.data() + i * kBytes, sums);
+    if (whole < m.inputs) multiply<kOutputs>(rest, kBlock, bytes.data() + whole, sums);
+    for (int64_t i = 0; i < whole; i += kBlock) multiply<kOutputs>(w + i, m.inputs, bytes.data() + i, sums);
 #pragma GCC unroll 4
     for (int o = 0; o < kOutputs; ++o) {
       const float scale = m.scale ? m.scale[output + o] : 1.f, bias = m.bias ? m.bias[output + o] : 0.f;
