@@ -1,9 +1,13 @@
 """Memory of freed tensors stays with the process."""
 
+import os
 import subprocess
 import sys
 
 import pytest
+import torch
+
+from fairseq_mega.compat.features.allocator import CAPACITY, FEW
 
 PROGRAM = """
 import resource, sys, torch
@@ -25,3 +29,24 @@ def test_large_tensors_are_mapped_once():
         for mode in ("keep", "default")
     }
     assert faults["default"] > 8 * faults["keep"], faults
+
+
+SHAPES = """
+import torch
+from fairseq_mega.compat.features.allocator import keep_freed_memory
+torch.set_num_threads(1)
+assert keep_freed_memory()
+for size in [*range(1000, 1040), 1000]:
+    torch.nn.functional.gelu(torch.zeros(size, 64))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="settings of glibc")
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+@pytest.mark.parametrize(("given", "again"), [(None, 1), ("50", 0)])
+def test_few_operators_of_other_shapes_are_kept(given, again):
+    """The first shape is built again after 39 others, unless the user's number of operators is larger."""
+    environment = {name: value for name, value in os.environ.items() if name != CAPACITY}
+    environment.update({"ONEDNN_VERBOSE": "profile_create", **({CAPACITY: given} if given else {})})
+    done = subprocess.run([sys.executable, "-c", SHAPES], capture_output=True, text=True, env=environment, check=True)
+    assert FEW < 40 and done.stdout.count("create:cache_miss") == 40 + again, done.stdout[-500:]

@@ -1,10 +1,14 @@
 """Configure the C library's allocation of memory for tensors on a CPU."""
 
 import ctypes
+import os
 import sys
 
 # Constants of <malloc.h>.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+
+CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"  # variable of oneDNN, read at its first operator
+FEW = 32  # a model has fewer operators of oneDNN with different shapes
 
 
 def keep_freed_memory() -> bool:
@@ -14,11 +18,16 @@ def keep_freed_memory() -> bool:
     65,536 tokens or the memory of a beam, are then mapped and cleared page by page again and again, which more than
     doubles the time of training and of beam search. With this setting the process never shrinks below its peak.
 
+    oneDNN keeps its last 1,024 operators, such as a GELU of one shape. Where each batch has another shape, their small
+    blocks are spread between the tensors of all batches, larger tensors do not fit into the space between them, and
+    the process grows with every batch. So few are kept, unless the variable ``ONEDNN_PRIMITIVE_CACHE_CAPACITY`` is set.
+
     Returns:
         Whether the C library accepted the settings.
     """
     if not sys.platform.startswith("linux"):
         return False
+    os.environ.setdefault(CAPACITY, str(FEW))
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:  # another C library
