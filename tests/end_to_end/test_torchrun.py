@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
-from tests.support import helpers, tiny_trainings
+from tests.support import helpers, hydra_runs, tiny_trainings
 
 SCRIPT = "import sys; from fairseq_mega.cli.console import train; sys.exit(train())"
 UPDATES: List[object] = ["--max-update", 3, "--clip-norm", 0.5, "--dropout", 0, "--no-epoch-checkpoints"]
@@ -63,5 +63,25 @@ def test_two_processes_train_as_one_does(
     assert tiny_trainings.numbers(one, pattern) == tiny_trainings.numbers(two, pattern)
     assert len(tiny_trainings.numbers(one, pattern)) == 4
     expected, found = weights(tmp_path / "one"), weights(tmp_path / "two")
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.slow
+def test_two_processes_of_fairseq_hydra_train(tiny_corpus: Path, tmp_path: Path) -> None:
+    """They train together, though fairseq imports the plugin after it has begun a training of one process."""
+    folder = hydra_runs.write(tmp_path / "config")
+    settings = [f"task.data={tiny_corpus}", f"common.user_dir={helpers.REPOSITORY / 'fairseq_mega'}"]
+    settings += ["+model.dropout=0", "checkpoint.no_epoch_checkpoints=true"]
+    alone = ["checkpoint.save_dir=one", "optimization.update_freq=[2]"]
+    done = hydra_runs.start(folder, "run", [*settings, *alone], folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = [sys.executable, *STARTERS["torchrun"], "--nproc_per_node", 2, "--master_port", helpers.free_port()]
+    words += ["-m", "fairseq_cli.hydra_train", "--config-dir", folder, "--config-name", "run", *settings]
+    variables = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
+    command = [*map(str, [*words, "checkpoint.save_dir=two"])]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    expected, found = weights(folder / "one"), weights(folder / "two")
     for name, weight in expected.items():
         torch.testing.assert_close(found[name], weight, rtol=1e-4, atol=1e-5, msg=name)

@@ -16,7 +16,7 @@ import typing
 
 import torch
 
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
 
 from .unread import command_of as evaluating_command
 
@@ -34,6 +34,27 @@ def join_started_processes() -> None:
     from fairseq.distributed import utils
 
     wrap(utils, "call_main", _call_in_processes)
+    training = globals_of_training()
+    if training:  # of fairseq-hydra-train, which imports the plugin after call_main
+        training["add_defaults"] = wrapped(training["add_defaults"], _add_defaults_and_join)
+
+
+def _add_defaults_and_join(original: typing.Callable, cfg: typing.Any) -> None:
+    """Complete the settings of a training, and join the processes of torchrun if call_main began it as a single one."""
+    from fairseq.distributed import utils
+
+    original(cfg)
+    options, joined = cfg.distributed_training, torch.distributed.is_initialized()
+    if joined or started_processes() == 1 or options.distributed_world_size > 1 or cfg.common.tpu:
+        return
+    read_variables(options)
+    if options.distributed_world_size == 1:
+        return
+    if cfg.common.cpu or not torch.cuda.is_available():
+        options.distributed_backend, options.device_id = "gloo", 0
+    else:
+        torch.cuda.set_device(options.device_id)
+    options.distributed_rank = utils.distributed_init(cfg)
 
 
 def accept_local_rank() -> None:
