@@ -355,6 +355,19 @@ def test_files_of_another_training_are_told(train: Trainer, how: str, said: Opti
     assert (f"{folder} contains {said}" in output) if said else "went further" not in output
 
 
+@pytest.mark.parametrize("how", ["no last", "continued", "disabled", "last"])
+def test_a_best_checkpoint_that_will_be_replaced_is_told(train: Trainer, how: str, tmp_path: Path) -> None:
+    """The same command again begins anew where checkpoint_best.pt was kept alone."""
+    best, last = (tmp_path / "a" / f"checkpoint_{name}.pt" for name in ("best", "last"))
+    train("a", "--max-update", 3, "--no-epoch-checkpoints")
+    if how != "last":
+        last.unlink()
+    more: Dict[str, List[object]] = {"continued": ["--restore-file", best], "disabled": ["--disable-validation"]}
+    output = train("a", "--max-update", 4, "--no-epoch-checkpoints", *more.get(how, []))
+    said = f"will replace {best} of another training: give --restore-file {best} to continue that one"
+    assert (said in output) == (how == "no last")
+
+
 def test_the_digest_is_of_the_contents() -> None:
     def data(*values: Any) -> List[Dict[str, Any]]:
         return [{"id": place, "source": torch.tensor(value)} for place, value in enumerate(values)]

@@ -105,7 +105,7 @@ def _load_and_look(
             "begin anew with its weights"
         )
     if reason is None:
-        _tell_later_checkpoints(cfg, trainer, loaded[1])
+        _tell_later_checkpoints(cfg, trainer, loaded[1], restored)
         return loaded
     if loaded[0] is None:
         raise ValueError(f"nothing to train: {reason}; change that limit")
@@ -132,10 +132,18 @@ def _load_and_look(
     return loaded
 
 
-def _tell_later_checkpoints(cfg: typing.Any, trainer: typing.Any, batches: typing.Any) -> None:
-    """Warn of later checkpoints of another training in --save-dir, which would count as this training's newest."""
+def _tell_later_checkpoints(cfg: typing.Any, trainer: typing.Any, batches: typing.Any, restored: str) -> None:
+    """Warn of checkpoints of another training in --save-dir that count as this training's newest, or get replaced."""
     if cfg.no_save or trainer.data_parallel_rank != 0 or not os.path.isdir(cfg.save_dir):
         return
+    best = os.path.join(cfg.save_dir, f"checkpoint_best{trainer.checkpoint_suffix}.pt")
+    own = restored and os.path.realpath(os.path.dirname(restored)) == os.path.realpath(cfg.save_dir)
+    replaces = trainer.get_num_updates() == 0 and not own and not trainer.cfg.dataset.disable_validation
+    if replaces and os.path.exists(best):
+        logger.warning(
+            f"this training begins with update 0 and will replace {best} of another training: give --restore-file "
+            f"{best} to continue that one, or another --save-dir to begin anew"
+        )
     later = later_checkpoints(os.listdir(cfg.save_dir), batches.next_epoch_idx, trainer.get_num_updates())
     if later:
         more = f" and {len(later) - 1} more" if later[1:] else ""
