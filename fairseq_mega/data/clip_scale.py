@@ -45,7 +45,8 @@ class ClipScale:
     def save(self, folder: Path) -> None:
         """Write labels and scale to a folder."""
         content = {"labels": self.labels, "offset": torch.from_numpy(self.offset)}
-        torch.save({**content, "deviation": torch.from_numpy(self.deviation)}, folder / FILE_NAME)
+        with open(folder / FILE_NAME, "wb") as stream:  # has the errno of a full disk
+            torch.save({**content, "deviation": torch.from_numpy(self.deviation)}, stream)
 
     @classmethod
     def load(cls, folder: Path) -> "ClipScale":

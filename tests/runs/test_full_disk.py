@@ -3,12 +3,23 @@
 import errno
 import subprocess
 import sys
+import wave
 from pathlib import Path
 
 import pytest
 
 from fairseq_mega.lab.runs.files import written_whole
 from tests.support.helpers import REPOSITORY
+
+
+def write_recordings(folder: Path) -> None:
+    """Write ten recordings of each of two labels."""
+    for number in range(20):
+        path = folder / "ab"[number % 2] / f"{number}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with wave.open(str(path), "wb") as clip:
+            clip.setparams((1, 2, 16000, 0, "NONE", ""))
+            clip.writeframes(bytes((number + 7 * place) % 251 for place in range(2000)))
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -21,14 +32,19 @@ def test_want_of_space_names_the_file(number: int, tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_full_disk_ends_a_preparation_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dataset", ["own-texts", "recordings"])
+def test_a_full_disk_ends_a_preparation_in_one_line(dataset: str, tmp_path: Path) -> None:
     """The folder is named, nothing in it is taken for done, and the command succeeds where there is room."""
-    rows = "".join(f"{'ab'[number % 2]}\tw{number} w{number % 7}\n" for number in range(4000))
-    (tmp_path / "t.tsv").write_text(rows)
-    out = tmp_path / "out"
+    out, words = tmp_path / "out", [dataset, "--out", str(tmp_path / "out")]
+    if dataset == "own-texts":
+        rows = "".join(f"{'ab'[number % 2]}\tw{number} w{number % 7}\n" for number in range(4000))
+        (tmp_path / "t.tsv").write_text(rows)
+        words += ["--train", str(tmp_path / "t.tsv")]
+    else:
+        write_recordings(tmp_path / "sounds")
+        words += ["--dir", str(tmp_path / "sounds")]
     program = "import resource, sys; from fairseq_mega.lab.prepare.command import main; "
     limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); "
-    words = ["own-texts", "--train", str(tmp_path / "t.tsv"), "--out", str(out)]
     for begin, status in ((limit, 1), ("", 0)):
         code = f"{program}{begin}sys.exit(main({words!r}))"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any, Iterator, Optional
 
 BLOCK = 1 << 20
+WANT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -28,10 +29,12 @@ def naming_want_of_space(place: object) -> Iterator[None]:
     """Name what is written in an OSError for want of space, which names no file."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or error.filename is not None:
+    except (OSError, RuntimeError) as error:
+        of_torch = type(error) is RuntimeError and isinstance(error.__context__, OSError)  # torch.save raises a second
+        full = error.__context__ if of_torch else error
+        if not isinstance(full, OSError) or full.errno not in WANT_OF_SPACE or full.filename is not None:
             raise
-        raise OSError(f"{place} cannot be written ({error.strerror}): make room, and try again") from error
+        raise OSError(f"{place} cannot be written ({full.strerror}): make room, and try again") from error
 
 
 def existing_parent(folder: Path) -> Path:

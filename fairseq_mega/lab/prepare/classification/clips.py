@@ -35,5 +35,6 @@ def fitted(name: str, samples: np.ndarray, length: int) -> np.ndarray:
 def save_clips(output: Path, split: str, clips: torch.Tensor, labels: np.ndarray) -> None:
     """Write the scaled clips (n, L) float32 of a split as X (n, L, 1), and their labels (n,) int64 as y."""
     (output / FOLDER).mkdir(parents=True, exist_ok=True)
-    torch.save(clips.unsqueeze(-1), output / FOLDER / f"{FILE_NAMES[split]}_X.pt")
-    torch.save(torch.from_numpy(labels), output / FOLDER / f"{FILE_NAMES[split]}_y.pt")
+    for name, values in (("X", clips.unsqueeze(-1)), ("y", torch.from_numpy(labels))):
+        with open(output / FOLDER / f"{FILE_NAMES[split]}_{name}.pt", "wb") as stream:  # has the errno of a full disk
+            torch.save(values, stream)
