@@ -16,7 +16,7 @@ import typing
 from omegaconf import DictConfig
 
 import fairseq_mega
-from fairseq_mega.compat.errors import OF_FILES, check_names, in_one_line
+from fairseq_mega.compat.errors import OF_FILES, check_names, in_one_line, is_of_a_worker
 from fairseq_mega.compat.features.allocator import keep_freed_memory
 from fairseq_mega.compat.patches.arguments import architectures
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
@@ -155,7 +155,7 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
         if line is None:
             raise
         print(line, file=sys.stderr)
-        return FILE_ERROR if isinstance(error, OF_FILES) else VALUE_ERROR
+        return FILE_ERROR if isinstance(error, OF_FILES) or is_of_a_worker(error) else VALUE_ERROR
     finally:
         sys.argv = saved
     return 0

@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_mega.compat.checkpoints.loading import RefusedContents, UnreadableFile
 from fairseq_mega.compat.checkpoints.names import OtherNames
+from fairseq_mega.compat.patches.workers import KILLED, LOST_WORKER
 
 MISSING = re.compile(r": (\w+)")  # of omegaconf
 OF_HYDRA = (  # patterns of its errors, and our messages
@@ -54,7 +55,15 @@ def is_users_error(error: BaseException) -> bool:
         frames = traceback.extract_tb(error.__traceback__)
         folders = os.path.dirname(frames[-1].filename).split(os.sep) if frames else []
         return bool(text) and ("fairseq_cli" in folders or "fairseq" in folders)
+    if is_of_a_worker(error):
+        return True
     return isinstance(error, RuntimeError) and "PytorchStreamReader" in text
+
+
+def is_of_a_worker(error: BaseException) -> bool:
+    """Return whether an error, for instance a ConnectionResetError, follows from a killed worker of a data loader."""
+    by_torch = isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker")
+    return by_torch or (bool(KILLED) and isinstance(error, OSError))
 
 
 def _is_unknown_name(error: KeyError) -> bool:
@@ -153,6 +162,8 @@ def _without_utf8(text: str, place: int) -> str:
 
 def describe(error: BaseException) -> str:
     """Put the error, its first cause and the remedy in one line."""
+    if is_of_a_worker(error):
+        return LOST_WORKER
     parts = [str(error).replace(", skip this example with --skip-invalid-size-inputs-valid-test", "")]
     if isinstance(error, (EOFError, pickle.UnpicklingError)):
         parts = [f"{type(error).__name__}: {error}"]
