@@ -24,6 +24,7 @@ OF_HYDRA = (  # patterns of its errors, and our messages
     (r"override (\w+)\.(\w+)='?([^\s']+)'?", "--{1} {2} is not valid for this --{0}: give another value"),
 )
 RENAME = "rename the file or folder; where LC_ALL=C is set, PYTHONUTF8=1 reads the names in UTF-8"
+CALLED_IN = "the folder that the command is called in"
 OUTSIDE = "index out of range in self"  # raised by an embedding table
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
 ONE_LIMIT = re.compile(r"max_positions=\d")
@@ -113,7 +114,7 @@ def remedy(error: BaseException, text: str) -> str:
     if "--restore-file" in text:
         return "leave --restore-file out to continue from checkpoint_last.pt of --save-dir"
     if isinstance(error, FileNotFoundError):
-        return "check the path; relative paths start from the folder that the command is called in"
+        return f"check the path; relative paths start from {CALLED_IN}"
     if "max_positions=" in text:
         one_side = ONE_LIMIT.search(text) is not None  # one limit: sequences that are not pairs
         options = "--tokens-per-sample" if one_side else "--max-source-positions / --max-target-positions"

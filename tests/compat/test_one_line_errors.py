@@ -8,7 +8,7 @@ from typing import List
 
 import pytest
 
-from fairseq_mega.compat.patches.one_line_errors import command_of
+from fairseq_mega.compat.patches.one_line_errors import command_of, print_in_one_line
 from tests.support import grids, helpers, hydra_runs
 
 TRAINING = ["--arch", "mega_tiny", "--optimizer", "adam"]
@@ -43,6 +43,23 @@ def test_an_error_of_the_users_takes_one_line(settings: List[str], said: str, fo
     assert done.returncode != 0 and "Traceback" not in done.stderr, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("fairseq-hydra-train: error: ")]
     assert said in line
+
+
+def test_the_folder_that_hydra_has_left_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["fairseq-hydra-train"])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    monkeypatch.delenv("HYDRA_FULL_ERROR")
+    error = FileNotFoundError(2, "No such file or directory", "data")
+    monkeypatch.chdir(tmp_path)
+    print_in_one_line()
+    sys.excepthook(FileNotFoundError, error, None)
+    assert "start from the folder that the command is called in" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path.parent)
+    sys.excepthook(FileNotFoundError, error, None)
+    assert f"start from {tmp_path}, hydra's folder (hydra.run.dir=. keeps" in capsys.readouterr().err
 
 
 @pytest.mark.slow
