@@ -138,6 +138,16 @@ def test_a_label_of_the_first_row_alone_is_asked_about(tmp_path: Path) -> None:
     assert "line 1 is 'emotion' TAB 'text of" in refusal("own-texts", *files, "--out", tmp_path / "out")
 
 
+def test_symbols_that_train_lacks_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text(tsv(ROWS))
+    (tmp_path / "test.tsv").write_text(tsv([(label, text.upper()) for label, text in ROWS]))
+    files = ("--train", tmp_path / "own.tsv", "--valid", tmp_path / "own.tsv", "--test", tmp_path / "test.tsv")
+    run = prepare("own-texts", *files, "--out", tmp_path / "out").succeeded()
+    capitals = sum(char.isupper() for _, text in ROWS for char in text.upper())
+    (line,) = [line for line in run.output.splitlines() if "<unk>" in line]
+    assert line.startswith("test: ") and line.endswith(f"; {capitals} of all are <unk>, symbols that train lacks")
+
+
 def test_the_same_first_line_of_two_files_names_columns(tmp_path: Path) -> None:
     (tmp_path / "own.tsv").write_text(tsv(ROWS, "Stimmung\tder Satz dazu, in Worten\n"))
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "own.tsv")]

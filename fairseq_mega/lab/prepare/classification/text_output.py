@@ -90,7 +90,9 @@ def write_text_task(
         _check(folder / LABELS, split, label_dictionary, texts.size)
         statistics[split] = {"examples": texts.size, "labels": dict(sorted(found.items())), **checked}
         tokens = sum(count["tokens"] for count in checked.values())
-        say(f"{split}: {texts.size} examples, {tokens / texts.size / sides:.0f} tokens on average, with </s>")
+        unknown = sum(count["unknown"] for count in checked.values())
+        lost = f"; {unknown:,} of all are <unk>, symbols that train lacks" if unknown else ""
+        say(f"{split}: {texts.size} examples, {tokens / texts.size / sides:.0f} tokens on average, with </s>{lost}")
     say(f"dictionaries: {len(source_dictionary)} symbols, {len(labels)} labels, the special ones included in the first")
     return statistics
 
