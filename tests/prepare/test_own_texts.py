@@ -129,6 +129,7 @@ def test_a_text_that_is_utf8_by_chance_changes_no_advice(tmp_path: Path) -> None
     (tmp_path / "own.tsv").write_bytes(tsv([*ROWS, *rows]).encode("gbk"))
     run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
     assert "new texts must have the same encoding, or convert the file" in run.output
+    assert "get the text again" not in run.output
 
 
 def test_a_label_of_the_first_row_alone_is_asked_about(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
             f"write double quotes"
         )
     readable = [text.decode("utf-8", "replace") for text, _ in found]
-    for note in told_marks(path, readable):
+    for note in told_marks(path, [text.decode("utf-8", "ignore") for text, _ in found]):  # others are told below
         say(note)
     for what, fields in (("label", [label for _, label in found]), ("text", readable)):
         missing = [field.strip() for field in fields if field.strip().lower() in MISSING]
