@@ -50,6 +50,7 @@ REFUSED = [
     (["--restore-file", "/none.pt"], "--restore-file /none.pt does not exist: give a file, or leave the option out"),
     (["--restore-file", "/"], "--restore-file / is a folder: give a file, or leave the option out"),
     (["--restore-file", "checkpoint_best.pt"], "--restore-file checkpoint_best.pt does not exist"),
+    (["--bpe", "sentencepiece"], "--sentencepiece-model is missing: give a file"),
     (["--bpe", "sentencepiece", "--sentencepiece-model", "/none"], "--sentencepiece-model /none does not exist"),
     (["--bpe", "subword_nmt", "--bpe-codes", "/none"], "--bpe-codes /none does not exist: give a file"),
     (["--quantization-config-path", "/none"], "--quantization-config-path /none does not exist: give a file"),

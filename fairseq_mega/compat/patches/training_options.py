@@ -172,6 +172,8 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     Args:
         given: all options by the parser's names.
     """
+    from omegaconf import MISSING  # slow, and not needed to import the package
+
     masking = _obstacle_of_masking(given)
     if masking is not None or "best_checkpoint_metric" not in given or "max_update" not in given:
         return masking
@@ -188,6 +190,8 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     for option in FILES:
         file = given.get(option)
         if isinstance(file, str) and not _is_saved(file):
+            if file == MISSING:
+                return f"--{option.replace('_', '-')} is missing: give a file"
             problem = "is a folder" if os.path.isdir(file) else "does not exist"
             return f"--{option.replace('_', '-')} {file} {problem}: give a file, or leave the option out"
     kinds = (_obstacle_of_criterion, _obstacle_of_schedule, _obstacle_of_bleu, _obstacle_of_validation)
