@@ -114,10 +114,10 @@ def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
     """
     tensors, shared = _without_copies(checkpoint["model"])
     plain = {key: checkpoint[key] for key in ("args", "cfg", NAMES) if checkpoint.get(key) is not None}
+    plain[SHARED] = shared
     try:
-        text = json.dumps({**plain, SHARED: shared}, default=_plain)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        text = json.dumps({**json.loads(text), DIGEST: digest}, indent=1)
+        digest = hashlib.sha256(json.dumps(plain, default=_plain).encode()).hexdigest()
+        text = json.dumps({**plain, DIGEST: digest}, default=_plain, indent=1)
     except TypeError as error:
         raise ValueError(f"{path}: its configuration cannot be written as JSON ({error})") from error
     description = configuration_file(path)
