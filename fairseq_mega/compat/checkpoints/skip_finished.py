@@ -109,9 +109,8 @@ def _load_and_look(
         return loaded
     if loaded[0] is None:
         raise ValueError(f"nothing to train: {reason}; change that limit")
-    own = os.path.realpath(os.path.dirname(restored)) == os.path.realpath(cfg.save_dir)
     anew = f"--finetune-from-model {restored} to begin anew with its weights"
-    if not own:
+    if not _is_own(restored, cfg):
         option = "--continue-once" if restored == getattr(cfg, "continue_once", None) else "--restore-file"
         other = "" if restored == cfg.finetune_from_model else f", or give {anew}, in place of {option}"
         raise ValueError(f"nothing to train with {restored}: {reason}; change that limit{other}")
@@ -132,14 +131,18 @@ def _load_and_look(
     return loaded
 
 
+def _is_own(restored: str, cfg: typing.Any) -> bool:
+    """Return whether a training continues a checkpoint of its own --save-dir."""
+    return bool(restored) and os.path.realpath(os.path.dirname(restored)) == os.path.realpath(cfg.save_dir)
+
+
 def _tell_later_checkpoints(cfg: typing.Any, trainer: typing.Any, batches: typing.Any, restored: str) -> None:
     """Warn of checkpoints of another training in --save-dir that count as this training's newest, or get replaced."""
     if cfg.no_save or trainer.data_parallel_rank != 0 or not os.path.isdir(cfg.save_dir):
         return
     best = os.path.join(cfg.save_dir, f"checkpoint_best{trainer.checkpoint_suffix}.pt")
-    own = restored and os.path.realpath(os.path.dirname(restored)) == os.path.realpath(cfg.save_dir)
-    replaces = trainer.get_num_updates() == 0 and not own and not trainer.cfg.dataset.disable_validation
-    if replaces and os.path.exists(best):
+    begins = trainer.get_num_updates() == 0 and not _is_own(restored, cfg)
+    if begins and os.path.exists(best) and not trainer.cfg.dataset.disable_validation:
         logger.warning(
             f"this training begins with update 0 and will replace {best} of another training: give --restore-file "
             f"{best} to continue that one, or another --save-dir to begin anew"
