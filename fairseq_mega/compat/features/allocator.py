@@ -8,7 +8,7 @@ import sys
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"  # variable of oneDNN, read at its first operator
-FEW = 32  # a model has fewer operators of oneDNN with different shapes
+FEW = 32  # an update built about 20 at most, in the tiny forms of five recipes
 
 
 def keep_freed_memory() -> bool:
