@@ -2,9 +2,9 @@
 // One row times an int8 matrix by the processor's products of 16 bits, without AVX512-VNNI.
 //
 // One instruction multiplies as many weights as a vector has words of 16 bits, and adds up pairs. For both halves of a
-// whole number, with the widening and the sums, these are five instructions; widening to float32 takes six with AVX2. So the row
-// becomes whole numbers of 32 bits, see cpu_row.h. Their halves are multiplied on their own, and the sums, which are
-// exact, put together at the end. Several rows share the widened weights, and gain nothing.
+// whole number, with the widening and the sums, these are five instructions; widening to float32 takes six with AVX2. So
+// the row becomes whole numbers of 32 bits, see cpu_row.h. Their halves are multiplied on their own, and the sums, which
+// are exact, put together at the end. Several rows share the widened weights, and gain nothing.
 #include <algorithm>
 #include <cstring>
 #include <vector>
