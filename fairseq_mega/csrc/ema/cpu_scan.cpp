@@ -5,6 +5,7 @@
 // tables, no horizontal sums, no transposed copy. Measured against 16-step blocks of matrix products per channel,
 // which need three (six), and an FFT, which needs more memory.
 #include "common/elements.h"
+#include "common/subnormals.h"
 #include "common/tiles.h"
 #include "ema/cpu_tables.h"
 #include "ema/ema_scan.h"
@@ -478,11 +479,13 @@ int64_t ema_scan_tasks_cpu(const EmaShape& shape) {
 
 void ema_scan_forward_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaOutputs& out,
                           int64_t begin, int64_t end) {
+  const SubnormalsAreZero fading;  // the memory over padding, and its gradient before the last step that counts
   FM_AT_CPU_LEVEL(scan_forward<typename Lanes<kVector<kLevel>>::Floats>(shape, c, in, out, begin, end));
 }
 
 void ema_scan_backward_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in,
                            const EmaGradients& out, int64_t begin, int64_t end) {
+  const SubnormalsAreZero fading;
   FM_AT_CPU_LEVEL(scan_backward<typename Lanes<kVector<kLevel>>::Floats>(shape, c, in, out, begin, end));
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/cpu_level.h"
+#include "common/subnormals.h"
 #include "common/tiles.h"
 #include "ema/ema_scan.h"
 
@@ -84,6 +85,7 @@ FM_INLINE void ema_step(const EmaShape& shape, const EmaCoefficients& c, const E
 }  // namespace
 
 void ema_step_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaStep& step) {
+  const SubnormalsAreZero fading;
   FM_AT_CPU_LEVEL(ema_step(shape, c, step));
 }
 
