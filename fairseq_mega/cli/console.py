@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 import fairseq_mega
 from fairseq_mega.compat.errors import OF_FILES, check_names, in_one_line, is_of_a_worker
-from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.compat.features.cpu_process import configure_process
 from fairseq_mega.compat.patches.arguments import architectures
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
@@ -163,19 +163,19 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
 
 def train() -> int:
     """Entry point of fairseq-mega-train."""
-    keep_freed_memory()
+    configure_process()
     return run("train")
 
 
 def generate() -> int:
     """Entry point of fairseq-mega-generate."""
-    keep_freed_memory()
+    configure_process()
     return run("generate")
 
 
 def interactive() -> int:
     """Entry point of fairseq-mega-interactive."""
-    keep_freed_memory()
+    configure_process()
     return run("interactive")
 
 

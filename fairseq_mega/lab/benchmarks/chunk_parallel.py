@@ -10,7 +10,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.compat.features.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, forked, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 from fairseq_mega.models.on_paper import stand_in
@@ -79,7 +79,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
 
 def measure_piece(piece: int, size: int, init: str, name: str, arguments: argparse.Namespace) -> Dict[str, float]:
     """Measure in the process of one piece; return its measurements."""
-    keep_freed_memory()  # as fairseq-mega-train does
+    configure_process()  # as fairseq-mega-train does
     torch.set_num_threads(arguments.threads)
     device, backend = torch.device(arguments.device), "gloo"
     if device.type == "cuda":

@@ -8,7 +8,7 @@ from typing import Dict
 
 import torch
 
-from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.compat.features.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, lm_pair, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 from fairseq_mega.models.context import Context, load_context, read_tokens, save_context
@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
     """Measure the seconds and CPU seconds to read, the seconds to load, and the bytes of the file."""
-    keep_freed_memory()  # as fairseq-mega-interactive does
+    configure_process()  # as fairseq-mega-interactive does
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     model = lm_pair.build(name, arguments.width, arguments.layers, arguments.chunk, arguments.symbols, 1)

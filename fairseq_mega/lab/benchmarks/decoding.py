@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 
-from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.compat.features.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, lm_pair, measuring
 from fairseq_mega.lab.benchmarks.incremental_decoder import IncrementalDecoder
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
@@ -93,7 +93,7 @@ def check(name: str, chunk: int, arguments: argparse.Namespace) -> None:
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
     """Measure the median seconds per step, their limit and the bytes of state of MODEL:CHUNK at every position."""
     name, chunk = part.split(":")[0], int(part.split(":")[1])
-    keep_freed_memory()  # as fairseq-mega-generate does
+    configure_process()  # as fairseq-mega-generate does
     torch.set_num_threads(arguments.threads)
     positions = [int(position) for position in arguments.positions.split(",")]
     longest = max(positions) + arguments.tokens + 3

@@ -6,7 +6,7 @@ from typing import Any, Dict
 
 import torch
 
-from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.compat.features.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, measuring
 from fairseq_mega.lab.benchmarks.layer_models import MODELS, build, check, output, paths_of, products
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, add_sweep_options, chosen_of
@@ -62,7 +62,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     dtype = torch.float32 if autocast else getattr(torch, arguments.dtype)
     batch = arguments.tokens // length
 
-    keep_freed_memory()  # as fairseq-mega-train does
+    configure_process()  # as fairseq-mega-train does
 
     def forward(layer: Any, x: Any) -> Any:
         with torch.autocast(device.type, torch.bfloat16, enabled=autocast):

@@ -6,7 +6,7 @@ from typing import Any, Dict
 import torch
 import torch.nn.functional as F
 
-from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.compat.features.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, lm_pair, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
@@ -51,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     """Measure seconds and memory of a forward and backward pass of MODEL:LENGTH, and count its parameters."""
     name, length = part.split(":")[0], int(part.split(":")[1])
-    keep_freed_memory()  # as fairseq-mega-train does
+    configure_process()  # as fairseq-mega-train does
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     sizes = (arguments.width, arguments.layers, arguments.chunk, arguments.symbols, length)

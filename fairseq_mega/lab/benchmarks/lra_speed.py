@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.compat.features.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 from fairseq_mega.ops.common.dispatch import VARIABLE
@@ -62,7 +62,7 @@ def build(name: str, length: int, chunk: int, **given: Any) -> Any:
 
 def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
     """Measure seconds and memory of a forward and backward pass of a model."""
-    keep_freed_memory()  # as fairseq-mega-train does
+    configure_process()  # as fairseq-mega-train does
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     if name == "transformer-explicit":

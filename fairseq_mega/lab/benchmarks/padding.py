@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from fairseq.data import data_utils
 from torch import Tensor
 
-from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.compat.features.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, measuring
 from fairseq_mega.lab.benchmarks.lra_speed import SYMBOLS, architecture, build
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
@@ -85,7 +85,7 @@ def batches_of(lengths: np.ndarray, seed: int) -> List[Tensor]:
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     """Measure seconds and memory of the passes over all batches for a MODEL/LAYOUT, for instance ``mega/packed``."""
     name, layout = part.split("/")
-    keep_freed_memory()  # as fairseq-mega-train does
+    configure_process()  # as fairseq-mega-train does
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     options: Dict[str, Any] = {"pad_batches": layout == "padded"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import List, Optional, Sequence
 
 from fairseq_mega.cli import console
-from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.compat.features.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks.measuring import resident_mib
 from fairseq_mega.lab.evaluate.classifier_scores import add_options, write_scores
 from fairseq_mega.lab.runs.training_log import RESIDENT
@@ -20,7 +20,7 @@ from fairseq_mega.lab.runs.training_log import RESIDENT
 
 def train(arguments: Sequence[str]) -> int:
     """Run fairseq-mega-train, and print the peak memory of the process as the last line."""
-    keep_freed_memory()
+    configure_process()
     status = console.run("train", arguments)
     if Path("/proc/self/status").exists():
         print(json.dumps({RESIDENT: round(resident_mib("VmHWM") / 1024, 3)}), flush=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any, Dict, Iterator
 
 WORKER = Path(__file__).with_name("worker.py")
-# glibc's settings, the same as in compat.features.allocator.
+# glibc's settings, the same as in compat.features.cpu_process.
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**62)}
 
 

@@ -79,13 +79,13 @@ def train_torch(model: Any, logits_of: Callable[[Any], Any], sizes: Sizes, packa
 
 def ours(sizes: Sizes) -> Training:
     """MEGA or MEGALODON of this package; a name that ends in "-published" selects the published arrangement."""
-    from fairseq_mega.compat.features.allocator import keep_freed_memory
+    from fairseq_mega.compat.features.cpu_process import configure_process
     from fairseq_mega.lab.benchmarks import lm_pair
     from fairseq_mega.lab.benchmarks.layer_models import PUBLISHED, published_ema
     from fairseq_mega.lab.benchmarks.megalodon_layer import PublishedComplexEMA
     from fairseq_mega.ops.common.dispatch import VARIABLE
 
-    keep_freed_memory()  # as fairseq-mega-train does
+    configure_process()  # as fairseq-mega-train does
     name, published, _ = sizes["model"].partition("-published")
     built = {key: sizes[key] for key in ("width", "layers", "chunk", "symbols")}
     model = lm_pair.build(name, longest=sizes["length"], tied=False, **built)

@@ -1,4 +1,4 @@
-"""Memory of freed tensors stays with the process."""
+"""Memory of freed tensors stays with the process, and its threads count subnormal numbers as zero."""
 
 import os
 import subprocess
@@ -7,11 +7,11 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.compat.features.allocator import CAPACITY, FEW
+from fairseq_mega.compat.features.cpu_process import CAPACITY, FEW
 
 PROGRAM = """
 import resource, sys, torch
-from fairseq_mega.cli.console import keep_freed_memory
+from fairseq_mega.compat.features.cpu_process import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -33,9 +33,9 @@ def test_large_tensors_are_mapped_once():
 
 SHAPES = """
 import torch
-from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.compat.features.cpu_process import configure_process
 torch.set_num_threads(1)
-assert keep_freed_memory()
+configure_process()
 for size in [*range(1000, 1040), 1000]:
     torch.nn.functional.gelu(torch.zeros(size, 64))
 """
@@ -50,3 +50,21 @@ def test_few_operators_of_other_shapes_are_kept(given, again):
     environment.update({"ONEDNN_VERBOSE": "profile_create", **({CAPACITY: given} if given else {})})
     done = subprocess.run([sys.executable, "-c", SHAPES], capture_output=True, text=True, env=environment, check=True)
     assert FEW < 40 and done.stdout.count("create:cache_miss") == 40 + again, done.stdout[-500:]
+
+
+SUBNORMALS = """
+import torch
+from fairseq_mega.compat.features.cpu_process import configure_process
+torch.set_num_threads(2)
+configure_process()
+x = torch.full((1 << 20,), 1e-30, requires_grad=True)
+(x * 1e-9).sum().backward(torch.tensor(1e-30))
+print(int((x * 1e-9).count_nonzero()), int(x.grad.count_nonzero()))
+"""
+
+
+@pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor has no such setting")
+def test_all_threads_count_subnormal_numbers_as_zero():
+    """Those of the forward pass, and that of the gradients."""
+    done = subprocess.run([sys.executable, "-c", SUBNORMALS], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 0\n"
