@@ -23,8 +23,9 @@ only if both runs passed. Every other argument is passed to pytest, for instance
   --exhaustive  every case of crossed parameters and the tests marked "exhaustive", for a release; without it a test
                 with three parameters or more runs in cases that cover every pair of values
   --cpu-level LEVEL
-                baseline, avx2, avx512 or avx512_bf16: run the tests as on a CPU with these instructions at most; for
-                our kernels (FAIRSEQ_MEGA_CPU_LEVEL), PyTorch's (ATEN_CPU_CAPABILITY) and oneDNN's (ONEDNN_MAX_CPU_ISA)
+                baseline, avx2, avx512, avx512_bf16 or amx_bf16: run the tests as on a CPU with these instructions at
+                most; for our kernels (FAIRSEQ_MEGA_CPU_LEVEL), PyTorch's (ATEN_CPU_CAPABILITY) and oneDNN's
+                (ONEDNN_MAX_CPU_ISA)
   --help        this text
 HELP
 }
@@ -72,6 +73,7 @@ if [[ -n $cpu_level ]]; then
     avx2) export ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ;;
     avx512) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE ;;
     avx512_bf16) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 ;;
+    amx_bf16) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX ;;
   esac
   # Inductor takes what it compiled for another level from its cache, and computes wrong numbers with it.
   user=$(id -un)

@@ -92,6 +92,7 @@ LEVELS = {
     "avx2": "avx2 AVX2",
     "avx512": "avx512 AVX512_CORE",
     "avx512_bf16": "avx512 AVX512_CORE_BF16",
+    "amx_bf16": "avx512 AVX512_CORE_AMX",
 }
 
 

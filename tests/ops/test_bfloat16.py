@@ -162,6 +162,6 @@ def test_what_the_processor_has(monkeypatch: pytest.MonkeyPatch) -> None:
         ("aarch64", "baseline", False, False),
     ):
         monkeypatch.setattr(bfloat16.platform, "machine", lambda machine=machine: machine)
-        monkeypatch.setattr(native, "cpu_level", lambda level=level: level)
+        monkeypatch.setattr(native, "reaches", lambda least, level=level: level == least)
         monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda by_torch=by_torch: by_torch)
         assert bfloat16.multiplies_bfloat16() == want, (machine, level, by_torch)

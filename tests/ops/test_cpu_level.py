@@ -10,7 +10,7 @@ import pytest
 from fairseq_mega.ops.common import native
 from tests.support import grids, helpers
 
-LOWER = ("baseline", "avx2", "avx512")
+LOWER = ("baseline", "avx2", "avx512", "avx512_bf16")
 # Every kernel in float32 and bfloat16, forward and backward.
 TESTS = {
     "ema": ("widths_and_dimensions", "half_precision_computes_in_float32"),
@@ -116,7 +116,7 @@ def test_a_wrong_level_without_the_kernels(monkeypatch, capsys):
     monkeypatch.setenv(native.LEVEL_VARIABLE, "avx512")
     native._choose_cpu_level()
     monkeypatch.setenv(native.LEVEL_VARIABLE, "avx3")
-    with pytest.raises(ValueError, match="choose from baseline, avx2, avx512, avx512_bf16$") as caught:
+    with pytest.raises(ValueError, match="choose from baseline, avx2, avx512, avx512_bf16, amx_bf16$") as caught:
         native._choose_cpu_level()
     message = f"fairseq-mega-train: error: {caught.value}\n"
     sys.excepthook(ValueError, caught.value, caught.tb)

@@ -24,10 +24,11 @@
 
 namespace fm {
 
-// Each level has the instructions of those before it. Other processors than x86-64 have the first one only.
-enum class CpuLevel : int { kBaseline = 0, kAvx2, kAvx512, kAvx512Bf16 };
+// Each level has the instructions of those before it. Other processors than x86-64 have the first one only. The last
+// adds products of tiles (AMX), written out in csrc/common/cpu_product_amx.cpp: nothing else is compiled for it.
+enum class CpuLevel : int { kBaseline = 0, kAvx2, kAvx512, kAvx512Bf16, kAmxBf16 };
 
-inline constexpr const char* kCpuLevelNames[] = {"baseline", "avx2", "avx512", "avx512_bf16"};
+inline constexpr const char* kCpuLevelNames[] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16"};
 
 CpuLevel highest_cpu_level();  // that this machine has
 
@@ -61,7 +62,7 @@ FM_INLINE auto run_at_cpu_level(const Kernel& kernel) {
 #if FM_X86
   using Version = decltype(run_at_baseline(kernel)) (*)(const Kernel&);
   static constexpr Version versions[] = {run_at_baseline<Kernel>, run_at_avx2<Kernel>, run_at_avx512<Kernel>,
-                                         run_at_avx512_bf16<Kernel>};
+                                         run_at_avx512_bf16<Kernel>, run_at_avx512_bf16<Kernel>};
   return versions[static_cast<int>(current_cpu_level.load(std::memory_order_relaxed))](kernel);
 #else
   return run_at_baseline(kernel);

@@ -152,13 +152,30 @@ FM_INLINE int64_t multiply_add_registers(int64_t rounds) {
 
 int64_t multiply_add_registers_cpu(int64_t rounds) { return FM_AT_CPU_LEVEL(multiply_add_registers<kLevel>(rounds)); }
 
-bool multiplies_pairs_cpu() { return current_cpu_level.load() == CpuLevel::kAvx512Bf16; }
+bool multiplies_pairs_cpu() { return current_cpu_level.load() >= CpuLevel::kAvx512Bf16; }
+
+namespace {
+
+bool has_tiles(Word word) { return word == Word::kBFloat16Pair && current_cpu_level.load() == CpuLevel::kAmxBf16; }
+
+void multiply_part(const Product& part) {
+#if FM_X86
+  if (has_tiles(part.word)) return multiply_tiles(part);
+#endif
+  multiply_vectors(part);
+}
+
+}  // namespace
+
+int64_t product_rows_cpu(Word word) { return has_tiles(word) ? 64 : 24; }
+
+void multiply_vectors(const Product& product) { FM_AT_CPU_LEVEL(multiply<kLevel>(product)); }
 
 void multiply_cpu(const Product& product) {
   Product part = product;
   for (int64_t first = 0; first == 0 || first < product.steps; first += kTogether) {
     part.steps = std::min(kTogether, product.steps - first);
-    FM_AT_CPU_LEVEL(multiply<kLevel>(part));
+    multiply_part(part);
     part.a += kTogether * (part.a_in_panels ? kPanel : 1);
     part.b += kTogether * kPanel;
     part.start = nullptr;

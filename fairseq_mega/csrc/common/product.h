@@ -37,6 +37,13 @@ struct Product {
 
 void multiply_cpu(const Product& product);
 
+// Rows of A for one product, where they are many: whole tiles or vectors' tiles, and a part of the first cache.
+int64_t product_rows_cpu(Word word);
+
+// How multiply_cpu does it: with vectors, or pairs with tiles (AMX).
+void multiply_vectors(const Product& product);
+void multiply_tiles(const Product& product);
+
 // Multiplications and additions of float32 as fast as the level does them, without memory; returns their number.
 int64_t multiply_add_registers_cpu(int64_t rounds);
 

@@ -67,7 +67,7 @@ uint32_t* words(Tensor& memory) { return static_cast<uint32_t*>(memory.mutable_d
 
 // Packs a part of the factor's panels, with which all rows are multiplied: threads share the panels, then the rows.
 void multiply(const LinearRows& call, const Tensor& like) {
-  const int64_t panels = call.panels(), blocks = (call.rows + kLinearRows - 1) / kLinearRows;
+  const int64_t panels = call.panels(), blocks = (call.rows + call.block_rows() - 1) / call.block_rows();
   const int64_t part = std::clamp<int64_t>(kPacked / std::max<int64_t>(call.panel_words(), 1), 1, panels);
   Tensor packed_factor = floats(like, part * call.panel_words());
   for (int64_t first = 0; first < panels; first += part) {
@@ -77,7 +77,7 @@ void multiply(const LinearRows& call, const Tensor& like) {
     });
     const int64_t width = (last - first) * kPanel;
     torch::stable::parallel_for(
-        0, blocks, grain(kLinearRows * width * call.steps), [&](int64_t begin, int64_t end) {
+        0, blocks, grain(call.block_rows() * width * call.steps), [&](int64_t begin, int64_t end) {
           Tensor memory = floats(like, call.block_floats(width));
           linear_rows_cpu(call, words(packed_factor), first, last, begin, end, memory.mutable_data_ptr<float>());
         });

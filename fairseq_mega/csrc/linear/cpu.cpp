@@ -123,7 +123,7 @@ Word linear_word_cpu(DType dtype, int64_t inputs, int64_t outputs) {
 
 int64_t LinearRows::block_floats(int64_t block_columns) const {
   const bool summed_there = x.dtype() == DType::kFloat32 && !y_of;
-  return kLinearRows * (words_of(steps, word) + (x_of ? steps : 0) + (summed_there ? 0 : 2 * block_columns));
+  return block_rows() * (words_of(steps, word) + (x_of ? steps : 0) + (summed_there ? 0 : 2 * block_columns));
 }
 
 // The panels of the factor with its numbers as they are, or as pairs.
@@ -155,7 +155,7 @@ void pack_linear_cpu(const LinearRows& call, int64_t begin, int64_t end, uint32_
 void prefetch_rows(const LinearRows& call, int64_t row) {
   for (int k = 0; k < call.x.count; ++k) {
     const Matrix& m = call.x.parts[k];
-    for (int64_t i = row; i < std::min(row + kLinearRows, call.rows); ++i) {
+    for (int64_t i = row; i < std::min(row + call.block_rows(), call.rows); ++i) {
       const char* begin = static_cast<const char*>(row_of(m, i));
       for (int64_t byte = 0; byte < call.x.widths[k] * bytes_of(m.dtype); byte += 64) __builtin_prefetch(begin + byte);
     }
@@ -165,13 +165,14 @@ void prefetch_rows(const LinearRows& call, int64_t row) {
 void linear_rows_cpu(const LinearRows& call, const uint32_t* factor, int64_t first, int64_t last, int64_t begin,
                      int64_t end, float* memory) {
   const int64_t panel = call.panel_words(), from = first * kPanel, to = std::min(last * kPanel, call.columns);
+  const int64_t most = call.block_rows();
   const bool wide = call.x.dtype() == DType::kFloat32, summed_there = wide && !call.y_of;
-  float* const made = memory + kLinearRows * words_of(call.steps, call.word);
-  float* const block = made + (call.x_of ? kLinearRows * call.steps : 0);  // of y, in float32
+  float* const made = memory + most * words_of(call.steps, call.word);
+  float* const block = made + (call.x_of ? most * call.steps : 0);  // of y, in float32
   for (int64_t i = begin; i < end; ++i) {
-    const int64_t row = i * kLinearRows, rows = std::min(kLinearRows, call.rows - row);
+    const int64_t row = i * most, rows = std::min(most, call.rows - row);
     uint32_t* copied = reinterpret_cast<uint32_t*>(memory);
-    if (i + 1 < end) prefetch_rows(call, row + kLinearRows);
+    if (i + 1 < end) prefetch_rows(call, row + most);
     for (int64_t k = 0, step = 0; k < call.x.count; step += words_of(call.x.widths[k++], call.word)) {
       const Matrix x = call.x_of ? silu_of(*call.x_of, row, rows, 0, call.steps, made) : call.x.parts[k];
       const int64_t x_row = call.x_of ? 0 : row, words = words_of(call.x.widths[k], call.word);
@@ -187,7 +188,7 @@ void linear_rows_cpu(const LinearRows& call, const uint32_t* factor, int64_t fir
       });
     }
     if (summed_there) continue;
-    void* narrowed = block + kLinearRows * (to - from);
+    void* narrowed = block + most * (to - from);
     if (call.y_of) {
       if (!wide) narrow_cpu(block, rows * (to - from), DType::kBFloat16, narrowed);
       silu_gradients(*call.y_of, row, rows, from, to - from, wide ? block : narrowed);

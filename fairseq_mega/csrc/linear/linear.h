@@ -53,10 +53,9 @@ struct LinearRows {
 
   int64_t panels() const { return round_up(columns, kPanel) / kPanel; }
   int64_t panel_words() const { return words_of(steps, word) * kPanel; }
+  int64_t block_rows() const { return product_rows_cpu(word); }
   int64_t block_floats(int64_t block_columns) const;  // of memory that a block of rows needs
 };
-
-constexpr int64_t kLinearRows = 24;  // rows of a block: two tiles of AVX-512, and inputs that fit the first cache
 
 // Packs the panels [begin, end) of the factor to `out`.
 void pack_linear_cpu(const LinearRows& call, int64_t begin, int64_t end, uint32_t* out);

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_obstacle
-from fairseq_mega.ops.common.native import DTYPES, cpu_level
+from fairseq_mega.ops.common.native import DTYPES, reaches
 from fairseq_mega.ops.dropout import draw_seed
 
 from . import native_backward  # noqa: F401  registers the gradients of .native
@@ -38,7 +38,7 @@ DENSE_LIMIT = {"cpu": (1 << 24, 1 << 20), "cuda": (1 << 28, 1 << 26)}
 NATIVE_FROM = (1 << 16, 1 << 12)
 
 # Without vectors of eight numbers the products of "native_blocks" are slower than torch's.
-FAST = cpu_level() not in (None, "baseline")
+FAST = reaches("avx2")
 # From this many queries on, packing a group's keys and values saves time; float16 must be widened first. Where
 # PyTorch's dozen calls run on several threads or in bfloat16, the kernel's single call is faster even for few queries,
 # for any batch. (Measured.)

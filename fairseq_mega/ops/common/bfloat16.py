@@ -27,7 +27,7 @@ def multiplies_bfloat16() -> bool:
     """Return whether PyTorch and this processor multiply bfloat16 directly, at the level that the kernels run at."""
     by_torch = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     if platform.machine().lower() in ("x86_64", "amd64") and native.PROBLEM is None:
-        return by_torch and native.cpu_level() == "avx512_bf16"  # with AVX-512 alone PyTorch uses several instructions
+        return by_torch and native.reaches("avx512_bf16")  # with AVX-512 alone PyTorch uses several instructions
     return by_torch
 
 

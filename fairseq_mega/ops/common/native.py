@@ -13,7 +13,7 @@ NAMESPACE = "fairseq_mega"
 VARIABLE = "FAIRSEQ_MEGA_NATIVE"
 MODES = ("auto", "off", "require")
 LEVEL_VARIABLE = "FAIRSEQ_MEGA_CPU_LEVEL"
-LEVELS = ("baseline", "avx2", "avx512", "avx512_bf16")  # as in csrc/common/cpu_level.h
+LEVELS = ("baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16")  # as in csrc/common/cpu_level.h
 PATHS_VARIABLE = "FAIRSEQ_MEGA_PATHS"
 REMEDY = "build it with: FAIRSEQ_MEGA_BUILD=cpu pip install --no-build-isolation --editable . (cuda for a GPU)"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -98,6 +98,11 @@ def cpu_levels() -> Tuple[str, ...]:
 def cpu_level() -> Optional[str]:
     """Return the level of :func:`cpu_levels` at which the kernels run; None without the kernels."""
     return None if PROBLEM is not None else torch.ops.fairseq_mega.cpu_level()
+
+
+def reaches(level: str) -> bool:
+    """Return whether the kernels run at this level of LEVELS or a higher one."""
+    return PROBLEM is None and LEVELS.index(torch.ops.fairseq_mega.cpu_level()) >= LEVELS.index(level)
 
 
 PROBLEM = _load()
