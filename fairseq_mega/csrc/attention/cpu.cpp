@@ -3,8 +3,7 @@
 #include <limits>
 
 #include "attention/attention.h"
-#include "common/cpu_level.h"
-#include "common/vector_math.h"
+#include "common/elements.h"
 
 namespace fm {
 namespace {
@@ -28,160 +27,176 @@ FM_INLINE Task task(const AttentionBlock& block, int64_t index) {
 // Diagonals that a task's rows touch, from its last row's first key to its first row's last key.
 FM_INLINE int64_t diagonals(const AttentionBlock& block) { return block.columns + kTaskRows - 1; }
 
-// Eight consecutive keys of a row, or what is left of it.
+// Consecutive keys of a row: as many as a vector V has numbers, or what is left of the row.
+template <class V>
 struct Keys {
+  static constexpr int kLanes = lanes_of<V>;
   int64_t first;
   int count;
+
+  FM_INLINE V load(const float* row) const {
+    V x{};
+    if (count == kLanes) {
+      std::memcpy(&x, row + first, sizeof x);
+    } else {
+      for (int i = 0; i < count; ++i) x[i] = row[first + i];
+    }
+    return x;
+  }
+
+  FM_INLINE void store(float* row, V x) const {
+    if (count == kLanes) {
+      std::memcpy(row + first, &x, sizeof x);
+    } else {
+      for (int i = 0; i < count; ++i) row[first + i] = x[i];
+    }
+  }
+
+  // x, and `other` where there is no key.
+  FM_INLINE V among(V x, float other) const {
+    for (int i = count; i < kLanes; ++i) x[i] = other;
+    return x;
+  }
 };
 
-FM_INLINE Floats load(const float* row, Keys keys) {
-  if (keys.count == kWidth) return fm::load(row + keys.first);
-  Floats x{};
-  for (int i = 0; i < keys.count; ++i) x[i] = row[keys.first + i];
-  return x;
-}
-
-FM_INLINE void store(float* row, Keys keys, Floats x) {
-  if (keys.count == kWidth) return fm::store(row + keys.first, x);
-  for (int i = 0; i < keys.count; ++i) row[keys.first + i] = x[i];
-}
-
 // Calls body(Keys) over the row: whole vectors first, so that the compiler sees their constant width.
-template <class Body>
+template <class V, class Body>
 FM_INLINE void for_keys(int64_t seen, Body body) {
+  constexpr int kLanes = lanes_of<V>;
   int64_t j = 0;
-  for (; j + kWidth <= seen; j += kWidth) body(Keys{j, kWidth});
-  if (j < seen) body(Keys{j, static_cast<int>(seen - j)});
+  for (; j + kLanes <= seen; j += kLanes) body(Keys<V>{j, kLanes});
+  if (j < seen) body(Keys<V>{j, static_cast<int>(seen - j)});
 }
 
-template <bool kDropped>
-FM_INLINE Ints hashes(const AttentionRow& row, Keys keys) {
-  if (!kDropped) return Ints{};
-  const Words key = Words{0, 1, 2, 3, 4, 5, 6, 7} + static_cast<uint32_t>(keys.first);
-  return reinterpret_cast<Ints>(hash_of(row.bits, key));
+template <class V>
+using Hashes = decltype(V{} < V{});  // signed, as processors without AVX-512 compare no others
+
+template <bool kDropped, class V>
+FM_INLINE Hashes<V> hashes(const AttentionRow& row, Keys<V> keys) {
+  typename WordsOf<V>::Type key{};
+  for (int i = 0; i < Keys<V>::kLanes; ++i) key[i] = static_cast<uint32_t>(i);
+  return kDropped ? with_bits<Hashes<V>>(hash_of(row.bits, key + static_cast<uint32_t>(keys.first))) : Hashes<V>{};
 }
 
 // x, or kUnseen. kHidden: some keys are padding. kDropped: DropKey, dropout or both.
-template <bool kHidden, bool kDropped>
-FM_INLINE Floats logits_of(const AttentionRow& row, Floats products, Keys keys, Ints hash, int32_t drop_key) {
-  Floats x = products * row.scale + load(row.bias, keys);
-  if (kDropped) x = select(hash < drop_key, broadcast(kUnseen), x);
+template <bool kHidden, bool kDropped, class V>
+FM_INLINE V logits_of(const AttentionRow& row, V products, Keys<V> keys, Hashes<V> hash, int32_t drop_key) {
+  V x = products * row.scale + keys.load(row.bias);
+  const V unseen = V{} + kUnseen;
+  if (kDropped) x = select(hash < drop_key, unseen, x);
   if (kHidden) {
-    using Bytes = uint8_t __attribute__((vector_size(8)));
+    typedef uint8_t Bytes __attribute__((vector_size(Keys<V>::kLanes)));
     Bytes padding{};
     std::memcpy(&padding, row.padding + keys.first, static_cast<size_t>(keys.count));
-    x = select(__builtin_convertvector(padding, Ints) != 0, broadcast(kUnseen), x);
+    x = select(__builtin_convertvector(padding, Hashes<V>) != 0, unseen, x);
   }
   return x;
 }
 
-template <bool kDropped>
-FM_INLINE Floats kept(const AttentionBlock& block, Ints hash) {
-  if (!kDropped) return broadcast(1.f);
-  return select(hash < block.drop, Floats{}, broadcast(block.kept));
+template <bool kDropped, class V>
+FM_INLINE V kept(const AttentionBlock& block, Hashes<V> hash) {
+  const V all = V{} + (kDropped ? block.kept : 1.f);
+  return kDropped ? select(hash < block.drop, V{}, all) : all;
 }
 
-template <bool kHidden, bool kDropped>
+template <class V, bool kHidden, bool kDropped>
 FM_INLINE AttentionStatistics softmax_row(const AttentionBlock& block, const AttentionRow& row, float* s) {
-  Floats largest = broadcast(kUnseen);
-  for_keys(row.seen, [&](Keys keys) FM_INLINE_LAMBDA {
-    const Floats x =
-        logits_of<kHidden, kDropped>(row, load(s, keys), keys, hashes<kDropped>(row, keys), block.drop_key);
-    store(s, keys, x);
-    Floats counted = x;
-    for (int i = keys.count; i < kWidth; ++i) counted[i] = kUnseen;
-    largest = maximum(largest, counted);
+  V largest = V{} + kUnseen;
+  for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
+    const V x = logits_of<kHidden, kDropped>(row, keys.load(s), keys, hashes<kDropped>(row, keys), block.drop_key);
+    keys.store(s, x);
+    const V counted = keys.among(x, kUnseen);
+    largest = select(largest > counted, largest, counted);
   });
-  const float top = maximum(largest);
+  float top = largest[0];
+  for (int i = 1; i < Keys<V>::kLanes; ++i) top = std::max(top, static_cast<float>(largest[i]));
   if (top == kUnseen) {  // DropKey left nothing
     std::fill(s, s + row.seen, 0.f);
     return {0.f, 0.f};
   }
-  Floats total{};
-  for_keys(row.seen, [&](Keys keys) FM_INLINE_LAMBDA {
-    const Floats e = exp_nonpositive(load(s, keys) - top);
-    store(s, keys, e);
-    Floats counted = e;
-    for (int i = keys.count; i < kWidth; ++i) counted[i] = 0.f;
-    total += counted;
+  V total{};
+  for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
+    const V e = exp_nonpositive(keys.load(s) - top);
+    keys.store(s, e);
+    total += keys.among(e, 0.f);
   });
   const float factor = 1.f / sum(total);
-  for_keys(row.seen, [&](Keys keys) FM_INLINE_LAMBDA {
-    store(s, keys, load(s, keys) * factor * kept<kDropped>(block, hashes<kDropped>(row, keys)));
+  for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
+    keys.store(s, keys.load(s) * factor * kept<kDropped, V>(block, hashes<kDropped>(row, keys)));
   });
   return {top, factor};
 }
 
+template <class V>
 struct Value {
-  Floats weight, slope;  // f(x) and f'(x)
+  V weight, slope;  // f(x) and f'(x)
 };
 
-template <AttentionFunction kFunction>
-FM_INLINE Value value(Floats x) {
+template <AttentionFunction kFunction, class V>
+FM_INLINE Value<V> value(V x) {
   if constexpr (kFunction == AttentionFunction::kRelu2) {
-    const Floats positive = select(x < 0.f, Floats{}, x);
+    const V positive = select(x < 0.f, V{}, x);
     return {positive * positive, 2.f * positive};
   } else {
-    const LaplaceFloats laplace = laplace_floats((x - kLaplaceMu) * kLaplaceSlope);
+    const auto laplace = laplace_floats((x - kLaplaceMu) * kLaplaceSlope);
     return {laplace.weight, laplace.bell * kLaplacePeak};
   }
 }
 
-template <AttentionFunction kFunction, bool kHidden, bool kDropped>
+template <class V, AttentionFunction kFunction, bool kHidden, bool kDropped>
 FM_INLINE AttentionStatistics weights_row(const AttentionBlock& block, const AttentionRow& row, float* s) {
-  if constexpr (kFunction == AttentionFunction::kSoftmax) return softmax_row<kHidden, kDropped>(block, row, s);
-  for_keys(row.seen, [&](Keys keys) FM_INLINE_LAMBDA {
-    const Ints hash = hashes<kDropped>(row, keys);
-    const Floats x = logits_of<kHidden, kDropped>(row, load(s, keys), keys, hash, block.drop_key);
-    store(s, keys, value<kFunction>(x).weight * kept<kDropped>(block, hash));
+  if constexpr (kFunction == AttentionFunction::kSoftmax) return softmax_row<V, kHidden, kDropped>(block, row, s);
+  for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
+    const Hashes<V> hash = hashes<kDropped>(row, keys);
+    const V x = logits_of<kHidden, kDropped>(row, keys.load(s), keys, hash, block.drop_key);
+    keys.store(s, value<kFunction>(x).weight * kept<kDropped, V>(block, hash));
   });
   return {0.f, 0.f};
 }
 
 // A softmax row in two passes: its gradient is relative to the mean of the weights' gradients.
-template <bool kHidden, bool kDropped>
+template <class V, bool kHidden, bool kDropped>
 FM_INLINE void softmax_gradient_row(const AttentionBlock& block, const AttentionRow& row,
                                     AttentionStatistics statistics, float* s, float* grad, float* diagonal) {
-  Floats total{};
-  for_keys(row.seen, [&](Keys keys) FM_INLINE_LAMBDA {
-    const Ints hash = hashes<kDropped>(row, keys);
-    const Floats x = logits_of<kHidden, kDropped>(row, load(s, keys), keys, hash, block.drop_key);
-    Floats weight = exp_nonpositive(x - statistics.maximum) * statistics.factor;
-    for (int i = keys.count; i < kWidth; ++i) weight[i] = 0.f;
-    const Floats grad_weight = load(grad, keys) * kept<kDropped>(block, hash);
-    store(s, keys, weight);
-    if (kDropped) store(grad, keys, grad_weight);
+  V total{};
+  for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
+    const Hashes<V> hash = hashes<kDropped>(row, keys);
+    const V x = logits_of<kHidden, kDropped>(row, keys.load(s), keys, hash, block.drop_key);
+    const V weight = keys.among(exp_nonpositive(x - statistics.maximum) * statistics.factor, 0.f);
+    const V grad_weight = keys.load(grad) * kept<kDropped, V>(block, hash);
+    keys.store(s, weight);
+    if (kDropped) keys.store(grad, grad_weight);
     total += weight * grad_weight;
   });
   const float mean = sum(total);
-  for_keys(row.seen, [&](Keys keys) FM_INLINE_LAMBDA {
-    const Floats weight = load(s, keys);
-    const Floats grad_x = weight * (load(grad, keys) - mean);
-    if (kDropped) store(s, keys, weight * kept<kDropped>(block, hashes<kDropped>(row, keys)));
-    store(grad, keys, grad_x * row.scale);
-    store(diagonal, keys, load(diagonal, keys) + grad_x);
+  for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
+    const V weight = keys.load(s);
+    const V grad_x = weight * (keys.load(grad) - mean);
+    if (kDropped) keys.store(s, weight * kept<kDropped, V>(block, hashes<kDropped>(row, keys)));
+    keys.store(grad, grad_x * row.scale);
+    keys.store(diagonal, keys.load(diagonal) + grad_x);
   });
 }
 
-template <AttentionFunction kFunction, bool kHidden, bool kDropped>
+template <class V, AttentionFunction kFunction, bool kHidden, bool kDropped>
 FM_INLINE void gradient_row(const AttentionBlock& block, const AttentionRow& row, AttentionStatistics statistics,
                             float* s, float* grad, float* diagonal) {
   if constexpr (kFunction == AttentionFunction::kSoftmax) {
-    return softmax_gradient_row<kHidden, kDropped>(block, row, statistics, s, grad, diagonal);
+    return softmax_gradient_row<V, kHidden, kDropped>(block, row, statistics, s, grad, diagonal);
   }
-  for_keys(row.seen, [&](Keys keys) FM_INLINE_LAMBDA {
-    const Ints hash = hashes<kDropped>(row, keys);
-    const Floats x = logits_of<kHidden, kDropped>(row, load(s, keys), keys, hash, block.drop_key);
-    const Value f = value<kFunction>(x);
-    const Floats factor = kept<kDropped>(block, hash);
-    const Floats grad_x = f.slope * load(grad, keys) * factor;
-    store(s, keys, f.weight * factor);
-    store(grad, keys, grad_x * row.scale);
-    store(diagonal, keys, load(diagonal, keys) + grad_x);
+  for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
+    const Hashes<V> hash = hashes<kDropped>(row, keys);
+    const V x = logits_of<kHidden, kDropped>(row, keys.load(s), keys, hash, block.drop_key);
+    const Value<V> f = value<kFunction>(x);
+    const V factor = kept<kDropped, V>(block, hash);
+    const V grad_x = f.slope * keys.load(grad) * factor;
+    keys.store(s, f.weight * factor);
+    keys.store(grad, grad_x * row.scale);
+    keys.store(diagonal, keys.load(diagonal) + grad_x);
   });
 }
 
-template <AttentionFunction kFunction>
+template <class V, AttentionFunction kFunction>
 FM_INLINE void weights(const AttentionBlock& block, float* logits, AttentionStatistics* statistics, int64_t begin,
                        int64_t end) {
   for (int64_t index = begin; index < end; ++index) {
@@ -190,17 +205,17 @@ FM_INLINE void weights(const AttentionBlock& block, float* logits, AttentionStat
       float* s = logits + (now.group * block.rows + r) * block.columns;
       const AttentionRow row = attention_row(block, now.group, r);
       const bool hidden = row.padding != nullptr, dropped = block.seed != nullptr;
-      const AttentionStatistics found = hidden ? (dropped ? weights_row<kFunction, true, true>(block, row, s)
-                                                          : weights_row<kFunction, true, false>(block, row, s))
-                                               : (dropped ? weights_row<kFunction, false, true>(block, row, s)
-                                                          : weights_row<kFunction, false, false>(block, row, s));
+      const AttentionStatistics found = hidden ? (dropped ? weights_row<V, kFunction, true, true>(block, row, s)
+                                                          : weights_row<V, kFunction, true, false>(block, row, s))
+                                               : (dropped ? weights_row<V, kFunction, false, true>(block, row, s)
+                                                          : weights_row<V, kFunction, false, false>(block, row, s));
       std::fill(s + row.seen, s + block.columns, 0.f);
       if (statistics) statistics[(block.first_group + now.group) * block.queries + block.first_row + r] = found;
     }
   }
 }
 
-template <AttentionFunction kFunction>
+template <class V, AttentionFunction kFunction>
 FM_INLINE void gradients_of(const AttentionBlock& block, const AttentionGradients& g, float* logits,
                             float* grad_weights, int64_t begin, int64_t end) {
   constexpr bool kSoftmax = kFunction == AttentionFunction::kSoftmax;
@@ -217,19 +232,22 @@ FM_INLINE void gradients_of(const AttentionBlock& block, const AttentionGradient
       const AttentionStatistics statistics = kSoftmax ? g.statistics[at] : AttentionStatistics{0.f, 0.f};
       const bool hidden = row.padding != nullptr, dropped = block.seed != nullptr;
       if (hidden && dropped) {
-        gradient_row<kFunction, true, true>(block, row, statistics, s, grad, diagonal);
+        gradient_row<V, kFunction, true, true>(block, row, statistics, s, grad, diagonal);
       } else if (hidden) {
-        gradient_row<kFunction, true, false>(block, row, statistics, s, grad, diagonal);
+        gradient_row<V, kFunction, true, false>(block, row, statistics, s, grad, diagonal);
       } else if (dropped) {
-        gradient_row<kFunction, false, true>(block, row, statistics, s, grad, diagonal);
+        gradient_row<V, kFunction, false, true>(block, row, statistics, s, grad, diagonal);
       } else {
-        gradient_row<kFunction, false, false>(block, row, statistics, s, grad, diagonal);
+        gradient_row<V, kFunction, false, false>(block, row, statistics, s, grad, diagonal);
       }
       std::fill(s + row.seen, s + block.columns, 0.f);
       std::fill(grad + row.seen, grad + block.columns, 0.f);
     }
   }
 }
+
+template <CpuLevel kLevel>
+using Vector = typename Lanes<kVector<kLevel>>::Floats;
 
 }  // namespace
 
@@ -239,11 +257,12 @@ void attention_weights_cpu(const AttentionBlock& block, float* logits, Attention
                            int64_t end) {
   switch (block.function) {
     case AttentionFunction::kSoftmax:
-      return FM_AT_CPU_LEVEL(weights<AttentionFunction::kSoftmax>(block, logits, statistics, begin, end));
+      return FM_AT_CPU_LEVEL(
+          weights<Vector<kLevel>, AttentionFunction::kSoftmax>(block, logits, statistics, begin, end));
     case AttentionFunction::kRelu2:
-      return FM_AT_CPU_LEVEL(weights<AttentionFunction::kRelu2>(block, logits, nullptr, begin, end));
+      return FM_AT_CPU_LEVEL(weights<Vector<kLevel>, AttentionFunction::kRelu2>(block, logits, nullptr, begin, end));
     case AttentionFunction::kLaplace:
-      return FM_AT_CPU_LEVEL(weights<AttentionFunction::kLaplace>(block, logits, nullptr, begin, end));
+      return FM_AT_CPU_LEVEL(weights<Vector<kLevel>, AttentionFunction::kLaplace>(block, logits, nullptr, begin, end));
   }
 }
 
@@ -251,11 +270,14 @@ void attention_weights_backward_cpu(const AttentionBlock& block, const Attention
                                     float* grad_weights, int64_t begin, int64_t end) {
   switch (block.function) {
     case AttentionFunction::kSoftmax:
-      return FM_AT_CPU_LEVEL(gradients_of<AttentionFunction::kSoftmax>(block, g, logits, grad_weights, begin, end));
+      return FM_AT_CPU_LEVEL(
+          gradients_of<Vector<kLevel>, AttentionFunction::kSoftmax>(block, g, logits, grad_weights, begin, end));
     case AttentionFunction::kRelu2:
-      return FM_AT_CPU_LEVEL(gradients_of<AttentionFunction::kRelu2>(block, g, logits, grad_weights, begin, end));
+      return FM_AT_CPU_LEVEL(
+          gradients_of<Vector<kLevel>, AttentionFunction::kRelu2>(block, g, logits, grad_weights, begin, end));
     case AttentionFunction::kLaplace:
-      return FM_AT_CPU_LEVEL(gradients_of<AttentionFunction::kLaplace>(block, g, logits, grad_weights, begin, end));
+      return FM_AT_CPU_LEVEL(
+          gradients_of<Vector<kLevel>, AttentionFunction::kLaplace>(block, g, logits, grad_weights, begin, end));
   }
 }
 

@@ -14,7 +14,6 @@ namespace fm {
 
 // Wider vectors would be slow on processors without AVX-512, where GCC splits them badly.
 using Floats = float __attribute__((vector_size(32)));
-using Ints = int32_t __attribute__((vector_size(32)));
 using Words = uint32_t __attribute__((vector_size(32)));
 constexpr int kWidth = 8;
 
@@ -79,12 +78,6 @@ FM_INLINE float sum(Lanes<2 * kWidth>::Floats x) {
 
 FM_INLINE Floats maximum(Floats a, Floats b) { return select(a > b, a, b); }
 
-FM_INLINE float maximum(Floats x) {
-  float m = x[0];
-  for (int i = 1; i < kWidth; ++i) m = x[i] > m ? x[i] : m;
-  return m;
-}
-
 // exp(x) for -87.33 <= x <= 89: relative error below 9e-8, infinity from 88.38 on.
 template <class Vector>
 FM_INLINE Vector exp_within(Vector x) {
@@ -123,17 +116,19 @@ FM_INLINE Vector silu_slope(Vector x, Vector s) {
   return s * (1.f + x * (1.f - s));
 }
 
+template <class Vector>
 struct LaplaceFloats {
-  Floats weight;  // 0.5 (1 + erf t)
-  Floats bell;    // exp(-t^2): its derivative up to a constant
+  Vector weight;  // 0.5 (1 + erf t)
+  Vector bell;    // exp(-t^2): its derivative up to a constant
 };
 
 // Absolute errors: below 8e-8 (weight) and 1.3e-7 (bell). For negative t the weight is computed as 0.5 erfc(-t), so
 // that small ones keep digits.
-FM_INLINE LaplaceFloats laplace_floats(Floats t) {
-  const Floats u = select(t < 0.f, -t, t);
-  const Floats c = select(u < 4.5f, u, broadcast(4.5f));  // the fit's range; beyond it the bell alone decides
-  Floats p = c * 7.491697e-06f - 0.00014513862f;          // erfc(c) exp(c^2)
+template <class Vector>
+FM_INLINE LaplaceFloats<Vector> laplace_floats(Vector t) {
+  const Vector u = select(t < 0.f, -t, t);
+  const Vector c = select(u < 4.5f, u, Vector{} + 4.5f);  // the fit's range; beyond it the bell alone decides
+  Vector p = c * 7.491697e-06f - 0.00014513862f;          // erfc(c) exp(c^2)
   p = p * c + 0.0012730993f;
   p = p * c - 0.0067785773f;
   p = p * c + 0.024949133f;
@@ -145,8 +140,8 @@ FM_INLINE LaplaceFloats laplace_floats(Floats t) {
   p = p * c + 0.9999644f;
   p = p * c - 1.1283778f;
   p = p * c + 1.f;
-  const Floats bell = exp_nonpositive(-(t * t));
-  const Floats tail = bell * p * 0.5f;
+  const Vector bell = exp_nonpositive(-(t * t));
+  const Vector tail = bell * p * 0.5f;
   return {select(t < 0.f, tail, 1.f - tail), bell};
 }
 
