@@ -12,7 +12,7 @@ import torch
 
 from fairseq_mega.compat.patching import wrap
 
-from . import generating, paths, ranges, training_options, translating, unread
+from . import generating, paths, ranges, splits, training_options, translating, unread
 from .expressions import literal
 
 
@@ -141,9 +141,9 @@ def impossible(given):
         lost = paths.lost_part(value) if isinstance(value, str) and not (several_files and name == "path") else None
         if lost:
             return f"{label}, {value}: {lost}: give existing paths"
-    unscored = paths.unscored_folder(given)
-    if unscored is not None:
-        return unscored
+    problem = paths.unscored_folder(given) or splits.obstacle(given)
+    if problem is not None:
+        return problem
     for name, package in PACKAGES.items():
         if given.get(name) and importlib.util.find_spec(package.replace("-", "_")) is None:
             option = f"--{name.replace('_', '-')}"

@@ -1,0 +1,66 @@
+"""Names of splits in options are those of the data, in the layout of every task."""
+
+from pathlib import Path
+from typing import Optional
+
+import pytest
+from fairseq import options
+
+from fairseq_mega.compat.patches import arguments, splits
+
+PARSERS = {
+    "train": lambda: options.get_training_parser("mega_language_modeling"),
+    "eval-lm": lambda: options.get_eval_lm_parser("mega_language_modeling"),
+    "validate": lambda: options.get_validation_parser("masked_lm"),
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Holds train, valid, test and extra, binarised."""
+    for name in ("dict.txt", "train.idx", "valid.idx", "test.idx", "extra.idx"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", PARSERS)
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ("train", None),
+        ("train,valid,test,extra", None),
+        ("tset", "tset"),
+        ("trian,valid", "trian"),
+        ("train, valid", " valid"),
+        ("train,", ""),
+        ("dict*", "dict*"),
+    ],
+)
+def test_a_list_of_splits_to_shorten(command: str, given: str, wrong: Optional[str], data: Path) -> None:
+    words = ["--arch", "mega_lm_tiny"] if command == "train" else ["--path", "a"]
+    words += ["--shorten-method", "truncate", "--shorten-data-split-list", given, str(data)]
+    (data / "a").touch()
+    said = arguments.impossible({**vars(PARSERS[command]().parse_known_args(words)[0]), "data": str(data)})
+    expected = f"--shorten-data-split-list {given}: {wrong!r} is no split of {data}: give names such as"
+    assert said is None if wrong is None else str(said).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("valid.en-de.en.idx", "valid"),
+        ("test1.bin", "test1"),
+        ("new.jsonl", "new"),
+        ("new/a.jsonl", "new"),
+        ("input0/new.idx", "new"),
+        ("input/new.npy", "new"),
+        ("val/class/image.png", "valid"),
+        ("speech/val_X.pt", "valid"),
+    ],
+)
+def test_layouts(file: str, name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "da[t]a"
+    (folder / file).parent.mkdir(parents=True)
+    (folder / file).touch()
+    assert splits.has_split([str(folder)], name)
+    assert not splits.has_split([str(folder)], name[:-1]) and not splits.has_split([str(folder)], "")
