@@ -103,6 +103,26 @@ def test_diverse_groups_do_not_depend_on_the_batch(
     assert len(found[0]) == 20 and found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize("size", [1, 20])
+def test_outputs_as_long_as_their_sources(size: int, tiny_model: Any, device_flags: List[str]) -> None:
+    """Every hypothesis of fairseq-generate, and those of fairseq-interactive and the hub, also of an empty line."""
+    options = ["--path", tiny_model.checkpoint, "--match-source-len", "--beam", 4, *device_flags]
+    of_data = [tiny_model.data, *options, "--gen-subset", "valid", "--nbest", 4, "--batch-size", size]
+    output = helpers.run_fairseq("generate", of_data)
+    lengths = {number: len(text.split()) for number, text in helpers.hypotheses(output, "S").items()}
+    found = re.findall(r"^H-(\d+)\t(\S+)\t(.*)", output, re.MULTILINE)
+    assert len(found) == 4 * len(lengths) > 4 and len(set(lengths.values())) > 1
+    assert all(len(text.split()) == lengths[int(number)] and score != "-inf" for number, score, text in found)
+    lines = ["w1 w2 w3 w4 w5", "", "w2"][: max(2, size)]
+    text = "".join(f"{line}\n" for line in lines)
+    output = helpers.run_fairseq("interactive", [tiny_model.data, *options, "--buffer-size", size], text)
+    written = [text.split() for text in helpers.hypotheses(output).values()]
+    assert list(map(len, written)) == [len(line.split()) for line in lines]
+    hub = MegaModel.from_pretrained(str(tiny_model.checkpoint.parent), tiny_model.checkpoint.name, str(tiny_model.data))
+    assert len(hub.translate("w2", beam=100, match_source_len=True).split()) == 1  # more than there are hypotheses
+    assert len(hub.translate(lines[0], beam=4, match_source_len=True).split()) == 5
+
+
 def test_draws_from_all_symbols_where_there_are_fewer(tiny_model: Any, device_flags: List[str]) -> None:
     options = [tiny_model.data, "--path", tiny_model.checkpoint, *device_flags, "--gen-subset", "valid", "--beam", 1]
     options += ["--max-len-b", 5, "--sampling", "--seed", 3, "--sampling-topk"]
@@ -196,8 +216,8 @@ def test_no_other_language_model(
     assert status in (1, 2) and message in output.getvalue().splitlines()[-1], output.getvalue()
 
 
-@pytest.mark.parametrize("option", ["--replace-unk", "--print-alignment"])
-def test_language_models_align_nothing(option: str, with_language_model: Path) -> None:
+@pytest.mark.parametrize("option", ["--replace-unk", "--print-alignment", "--match-source-len"])
+def test_language_models_have_no_source(option: str, with_language_model: Path) -> None:
     with helpers.captured_output("w1 w2 w3\n") as output:
         arguments = [str(with_language_model.parent / "text"), "--path", str(with_language_model / "lm.pt"), "--cpu"]
         status = console.run("interactive", [*arguments, option])

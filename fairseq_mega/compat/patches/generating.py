@@ -19,6 +19,7 @@ PACKAGES = {  # scorer -> name of its package for import, and for installation
     "wer": ("editdistance", "editdistance"),
 }
 _scores_references = contextvars.ContextVar("scores_references", default=False)
+LAST = 1e4  # subtracted from a log-probability; the hypothesis then comes after all others
 COPY = "@@ "  # value of --replace-unk without a file in fairseq's parser
 
 
@@ -35,6 +36,7 @@ def use_generation_options() -> None:
     wrap(FairseqTask, "get_interactive_tokens_and_lengths", _remember_words)
     wrap(BaseFairseqModel, "prepare_for_inference_", _retain_in_named_modules)
     wrap(search.DiverseBeamSearch, "step", _step_by_rows)
+    wrap(search.LengthConstrainedBeamSearch, "step", _end_at_the_length)
     wrap(search.Sampling, "step", _draw_from_those_there_are)
     wrap(hub_utils.GeneratorHubInterface, "score", _score)
 
@@ -45,6 +47,19 @@ def _draw_from_those_there_are(
     """Draw from all symbols if --sampling-topk exceeds their number."""
     self.sampling_topk = min(self.sampling_topk, lprobs.size(-1))
     return original(self, step, lprobs, *rest)
+
+
+def _end_at_the_length(
+    original: typing.Callable, self: typing.Any, step: int, lprobs: torch.Tensor, *rest: typing.Any
+) -> typing.Any:
+    """Continue a hypothesis of the maximum length only if there are too few others: fairseq continues probable ones.
+
+    Args:
+        lprobs: (B, beam, symbols) log-probabilities.
+    """
+    others = torch.arange(lprobs.size(-1), device=lprobs.device) != self.eos
+    ended = (step >= self.max_len_a * self.src_lengths + self.max_len_b).view(-1, 1, 1)
+    return original(self, step, lprobs - LAST * (ended & others), *rest)
 
 
 def _score(original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
@@ -119,19 +134,29 @@ def _build_generator(
                 f"--lm-path {path} has no effect with --lm-weight 0, the default: give another weight, such as 0.3"
             )
     replacing = getattr(args, "replace_unk", None) is not None
-    if replacing or getattr(args, "print_alignment", None):
-        option = "--replace-unk" if replacing else "--print-alignment"
-        if seq_gen_cls is not None or self.source_dictionary is self.target_dictionary:
-            raise ValueError(
-                f"{option} requires a translator, whose words are aligned with the words of a source: leave it out"
-            )
+    if seq_gen_cls is not None or self.source_dictionary is self.target_dictionary:
+        _refuse_without_a_source(args)
     if replacing:
         self.words_of_sources = []
         if not getattr(args, "print_alignment", None):
             from fairseq.sequence_generator import SequenceGeneratorWithAlignment
 
             seq_gen_cls, extra["print_alignment"] = SequenceGeneratorWithAlignment, "hard"
-    return original(self, models, args, seq_gen_cls, extra, **kwargs)
+    generator = original(self, models, args, seq_gen_cls, extra, **kwargs)
+    if getattr(args, "match_source_len", False) and not getattr(args, "score_reference", False):
+        generator.search.min_len_b = generator.search.max_len_b = -1  # fairseq counts the </s> of the source
+    return generator
+
+
+def _refuse_without_a_source(args: typing.Any) -> None:
+    """Raise a ValueError for an option that requires a source beside the output, which language models lack."""
+    for name, reason in (
+        ("replace_unk", "whose words are aligned with the words of a source"),
+        ("print_alignment", "whose words are aligned with the words of a source"),
+        ("match_source_len", "whose output has the length of a source"),
+    ):
+        if getattr(args, name, None) not in (None, False):
+            raise ValueError(f"--{name.replace('_', '-')} requires a translator, {reason}: leave it out")
 
 
 def _build_scorer(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
