@@ -15,7 +15,7 @@ CODES = {
     "ja-mecab": "ja ja_XX ja-JP jpn jpn_Jpan jp Japanese jap",
     "ko-mecab": "ko ko-KR ko_KR kor kor_Hang kr korean Korean_South",
     "char": "th th_TH tha tha_Thai lo lao_Laoo km km_KH khm my my_MM mya_Mymr bo bod_Tibt dz shn_Mymr"
-    " tha_Thai Thai khmer xx_Laoo",
+    " tha_Thai Thai khmer xx_Laoo ii iii_Yiii",
     "13a": "de deu deu_Latn en_GB en fr_XX vi cs pt-BR sr_Cyrl hi ar ru tgt zu zha jv"
     " en_HK en_TW ug_CN ms_MY zho_Latn mn_Cyrl",
 }
@@ -45,9 +45,29 @@ def test_the_script_tells_what_the_code_does_not(name: str, code: str, mecab: No
     assert tokenizer_for(code, [TEXTS[name]] * 3).name == name
 
 
-@pytest.mark.parametrize("text", ["ສະບາຍດີ ທຸກຄົນ", "សួស្តីអ្នកទាំងអស់", "မင်္ဂလာပါအားလုံး", "བཀྲ་ཤིས་བདེ་ལེགས"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("ສະບາຍດີ ທຸກຄົນ", "សួស្តីអ្នកទាំងអស់", "မင်္ဂလာပါအားလုံး", "བཀྲ་ཤིས་བདེ་ལེགས", "ꊿꂷꃅꄿꐨꐥ, ꌅꅍꂘꀋꐚꐥꌐ."),
+        *("ᬫᬓᬲᬫᬶᬫᬦᬸᬲ", "ꦱꦧꦼꦤ꧀ꦲꦸꦮꦺꦴꦁ", "𗼇𗾔𗢳𗖵", "𛆁𛈬𛅰𛅱"),
+    ],
+)
 def test_scripts_without_spaces_are_scored_by_characters(text: str) -> None:
     assert tokenizer_for("other", [text]).name == "char"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ꕉꕜꕮ ꔔꘋ ꖸ ꔰ ꗋꘋ ꕮꕨ ꔔꘋ ꖸ ꕎ ꕉꖸꕊ ꕴꖃ ꕃꔤꘂ ꗱ",
+        "ꪹꪕꪸꪉ ꪀꪱ ꪋꪴ ꪎꪲꪉ ꪮꪮꪀ ꪣꪱ ꪻꪠ ꪁꪷ ꪻꪬ ꪼꪒ ꪕꪳ ꪕꪱꪉ",
+        "ᮞᮊᮥᮙ᮪ᮔ ᮏᮜ᮪ᮙ ᮌᮥᮘᮢᮌ᮪ ᮊ ᮃᮜᮙ᮪ ᮓᮥᮑ",
+    ],
+)
+def test_scripts_with_and_without_spaces(text: str) -> None:
+    """Of such a script, the text is scored by words if it has spaces."""
+    assert tokenizer_for("other", [text]).name == "13a"
+    assert tokenizer_for("other", [text.replace(" ", "")]).name == "char"
 
 
 @pytest.mark.parametrize("code", ["ja", "ja_XX", "ko", "kor_Hang kr korean Korean_South"])

@@ -14,7 +14,7 @@ _CODES = {
     JAPANESE: "ja jpn jp jap japanese",
     KOREAN: "ko kor krn korean",
     UNSPACED: "th tha thai lo lao laotian km khm khmer cambodian my mya bur burmese myanmar bo bod tib tibetan dz dzo"
-    " dzongkha shn nod khb",
+    " dzongkha shn nod khb ii iii nuosu",
 }
 LANGUAGES: Dict[str, str] = {code: language for language, codes in _CODES.items() for code in codes.split()}
 _REGIONS = {
@@ -27,7 +27,7 @@ _OF_SCRIPT = {
     CHINESE: "hans hant hani",
     JAPANESE: "jpan hira kana hrkt",
     KOREAN: "kore hang",
-    UNSPACED: "thai laoo khmr mymr tibt",
+    UNSPACED: "thai laoo khmr mymr tibt yiii",
 }
 SCRIPTS: Dict[str, Optional[str]] = {code: language for language, codes in _OF_SCRIPT.items() for code in codes.split()}
 SCRIPTS.update(dict.fromkeys(("latn", "cyrl", "arab")))  # scripts with spaces
@@ -36,16 +36,23 @@ _OF_MOSES = {"ces": "cs", "cze": "cs", "eng": "en", "fin": "fi", "fra": "fr", "f
 _HAN = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x323AF))
 _KANA = ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F))
 _HANGUL = ((0x1100, 0x11FF), (0x3131, 0x318E), (0xAC00, 0xD7A3))
-_OTHERS = (  # Thai, Lao, Tibetan, Burmese, Khmer, Tai Le and New Tai Lue, Tai Tham, Balinese, Javanese, Burmese
+# Thai, Lao, Tibetan, Burmese, Khmer, Tai Le and New Tai Lue, Tai Tham, Balinese, Yi, Javanese, Burmese, Tangut, Nushu
+_OTHERS = (
     (0x0E00, 0x0FFF),
     (0x1000, 0x109F),
     (0x1780, 0x17FF),
     (0x1950, 0x19DF),
     (0x1A20, 0x1AAF),
     (0x1B00, 0x1B7F),
+    (0xA000, 0xA4CF),
     (0xA980, 0xA9FF),
     (0xAA60, 0xAA7F),
+    (0x17000, 0x18AFF),
+    (0x1B170, 0x1B2FF),
 )
+# Buginese, Sundanese and Batak, Vai, Cham, Tai Viet: in some texts with spaces between words, in others without
+_EITHER = ((0x1A00, 0x1A1F), (0x1B80, 0x1BFF), (0xA500, 0xA63F), (0xAA00, 0xAA5F), (0xAA80, 0xAADF))
+_LONG = 10  # letters, without signs of vowels: a longer word on average is a phrase
 
 
 class Tokenizer(NamedTuple):
@@ -88,8 +95,9 @@ def _parts(code: str) -> List[str]:
 
 def _language_of_script(text: Iterable[str]) -> Tuple[Optional[str], int]:
     """Return the language of most letters of a text, and their number."""
-    han = kana = hangul = others = letters = 0
+    han = kana = hangul = others = either = letters = words = 0
     for line in text:
+        words += len(line.split())
         for character in filter(str.isalpha, line):
             number = ord(character)
             letters += 1
@@ -97,6 +105,9 @@ def _language_of_script(text: Iterable[str]) -> Tuple[Optional[str], int]:
             kana += _within(number, _KANA)
             hangul += _within(number, _HANGUL)
             others += _within(number, _OTHERS)
+            either += _within(number, _EITHER)
+    if letters > _LONG * words:
+        others += either
     if 2 * hangul > letters:
         return KOREAN, letters
     if 2 * (han + kana + others) <= letters:
