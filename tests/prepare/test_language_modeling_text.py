@@ -442,3 +442,19 @@ def test_lines_of_another_split_are_told(unit: str, known: bool, tmp_path: Path)
     output = prepare("text-lm", *given, "--unit", unit, *size, "--out", tmp_path / "out").succeeded().output
     assert ("note: 30 of the 40 lines of valid are also in train" in output) == known
     assert "lines of test are also in train" not in output
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("unit", ["words", "subwords", "bytes", "pairs"])
+def test_a_folder_with_commas(unit: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq-preprocess separates names of files by commas."""
+    monkeypatch.chdir(tmp_path)
+    data, options = "text-lm", ["--train", str(text), "--unit", unit]
+    if unit == "pairs":
+        lines = [f"{number} {line}\n" for number, line in enumerate(helpers.random_sentences(400, seed=4))]
+        for language in ("en", "de"):
+            (tmp_path / f"p,t.{language}").write_text("".join(lines))
+        data, options = "own-pairs", ["--text", "p,t", "--source-lang", "en", "--target-lang", "de"]
+    prepare(data, *options, "--out", "a,b/c,", "--workers", 1).succeeded()
+    for split in SPLITS:
+        assert [file for file in (tmp_path / "a,b/c,/data-bin").glob(f"{split}.*bin") if file.stat().st_size]

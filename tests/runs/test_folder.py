@@ -116,3 +116,9 @@ def test_threads_of_a_command_fall_asleep(
     words = [sys.executable, "-c", "import os; print(os.environ.get('GOMP_SPINCOUNT'))"]
     commands.execute(words, tmp_path / "log", {})
     assert (tmp_path / "log").read_text(encoding="utf-8").split() == [count]
+
+
+def test_a_command_runs_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a,b").mkdir()
+    commands.run_command(["sh", "-c", "pwd"], tmp_path / "log", folder=tmp_path / "a,b")
+    assert (tmp_path / "log").read_text().strip() == str((tmp_path / "a,b").resolve())

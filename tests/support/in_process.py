@@ -78,14 +78,19 @@ def run_command(
     progress: Optional[Progress] = None,
     output: Optional[Path] = None,
     own_group: bool = False,
+    folder: Optional[Path] = None,
 ) -> None:
     """Run as :func:`fairseq_mega.lab.runs.commands.run_command` in this process; an exception is status 1."""
     with captured_output() as buffer, contextlib.redirect_stdout(io.StringIO() if output else buffer) as printed:
+        before = os.getcwd()
         try:
+            os.chdir(folder or before)
             status = run_module(words)
         except Exception as error:
             print(error)
             status = 1
+        finally:
+            os.chdir(before)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file:
         text, copied = (buffer.getvalue(), file) if output is None else (printed.getvalue(), io.StringIO())

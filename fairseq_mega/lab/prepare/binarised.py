@@ -18,17 +18,18 @@ SCAN_TOKENS = 1 << 22
 EVERY = 15.0  # seconds between lines of progress
 
 
-def split_options(text: Path) -> List[str]:
-    """Return the options of fairseq-preprocess that name the splits of a text in a folder."""
-    return [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
+def split_options() -> List[str]:
+    """Return the options of fairseq-preprocess that name the splits of a text, for :func:`binarise`."""
+    return [word for split in SPLITS for word in (f"--{split}pref", split)]
 
 
 def binarise(text: Path, words: Sequence[object], target: Path, log: Path) -> None:
     """Make a folder of binarised data, which appears whole.
 
     Args:
-        text: folder of the text, for lines of progress.
-        words: options of fairseq-preprocess but for the target.
+        text: folder of the text.
+        words: options of fairseq-preprocess but for the target, with names of files within ``text``: fairseq separates
+            names by commas, which the name of the folder may contain.
         log: for its output.
 
     Raises:
@@ -45,8 +46,8 @@ def binarise(text: Path, words: Sequence[object], target: Path, log: Path) -> No
 
     with signs_of_life("binarise", progress):
         # Its worker processes would outlive it, waiting for work: they end with its group.
-        command = [*PREPROCESS, *map(str, words), "--destdir", str(partial)]
-        run_command(command, log, environment({}), own_group=True)
+        command = [*PREPROCESS, *map(str, words), "--destdir", str(partial.absolute())]
+        run_command(command, log, environment({}), own_group=True, folder=text)
     partial.rename(target)
 
 

@@ -86,6 +86,7 @@ def run_command(
     progress: Optional[Progress] = None,
     output: Optional[Path] = None,
     own_group: bool = False,
+    folder: Optional[Path] = None,
 ) -> None:
     """Run a command without input, and add its output to a log. On Linux the command ends if this process is killed.
 
@@ -96,6 +97,7 @@ def run_command(
         progress: turns lines of the output into lines on stderr.
         output: separate file for the standard output; the file appears only when it is complete.
         own_group: at an interrupt, also end the processes that the command has started.
+        folder: folder to run in (default: this process's).
 
     Raises:
         CommandError: if the command fails.
@@ -111,6 +113,7 @@ def run_command(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if output is None else errors,
             env=variables,
+            cwd=folder,
             encoding="utf-8",
             errors="replace",
             start_new_session=own_group,

@@ -33,9 +33,9 @@ def preprocess_words(text: Path, workers: int, threshold: int = 0) -> List[str]:
     """Return the options of fairseq-preprocess for ``text``, the output of ``split_text``."""
     # fairseq binarises one part itself, but only after its other processes have ended: so one more process.
     processes = workers + 1 if workers > 1 else 1
-    words = ["--only-source", *split_options(text), "--workers", str(processes)]
+    words = ["--only-source", *split_options(), "--workers", str(processes)]
     if (text / DICTIONARY).exists():  # of subwords
-        words += ["--srcdict", str(text / DICTIONARY)]
+        words += ["--srcdict", DICTIONARY]
     return [*words, "--thresholdsrc", str(threshold)] if threshold else words
 
 

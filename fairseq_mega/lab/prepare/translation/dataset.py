@@ -126,7 +126,7 @@ def write_data(args: argparse.Namespace, work: WorkFolder, write_text: Callable[
         "pieces", lambda folder: cut_pairs(text, folder, languages, args.vocab_size, args.model, *limits)
     )
     words = ["--source-lang", languages[0], "--target-lang", languages[1], "--joined-dictionary"]
-    words += [*split_options(pieces), "--srcdict", str(pieces / DICTIONARY), "--workers", str(args.workers)]
+    words += [*split_options(), "--srcdict", DICTIONARY, "--workers", str(args.workers)]
     log = work.scratch / "preprocess.log"
     data = work.part("data-bin", lambda folder: binarise(pieces, words, folder, log))
     shutil.copyfile(pieces / MODEL if (pieces / MODEL).exists() else args.model, data / MODEL_FILE)

@@ -100,10 +100,10 @@ def encode(tokenized: Path, merges: int, workers: int, bpe: Path) -> None:
     say(f"{kept} of {read} training pairs kept (3 to 150 pieces, ratio up to 1.5)")
 
 
-def preprocess_words(bpe: Path, workers: int) -> List[str]:
+def preprocess_words(workers: int) -> List[str]:
     """Return the options of fairseq-preprocess for all splits, with one dictionary."""
-    tests = ",".join(str(bpe / f"newstest{year}") for year in (2014, 2015, 2016))
-    splits = ["--trainpref", str(bpe / f"{TRAIN}.clean"), "--validpref", str(bpe / "newstest2013"), "--testpref", tests]
+    tests = ",".join(f"newstest{year}" for year in (2014, 2015, 2016))
+    splits = ["--trainpref", f"{TRAIN}.clean", "--validpref", "newstest2013", "--testpref", tests]
     words = ["--joined-dictionary", "--nwordssrc", str(SYMBOLS), "--nwordstgt", str(SYMBOLS), "--workers", str(workers)]
     return ["--source-lang", "en", "--target-lang", "de", *splits, *words]
 
@@ -121,7 +121,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     raw = work.part("raw", make_raw)
     tokenized = work.part("tokenized", partial(tokenize, raw, args.workers))
     bpe = work.part("bpe", partial(encode, tokenized, TOY_MERGES if args.smoke else MERGES, args.workers))
-    words = preprocess_words(bpe, args.workers)
+    words = preprocess_words(args.workers)
     work.part("data-bin", lambda folder: binarise(bpe, words, folder, work.scratch / "preprocess.log"))
     splits = {split: {"pairs": count_lines(bpe / f"{split}.en")} for split in (f"{TRAIN}.clean", *SPLITS[1:])}
     return Report("the archives of statmt.org", splits, read_records(record), parts=PARTS)
