@@ -24,6 +24,7 @@ OF_HYDRA = (  # patterns of its errors, and our messages
     (r"override (\w+)\.(\w+)='?([^\s']+)'?", "--{1} {2} is not valid for this --{0}: give another value"),
 )
 RENAME = "rename the file or folder; where LC_ALL=C is set, PYTHONUTF8=1 reads the names in UTF-8"
+NUMBER_OF_NUMPY = re.compile(r"np\.\w+\(([^()]*)\)")
 CALLED_IN = "the folder that the command is called in"
 OUTSIDE = "index out of range in self"  # raised by an embedding table
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
@@ -165,7 +166,8 @@ def describe(error: BaseException) -> str:
     """Put the error, its first cause and the remedy in one line."""
     if is_of_a_worker(error):
         return LOST_WORKER
-    parts = [str(error).replace(", skip this example with --skip-invalid-size-inputs-valid-test", "")]
+    text = str(error).replace(", skip this example with --skip-invalid-size-inputs-valid-test", "")
+    parts = [NUMBER_OF_NUMPY.sub(r"\1", text)]
     if isinstance(error, (EOFError, pickle.UnpicklingError)):
         parts = [f"{type(error).__name__}: {error}"]
     elif type(error) is KeyError:

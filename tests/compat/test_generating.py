@@ -176,7 +176,7 @@ TRANSLATORS = [
     (
         "interactive",
         ["--max-source-positions", 2],
-        r"Size of sample #0 .* max_positions=\(2, 1024\)\. Sequences longer than --max-source-positions",
+        r"error: line 1 of the input has 4 tokens with </s>, 2 at most \(--max-source-positions\): shorten or split",
     ),
 ]
 
@@ -193,6 +193,20 @@ def test_what_cannot_be_done_is_refused(
         status = console.run(command, [str(tiny_model.data), "--path", str(tiny_model.checkpoint), "--cpu", *given])
     errors = [line for line in output.getvalue().splitlines() if ": error: " in line]
     assert status in (1, 2) and len(errors) == 1 and re.search(message, errors[0]), output.getvalue()
+
+
+@pytest.mark.parametrize(("size", "batch"), [(1, 1), (2, 2), (5, 1), (9, 3)])
+def test_a_long_line_is_named(size: int, batch: int, tiny_model: Any, tmp_path: Path) -> None:
+    """The number of a line is that in the file, whatever the buffer."""
+    text = tmp_path / "text.txt"
+    text.write_text("w1 w2\n\nw3\n" + "w4 " * 2000 + "\nw5\n")
+    given = [tiny_model.data, "--path", tiny_model.checkpoint, "--cpu", *QUICK, "--input", text]
+    given += ["--buffer-size", size, "--batch-size", batch]
+    with helpers.captured_output() as output:
+        status = console.run("interactive", list(map(str, given)))
+    (error,) = [line for line in output.getvalue().splitlines() if ": error: " in line]
+    said = rf"error: line 4 of {text} has 2001 tokens with </s>, \d+ at most( \(--max-source-positions\))?: shorten or"
+    assert status == console.VALUE_ERROR and re.search(said, error), output.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -302,6 +302,11 @@ def test_a_sequence_beyond_the_limit(limit: str, option: str) -> None:
     assert f"longer than {option} of the training" in describe(error)
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    error = Exception("Size of sample #1 is invalid (=(np.int32(6), np.int64(7))) since max_positions=(5, 1024)")
+    assert describe(error).startswith("Size of sample #1 is invalid (=(6, 7)) since max_positions=(5, 1024)")
+
+
 @pytest.mark.parametrize("task", ["lra-text", "lra-image", "image-classification", "speech_commands"])
 @pytest.mark.parametrize(
     "given",

@@ -4,6 +4,7 @@ import contextlib
 import io
 import logging
 import pathlib
+import re
 import sys
 import typing
 
@@ -14,6 +15,13 @@ logger = logging.getLogger(__name__)
 BYTE_ORDER_MARK = "\ufeff"
 TO_LINE_FEEDS = r"`tr '\r' '\n'` makes line feeds of them"  # remedy for carriage returns
 Steps = typing.Sequence[str]
+TOO_LONG = re.compile(r"Size of sample #(\d+) is invalid \(=\(?(?:np\.\w+\()?(\d+).* since max_positions=(\(?)(\d+)")
+
+
+class _Lines(typing.List[str]):
+    """Lines of the input; `first` is the number of the first one, from 1."""
+
+    first = 1
 
 
 def drop_byte_order_marks() -> None:
@@ -49,14 +57,15 @@ def read_whole_lines(check: typing.Callable[[int, str], None]) -> None:
     from fairseq import options
 
     def buffered_read(original: typing.Callable, input: str, buffer_size: int) -> typing.Iterator[typing.List[str]]:
-        buffer: typing.List[str] = []
+        buffer = _Lines()
         with _opened(input) as file:
             for number, line in enumerate(file, start=1):
                 check(number, line)
                 buffer.append(line.rstrip("\r\n"))
                 if len(buffer) >= buffer_size:
                     yield buffer
-                    buffer = []
+                    buffer = _Lines()
+                    buffer.first = number + 1
         if buffer:
             yield buffer
 
@@ -65,6 +74,7 @@ def read_whole_lines(check: typing.Callable[[int, str], None]) -> None:
         if interactive is not None:
             wrap(interactive, "buffered_read", buffered_read)
             wrap(interactive, "make_batches", _with_constraints_without_blanks)
+            wrap(interactive, "make_batches", _name_long_lines)
 
     def with_whole_lines(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         replace()
@@ -89,6 +99,25 @@ def _with_constraints_without_blanks(
     if cfg.generation.constraints:
         lines = [line.strip() for line in lines]  # TABs at the end separate no constraint
     return original(lines, cfg, *args, **kwargs)
+
+
+def _name_long_lines(
+    original: typing.Callable, lines: typing.List[str], cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Iterator[typing.Any]:
+    """Raise a ValueError with the number of a line that is too long: fairseq counts within the buffer."""
+    try:
+        yield from original(lines, cfg, *args, **kwargs)
+    except Exception as error:
+        found = TOO_LONG.match(str(error))
+        if found is None:
+            raise
+        place, length, pair, most = found.groups()
+        source = "the input" if cfg.interactive.input == "-" else cfg.interactive.input
+        option = " (--max-source-positions)" if pair else ""
+        raise ValueError(
+            f"line {getattr(lines, 'first', 1) + int(place)} of {source} has {length} tokens with </s>, {most} at "
+            f"most{option}: shorten or split the line"
+        ) from None
 
 
 def _without_byte_order_marks(
