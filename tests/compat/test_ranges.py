@@ -97,3 +97,9 @@ def test_the_command_line(kind: str, words: List[str], message: str, capsys: pyt
         options.parse_args_and_arch(parser, ["data", *words])
     assert ended.value.code == 2
     assert f"error: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("block", "window", "refused"), [(8, 16, True), (8, 8, True), (8, 7, False), (8, 0, False)])
+def test_a_window_within_the_block(block: int, window: int, refused: bool) -> None:
+    said = out_of_range({"tokens_per_sample": block, "context_window": window})
+    assert (said is not None and said.startswith(f"--context-window {window}: give less than --tok")) == refused

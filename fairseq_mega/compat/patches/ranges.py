@@ -81,6 +81,11 @@ def out_of_range(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]
     rank, processes = given.get("distributed_rank"), given.get("distributed_world_size")
     if isinstance(rank, int) and isinstance(processes, int) and rank >= processes:
         return f"--distributed-rank {rank}: give 0 to {processes - 1}, as --distributed-world-size is {processes}"
+    block, window = given.get("tokens_per_sample"), given.get("context_window")
+    if isinstance(block, int) and isinstance(window, int) and window >= block:
+        return (
+            f"--context-window {window}: give less than --tokens-per-sample, which is {block} and includes the window"
+        )
     beam, best = given.get("beam"), given.get("nbest")
     if isinstance(beam, int) and isinstance(best, int) and best > beam:
         return f"--nbest {best} is above --beam {beam}: give --nbest {beam} or less, or a larger --beam"
