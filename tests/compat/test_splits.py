@@ -11,6 +11,7 @@ from fairseq_mega.compat.patches import arguments, splits
 PARSERS = {
     "train": lambda: options.get_training_parser("mega_language_modeling"),
     "eval-lm": lambda: options.get_eval_lm_parser("mega_language_modeling"),
+    "generate": options.get_generation_parser,
     "validate": lambda: options.get_validation_parser("masked_lm"),
 }
 
@@ -23,7 +24,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", PARSERS)
+@pytest.mark.parametrize("command", ["train", "eval-lm", "validate"])
 @pytest.mark.parametrize(
     ("given", "wrong"),
     [
@@ -37,12 +38,37 @@ def data(tmp_path: Path) -> Path:
     ],
 )
 def test_a_list_of_splits_to_shorten(command: str, given: str, wrong: Optional[str], data: Path) -> None:
-    words = ["--arch", "mega_lm_tiny"] if command == "train" else ["--path", "a"]
-    words += ["--shorten-method", "truncate", "--shorten-data-split-list", given, str(data)]
-    (data / "a").touch()
-    said = arguments.impossible({**vars(PARSERS[command]().parse_known_args(words)[0]), "data": str(data)})
+    words = [str(data), *(["--arch", "mega_lm_tiny"] if command == "train" else ["--path", "a"])]
+    of_task = {"data": str(data), "shorten_data_split_list": given, "shorten_method": "truncate"}
+    said = arguments.impossible({**vars(PARSERS[command]().parse_known_args(words)[0]), **of_task})
     expected = f"--shorten-data-split-list {given}: {wrong!r} is no split of {data}: give names such as"
     assert said is None if wrong is None else str(said).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "given", "said"),
+    [
+        ("validate", "--valid-subset", "valid,test", None),
+        ("validate", "--valid-subset", "nosuch", None),  # the task names its file
+        (
+            "validate",
+            "--valid-subset",
+            "valid, test",
+            "--valid-subset valid, test: ' test' is no split of {data}: give",
+        ),
+        ("validate", "--valid-subset", "valid,nosuch", "--valid-subset valid,nosuch: 'nosuch' is no split of {data}"),
+        ("validate", "--valid-subset", "", "--valid-subset '': '' is no split of {data}: give names such as"),
+        ("train", "--valid-subset", "valid,nosuch", "--valid-subset valid,nosuch: 'nosuch' is no split of {data}"),
+        ("eval-lm", "--gen-subset", "extra", None),
+        ("eval-lm", "--gen-subset", "test,valid", "--gen-subset test,valid: give one split, and run the command for"),
+        ("generate", "--gen-subset", "test,valid", "--gen-subset test,valid: give one split, and run the command for"),
+        ("generate", "--gen-subset", "", "--gen-subset '': give one split"),
+    ],
+)
+def test_splits_to_score(command: str, option: str, given: str, said: Optional[str], data: Path) -> None:
+    words = [str(data), option, given, *(["--arch", "mega_lm_tiny"] if command == "train" else ["--path", "a"])]
+    found = arguments.impossible({**vars(PARSERS[command]().parse_known_args(words)[0]), "data": str(data)})
+    assert found is None if said is None else str(found).startswith(said.format(data=data))
 
 
 @pytest.mark.parametrize(

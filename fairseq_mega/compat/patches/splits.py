@@ -1,10 +1,10 @@
-"""Check the names of splits in options: fairseq does not shorten a misspelt split, and says nothing."""
+"""Check the names of splits in options: fairseq ignores a misspelt one, or fails after it has scored others."""
 
 import glob
 import os
 import typing
 
-from . import paths
+from . import paths, unread
 
 USUAL = ("train", "valid", "test")
 OTHER_NAMES = {"valid": "val"}  # of folders of images and of speech
@@ -16,16 +16,24 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     Args:
         given: all options of any command by the parser's names.
     """
-    data, shortened = given.get("data"), given.get("shorten_data_split_list")
-    folders = _folders(data)
-    if not folders or not shortened:
+    data, folders, command = given.get("data"), _folders(given.get("data")), unread.command_of(given)
+    if not folders:
         return None
-    for name in shortened.split(","):
-        if name not in USUAL and not has_split(folders, name):
-            return (
-                f"--shorten-data-split-list {shortened}: {name!r} is no split of {data}: give names such as "
-                f"{','.join(USUAL)}, without spaces"
-            )
+    scored = given.get("gen_subset") or ""
+    if command in ("generate", "eval-lm") and not has_split(folders, scored) and ("," in scored or not scored):
+        return f"--gen-subset {scored or repr(scored)}: give one split, and run the command for each"
+    named: typing.List[typing.Tuple[str, typing.Optional[str], typing.Sequence[str]]]
+    named = [("shorten_data_split_list", given.get("shorten_data_split_list") or None, USUAL)]
+    if command == "validate" or ("max_update" in given and not given.get("disable_validation")):
+        subsets = given.get("valid_subset")
+        named.append(("valid_subset", subsets, () if not subsets or "," in subsets else (subsets,)))
+    for option, names, known in named:
+        for name in names.split(",") if names is not None else ():
+            if name not in known and not has_split(folders, name):
+                return (
+                    f"--{option.replace('_', '-')} {names or repr(names)}: {name!r} is no split of {data}: give names "
+                    f"such as {','.join(USUAL)}, without spaces"
+                )
     return None
 
 
