@@ -57,6 +57,7 @@ def apply() -> None:
     imports.remember_user_dir()
     safe_globals.allow_safe_globals()
     loading.load_data_only()
+    loading.read_the_named_file()
     loading.unpack_archives_into_their_folder()
     overrides.refuse_unknown_overrides()
     architectures.look_names_up()

@@ -174,6 +174,45 @@ class TestCommandsOfFairseq:
         assert "is refused: " in message
 
 
+def beside_a_shard(files: Files, model: str) -> Path:
+    """Return a good checkpoint, with a shard of another training beside it that cannot be read."""
+    shutil.copy(files.good[model], "best.pt")
+    shutil.copy(files.hostile["pickled translator"], "best-shard0.pt")
+    return Path("best.pt").absolute()
+
+
+READERS: Dict[str, Arguments] = {
+    **{name: ON_PAIRS[name] for name in ("generate", "generate of several", "interactive", "validate")},
+    "eval-lm": lambda files, path: [*ON_TEXT["eval-lm"](files, path), "--tokens-per-sample", 30],
+}
+
+
+class TestTheNamedFileIsRead:
+    @pytest.mark.parametrize("command", READERS)
+    def test_by_commands_of_fairseq(self, command, files, device_flags) -> None:
+        path = beside_a_shard(files, "lm" if command == "eval-lm" else "mega")
+        given = [*READERS[command](files, path), *device_flags]
+        printed = helpers.run_fairseq(command.split()[0], given, "w1 w2\n")
+        assert f"{path} is read, and {path.parent}/best-shard0.pt beside it is not" in printed
+
+    def test_by_from_pretrained(self, files) -> None:
+        path = beside_a_shard(files, "mega")
+        assert MegaModel.from_pretrained(str(path.parent), path.name, str(files.pairs)).translate("w1 w2", beam=1)
+
+    def test_by_classify(self, files) -> None:
+        given = [str(files.text), "--path", str(beside_a_shard(files, "lm")), "--cpu"]
+        message = error_line(lambda: classify.main(given), "fairseq-mega-classify")
+        assert "but a SequenceClassifier or an ImageClassifier is" in message
+
+    def test_a_shard_alone(self, files, device_flags) -> None:
+        """As trainings with shards of fairseq write it."""
+        path = beside_a_shard(files, "mega")
+        path.replace("best-shard0.pt")
+        assert "valid on 'valid'" in helpers.run_fairseq(
+            "validate", [*ON_PAIRS["validate"](files, path), *device_flags]
+        )
+
+
 class TestCommandsOfThePackage:
     @pytest.mark.parametrize("hostile", ["pickled language model", "language model of data"])
     def test_evaluate_lm(self, hostile, files, device) -> None:

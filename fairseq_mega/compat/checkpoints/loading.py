@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import errno
 import importlib
+import logging
 import os
 import pickle
 import re
@@ -20,6 +21,7 @@ from fairseq_mega.compat.patching import ModuleWith, wrap
 from . import safetensors_files
 from .safe_globals import RefusedContents
 
+logger = logging.getLogger(__name__)
 # The modules of fairseq that open files with torch.load.
 LOADING_MODULES = (
     "checkpoint_utils",
@@ -164,6 +166,21 @@ def load_data_only() -> None:
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
     wrap(checkpoint_utils, "load_ema_from_checkpoint", _naming_the_file)
     wrap(checkpoint_utils, "load_model_ensemble_and_task", _refusing_configurations)
+
+
+def read_the_named_file() -> None:
+    """Make fairseq read the file of --path where it exists, not a file X-shard0.pt beside X.pt, of any training."""
+    from fairseq import checkpoint_utils
+
+    wrap(checkpoint_utils, "get_maybe_sharded_checkpoint_filename", _named_first)
+
+
+def _named_first(original: typing.Callable, filename: str, suffix: str, shard_idx: int, num_shards: int) -> str:
+    found, named = original(filename, suffix, shard_idx, num_shards), filename.replace(".pt", f"{suffix}.pt")
+    if num_shards > 1 or found == named or not os.path.isfile(named):
+        return found
+    logger.info(f"{named} is read, and {found} beside it is not")
+    return named
 
 
 def _naming_the_file(
