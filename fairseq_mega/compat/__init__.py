@@ -64,6 +64,7 @@ def apply() -> None:
     expressions.evaluate_literals_only()
     numpy_names.restore_removed_numpy_names()
     composing.keep_one_store()
+    composing.keep_references()
     composing.log_errors_without_all_options()
     composing.store_encoders_without_options()
     copying.copy_states_of_tasks()

@@ -5,7 +5,7 @@ from typing import Any, Dict, List
 
 from fairseq_mega.compat.checkpoints.safetensors_files import no_history
 
-from .options import convert_options, flat_options, kind_of, publish_options
+from .options import ALL_GROUPS, convert_options, flat_options, kind_of, publish_options
 from .tensors import convert_state_dict, publish_state_dict
 
 LEFT_OUT = ("model", "cfg", "args", "last_optimizer_state")
@@ -65,7 +65,7 @@ def publish_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
             f"--input {where}: --to official requires a checkpoint of this package's MEGA: give an encoder-decoder, a "
             f"language model or a classifier"
         )
-    ours = flat_options(checkpoint)
+    ours = flat_options(checkpoint, ALL_GROUPS)
     model = publish_state_dict(checkpoint["model"], kind != "classifier" and shares_output(ours))
     return {
         "extra_state": {},

@@ -20,7 +20,7 @@ from .megalodon import (
     read_json,
     save_consolidated,
 )
-from .options import IMAGES, MASKED, kind_of
+from .options import IMAGES, MASKED, kind_of, scoring_options
 from .transformers_mega import (
     convert_transformers,
     is_transformers,
@@ -30,7 +30,8 @@ from .transformers_mega import (
 )
 
 Checkpoint = Dict[str, Any]
-NAMES = "names.json"  # of the symbols, in a folder that is written here: files of the published codes have none
+SCORING = "scoring"  # options of criterion and task, in a checkpoint of a layout without them
+BESIDE = {KEY: "names.json", SCORING: "scoring.json"}  # files of the package in a folder that is written here
 FOLDERS = "holds neither consolidate_config.json (XuezheMax/megalodon) nor pytorch_model.bin or model.safetensors"
 
 
@@ -46,7 +47,7 @@ def read(path: Path) -> Checkpoint:
     if not path.is_dir():
         return load_checkpoint(path)
     found = read_consolidated(path) if is_consolidated(path) else read_transformers(path)
-    return {**found, KEY: read_json(path / NAMES)} if (path / NAMES).is_file() else found
+    return {**found, **{part: read_json(path / name) for part, name in BESIDE.items() if (path / name).is_file()}}
 
 
 def is_this_packages(given: Checkpoint) -> bool:
@@ -70,7 +71,9 @@ def to_ours(given: Checkpoint, where: str) -> Checkpoint:
         ("transformers", convert_transformers),
     )
     usual = convert_images if is_images(given["model"]) else convert_checkpoint
-    return _with_names(next((convert for part, convert in converters if part in given), usual)(given, where), given)
+    converted = next((convert for part, convert in converters if part in given), usual)(given, where)
+    converted["args"].__dict__.update(given.get(SCORING, {}))
+    return _with_names(converted, given)
 
 
 def advice(given: Checkpoint) -> str:
@@ -90,10 +93,11 @@ def to_official(given: Checkpoint, where: str) -> Checkpoint:
         ValueError: if the checkpoint has another layout, or the published code does not have the model.
     """
     if is_megalodon(given):
-        return _with_names(publish_megalodon(given), given)
+        return _with_names({**publish_megalodon(given), SCORING: scoring_options(given)}, given)
     publishers = {MASKED: publish_transformers, IMAGES: publish_images}
     kind = kind_of(given["model"]) if is_ours(given) else ""
-    return _with_names(publishers.get(kind, publish_checkpoint)(given, where), given)
+    converted = publishers.get(kind, publish_checkpoint)(given, where)
+    return _with_names({**converted, SCORING: scoring_options(given)} if kind == MASKED else converted, given)
 
 
 def _with_names(converted: Checkpoint, given: Checkpoint) -> Checkpoint:
@@ -109,6 +113,6 @@ def write(checkpoint: Checkpoint, path: Path) -> None:
         save(checkpoint, path)
         return
     path.mkdir(parents=True)
-    if KEY in checkpoint:
-        (path / NAMES).write_text(json.dumps(checkpoint[KEY], indent=1) + "\n", encoding="utf-8")
+    for part in BESIDE.keys() & checkpoint.keys():
+        (path / BESIDE[part]).write_text(json.dumps(checkpoint[part], indent=1) + "\n", encoding="utf-8")
     writer(checkpoint, path)

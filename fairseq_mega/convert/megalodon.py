@@ -115,7 +115,8 @@ def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
     values["init_mode"] = "he" if values.get("init_mode") == "none" else values.get("init_mode", "he")
     values["no_affine_norm"] = not given.get("norm_affine", True)
     values["attention_drops"] = "weights" if given.get("efficient_attn") is None else "keys"
-    values.update(arch="megalodon_lm", task="mega_language_modeling", rope_base=values.get("rope_base", ROPE_BASE))
+    values.update(arch="megalodon_lm", task="mega_language_modeling", criterion="cross_entropy")
+    values["rope_base"] = values.get("rope_base", ROPE_BASE)
     model = to_ours(published["model"])
     if values.get("share_decoder_input_output_embed"):
         model.pop("decoder.output_projection.weight", None)

@@ -4,6 +4,8 @@ from argparse import Namespace
 from dataclasses import fields
 from typing import Any, Dict
 
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from torch import Tensor
 
 from fairseq_mega.compat.checkpoints.settings import setting_of
@@ -45,6 +47,8 @@ OF_IMAGES = {
     "head.output.bias",
 }
 LANGUAGE_MODELING = ("language_modeling", "mega_language_modeling")  # the task in the published code and here
+MODEL_AND_TASK = {"task": "task", "model": "arch"}  # groups of a configuration -> option of the name in them
+ALL_GROUPS = {"criterion": "criterion", **MODEL_AND_TASK}
 
 
 def kind_of(model: Dict[str, Tensor]) -> str:
@@ -59,17 +63,26 @@ def kind_of(model: Dict[str, Tensor]) -> str:
     return {(True, True): "translator", (False, True): "language model"}.get((encoder, decoder), "")
 
 
-def flat_options(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the options of task and model of any fairseq's checkpoint; the model's override the task's."""
+def flat_options(checkpoint: Dict[str, Any], groups: Dict[str, str] = MODEL_AND_TASK) -> Dict[str, Any]:
+    """Return the options in groups of any fairseq's checkpoint; the later groups override the earlier ones."""
     cfg = checkpoint.get("cfg")
     if not cfg:
         return dict(vars(checkpoint.get("args") or Namespace()))
     values: Dict[str, Any] = {}
-    for part, name in (("task", "task"), ("model", "arch")):
+    for part, name in groups.items():
         given = cfg.get(part) or {}
         given = vars(given) if isinstance(given, Namespace) else {key: given[key] for key in given}
         values.update({key: value for key, value in given.items() if key != "_name"}, **{name: given.get("_name")})
     return values
+
+
+def scoring_options(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the options of a checkpoint's criterion and task, without the data folder."""
+    given = flat_options(checkpoint, ALL_GROUPS)
+    known = REGISTRIES["criterion"]["dataclass_registry"].get(given.get("criterion"))
+    options = [kind for kind in (known, TASK_DATACLASS_REGISTRY.get(given.get("task"))) if kind is not None]
+    names = {"criterion", "task", *(option.name for kind in options for option in fields(kind))} - {"_name", "data"}
+    return {name: given[name] for name in sorted(names) if given.get(name) is not None}
 
 
 def shared_with_encoder(options: Dict[str, Any]) -> Dict[str, Any]:
@@ -88,7 +101,7 @@ def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict
         if values.get("arch") in (None, CLASSIFIERS[0]):
             values["arch"] = "mega_lra"
         values.setdefault("task", "lra-text" if text else "lra-image")
-        values.setdefault("criterion", "lra_cross_entropy")
+        values["criterion"] = values.get("criterion") or "lra_cross_entropy"
     elif kind == "translator":
         values.setdefault("published_source_padding", True)  # a model of ours may have been trained without
         values.setdefault("arch", "mega")
@@ -100,7 +113,8 @@ def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict
             tokens = values.pop("tokens_per_sample", None)
             values["max_target_positions"] = values.get("max_target_positions") or tokens
     values["truncation_length"] = values.get("truncation_length") or 0  # published None: no truncation
-    values.setdefault("criterion", "adaptive_loss" if values.get("adaptive_softmax_cutoff") else "cross_entropy")
+    usual = "adaptive_loss" if values.get("adaptive_softmax_cutoff") else "cross_entropy"
+    values["criterion"] = values.get("criterion") or usual
     _fill(values, model, kind)
     return values
 

@@ -1,7 +1,8 @@
 """fairseq's configurations are composed from one store, which they leave as it is."""
 
 import copy
-from typing import List
+from argparse import Namespace
+from typing import Dict, List
 
 import pytest
 from fairseq import options
@@ -34,6 +35,14 @@ def test_an_error_is_raised_without_a_record_of_all_options(caplog: pytest.LogCa
     with pytest.raises(Exception, match="generation.beam=null"):
         convert_namespace_to_omegaconf(parsed)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("given", [{}, {"sentence_avg": False}, {"sentence_avg": True}])
+def test_a_switch_that_follows_another_one(given: Dict[str, bool]) -> None:
+    """Also in a checkpoint without the option, such as a converted one: its loss is that of a token."""
+    options = Namespace(criterion="cross_entropy", task="translation", arch="mega", **given)
+    cfg = convert_namespace_to_omegaconf(options)
+    assert cfg.criterion.sentence_avg is cfg.optimization.sentence_avg is given.get("sentence_avg", False)
 
 
 @pytest.mark.parametrize(

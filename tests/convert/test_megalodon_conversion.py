@@ -52,7 +52,8 @@ def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) ->
         assert command.main(arguments) == 0
     assert_same(read_consolidated(tmp_path / "back")["model"], model())
     assert capsys.readouterr().err.count("Padding is a new symbol and has no probability") == 1
-    assert load_checkpoint(tmp_path / "ours.pt")["args"].arch == "megalodon_lm"
+    options = load_checkpoint(tmp_path / "ours.pt")["args"]
+    assert (options.arch, options.criterion) == ("megalodon_lm", "cross_entropy")
 
 
 @with_model

@@ -7,6 +7,8 @@ Encoders without options, such as ``--bpe characters``, are added to the configu
 import logging
 import typing
 
+from fairseq_mega.compat.patching import wrap
+
 if typing.TYPE_CHECKING:
     from hydra.core.config_store import ConfigStore
 
@@ -34,6 +36,30 @@ def store_encoders_without_options() -> None:
         for name in REGISTRIES[kind]["registry"].keys() - with_options.keys():
             with_options[name] = FairseqDataclass
             ConfigStore.instance().store(name=name, group=kind, node=FairseqDataclass(name), provider="fairseq")
+
+
+def keep_references() -> None:
+    """Keep a missing switch that follows another option, such as sentence_avg: fairseq switches it on.
+
+    It calls bool() on the default, the text ``${optimization.sentence_avg}``, for a checkpoint or a command without
+    the option.
+    """
+    from fairseq.dataclass import utils
+
+    wrap(utils, "_override_attr", _without_references)
+
+
+def _without_references(
+    original: typing.Callable, sub_node: str, data_class: typing.Any, args: typing.Any
+) -> typing.Any:
+    found = original(sub_node, data_class, args)
+    options = getattr(data_class, "__dataclass_fields__", {})
+    kept = [
+        f"{sub_node}.{name}="
+        for name, option in options.items()
+        if not hasattr(args, name) and str(option.default).startswith("${")
+    ]
+    return [override for override in found if not override.startswith(tuple(kept))]
 
 
 def log_errors_without_all_options() -> None:
