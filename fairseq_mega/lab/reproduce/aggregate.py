@@ -8,7 +8,7 @@ from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
 from .choices import Choices
-from .evaluating import results_of
+from .evaluating import result_files
 from .recording import about, cells_folder, time_of
 from .runs import Run, plan
 
@@ -43,7 +43,7 @@ def earlier_runs(path: Path, runs: Sequence[Run], choices: Choices) -> List[Run]
         for run in variants.values()
         for seed in sorted(seeds - {run.seed for run in runs})
     ]
-    return [run for run in planned if any(results_of(run).glob("*.json"))]
+    return [run for run in planned if result_files(run)]
 
 
 def rate_of(run: Run) -> float:
@@ -56,7 +56,7 @@ def cell(runs: Sequence[Run], choices: Choices, command: str) -> Optional[Dict[s
 
     A rate is not chosen if it lacks the result of a seed that another rate has.
     """
-    done = [{**read_result(path), "run": run} for run in runs for path in results_of(run).glob("*.json")]
+    done = [{**read_result(path), "run": run} for run in runs for path in result_files(run)]
     if not done:
         return None
     rates: Dict[float, List[Dict[str, Any]]] = {}

@@ -20,8 +20,7 @@ from fairseq_mega.models.checkpoint_files import save
 
 from .choices import Choices
 from .runs import Run, languages, sentences, test_text
-from .training import MODULE as RESULTS
-from .training import variables
+from .training import MODULE, RESULTS, trained_updates, variables
 from .weights import parameters_of
 
 SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")  # settings that a recipe may have for it
@@ -54,7 +53,13 @@ def evaluate(run: Run, choices: Choices, execute: Execute, devices: List[int], c
 
 def results_of(run: Run) -> Path:
     """Folder of the result files of a run for its report."""
-    return run.folder / "results" / run.evaluation
+    return run.folder / RESULTS / run.evaluation
+
+
+def result_files(run: Run) -> List[Path]:
+    """Return the result files of a run for its report; none where its training has another number of updates."""
+    found = sorted(results_of(run).glob("*.json"))
+    return found if trained_updates(run) in (None, run.updates) else []
 
 
 def settings_words(settings: Dict[str, Any]) -> List[str]:
@@ -67,7 +72,7 @@ def classifier(run: Run, choices: Choices, execute: Execute, env: Dict[str, str]
     schedule = run.config["lr_scheduler"]
     total = schedule.get("total_num_update") or schedule["warmup_updates"] + schedule["lr_period_updates"]
     words = scoring_words(run, choices, command, "best", run.name, {"schedule_updates": int(total)})
-    execute([*PYTHON, RESULTS, "test", *words], run.folder / "test.log", env)
+    execute([*PYTHON, MODULE, "test", *words], run.folder / "test.log", env)
 
 
 def images(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
@@ -77,7 +82,7 @@ def images(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], co
         kind = {"checkpoint": name if trained else "given"}
         words = scoring_words(run, choices, command, name, f"{run.name}.{kind['checkpoint']}", kind)
         words += ["--split", "valid", "--score", "top1_accuracy"]
-        execute([*PYTHON, RESULTS, "test", *words], run.folder / "test.log", env)
+        execute([*PYTHON, MODULE, "test", *words], run.folder / "test.log", env)
 
 
 def scoring_words(

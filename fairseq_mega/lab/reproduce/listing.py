@@ -14,7 +14,7 @@ from fairseq_mega.lab.runs.text_tables import Table, terminal
 from .choices import Choices
 from .datasets import is_there
 from .estimates import RATES_SAID, duration, scoring, span
-from .evaluating import results_of
+from .evaluating import result_files
 from .runner import digest_of, folders, runs_of
 from .runs import Run
 from .storage import bytes_of_recipe, size_of
@@ -81,7 +81,7 @@ def state(runs: Sequence[Run]) -> str:
     """Return the progress of a recipe's seeds: "no data yet", "not begun", "1 of 3 seeds" or "done"."""
     if not runs:
         return "no data yet"
-    finished = sum((run.folder / ".done").is_dir() and any(results_of(run).glob("*.json")) for run in runs)
+    finished = sum((run.folder / ".done").is_dir() and bool(result_files(run)) for run in runs)
     begun = sum((run.folder / "train.log").exists() for run in runs)
     if finished == len(runs):
         return "done"
@@ -90,7 +90,7 @@ def state(runs: Sequence[Run]) -> str:
 
 def scores(run: Run, metric: Optional[str]) -> List[float]:
     """The values of a metric in the result files of a run; nothing where there is none yet."""
-    found = (read_result(path)["scores"] for path in sorted(results_of(run).glob("*.json")))
+    found = (read_result(path)["scores"] for path in result_files(run))
     return [score[metric] for score in found if metric in score][-1:]
 
 

@@ -15,7 +15,7 @@ from fairseq_mega.lab.runs.training_log import training_hours
 
 from .behind import changing
 from .choices import Choices
-from .evaluating import results_of
+from .evaluating import result_files
 from .origins import data_of
 from .runs import Run
 
@@ -31,7 +31,7 @@ def record(run: Run, choices: Choices) -> List[Path]:
     Returns the files, which appear whole or not at all.
     """
     written = []
-    for path in sorted(results_of(run).glob("*.json")):
+    for path in result_files(run):
         result = read_result(path)
         result["settings"] = {**result["settings"], **about(run, choices)}
         result.update(time_of(run))

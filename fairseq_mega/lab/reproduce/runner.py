@@ -31,7 +31,7 @@ from .revising import at_each_rate
 from .runs import Run, plan
 from .storage import check_disk_for_one_run
 from .tables import is_drawn
-from .training import train
+from .training import check_updates, train
 from .weights import convert
 
 BANDS = ("adaptive_input_cutoff", "adaptive_softmax_cutoff")  # options of adaptive tables
@@ -251,6 +251,7 @@ def perform(
         if weights is not None:
             stage(run.folder, "convert", lambda: convert(run, weights, choices), f"{run.name}.convert")
         elif not run.recipe.measured:
+            check_updates(run)
             stage(
                 run.folder,
                 run.training_stage,

@@ -1,7 +1,8 @@
 """The training of a run."""
 
 import shlex
-from typing import Dict, List
+import shutil
+from typing import Dict, List, Optional
 
 from fairseq_mega.lab.runs.commands import PYTHON, Execute, StageError
 from fairseq_mega.lab.runs.files import write_text
@@ -12,6 +13,7 @@ from .choices import Choices
 from .runs import Run
 
 MODULE = "fairseq_mega.lab.evaluate.lra_results"  # fairseq-mega-train, and how much memory it took
+UPDATES, RESULTS = "updates", "results"  # in the folder of a run: a file, a folder
 
 
 def variables(choices: Choices, devices: List[int]) -> Dict[str, str]:
@@ -41,7 +43,6 @@ def train(run: Run, choices: Choices, execute: Execute, devices: List[int]) -> i
     Raises:
         StageError: if it failed, or ended without a best checkpoint.
     """
-    check_updates(run)
     words = run.train_arguments()
     log, checkpoints = run.folder / "train.log", run.folder / "checkpoints"
     write_text(run.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
@@ -55,16 +56,23 @@ def train(run: Run, choices: Choices, execute: Execute, devices: List[int]) -> i
     return progress.updates_done
 
 
+def trained_updates(run: Run) -> Optional[int]:
+    """Return the updates that a run's folder was last trained for; None before that and without a training."""
+    file = run.folder / UPDATES
+    return int(file.read_text()) if file.exists() else None
+
+
 def check_updates(run: Run) -> None:
-    """Record the updates of a run; it cannot be trained for fewer than before.
+    """Record the updates of a run, and remove the results of fewer; it cannot be trained for fewer than before.
 
     Raises:
         StageError: where it was.
     """
-    file = run.folder / "updates"
-    before = int(file.read_text()) if file.exists() else 0
+    before = trained_updates(run) or 0
     if run.updates < before:
         raise StageError(
             f"{run.folder} was trained for {before} updates, --max-update is {run.updates}: give at least {before}"
         )
-    write_text(file, f"{run.updates}\n")
+    if run.updates > before > 0:
+        shutil.rmtree(run.folder / RESULTS, ignore_errors=True)
+    write_text(run.folder / UPDATES, f"{run.updates}\n")
