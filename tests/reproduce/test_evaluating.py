@@ -9,7 +9,7 @@ import torch
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.reproduce.choices import Choices
-from fairseq_mega.lab.reproduce.evaluating import generated, last_average, remove_older_results, results_of, translate
+from fairseq_mega.lab.reproduce.evaluating import generated, last_average, remove_other_results, results_of, translate
 from fairseq_mega.lab.reproduce.runs import Run, plan
 
 
@@ -24,14 +24,18 @@ def run(tmp_path: Path) -> Run:
 
 
 def epoch(run: Run, number: int, second: int) -> Path:
-    """Write the checkpoint of an epoch at a time."""
+    """Write the checkpoint of an epoch at a time, another one at another time."""
     path = run.folder / "checkpoints" / f"checkpoint{number}.pt"
-    torch.save({"model": {"weight": torch.tensor([float(number)])}}, path)
+    torch.save({"model": {"weight": torch.tensor([float(number)])}, "second": second}, path)
     os.utime(path, (second, second))
     return path
 
 
-def test_translations_of_an_earlier_checkpoint_are_made_again(run: Run) -> None:
+TIMES = pytest.mark.parametrize("later", [1, 1 << 40], ids=["by a clock that went back", "later"])
+
+
+@TIMES
+def test_translations_of_another_checkpoint_are_made_again(later: int, run: Run) -> None:
     """--keep-schedule continues a training in its folder; an interrupted evaluation translates once."""
     done: List[Path] = []
 
@@ -41,26 +45,31 @@ def test_translations_of_an_earlier_checkpoint_are_made_again(run: Run) -> None:
         done.append(output)
 
     path = epoch(run, 1, 1000)
-    for _ in range(2):
+    for second in (1, 1 << 40):
         translate(run, "best", path, execute, {})
-    assert done == [generated(run, "best")]
-    epoch(run, 1, 1 << 40)
+        os.utime(path, (second, second))  # copied, or touched
     translate(run, "best", path, execute, {})
+    assert done == [generated(run, "best")]
+    translate(run, "best", epoch(run, 1, later), execute, {})
     assert len(done) == 2
 
 
-def test_results_of_an_earlier_checkpoint_are_measured_again(run: Run) -> None:
-    path, results = epoch(run, 1, 1000), results_of(run)
-    results.mkdir(parents=True)
-    for name, second in (("earlier", 999), ("later", 1000)):
-        (results / f"{name}.json").touch()
-        os.utime(results / f"{name}.json", (second, second))
-    remove_older_results(run, path)
-    assert [file.stem for file in results.iterdir()] == ["later"]
+@TIMES
+def test_results_of_another_checkpoint_are_measured_again(later: int, run: Run) -> None:
+    path, result = epoch(run, 1, 1000), results_of(run) / "one.json"
+    remove_other_results(run, path)
+    result.parent.mkdir(parents=True)
+    result.touch()
+    os.utime(path, (later, later))
+    remove_other_results(run, path)
+    assert result.exists()
+    remove_other_results(run, epoch(run, 1, later))
+    assert not result.exists()
 
 
-def test_the_average_of_the_last_epochs(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    """A training with fewer epochs has its best checkpoint scored alone; later epochs make another average."""
+@TIMES
+def test_the_average_of_the_last_epochs(later: int, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """A training with fewer epochs has its best checkpoint scored alone; other epochs make another average."""
     assert run.recipe.evaluate["average"] == 2
     epoch(run, 1, 1000)
     assert last_average(run) == {}
@@ -72,4 +81,4 @@ def test_the_average_of_the_last_epochs(run: Run, capsys: pytest.CaptureFixture[
         written = path.stat().st_mtime_ns
         assert last_average(run) == {"average": path} and path.stat().st_mtime_ns == written
         os.utime(path, (2000, 2000))
-        epoch(run, last + 1, 3000)
+        epoch(run, last + 1, later)

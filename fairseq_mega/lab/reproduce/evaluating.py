@@ -5,6 +5,7 @@ and simultaneous runs have a log each.
 """
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
@@ -14,7 +15,7 @@ from fairseq_mega.lab.runs.commands import PYTHON, Execute
 from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.loss_curve import averaged, read_losses, spikes_of
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
-from fairseq_mega.lab.runs.stages import say
+from fairseq_mega.lab.runs.stages import make_of, say
 from fairseq_mega.models.averaging import average, epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 
@@ -121,7 +122,7 @@ def language_model(run: Run, choices: Choices, execute: Execute, env: Dict[str, 
     given = run.recipe.name in choices.weights
     checkpoint = "best" if given else run.recipe.evaluate.get("checkpoint", "best")
     path = run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
-    remove_older_results(run, path)
+    remove_other_results(run, path)
     words = [
         *(str(run.data), "--path", str(path)),
         *("--label", run.name, "--benchmark", benchmark_of(run), "--output", str(results_of(run))),
@@ -132,11 +133,9 @@ def language_model(run: Run, choices: Choices, execute: Execute, env: Dict[str, 
     score_contexts(words, run.recipe.evaluate, execute, env, run.folder / "test.log")
 
 
-def remove_older_results(run: Run, checkpoint: Path) -> None:
-    """Remove the results of a run that were measured before its training continued to another checkpoint."""
-    for file in results_of(run).glob("*.json"):
-        if not is_newer(file, checkpoint):
-            file.unlink()
+def remove_other_results(run: Run, checkpoint: Path) -> None:
+    """Remove the results of a run that were measured on another checkpoint than the present one."""
+    make_of([checkpoint], results_of(run), lambda: shutil.rmtree(results_of(run), ignore_errors=True))
 
 
 def write_curve(run: Run, command: str) -> None:
@@ -237,22 +236,15 @@ def last_average(run: Run) -> Dict[str, Path]:
     if len(sources) < count:
         say(f"{run.name}: checkpoints of {len(sources)} epochs: the average of the last {count} is not scored")
         return {}
-    if not all(is_newer(path, source) for source in sources):
-        save(average(sources), path)
+    make_of(sources, path, lambda: save(average(sources), path))
     return {"average": path}
-
-
-def is_newer(path: Path, source: Path) -> bool:
-    """Return whether a file exists and was written after another, of which it was made."""
-    return path.exists() and path.stat().st_mtime_ns >= source.stat().st_mtime_ns
 
 
 def translate(run: Run, name: str, path: Path, execute: Execute, env: Dict[str, str]) -> None:
     """Translate the test set by a checkpoint, which has a name, unless that is done."""
-    output = generated(run, name)
-    if not is_newer(output, path):
-        words = [*GENERATE, *generate_words(run, path)]
-        execute(words, output.with_suffix(".log"), env, Progress(sentences=sentences(run)), output)
+    output, words = generated(run, name), [*GENERATE, *generate_words(run, path)]
+    progress = Progress(sentences=sentences(run))
+    make_of([path], output, lambda: execute(words, output.with_suffix(".log"), env, progress, output))
 
 
 def generated(run: Run, name: str) -> Path:

@@ -5,9 +5,10 @@ import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Sequence
 
 from fairseq_mega.lab.runs.files import write_text
+from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
 STARTED = float(os.environ.get("FAIRSEQ_MEGA_STARTED", time.time()))  # the script's first line sets the start
 
@@ -48,3 +49,16 @@ def stage(folder: Path, name: str, work: Callable[[], object], title: str = "") 
     work()
     write_text(marker, f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}\n")
     say(f"{shown}: done")
+
+
+def make_of(sources: Sequence[Path], path: Path, work: Callable[[], object]) -> None:
+    """Make a file or a folder of files unless it is made of the same ones; no time of a file decides.
+
+    ``path.of`` contains the digest of the sources, which lie in one folder, and appears only after the work.
+    """
+    mark, found = path.with_name(f"{path.name}.of"), digest_of_data(sources, sources[0].parent)
+    if path.exists() and mark.exists() and mark.read_text().strip() == found:
+        return
+    mark.unlink(missing_ok=True)
+    work()
+    write_text(mark, f"{found}\n")
