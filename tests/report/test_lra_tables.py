@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -219,6 +219,35 @@ def test_a_cell_is_of_one_kind_of_settings(report: List[str], tmp_path: Path, ca
     (said,) = capsys.readouterr().err.splitlines()
     assert all(path.name in said for path in tmp_path.glob("text.*.4.json")) and said.count(".json") == 2
     assert "optimization.lr" in said and "bf16" in said and "OUT/tables" in said
+
+
+MIXED: Dict[str, Tuple[Dict[str, Any], Dict[str, Any], str]] = {  # settings of two results of a cell, what is said
+    "the same seed twice": ({}, {"seed": 1}, "of seed 1"),
+    "another training": ({"training_digest": "a"}, {"training_digest": "b"}, "training_digest: a and b"),
+    "another evaluation": ({"evaluation": "table2-a"}, {"evaluation": "table2-b"}, "evaluation: table2-a and table2-b"),
+    "other data": ({"data_digest": "a"}, {"data_digest": "b"}, "data_digest: a and b"),
+    "other updates": ({}, {"updates": 90}, "updates: 100 and 90"),
+    "an earlier version's in bf16": ({"conditions": "0"}, {"precision": "bf16"}, "precision: none and bf16"),
+    "earlier versions'": ({"precision": "fp32"}, {"precision": "bf16"}, "precision: fp32 and bf16"),
+    "the same weights twice": ({"weights": {"sha256": "ab"}}, {"seed": 2, "weights": {"sha256": "ab"}}, "SHA-256 ab"),
+    "TF32, which counts as float32": ({"precision": "tf32"}, {"precision": "fp32"}, ""),
+    "the evaluation of another table": ({"evaluation": "table2-a"}, {"evaluation": "figure4-a"}, ""),
+    "updates of --patience": ({"extra": "--patience 3"}, {"extra": "--patience 3", "updates": 90}, ""),
+    "an earlier version's": ({"conditions": "0", "training_digest": "a", "data_digest": "b"}, {}, ""),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_a_mean_is_of_one_kind(name: str, tmp_path: Path, capsys: Any) -> None:
+    """What fairseq-mega-reproduce keeps apart is in no mean; both files are named."""
+    one, other, said = MIXED[name]
+    for number, more in enumerate((one, other), start=1):
+        store(tmp_path / str(number), "text", 60.0, **{"seed": number, "recipe": "mega/table2/text/mega", **more})
+        next((tmp_path / str(number)).iterdir()).rename(tmp_path / f"{number}.json")
+    assert command.main(["table2", str(tmp_path)]) == bool(said)
+    printed = capsys.readouterr()
+    assert said in printed.err and bool(printed.err) == bool(said)
+    assert not said or ("1.json" in printed.err and "2.json" in printed.err and printed.err.count("\n") == 1)
 
 
 def test_a_partial_run_at_chance_is_no_failure_yet(tmp_path: Path, capsys: Any) -> None:

@@ -49,8 +49,9 @@ def test_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     write(tmp_path, "lra", "speech", {"test_accuracy": 96.5, "best_valid_accuracy": 97.0}, **speech)
     translation = {"direction": "en-de", "model": "mega", "attention": "softmax", "checkpoint": "best"}
     write(tmp_path, "wmt16-newstest2014", "en-de.best", {"tokenized_bleu": 29.0, "sacrebleu": 28.0}, **translation)
-    for score in (18.5, 18.25):
-        write(tmp_path, "table5", f"wikitext103.mega.{score}", {"perplexity": score, "tokens_per_second": 3.0})
+    for segments, score in enumerate((18.5, 18.25), start=1):
+        scores = {"perplexity": score, "tokens_per_second": 3.0}
+        write(tmp_path, "table5", f"wikitext103.mega.{score}", scores, segments=segments)
     for model, epoch, top1 in (("mega", "best", 82.5), ("mega", "last", 82.25), ("deit_b", "last", 81.75)):
         write(tmp_path, "imagenet", f"{model}.{epoch}", {"top1_accuracy": top1}, model=model, checkpoint=epoch)
     assert main(["table1", str(tmp_path), "--format", "markdown"]) == 0

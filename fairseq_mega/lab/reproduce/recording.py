@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
-from fairseq_mega.lab.report.alike import CONDITIONS, DATA, cell_of
+from fairseq_mega.lab.report.alike import CONDITIONS, DATA, EVALUATION, TRAINING, cell_of, source_of
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import EXTRA, GIVEN, SET, read_result, write_result
 from fairseq_mega.lab.runs.training_log import training_hours
@@ -18,11 +18,6 @@ from .choices import Choices
 from .evaluating import result_files
 from .origins import data_of
 from .runs import Run
-
-EVALUATION = "evaluation"  # setting: the name of a run's evaluation; earlier versions lack it
-TRAINING = (
-    "training_digest"  # setting: of all that the weights depend on, but for seed and data; earlier versions lack it
-)
 
 
 def record(run: Run, choices: Choices) -> List[Path]:
@@ -138,7 +133,7 @@ def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], recipes: Mapping
     """Return the names of results on the data of some runs.
 
     They are of one training for each cell and rate, of the rates of their recipe, of one evaluation for each recipe,
-    and of one run for each recipe, rate and seed.
+    and of one run for each cell, rate and seed or given weights.
 
     Args:
         files: results by their names; the last ones win where none of the runs decides.
@@ -152,13 +147,14 @@ def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], recipes: Mapping
     for run in runs:
         rate = run.config["optimization"]["lr"][0]
         rates.setdefault(cell_of(run.recipe.cell), set()).update(run.recipe.rates or [rate])
-        trainings[cell_of(run.recipe.cell), rate] = training_digest(run)
-        chosen[run.recipe.name, rate, run.seed] = run.name
+        cell = cell_of(run.recipe.cell), rate
+        trainings[cell] = training_digest(run)
+        chosen[cell, run.settings.get(GIVEN, run.seed)] = run.name
     kept, results = [], {name: read_result(path) for name, path in files.items()}
     for name, result in sorted(results.items(), key=lambda pair: str(pair[1].get("date")), reverse=True):
         settings = result["settings"]
         recipe, rate, trained = recipes[settings["recipe"]], settings.get("lr"), GIVEN not in settings
-        cell, one = (cell_of(recipe.cell), rate), (recipe.name, rate, result.get("seed"))
+        cell = cell_of(recipe.cell), rate
         if DATA in settings and data.setdefault(recipe.place, settings[DATA]) != settings[DATA]:
             continue
         if EVALUATION in settings and evaluations.setdefault(recipe.name, settings[EVALUATION]) != settings[EVALUATION]:
@@ -167,7 +163,7 @@ def of_one_kind(files: Mapping[str, Path], runs: Sequence[Run], recipes: Mapping
             continue
         if trained and TRAINING in settings and trainings.setdefault(cell, settings[TRAINING]) != settings[TRAINING]:
             continue
-        if trained and "run" in settings and chosen.setdefault(one, settings["run"]) != settings["run"]:
+        if "run" in settings and chosen.setdefault((cell, source_of(result)), settings["run"]) != settings["run"]:
             continue
         kept.append(name)
     return sorted(kept)
