@@ -23,7 +23,7 @@ from fairseq_mega.compat.patches.arguments import impossible
 from fairseq_mega.compat.patches.hydra_settings import options_of
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import arguments
-from fairseq_mega.lab.recipes.recipe import FOLDER
+from fairseq_mega.lab.recipes.recipe import FOLDER, as_yaml
 from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.runs import plan
 from tests.support import hydra_runs, lra_data
@@ -36,16 +36,28 @@ LENGTHS = {"total_num_update": None, "lr_period_updates": -1}  # of schedules: a
 OUTSIDE_OF_TRAINING = {"recipe", "bpe", "tokenizer", "scoring", "simul_type"}
 
 
-def by_file(name: str) -> Dict[str, Any]:
+def by_file(name: str, folder: Path = FOLDER) -> Dict[str, Any]:
     """Return the configuration that fairseq-hydra-train reads."""
     hydra_init(name)
-    with initialize_config_dir(str(FOLDER), version_base="1.1"):
+    with initialize_config_dir(str(folder), version_base="1.1"):
         cfg = compose(name)
     add_defaults(cfg)
     with omegaconf_no_object_check():
         found = OmegaConf.to_container(OmegaConf.create(OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)))
     assert isinstance(found, dict)
     return found
+
+
+@pytest.mark.parametrize("name", ["comparison/bytes/mega", "mega/table2/text/mega", "mega/table7/en-de/transformer"])
+def test_a_printed_recipe_needs_no_other_file(name: str, tmp_path: Path) -> None:
+    """--yaml writes a file that fairseq-hydra-train reads in a folder of any place, as the recipe itself."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "one.yaml").write_text(as_yaml(catalogue()[name]), encoding="utf-8")
+    found, wanted = by_file("own/one", tmp_path), by_file(name)
+    for config in (found, wanted):
+        del config["recipe"]
+        config["lr_scheduler"].pop("total_num_update", None)  # by default that of the training, which the file names
+    assert found == wanted
 
 
 def by_line(words: list) -> Dict[str, Any]:

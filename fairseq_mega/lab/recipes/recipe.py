@@ -9,6 +9,7 @@ of its model.
 import re
 import shlex
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, get_origin
 
@@ -152,7 +153,8 @@ def _merged(path: Path, within: Tuple[Path, ...]) -> Dict[str, Any]:
     inherited = found.pop("defaults", ["_self_"])
     if not isinstance(inherited, list) or inherited[-1:] != ["_self_"]:
         raise RecipeError(f"{path}: 'defaults' is {inherited}: give a list of files that ends with _self_")
-    for entry in inherited[:-1]:
+    own = [entry for entry in inherited[:-1] if entry not in defaults_of_fairseq()]
+    for entry in own:
         name = re.fullmatch(rf"/([\w/.-]+)@_global_|/{PRESETS}/(?P<preset>[\w.-]+)@{PRESETS}", str(entry))
         if name is None:
             either = f"/NAME@_global_, a file of {FOLDER}, or /{PRESETS}/PRESET@{PRESETS}"
@@ -166,6 +168,12 @@ def _merged(path: Path, within: Tuple[Path, ...]) -> Dict[str, Any]:
         elif name[1] != FAIRSEQ:
             result = merge(result, _merged(parent, (*within, parent)))
     return merge(result, found)
+
+
+@lru_cache(maxsize=None)
+def defaults_of_fairseq() -> Tuple[str, ...]:
+    """Return the entries of ``defaults`` with fairseq's own, which are in no file."""
+    return tuple(_read(Path(__file__).with_name(f"{FAIRSEQ}.yaml"))["defaults"])
 
 
 def preset(name: str) -> Dict[str, Any]:
@@ -225,9 +233,9 @@ def length(config: Config) -> Dict[str, float]:
 
 
 def as_yaml(recipe: Recipe) -> str:
-    """Return the text of a file with the whole of a recipe, which :func:`load` and fairseq-hydra-train read."""
+    """Return the text of a file with the whole of a recipe, which :func:`load` and fairseq-hydra-train read alone."""
     about = {entry: getattr(recipe, entry) for entry in ENTRIES if entry not in OPTIONAL or getattr(recipe, entry)}
-    whole = {"defaults": [f"/{FAIRSEQ}@_global_", "_self_"], "recipe": about}
+    whole = {"defaults": [*defaults_of_fairseq(), "_self_"], "recipe": about}
     whole.update({group: recipe.config[group] for group in GROUPS}, hydra=HYDRA)
     body = yaml.safe_dump(whole, sort_keys=False, width=LINE, allow_unicode=True, default_flow_style=None)
     return f"# @package _global_\n# {recipe.name}\n{body}"

@@ -86,7 +86,12 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     doing = parser.add_argument_group("actions").add_argument
     doing("--list", action="store_true", help="list the recipes: state, paper's value, ours, time left")
     doing("--print", action="store_true", help="print each recipe as a command line of fairseq-train")
-    doing("--yaml", action="store_true", help="print each recipe as one whole YAML file, without inheritance")
+    doing(
+        "--yaml",
+        action="store_true",
+        help="print each recipe as one whole YAML file, without inheritance: a recipe of this command, and, saved as "
+        "DIR/own/FILE.yaml, of fairseq-hydra-train --config-dir DIR --config-name own/FILE (in a folder below DIR)",
+    )
     which = parser.add_argument_group("choice and change of recipes").add_argument
     which(
         "--where",
