@@ -106,6 +106,40 @@ def test_folders_of_results(
     assert f"{option} {chosen} cannot be made: {place} is not a folder" in refusal(TEXT, choices)
 
 
+@pytest.mark.parametrize("content", ['{"a": ', "[1]", '{"a": 1}'])
+@pytest.mark.parametrize("folder", ["results", "cells", "elsewhere"])
+def test_results_that_are_damaged_or_of_others(folder: str, content: str, there: None, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "a.json").write_text(content)
+    choices = Choices(tmp_path, results=tmp_path / folder if folder == "elsewhere" else None)
+    assert f"{tmp_path / folder / 'a.json'}: " in refusal(TEXT, choices)
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["figure4", "--output", "x.docx"], "--output x.docx: the name of an image ends with one of"),
+        (["figure4", "--output", "x"], "--output x: the name of an image ends with one of"),
+        (["figure4", "--output", "/dev/null/x.png"], "--output /dev/null/x.png cannot be written: /dev/null is not"),
+        (["figure4", "--output", "."], "--output .: the name of an image"),
+        (["mega/figure6", "--path", "x.pt", "--output", "x.docx"], "--output x.docx: the name of an image"),
+        (["comparison/bytes/mega", "--set", "evaluate.contexts=[]"], "--set evaluate.contexts=[]: comparison/bytes"),
+        (
+            ["comparison/bytes/mega", "--set", "evaluate.contexts=[{segments: []}]"],
+            "=[{segments: []}]: comparison/bytes",
+        ),
+        (["comparison/bytes/mega", "--set", "optimization.lr=[ ]"], "--set optimization.lr=[ ]: comparison/bytes"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else " ".join(value),
+)
+def test_options_without_effect_or_image(
+    words: List[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--smoke", "--out", str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err
+    assert told in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", [TRANSLATION, TEXT])
 def test_a_full_disk_before_the_data_are_made(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = catalogue()[name]

@@ -10,6 +10,7 @@ from fairseq_mega.lab.recipes.catalogue import catalogue, find_all
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.report.alike import cell_of
 from fairseq_mega.lab.runs.options import split_assignment, usable_cores, whole_number
+from fairseq_mega.lab.runs.plotting import check_image
 
 from .authors_archives import is_address
 from .batches import counts_tokens
@@ -37,6 +38,8 @@ def chosen(options: argparse.Namespace) -> List[Recipe]:
         raise RecipeError(f"--per-step counts examples, and the recipes that are chosen count tokens: {remedy}")
     if options.output is not None and not any(map(is_drawn, found)):
         raise RecipeError("--output is the image file of a figure, and no figure is chosen: leave it out")
+    if options.output is not None:
+        check_image("--output", Path(options.output))
     return revise_all(found, settings_of(options))
 
 

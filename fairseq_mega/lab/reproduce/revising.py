@@ -108,6 +108,8 @@ def of_type(text: str, present: Any) -> Any:
         return text
     found = yaml.safe_load(text)
     elements = found if isinstance(found, list) else [found]
+    if not elements or any(isinstance(element, dict) and not all(element.values()) for element in elements):
+        raise ValueError("a list without values")
     if isinstance(present[0], dict):  # names to lists of whole numbers
         return [{key: [int(one) for one in values] for key, values in element.items()} for element in elements]
     return [of_type(str(element), present[0]) for element in elements]

@@ -17,6 +17,7 @@ from fairseq_mega.lab.runs.commands import Execute, StageError, execute
 from fairseq_mega.lab.runs.files import in_the_way_of, write_json
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 from fairseq_mega.lab.runs.plotting import load_pyplot
+from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.stages import say, stage
 from fairseq_mega.models.tables import band_ends
 
@@ -26,7 +27,7 @@ from .choices import Choices
 from .devices import Devices
 from .evaluating import evaluate
 from .origins import check_origin
-from .recording import record
+from .recording import cells_folder, record, results_folder
 from .revising import at_each_rate
 from .runs import Run, plan
 from .storage import check_disk_for_one_run
@@ -111,7 +112,7 @@ def check(recipes: Sequence[Recipe], choices: Choices, visible_gpus: int) -> Non
         raise RecipeError(f"--precision {choices.precision} needs a GPU: give --gpus, or fp32 or bf16")
     if any(map(is_drawn, recipes)):
         load_pyplot()
-    problems = [*evaluation_problems(recipes), *place_problems(choices)]
+    problems = [*evaluation_problems(recipes), *place_problems(choices), *result_problems(choices)]
     places, to_be_made = folders(recipes, choices), set()
     for place, recipe in by_place(recipes).items():
         try:
@@ -144,6 +145,18 @@ def place_problems(choices: Choices) -> List[str]:
         above = None if folder is None else in_the_way_of(folder)
         if above is not None:
             found.append(f"{option} {folder} cannot be made: {above} is not a folder that may be written to")
+    return found
+
+
+def result_problems(choices: Choices) -> List[str]:
+    """List the damaged files, and those of others, among the results that the tables read."""
+    found = []
+    for folder in (results_folder(choices), cells_folder(choices)):
+        for path in sorted(folder.glob("*.json")):
+            try:
+                read_result(path)
+            except (OSError, ValueError) as error:
+                found.append(f"{error}: move it away")
     return found
 
 

@@ -8,6 +8,8 @@ import math
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from fairseq_mega.lab.runs.files import in_the_way_of
+
 INK, FAINT = "#22272e", "#d5d9df"
 COLOURS = ("#08306b", "#d55e00", "#56b4e9", "#00664b", "#cc79a7", "#7f7f7f")  # neighbours differ in grey, too
 DASHES: Tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1.5, 1.2)))
@@ -195,6 +197,18 @@ def load_pyplot() -> Any:
 
     pyplot.rcParams.update(STYLE)
     return pyplot
+
+
+def check_image(option: str, output: Path) -> None:
+    """Raise a ValueError that names the option unless an image file can be written."""
+    ends = sorted(load_pyplot().figure().canvas.get_supported_filetypes())
+    load_pyplot().close()
+    if output.suffix[1:].lower() not in ends:
+        raise ValueError(f"{option} {output}: the name of an image ends with one of .{', .'.join(ends)}")
+    above = output if output.is_dir() else in_the_way_of(output.parent)
+    if above is not None:
+        problem = "a folder" if output.is_dir() else "not a folder that may be written to"
+        raise ValueError(f"{option} {output} cannot be written: {above} is {problem}")
 
 
 def save(figure: Any, output: Path, source: Optional[str] = None) -> None:
