@@ -99,7 +99,6 @@ class LimitedSearch(Search):
         super().__init__(dictionary)
         self.inner, self.least = search, least
         self.supports_constraints, self.stop_on_max_len = search.supports_constraints, search.stop_on_max_len
-        self.needs_src_lengths = getattr(search, "needs_src_lengths", False)
         self.ids = self.prompts = self.most = torch.zeros(0, dtype=torch.long)
         self.never = torch.zeros(self.vocab_size, dtype=torch.bool)
         self.never[never_written(dictionary)] = True

@@ -16,15 +16,7 @@ EVALUATION = "evaluation"  # setting: the name of a run's evaluation; earlier ve
 TRAINING = "training_digest"  # setting: all that the weights depend on, except seed and data; earlier versions lack it
 MORE = ("checkpoint", "scaling", "segments", "chunk_size", "context_window")  # settings that distinguish rows
 CHANGES = (SET, EXTRA)
-DIFFERING = (
-    *CHANGES,
-    "precision",
-    "updates",
-    "max_update",
-    "data",
-    DATA,
-    "lr",
-)  # seen by readers
+DIFFERING = (*CHANGES, "precision", "updates", "max_update", "data", DATA, "lr")  # named in an error
 PAPERS = ("mega/", "megalodon/")  # folders of the recipes of their tables
 
 
