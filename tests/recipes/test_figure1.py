@@ -85,6 +85,8 @@ def test_a_training_leaves_its_losses_in_a_result_of_its_own(tmp_path: Path) -> 
     lines[300]["loss"] = "20"
     lines.append({"valid_loss": "5.5", "valid_num_updates": "400"})
     (run.folder / "train.log").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (run.folder / "checkpoints").mkdir()
+    (run.folder / "checkpoints" / "checkpoint_last.pt").write_bytes(b"weights")
     commands: List[Sequence[str]] = []
 
     def execute(words: Sequence[str], *_: Any, **__: Any) -> None:

@@ -17,7 +17,7 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
         given: all options of any command by the parser's names.
     """
     data, folders, command = given.get("data"), _folders(given.get("data")), unread.command_of(given)
-    if not folders:
+    if not any(has_split(folders, name) for name in USUAL):  # another layout, such as that of speech
         return None
     scored = given.get("gen_subset") or ""
     if command in ("generate", "eval-lm") and not has_split(folders, scored) and ("," in scored or not scored):

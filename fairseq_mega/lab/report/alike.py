@@ -8,7 +8,16 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.runs.report import benchmark_read
-from fairseq_mega.lab.runs.results import EXTRA, GIVEN, SET, Result, ResultError, is_trained_here, read_files
+from fairseq_mega.lab.runs.results import (
+    EXTRA,
+    GIVEN,
+    SET,
+    Result,
+    ResultError,
+    changes_of,
+    is_trained_here,
+    read_files,
+)
 
 CONDITIONS = "conditions"  # setting of fairseq-mega-reproduce's results; earlier versions lack it
 DATA = "data_digest"  # setting: of the training's data; earlier versions lack it
@@ -46,7 +55,8 @@ def check_alike(files: Mapping[Path, Result]) -> None:
     cells: Dict[Any, List[Path]] = {}
     for path, result in files.items():
         given = None if is_trained_here(result) else source_of(result)
-        others = cells.setdefault((result["benchmark"], cell_of(result["settings"]), given), [])
+        changes = "" if CONDITIONS in result["settings"] else changes_of(result)  # which have a row of their own
+        others = cells.setdefault((result["benchmark"], cell_of(result["settings"]), given, changes), [])
         for other in others:
             both = f"{other} and {path.name} are of one cell"
             if given is None and not are_alike(files[other], result):
@@ -65,11 +75,7 @@ def are_alike(one: Result, other: Result) -> bool:
     """Return whether two results of trainings may be in one mean, as far as their settings tell."""
     pair = [{**result["settings"], "precision": precision_of(result)} for result in (one, other)]
     names = [DATA, TRAINING, "lr"]
-    if all(CONDITIONS in settings for settings in pair):
-        names += [CONDITIONS]
-    else:
-        names += ["precision", *CHANGES]
-        pair = [{**dict.fromkeys(CHANGES), **settings} for settings in pair]
+    names += [CONDITIONS] if all(CONDITIONS in settings for settings in pair) else ["precision"]
     if not any(settings.get(name) for settings in pair for name in CHANGES) and all(map(has_fixed_updates, pair)):
         names += ["updates"]
     evaluations = {settings[EVALUATION].rpartition("-")[2] for settings in pair if EVALUATION in settings}

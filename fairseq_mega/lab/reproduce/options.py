@@ -89,8 +89,8 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     doing(
         "--yaml",
         action="store_true",
-        help="print each recipe as one whole YAML file, without inheritance: a recipe of this command, and, saved as "
-        "DIR/own/FILE.yaml, of fairseq-hydra-train --config-dir DIR --config-name own/FILE (in a folder below DIR)",
+        help="print each recipe as one whole YAML file, without inheritance: a recipe of this command and, in a folder "
+        "within the folder of its configurations, of fairseq-hydra-train",
     )
     which = parser.add_argument_group("choice and change of recipes").add_argument
     which(
