@@ -11,9 +11,9 @@ from fairseq_mega.compat.features.cpu_process import CAPACITY, FEW
 
 PROGRAM = """
 import resource, sys, torch
-from fairseq_mega.compat.features.cpu_process import keep_freed_memory
+from fairseq_mega.cli.console import configure_process
 if sys.argv[1] == "keep":
-    assert keep_freed_memory()
+    configure_process()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(20):
     torch.zeros(12 << 20).add_(1)

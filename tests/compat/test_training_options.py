@@ -307,20 +307,23 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert describe(error).startswith("Size of sample #1 is invalid (=(6, 7)) since max_positions=(5, 1024)")
 
 
-@pytest.mark.parametrize("task", ["lra-text", "lra-image", "image-classification", "speech_commands"])
+OF_A_TASK = {"image-classification": ("mega_image", "lra_cross_entropy"), "masked_lm": ("mega_masked_lm", "masked_lm")}
+
+
+@pytest.mark.parametrize("task", ["lra-text", "lra-image", "speech_commands", *OF_A_TASK])
 @pytest.mark.parametrize(
     "given",
     [[], ["label_smoothed_cross_entropy"], ["composite_loss", "--underlying-criterion", "lra_cross_entropy"]],
     ids=lambda words: "".join(words[:1]),
 )
-def test_classifiers_have_a_criterion_of_their_own(task: str, given: List[str], capsys, tmp_path) -> None:
-    """Those of fairseq divide the loss of an example by its tokens; without --criterion there is one of them."""
-    arch = "mega_image" if task == "image-classification" else "mega_lra"
+def test_some_tasks_have_a_criterion_of_their_own(task: str, given: List[str], capsys, tmp_path) -> None:
+    """Others divide the loss of an example by its tokens, and of masked symbols by all; one of them is the default."""
+    arch, own = OF_A_TASK.get(task, ("mega_lra", "lra_cross_entropy"))
     words = ["--task", task, "--arch", arch, "--optimizer", "adam", "--lr", "0.1", "--max-update", "1"]
     words += ["--criterion", *given] if given else []
     assert console.run("train", [str(tmp_path), *words]) == console.VALUE_ERROR
     named = (given or ["cross_entropy"])[0]
-    message = f"--criterion {named}: --task {task} has its own: give --criterion lra_cross_entropy"
+    message = f"--criterion {named}: --task {task} has its own: give --criterion {own}"
     assert message in capsys.readouterr().err
 
 

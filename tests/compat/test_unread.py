@@ -105,7 +105,8 @@ def test_what_was_meant(
     ],
 )
 def test_options_of_other_tasks(task: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own = ["--criterion", "lra_cross_entropy"] if task.startswith("lra-") else []
+    criterions = {"lra-text": "lra_cross_entropy", "lra-image": "lra_cross_entropy", "masked_lm": "masked_lm"}
+    own = ["--criterion", criterions.get(task, "cross_entropy")]
     for command, place in (("training", ["--arch", "mega_tiny", *own]), ("validation", ["--path", str(tmp_path)])):
         parser = getattr(options, f"get_{command}_parser")()
         with pytest.raises(SystemExit):

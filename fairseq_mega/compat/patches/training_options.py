@@ -275,19 +275,19 @@ def _obstacle_of_criterion(given: typing.Mapping[str, typing.Any]) -> typing.Opt
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.tasks import TASK_REGISTRY
 
-    own = getattr(TASK_REGISTRY.get(given.get("task")), "criterions", None)
+    masked = ("masked_lm",) if given.get("task") == "masked_lm" else None  # others divide by what is not masked, too
+    own = getattr(TASK_REGISTRY.get(given.get("task")), "criterions", masked)
     if own is not None and given.get("criterion") not in own:
         return f"--criterion {given.get('criterion')}: --task {given['task']} has its own: give --criterion {own[0]}"
     name, model = given.get("criterion"), ARCH_MODEL_REGISTRY.get(given.get("arch"))
     origins = [getattr(part, "__module__", "").split(".")[0] for part in (CRITERION_REGISTRY.get(name), model)]
     if given.get("load_alignments") and origins[1] == __name__.split(".")[0]:
         return "--load-alignments: models of this package cannot learn attention from alignments; leave it out"
-    fitting = OF_TOKENS_AND_CLASSES | ({"masked_lm"} if given.get("task") == "masked_lm" else set())
-    if origins != ["fairseq", __name__.split(".")[0]] or name in fitting:
+    if origins != ["fairseq", __name__.split(".")[0]] or name in OF_TOKENS_AND_CLASSES or masked:
         return None
     return (
         f"--criterion {name} is for other models than --arch {given['arch']}: give cross_entropy, "
-        f"label_smoothed_cross_entropy, lra_cross_entropy (of classifiers) or masked_lm (of --task masked_lm)"
+        "label_smoothed_cross_entropy or lra_cross_entropy (of classifiers)"
     )
 
 
