@@ -58,6 +58,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
+def subnormal_numbers_count() -> None:
+    """Count subnormal numbers, which a command that ran in this process switched off until its end."""
+    torch.set_flush_denormal(False)
+
+
+@pytest.fixture(autouse=True)
 def no_log_handler_is_left() -> Iterator[None]:
     """Take back what a command has attached to the root logger: its stream is closed with the test's capture."""
     yield
