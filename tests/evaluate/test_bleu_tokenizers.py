@@ -65,7 +65,7 @@ def test_scripts_without_spaces_are_scored_by_characters(text: str) -> None:
     ],
 )
 def test_scripts_with_and_without_spaces(text: str) -> None:
-    """Of such a script, the text is scored by words if it has spaces."""
+    """Score text in such a script by words if it has spaces."""
     assert tokenizer_for("other", [text]).name == "13a"
     assert tokenizer_for("other", [text.replace(" ", "")]).name == "char"
 

@@ -239,7 +239,7 @@ MIXED: Dict[str, Tuple[Dict[str, Any], Dict[str, Any], str]] = {  # settings of 
 
 @pytest.mark.parametrize("name", MIXED)
 def test_a_mean_is_of_one_kind(name: str, tmp_path: Path, capsys: Any) -> None:
-    """What fairseq-mega-reproduce keeps apart is in no mean; both files are named."""
+    """Refuse a mean of results that fairseq-mega-reproduce keeps apart, and name both files."""
     one, other, said = MIXED[name]
     for number, more in enumerate((one, other), start=1):
         store(tmp_path / str(number), "text", 60.0, **{"seed": number, "recipe": "mega/table2/text/mega", **more})

@@ -16,11 +16,16 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     Args:
         given: all options of any command by the parser's names.
     """
-    data, folders, command = given.get("data"), _folders(given.get("data")), unread.command_of(given)
-    if not any(has_split(folders, name) for name in USUAL):  # another layout, such as that of speech
-        return None
+    folders = _folders(given.get("data"))
+    problem = _wrong_name(given, folders)
+    of_known_layout = problem is not None and any(has_split(folders, name) for name in USUAL)  # speech has another
+    return problem if of_known_layout else None
+
+
+def _wrong_name(given: typing.Mapping[str, typing.Any], folders: typing.Sequence[str]) -> typing.Optional[str]:
+    data, command = given.get("data"), unread.command_of(given)
     scored = given.get("gen_subset") or ""
-    if command in ("generate", "eval-lm") and not has_split(folders, scored) and ("," in scored or not scored):
+    if command in ("generate", "eval-lm") and ("," in scored or not scored) and not has_split(folders, scored):
         return f"--gen-subset {scored or repr(scored)}: give one split, and run the command for each"
     named: typing.List[typing.Tuple[str, typing.Optional[str], typing.Sequence[str]]]
     named = [("shorten_data_split_list", given.get("shorten_data_split_list") or None, USUAL)]
