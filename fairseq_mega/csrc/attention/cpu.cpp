@@ -69,7 +69,7 @@ FM_INLINE void for_keys(int64_t seen, Body body) {
 }
 
 template <class V>
-using Hashes = decltype(V{} < V{});  // signed, as processors without AVX-512 compare no others
+using Hashes = decltype(V{} < V{});  // signed: below 2^24, so that a difference of two has the sign of a comparison
 
 template <bool kDropped, class V>
 FM_INLINE Hashes<V> hashes(const AttentionRow& row, Keys<V> keys) {
@@ -78,17 +78,31 @@ FM_INLINE Hashes<V> hashes(const AttentionRow& row, Keys<V> keys) {
   return kDropped ? with_bits<Hashes<V>>(hash_of(row.bits, key + static_cast<uint32_t>(keys.first))) : Hashes<V>{};
 }
 
+// All bits where the hash is below the limit, else none. With AVX-512 GCC 12 joins two comparisons, of hashes and of
+// padding, number by number.
+template <class H>
+FM_INLINE H below(H hash, int32_t limit) {
+  return (hash - limit) >> 31;
+}
+
+// `unseen` where the mask has all bits, x where it has none.
+template <class V>
+FM_INLINE V masked(V x, Hashes<V> mask) {
+  return with_bits<V>((with_bits<Hashes<V>>(x) & ~mask) | (with_bits<Hashes<V>>(V{} + kUnseen) & mask));
+}
+
 // x, or kUnseen. kHidden: some keys are padding. kDropped: DropKey, dropout or both.
 template <bool kHidden, bool kDropped, class V>
 FM_INLINE V logits_of(const AttentionRow& row, V products, Keys<V> keys, Hashes<V> hash, int32_t drop_key) {
   V x = products * row.scale + keys.load(row.bias);
-  const V unseen = V{} + kUnseen;
-  if (kDropped) x = select(hash < drop_key, unseen, x);
+  if (kDropped) x = masked(x, below(hash, drop_key));
   if (kHidden) {
     typedef uint8_t Bytes __attribute__((vector_size(Keys<V>::kLanes)));
     Bytes padding{};
     std::memcpy(&padding, row.padding + keys.first, static_cast<size_t>(keys.count));
-    x = select(__builtin_convertvector(padding, Hashes<V>) != 0, unseen, x);
+    // In two steps, which GCC has instructions for.
+    const auto halves = __builtin_convertvector(padding, typename Lanes<Keys<V>::kLanes>::Halves);
+    x = masked(x, -__builtin_convertvector(halves, Hashes<V>));
   }
   return x;
 }
@@ -96,7 +110,7 @@ FM_INLINE V logits_of(const AttentionRow& row, V products, Keys<V> keys, Hashes<
 template <bool kDropped, class V>
 FM_INLINE V kept(const AttentionBlock& block, Hashes<V> hash) {
   const V all = V{} + (kDropped ? block.kept : 1.f);
-  return kDropped ? select(hash < block.drop, V{}, all) : all;
+  return kDropped ? with_bits<V>(with_bits<Hashes<V>>(all) & ~below(hash, block.drop)) : all;
 }
 
 template <class V, bool kHidden, bool kDropped>
