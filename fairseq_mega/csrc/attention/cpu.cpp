@@ -107,21 +107,31 @@ FM_INLINE V logits_of(const AttentionRow& row, V products, Keys<V> keys, Hashes<
   return x;
 }
 
+// What dropout multiplies weights with, by a mask of those that it drops.
 template <bool kDropped, class V>
-FM_INLINE V kept(const AttentionBlock& block, Hashes<V> hash) {
+FM_INLINE V kept(const AttentionBlock& block, Hashes<V> dropped) {
   const V all = V{} + (kDropped ? block.kept : 1.f);
-  return kDropped ? with_bits<V>(with_bits<Hashes<V>>(all) & ~below(hash, block.drop)) : all;
+  return kDropped ? with_bits<V>(with_bits<Hashes<V>>(all) & ~dropped) : all;
 }
 
 template <class V, bool kHidden, bool kDropped>
 FM_INLINE AttentionStatistics softmax_row(const AttentionBlock& block, const AttentionRow& row, float* s) {
   V largest = V{} + kUnseen;
-  for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
-    const V x = logits_of<kHidden, kDropped>(row, keys.load(s), keys, hashes<kDropped>(row, keys), block.drop_key);
-    keys.store(s, x);
-    const V counted = keys.among(x, kUnseen);
-    largest = select(largest > counted, largest, counted);
-  });
+  const auto find_largest = [&](auto key_dropped) FM_INLINE_LAMBDA {
+    constexpr bool kKeyDropped = decltype(key_dropped)::value;
+    for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
+      const auto hash = hashes<kKeyDropped>(row, keys);
+      const V x = logits_of<kHidden, kKeyDropped>(row, keys.load(s), keys, hash, block.drop_key);
+      keys.store(s, x);
+      const V counted = keys.among(x, kUnseen);
+      largest = select(largest > counted, largest, counted);
+    });
+  };
+  if (kDropped && block.drop_key > 0) {
+    find_largest(std::true_type());
+  } else {
+    find_largest(std::false_type());
+  }
   float top = largest[0];
   for (int i = 1; i < Keys<V>::kLanes; ++i) top = std::max(top, static_cast<float>(largest[i]));
   if (top == kUnseen) {  // DropKey left nothing
@@ -136,7 +146,7 @@ FM_INLINE AttentionStatistics softmax_row(const AttentionBlock& block, const Att
   });
   const float factor = 1.f / sum(total);
   for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
-    keys.store(s, keys.load(s) * factor * kept<kDropped, V>(block, hashes<kDropped>(row, keys)));
+    keys.store(s, keys.load(s) * factor * kept<kDropped, V>(block, below(hashes<kDropped>(row, keys), block.drop)));
   });
   return {top, factor};
 }
@@ -163,7 +173,7 @@ FM_INLINE AttentionStatistics weights_row(const AttentionBlock& block, const Att
   for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
     const Hashes<V> hash = hashes<kDropped>(row, keys);
     const V x = logits_of<kHidden, kDropped>(row, keys.load(s), keys, hash, block.drop_key);
-    keys.store(s, value<kFunction>(x).weight * kept<kDropped, V>(block, hash));
+    keys.store(s, value<kFunction>(x).weight * kept<kDropped, V>(block, below(hash, block.drop)));
   });
   return {0.f, 0.f};
 }
@@ -177,16 +187,19 @@ FM_INLINE void softmax_gradient_row(const AttentionBlock& block, const Attention
     const Hashes<V> hash = hashes<kDropped>(row, keys);
     const V x = logits_of<kHidden, kDropped>(row, keys.load(s), keys, hash, block.drop_key);
     const V weight = keys.among(exp_nonpositive(x - statistics.maximum) * statistics.factor, 0.f);
-    const V grad_weight = keys.load(grad) * kept<kDropped, V>(block, hash);
-    keys.store(s, weight);
+    const Hashes<V> dropped = below(hash, block.drop);
+    const V grad_weight = keys.load(grad) * kept<kDropped, V>(block, dropped);
+    // The weight with the sign bit where it is dropped, for the second pass.
+    keys.store(s, kDropped ? with_bits<V>(with_bits<Hashes<V>>(weight) | (dropped & INT32_MIN)) : weight);
     if (kDropped) keys.store(grad, grad_weight);
     total += weight * grad_weight;
   });
   const float mean = sum(total);
   for_keys<V>(row.seen, [&](Keys<V> keys) FM_INLINE_LAMBDA {
-    const V weight = keys.load(s);
+    const Hashes<V> bits = with_bits<Hashes<V>>(keys.load(s));
+    const V weight = with_bits<V>(bits & INT32_MAX);
     const V grad_x = weight * (keys.load(grad) - mean);
-    if (kDropped) keys.store(s, weight * kept<kDropped, V>(block, hashes<kDropped>(row, keys)));
+    if (kDropped) keys.store(s, weight * kept<kDropped, V>(block, bits >> 31));
     keys.store(grad, grad_x * row.scale);
     keys.store(diagonal, keys.load(diagonal) + grad_x);
   });
@@ -202,7 +215,7 @@ FM_INLINE void gradient_row(const AttentionBlock& block, const AttentionRow& row
     const Hashes<V> hash = hashes<kDropped>(row, keys);
     const V x = logits_of<kHidden, kDropped>(row, keys.load(s), keys, hash, block.drop_key);
     const Value<V> f = value<kFunction>(x);
-    const V factor = kept<kDropped, V>(block, hash);
+    const V factor = kept<kDropped, V>(block, below(hash, block.drop));
     const V grad_x = f.slope * keys.load(grad) * factor;
     keys.store(s, f.weight * factor);
     keys.store(grad, grad_x * row.scale);
