@@ -314,6 +314,9 @@ def test_options_of_trainings_are_refused(
         (TEXT, "absent.pt", "--checkpoint absent.pt does not exist: give a file, a folder, an address or 'published'"),
         ("mega/table2/text/s4d", "published", "the authors published no weights for mega/table2/text/s4d"),
         ("mega/table7/en-de/mega_softmax", "published", "the authors published no weights for mega/table7/en-de"),
+        ("miniature/text/mega", "absent.pt", "miniature/text/mega reports on trainings, their rates or curves"),
+        ("mega/figure5/pathfinder/laplace", "absent.pt", "mega/figure5/pathfinder/laplace reports on trainings"),
+        ("megalodon/figure1/gcide/llama", "absent.pt", "megalodon/figure1/gcide/llama reports on trainings"),
     ],
 )
 def test_what_cannot_be_scored(

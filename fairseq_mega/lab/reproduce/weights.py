@@ -55,6 +55,7 @@ KINDS = {  # of evaluations, of models
     "language-model": "language model",
     "translation": "translator",
 }
+OF_TRAININGS = ("miniature", "figure5", "megalodon-figure1")  # reports of rates or curves, which weights lack
 PUBLISHED_MODELS = {  # models with another published layout than this package's
     "classifier": MegaClassifier,
     IMAGES: MegaImageModel,
@@ -106,6 +107,11 @@ def find_weights(recipes: Sequence[Recipe], asked: str, choices: Choices) -> Dic
         if kind not in KINDS:
             known = ", ".join(KINDS)
             raise RecipeError(f"--checkpoint scores recipes of {known}, and {recipe.name} is of {kind}: leave it out")
+        if recipe.report in OF_TRAININGS:
+            raise RecipeError(
+                f"--checkpoint: {recipe.name} reports on trainings, their rates or curves: leave it out, or score the "
+                "weights with fairseq-mega-validate"
+            )
         source = address_of(recipe) if asked == PUBLISHED else asked
         if source not in places:
             places[source] = obtain(source, choices)
