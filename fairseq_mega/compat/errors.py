@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_mega.compat.checkpoints.loading import RefusedContents, UnreadableFile
 from fairseq_mega.compat.checkpoints.names import OtherNames
+from fairseq_mega.compat.full_disk import WANT_OF_SPACE
 from fairseq_mega.compat.patches.workers import KILLED, LOST_WORKER
 
 MISSING = re.compile(r": (\w+)")  # of omegaconf
@@ -114,6 +115,8 @@ def remedy(error: BaseException, text: str) -> str:
         return "the first argument must be a folder of fairseq-preprocess that holds this part of the data"
     if "--restore-file" in text:
         return "leave --restore-file out to continue from checkpoint_last.pt of --save-dir"
+    if isinstance(error, OSError) and error.errno in WANT_OF_SPACE:
+        return "" if "make room" in text else "make room where the command writes, and give it again"
     if isinstance(error, FileNotFoundError):
         return f"check the path; relative paths start from {CALLED_IN}"
     if "max_positions=" in text:

@@ -9,6 +9,7 @@ import torch
 
 from fairseq_mega.compat.checkpoints import safetensors_files
 from fairseq_mega.compat.checkpoints.loading import load
+from fairseq_mega.compat.full_disk import naming_want_of_space
 from fairseq_mega.compat.patches.paths import lost_part, split
 
 
@@ -16,6 +17,9 @@ def save(checkpoint: Dict[str, Any], path: Path) -> None:
     """Write ``checkpoint`` to ``path`` atomically: the file is complete or does not exist.
 
     With the suffix .safetensors only the tensors, the configuration and the names of the model are written.
+
+    Raises:
+        OSError: that names ``path`` where the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if safetensors_files.names_safetensors(path):
@@ -23,7 +27,7 @@ def save(checkpoint: Dict[str, Any], path: Path) -> None:
         return
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".partial")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with naming_want_of_space(path), os.fdopen(handle, "wb") as stream:
             torch.save(checkpoint, stream)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)

@@ -7,7 +7,9 @@ import wave
 from pathlib import Path
 
 import pytest
+import torch
 
+from fairseq_mega.compat.errors import describe
 from fairseq_mega.lab.runs.files import written_whole
 from tests.support.helpers import REPOSITORY
 
@@ -30,6 +32,26 @@ def test_want_of_space_names_the_file(number: int, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="^no device$"), written_whole(path):
         raise OSError("no device")
     assert not path.exists()
+    assert describe(OSError(number, "No space left on device")).endswith(
+        "Make room where the command writes, and give it again"
+    )
+    assert describe(OSError(number, "No space left: make room")).endswith("make room")
+
+
+def test_a_full_disk_ends_an_average_in_one_line(tmp_path: Path) -> None:
+    """torch.save raises an error of its own, which names neither the file nor the disk."""
+    made, path = tmp_path / "made.pt", tmp_path / "average.pt"
+    torch.save({"model": {"w": torch.zeros(9000)}, "cfg": {}}, made)
+    words = ["--inputs", str(made), "--output", str(path)]
+    program = "import resource, sys; from fairseq_mega.cli.average_checkpoints import main; "
+    for begin, status in (("resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); ", 1), ("", 0)):
+        code = f"{program}{begin}sys.exit(main({words!r}))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY)
+        assert done.returncode == status, done.stderr
+        assert sorted(tmp_path.iterdir()) == sorted([made] if status else [made, path])
+        if status:
+            (line,) = done.stderr.splitlines()
+            assert line.endswith(f"error: {path} cannot be written (File too large): make room, and try again")
 
 
 @pytest.mark.parametrize("dataset", ["own-texts", "recordings"])

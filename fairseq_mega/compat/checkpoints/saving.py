@@ -7,6 +7,7 @@ import os
 import shutil
 import typing
 
+from fairseq_mega.compat.full_disk import is_for_want_of_space
 from fairseq_mega.compat.patching import wrap
 
 from .locks import lock_for_training
@@ -88,15 +89,6 @@ def whole_or_absent(path: str) -> typing.Iterator[None]:
             f"it are whole: make room, and give the same command again (fewer files: --no-epoch-checkpoints, "
             f"--keep-last-epochs N)",
         ) from error
-
-
-def is_for_want_of_space(error: typing.Optional[BaseException]) -> bool:
-    """Return whether an error, or one of its causes, reports a full disk; torch's own error does not."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def keep_the_best() -> None:

@@ -1,14 +1,14 @@
 """Write files whole or not at all, check their folders, and read files block by block."""
 
-import errno
 import json
 import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Iterator, Optional
 
+from fairseq_mega.compat.full_disk import naming_want_of_space
+
 BLOCK = 1 << 20
-WANT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -22,19 +22,6 @@ def written_whole(path: Path) -> Iterator[Path]:
     with naming_want_of_space(path):
         yield partial
     os.replace(partial, path)
-
-
-@contextmanager
-def naming_want_of_space(place: object) -> Iterator[None]:
-    """Name what is written in an OSError for want of space, which names no file."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        of_torch = type(error) is RuntimeError and isinstance(error.__context__, OSError)  # torch.save raises a second
-        full = error.__context__ if of_torch else error
-        if not isinstance(full, OSError) or full.errno not in WANT_OF_SPACE or full.filename is not None:
-            raise
-        raise OSError(f"{place} cannot be written ({full.strerror}): make room, and try again") from error
 
 
 def existing_parent(folder: Path) -> Path:

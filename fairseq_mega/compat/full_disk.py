@@ -1,0 +1,33 @@
+"""Errors of a full disk: torch's own do not say so, and those of the system name no file."""
+
+import errno
+from contextlib import contextmanager
+from typing import Iterator, Optional
+
+WANT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_for_want_of_space(error: Optional[BaseException]) -> bool:
+    """Return whether an error, or one of its causes, reports a full disk or a quota that is used up."""
+    return _of_system(error) is not None
+
+
+@contextmanager
+def naming_want_of_space(place: object) -> Iterator[None]:
+    """Name what is written in an OSError for want of space, which names no file."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        full = _of_system(error)
+        if full is None or full.filename is not None:
+            raise
+        raise OSError(f"{place} cannot be written ({full.strerror}): make room, and try again") from error
+
+
+def _of_system(error: Optional[BaseException]) -> Optional[OSError]:
+    """The system's error among an error and its causes: torch.save raises a second one over it."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in WANT_OF_SPACE:
+            return error
+        error = error.__cause__ or error.__context__
+    return None
