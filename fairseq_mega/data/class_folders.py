@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
 from .file_kinds import FileKind, kind_of_file
 
@@ -161,7 +161,7 @@ def files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
             if entry.name.lower().endswith(wanted.endings) and not entry.is_dir(follow_symlinks=False):
                 taken.append(entry.name)
             elif entry.is_dir():
-                count = sum(len(files) for _, _, files in os.walk(entry.path))
+                count = sum(len(files) for _, files, _ in walk_once(Path(entry.path)))
                 if count:
                     others.deeper[entry.name] = count
             elif _is_wanted(Path(entry.path), wanted):
@@ -169,6 +169,50 @@ def files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
             else:
                 others.endings[ending_of(entry.name)] += 1
     return sorted(taken)
+
+
+def walk_once(folder: Path) -> Iterator[Tuple[Path, List[str], List[str]]]:
+    """Yield a folder and the folders below it, and for each the sorted names of its files and its hidden folders.
+
+    Linked folders are followed after the others, each real folder once; hidden folders are not entered.
+
+    Raises:
+        OSError: if a folder cannot be read.
+    """
+    seen, waiting = set(), [str(folder)]
+    while waiting:
+        for place, folders, names in os.walk(waiting.pop(0), onerror=_fail):
+            hidden = [name for name in folders if is_hidden(name)]
+            folders[:] = sorted({*folders}.difference(hidden))
+            if os.path.realpath(place) in seen:
+                folders.clear()
+                continue
+            seen.add(os.path.realpath(place))
+            waiting += filter(os.path.islink, (os.path.join(place, name) for name in folders))
+            yield Path(place), sorted(names), hidden
+
+
+def _fail(error: OSError) -> NoReturn:
+    raise error
+
+
+def files_below(folder: Path) -> Tuple[List[Path], List[Path]]:
+    """Return the sorted files below a folder, as :func:`walk_once` finds them, and the hidden ones.
+
+    Raises:
+        OSError: if a folder cannot be read.
+        ValueError: if a link is broken and not hidden.
+    """
+    found: List[Path] = []
+    hidden: List[Path] = []
+    for place, names, hidden_folders in walk_once(folder):
+        for name in names:
+            (hidden if is_hidden(name) else found).append(place / name)
+        for name in hidden_folders:
+            hidden += [Path(top, file) for top, _, files in os.walk(place / name) for file in files]
+    for path in found:
+        refuse_broken_link(str(path))
+    return sorted(found), sorted(hidden)
 
 
 def refuse_broken_link(path: str) -> None:

@@ -3,7 +3,6 @@
 import itertools
 import json
 import logging
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 
-from .class_folders import ending_of, listed
+from .class_folders import ending_of, files_below, listed
 from .file_kinds import HEAD, SOURCE, kind_of, kind_of_file
 
 logger = logging.getLogger(__name__)
@@ -127,7 +126,7 @@ def json_files(folder: Path, split: str) -> List[Path]:
         places = " and ".join(str(path) for path in [*singles, *([below] if several else [])])
         raise ValueError(f"{places} hold both texts of {split!r}: remove one of them")
     if not singles and not several:
-        packed = sorted(path for path in [*folder.glob(f"{split}.*"), *_walk(below)] if _is_packed(path))
+        packed = sorted(path for path in [*folder.glob(f"{split}.*"), *_below(below)[0]] if _is_packed(path))
         hint = f"; unpack {packed[0]} and other packed files: only plain files can be read" if packed else ""
         hint += (
             f"; the names of {listed([path.name for path in like])} in {folder} are names of no split" if like else ""
@@ -146,30 +145,21 @@ def json_files(folder: Path, split: str) -> List[Path]:
 def _files_below(folder: Path) -> List[Path]:
     """Return the files of JSON lines below a folder; the log counts other files."""
     taken, others = [], Counter[str]()
-    for path in _walk(folder):
-        if any(part.startswith(".") for part in path.relative_to(folder).parts):
-            continue  # hidden, as the index files of this package
+    there, hidden = _below(folder)
+    for path in there:
         if path.suffix.lower() in ENDINGS or begins_object(_head(path)):
             taken.append(path)
         else:
             others[ending_of(path.name) + (" (packed: unpack them)" if _is_packed(path) else "")] += 1
+    others.update(f"hidden {ending_of(path.name)}" for path in hidden if path.suffix.lower() in ENDINGS)
     if others and taken:
         counted = ", ".join(f"{count:,} {ending}" for ending, count in others.most_common())
         logger.warning(f"{folder}: {len(taken):,} files of JSON lines; ignored: {counted}")
     return taken
 
 
-def _walk(folder: Path) -> List[Path]:
-    """Return the sorted files below a folder, including linked folders, each folder once."""
-    found: List[Path] = []
-    seen = set()
-    for place, folders, names in os.walk(folder, followlinks=True):
-        if os.path.realpath(place) in seen:
-            folders.clear()
-            continue
-        seen.add(os.path.realpath(place))
-        found += [Path(place, name) for name in names]
-    return sorted(found)
+def _below(folder: Path) -> Tuple[List[Path], List[Path]]:
+    return files_below(folder) if folder.is_dir() else ([], [])
 
 
 def _head(path: Path) -> bytes:

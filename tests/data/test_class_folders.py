@@ -1,10 +1,11 @@
-"""Names of classes: which are nearly the same, and which folders nobody made for a class."""
+"""Names of classes: which are nearly the same, and which folders nobody made for a class; walks over folders."""
 
 from pathlib import Path
+from typing import Dict, List
 
 import pytest
 
-from fairseq_mega.data.class_folders import alike, class_names
+from fairseq_mega.data.class_folders import alike, class_names, files_below
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,40 @@ def test_folders_of_systems_are_no_classes(name: str, tmp_path: Path) -> None:
     for folder in (name, "cat", "dog"):
         (tmp_path / folder).mkdir()
     assert class_names(tmp_path) == ["cat", "dog"]
+
+
+LINKS: Dict[str, Dict[str, str]] = {  # folders by the links to them, by what they are
+    "none": {},
+    "a folder elsewhere": {"data/more": "elsewhere"},
+    "within a linked folder": {"data/more": "elsewhere", "elsewhere/deep": "third"},
+    "a loop": {"data/more": "elsewhere", "elsewhere/round": "data", "elsewhere/self": "elsewhere"},
+    "twice": {"data/more": "elsewhere", "data/again": "elsewhere"},
+    "of a folder beside it": {"data/a": "data/sub"},
+    "in a hidden folder": {"data/.cache/sub": "data/sub", "data/sub/more": "elsewhere"},
+}
+BELOW: Dict[str, List[str]] = {
+    "none": [],
+    "within a linked folder": ["more/2.txt", "more/deep/3.txt"],
+    "twice": ["again/2.txt"],
+    "of a folder beside it": [],
+    "in a hidden folder": ["sub/more/2.txt"],
+}
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_files_below_linked_folders_are_found_once(name: str, tmp_path: Path) -> None:
+    """Under the name without links, if there is one; hidden files and folders apart."""
+    for file in ("data/.cache/4.txt", "data/.5.txt", "data/0.txt", "data/sub/1.txt", "elsewhere/2.txt", "third/3.txt"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    for link, folder in LINKS[name].items():
+        (tmp_path / link).symlink_to(tmp_path / folder)
+    (tmp_path / "data" / ".lock").symlink_to("nowhere")
+    found, hidden = (
+        [file.relative_to(tmp_path / "data").as_posix() for file in files] for files in files_below(tmp_path / "data")
+    )
+    assert found == sorted(["0.txt", "sub/1.txt", *BELOW.get(name, ["more/2.txt"])])
+    assert [file for file in hidden if "sub" not in file] == [".5.txt", ".cache/4.txt", ".lock"]
+    (tmp_path / "data" / "sub" / "gone.txt").symlink_to("nowhere")
+    with pytest.raises(ValueError, match="sub/gone.txt is a broken link: correct it, or remove it"):
+        files_below(tmp_path / "data")

@@ -250,6 +250,13 @@ def test_linked_folders_are_read(tmp_path: Path) -> None:
     assert [path.name for path in json_files(tmp_path, "valid")] == ["d.jsonl"]
 
 
+def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
+    json_texts.write(tmp_path / "train" / "a.jsonl", ["a text"])
+    (tmp_path / "train" / "part").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="train/part is a broken link"):
+        json_files(tmp_path, "train")
+
+
 def test_no_file_is_left_out_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Endings in capitals, other endings, and other names of JSON lines; what is not read is counted."""
     for name in ("a.jsonl", "b.json", "c.JSONL", "d.ndjson", "deeper/part-0001", "e.txt"):
@@ -257,11 +264,14 @@ def test_no_file_is_left_out_without_a_word(tmp_path: Path, caplog: pytest.LogCa
     (tmp_path / "train" / "f.jsonl.GZ").write_bytes(gzip.compress(b'{"text": "a"}'))
     (tmp_path / "train" / "README.md").write_text("texts")
     (tmp_path / "train" / ".a.jsonl.index.npz").write_bytes(b"")
+    for name in (".g.jsonl", ".old/h.jsonl"):
+        json_texts.write(tmp_path / "train" / name, ["a text"])
     names = ["a.jsonl", "b.json", "c.JSONL", "d.ndjson", "part-0001", "e.txt"]
     assert [path.name for path in json_files(tmp_path, "train")] == names
     (message,) = caplog.messages
     assert "6 files of JSON lines; ignored: " in message
     assert "1 .gz (packed: unpack them)" in message and "1 .md" in message
+    assert "2 hidden .jsonl" in message and ".npz" not in message
     json_texts.write(tmp_path / "valid.JSON", ["a text"])
     assert [path.name for path in json_files(tmp_path, "valid")] == ["valid.JSON"]
     json_texts.write(tmp_path / "test-0001.jsonl", ["a text"])

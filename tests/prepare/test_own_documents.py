@@ -316,12 +316,21 @@ def test_folders_of_texts(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"text {number}" if number % 2 else lines([f"text {number}"]))
     (tmp_path / "my texts" / "cover.jpg").write_bytes(b"\xff\xd8\xff\xe0")
-    (tmp_path / "my texts" / ".hidden.txt").write_text("no")
+    for name in (".hidden.txt", ".DS_Store"):
+        (tmp_path / "my texts" / name).write_text("no")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "30.md").write_text("text 30")
+    (tmp_path / "elsewhere" / "round").symlink_to(tmp_path / "my texts")
+    (tmp_path / "my texts" / "more").symlink_to(tmp_path / "elsewhere")
     given = ("own-documents", "--vocab-size", 300, "--out", tmp_path / "out", "--texts")
     run = prepare(*given, tmp_path / "my texts").succeeded()
-    assert run.output.count(f"note: {tmp_path / 'my texts'}: 30 files are read, and 1 left out (.jpg)") == 1
+    told = f"note: {tmp_path / 'my texts'}: 31 files are read, and 2 left out (.jpg, hidden .txt)"
+    assert run.output.count(told) == 1
     source = json.loads((tmp_path / "out" / "SOURCE.json").read_text())
-    assert sum(split["documents"] for split in source["splits"].values()) == 30 == len(source["inputs"])
+    assert sum(split["documents"] for split in source["splits"].values()) == 31 == len(source["inputs"])
     (tmp_path / "none").mkdir()
     message = refusal("own-documents", "--out", tmp_path / "other", "--texts", tmp_path / "none")
     assert f"the folder {tmp_path / 'none'} has no file .jsonl" in message
+    (tmp_path / "my texts" / "gone.txt").symlink_to("nowhere")
+    message = refusal("own-documents", "--out", tmp_path / "other", "--texts", tmp_path / "my texts")
+    assert f"{tmp_path / 'my texts' / 'gone.txt'} is a broken link: correct it, or remove it" in message

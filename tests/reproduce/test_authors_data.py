@@ -40,6 +40,9 @@ def test_folders_are_known_by_name_and_files(tmp_path: Path) -> None:
     small = write(tmp_path / "lra" / "pathfinder", "pathfinder32")
     assert find_processed(LISTOPS, tmp_path) == listops == find_processed(LISTOPS, listops)
     assert find_processed(PATHFINDER, tmp_path) == small and find_processed(PATHX, tmp_path) == large
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "data").symlink_to(tmp_path / "lra")
+    assert find_processed(LISTOPS, tmp_path / "links") == tmp_path / "links" / "data" / "listops"
 
 
 BYTES = [str(byte) for byte in range(96)]

@@ -241,6 +241,14 @@ def test_who_has_published_weights() -> None:
     }
 
 
+def test_weights_in_linked_folders_are_found(tmp_path: Path) -> None:
+    for name in ("elsewhere/a.pt", "given/.cache/b.pt", "given/notes.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "given" / "linked").symlink_to(tmp_path / "elsewhere")
+    assert [*weights.candidates(catalogue()[TEXT], tmp_path / "given")] == [tmp_path / "given" / "linked" / "a.pt"]
+
+
 OWN = published("lra_classifier", 30)
 
 

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import List, Sequence, Set, Tuple
 
+from fairseq_mega.data.class_folders import walk_once
 from fairseq_mega.data.text_units import symbols_of_file
 from fairseq_mega.lab.prepare.of_recipes import dataset_of
 from fairseq_mega.lab.prepare.registry import DATASETS
@@ -29,7 +30,8 @@ def find_processed(recipe: Recipe, top: Path) -> Path:
         )
     processed_of(recipe)  # or an error
     files = [name.replace("data-bin/", "") for name in dataset_of(recipe).layout.files]
-    named = [folder for folder in sorted([top, *top.rglob("*")]) if folder.is_dir() and is_named(folder, top, recipe)]
+    folders = {*filter(Path.is_dir, top.rglob("*")), *(place for place, _, _ in walk_once(top))}
+    named = [folder for folder in sorted(folders) if is_named(folder, top, recipe)]
     whole = [folder for folder in named if all((folder / name).is_file() for name in files)]
     if len({folder.resolve() for folder in whole}) > 1:
         raise RecipeError(f"--processed: {whole[0]} and {whole[1]} may both be {recipe.dataset}: give one of them")

@@ -9,6 +9,7 @@ from typing import ContextManager, Dict, List, NamedTuple, Optional, Sequence, T
 from fairseq.data import Dictionary
 
 from fairseq_mega.compat.checkpoints import locks
+from fairseq_mega.data.class_folders import files_below
 from fairseq_mega.lab.prepare.of_recipes import dataset_of
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
@@ -165,7 +166,8 @@ def digest_of(recipe: Recipe, folder: Path, choices: Choices) -> str:
     if choices.processed is None:
         return dataset_of(recipe).layout.examine(folder).digest
     # whose files may have other names
-    return digest_of_data([path for path in folder.rglob("*") if path.is_file()], folder)
+    files, hidden = files_below(folder)
+    return digest_of_data([*files, *filter(Path.is_file, hidden)], folder)
 
 
 def prepare_all(recipes: Sequence[Recipe], choices: Choices) -> Dict[str, str]:

@@ -28,6 +28,7 @@ from fairseq_mega.compat.checkpoints.settings import Role, options_of, seed_of
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import build_model, check_complete, table_length
 from fairseq_mega.convert.options import IMAGES, flat_options, kind_of, shared_with_encoder
+from fairseq_mega.data.class_folders import files_below
 from fairseq_mega.lab.prepare.archives import obtain_recorded
 from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.unpacking import check_zip, naming_damage
@@ -199,7 +200,7 @@ def candidates(recipe: Recipe, place: Path) -> Iterator[Path]:
     """Return the candidates among files: those with the name of the recipe's data, if there are some."""
     if not layouts.missing(place):
         return iter([place])
-    files = sorted(path for path in place.rglob("*") if path.is_file() and path.suffix in FILES)
+    files = [path for path in files_below(place)[0] if path.suffix in FILES]
     return iter([path for path in files if is_named(path, place, recipe)] or files)
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from fairseq_mega.data.class_folders import ending_of, holds_text, is_hidden, listed
+from fairseq_mega.data.class_folders import ending_of, files_below, holds_text, listed
 from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
@@ -47,8 +47,8 @@ LEARNT_FROM, TRIED = (
 DETAILS = f"""\
 A file holds JSON lines, an object with a field "text" in each; or a JSON array of such objects or of texts; or plain
 text, whose documents are separated by blank lines. The content decides, not the name. UTF-8, UTF-16 and UTF-32 with a
-byte-order mark, and gzip are read. A folder stands for all its files, also those of folders within it, with the endings
-{", ".join(TEXTS)} (also with .gz).
+byte-order mark, and gzip are read. A folder stands for all its files, also those of folders within it and
+of linked ones, with the endings {", ".join(TEXTS)} (also with .gz).
 Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task megalodon_pretrain. One document of {HELD_OUT}
 is held out for valid, and one for test. The vocabulary has a piece for every byte; it is learnt from the first 20 MB in
 a minute or two, unless --vocabulary is given. For texts too large to copy, make the folder by hand: train/*.jsonl,
@@ -99,12 +99,18 @@ def files_of(paths: Iterable[Path]) -> List[Path]:
 
 
 def parted(folder: Path) -> Tuple[List[Path], List[Path]]:
-    """Return the texts and the other files of a folder and its subfolders, without hidden files."""
-    below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    below = [file for file in below if not any(map(is_hidden, file.relative_to(folder).parts))]
-    is_text = [ending_of(file.name.lower().removesuffix(".gz")) in TEXTS for file in below]
-    texts = [file for file, wanted in zip(below, is_text) if wanted]
-    return texts, [file for file, wanted in zip(below, is_text) if not wanted]
+    """Return the texts below a folder, and the files that are left out: others, and hidden texts.
+
+    Raises ValueError for a broken link, and OSError for a folder that cannot be read.
+    """
+    below, hidden = files_below(folder)
+    texts = list(filter(is_text, below))
+    return texts, [*(file for file in below if not is_text(file)), *filter(is_text, hidden)]
+
+
+def is_text(file: Path) -> bool:
+    """Return whether a file has the ending of a text, also followed by .gz."""
+    return ending_of(file.name.lower().removesuffix(".gz")) in TEXTS
 
 
 def check_folder(folder: Path) -> None:
@@ -113,7 +119,9 @@ def check_folder(folder: Path) -> None:
     if not texts:
         raise ValueError(f"--texts: the folder {folder} has no file {', '.join(TEXTS)}: give the names of its files")
     if others:
-        endings = listed(sorted({ending_of(file.name) for file in others}))
+        endings = listed(
+            sorted({f"hidden {ending_of(file.name)}" if is_text(file) else ending_of(file.name) for file in others})
+        )
         say(f"note: {folder}: {len(texts):,} files are read, and {len(others):,} left out ({endings})")
 
 
