@@ -1,6 +1,7 @@
 """Read image files as 8-bit RGB: numbers of a known range are scaled, numbers of an unknown range are an error."""
 
 import contextlib
+import io
 import logging
 import re
 import struct
@@ -36,6 +37,9 @@ _MANY, _FEW = 32, 20  # many different numbers that become few greys
 _ZEROS = 64  # zeros at the end of a file that no format produces
 _DARK = 16_384  # 14-bit numbers are below
 _FAINT = 8  # difference of shades that is hardly visible
+_ARITHMETIC = (b"\xff\xc9", b"\xff\xca")  # markers of JPEG whose data may end early
+_RESTARTS = range(0xD0, 0xD8)  # markers of JPEG
+_BLOCK = 34  # largest block of a JPEG in pixels, and the neighbours that its colours reach
 _told: Set[str] = set()  # messages that were logged
 
 
@@ -242,6 +246,28 @@ def _check_end(path: Path, image: Any) -> None:
         content = file.read()
     if not content[: _end_of(content)][-_ZEROS:].strip(b"\0"):
         raise _Unfit("it ends in zeros, like an incomplete copy: get a new copy")
+
+
+def check_whole(path: Path) -> None:
+    """Raise a ValueError for a JPEG whose data end before the picture does, though a marker says that it is whole.
+
+    PIL fills the rest with one colour. Further data before the end marker change the rest, and never a whole picture.
+    A block at the end may be incomplete.
+    """
+    from PIL import Image, ImageChops
+
+    content = path.read_bytes()
+    if not content.startswith(b"\xff\xd8") or any(marker in content for marker in _ARITHMETIC):
+        return
+    more = b"".join(bytes(range(0xFF)) * 32 + bytes((0xFF, restart)) for restart in _RESTARTS)
+    end = _end_of(content)
+    with Image.open(path) as image, Image.open(io.BytesIO(content[:end] + more + content[end:])) as longer:
+        try:
+            box = ImageChops.difference(image, longer).getbbox() or (0, 0, 0, 0)
+        except OSError:
+            box = (0, 0, *image.size)
+    if max(box[2] - box[0], box[3] - box[1]) > _BLOCK:
+        raise ValueError(f"{path} is cut off or damaged: its data end before the picture does: get a new copy")
 
 
 def _end_of(content: bytes) -> int:

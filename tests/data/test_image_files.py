@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, features
 
 from fairseq_mega.data import image_files
-from fairseq_mega.data.image_files import read_image
+from fairseq_mega.data.image_files import check_whole, read_image
 
 RAMP = np.arange(64, dtype=np.int64).reshape(8, 8)  # from black to white, once it is scaled
 WANTED = np.round(RAMP * 255 / 63)
@@ -314,3 +314,39 @@ def test_plain_tiff_is_upright(mode: str, orientation: int, tmp_path: Path) -> N
 def test_damaged_exif_turns_nothing(tmp_path: Path) -> None:
     Image.fromarray(WANTED.astype(np.uint8)).save(tmp_path / "x.jpg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
     assert read_image(tmp_path / "x.jpg").size == (8, 8)
+
+
+JPEGS: List[Dict[str, Any]] = [
+    {"quality": 10},
+    {"quality": 75, "subsampling": 2},
+    {"quality": 100, "subsampling": 0},
+    {"quality": 95, "progressive": True},
+    {"quality": 75, "optimize": True},
+    {"quality": 75, "restart_marker_rows": 1},
+    {"quality": 90, "restart_marker_blocks": 3},
+]
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+@pytest.mark.parametrize("options", JPEGS)
+def test_a_jpeg_that_ends_early_is_told_from_a_whole_one(
+    options: Dict[str, Any], mode: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also from one with a border of one colour, as the lost part has; other bytes may follow the picture."""
+    shades = np.random.default_rng(1).integers(0, 256, (20, 25, 3))
+    pixels = np.kron(shades, np.ones((10, 10, 1))).astype(np.uint8)
+    pixels[120:] = 128
+    stream = io.BytesIO()
+    Image.fromarray(pixels).convert(mode).save(stream, "JPEG", **options)
+    content, path = stream.getvalue(), tmp_path / "a.jpg"
+    for behind in (b"", bytes(100), b"\xff\xd8\xff\xda more \xff\xd9"):
+        path.write_bytes(content + behind)
+        check_whole(path)
+    path.write_bytes(content[:-2] + b"\0\x12\x34\xff\xd9")  # bytes that no block needs
+    check_whole(path)
+    for share in (0.45, 0.5, 0.6):
+        path.write_bytes(content[: int(share * content.rindex(b"\xff\xd9"))] + b"\xff\xd9")
+        read_image(path)
+        with pytest.raises(ValueError, match="a.jpg is cut off or damaged: its data end before the picture does"):
+            check_whole(path)
+    assert capfd.readouterr().err == ""

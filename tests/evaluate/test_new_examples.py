@@ -6,6 +6,7 @@ from typing import Any, List
 
 import pytest
 from fairseq.data import Dictionary
+from PIL import Image
 
 from fairseq_mega.lab.evaluate.new_examples import ClipReader, PictureReader, TextReader
 from tests.support.prepare_runs import prepare
@@ -65,3 +66,12 @@ def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.Captur
         tokens = inputs["src_tokens"].flatten().tolist()
         assert bytes(int(dictionaries[0][token]) for token in tokens if token >= special).decode() == read
         assert f"of the 22 symbols of line 1 the model reads {told}, as in training" in capsys.readouterr().err
+
+
+def test_an_image_that_ends_early_is_refused(tmp_path: Path) -> None:
+    stand_in: Any = SimpleNamespace()
+    path = tmp_path / "a.jpg"
+    Image.radial_gradient("L").save(path)
+    path.write_bytes(path.read_bytes()[:1500] + b"\xff\xd9")
+    with pytest.raises(ValueError, match="a.jpg is cut off or damaged: its data end before the picture does"):
+        PictureReader.read_file(stand_in, path)

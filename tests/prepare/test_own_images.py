@@ -98,5 +98,13 @@ def test_images_that_cannot_be_decoded(images: Path, tmp_path: Path) -> None:
     assert "(and 1 more)" in refusal("own-images", "--dir", images, "--out", tmp_path / "out")
 
 
+def test_images_that_end_early(images: Path, tmp_path: Path) -> None:
+    path = images / "dog" / "1.jpg"
+    Image.radial_gradient("L").save(path)
+    path.write_bytes(path.read_bytes()[:1500] + b"\xff\xd9")
+    told = refusal("own-images", "--dir", images, "--out", tmp_path / "out")
+    assert f"{path} is cut off or damaged: its data end before the picture does: get a new copy" in told
+
+
 def test_a_result_among_the_labels(images: Path) -> None:
     assert "lies in --dir" in refusal("own-images", "--dir", images, "--out", images / "out")

@@ -12,7 +12,7 @@ from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.file_kinds import check_line
 from fairseq_mega.data.image_augmentation import evaluation_transform
-from fairseq_mega.data.image_files import read_image
+from fairseq_mega.data.image_files import check_whole, read_image
 from fairseq_mega.data.text_units import ByteUnit, text_unit
 from fairseq_mega.lab.prepare.classification.clips import fitted, is_silent
 from fairseq_mega.lab.prepare.classification.sound_files import read_sound
@@ -153,6 +153,7 @@ class PictureReader:
         """Return the item of an image, resized and cropped at the centre, as in validation."""
         _check_no_folder(path)
         image = read_image(path)
+        check_whole(path)
         if self.kept == WHOLE and image.size != (self.size, self.size):
             say(
                 f"note: {path} has {image.width} x {image.height} pixels, the arrays of training had {self.size} x "

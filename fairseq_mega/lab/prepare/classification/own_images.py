@@ -12,7 +12,7 @@ import numpy as np
 
 from fairseq_mega.data.class_folders import check_labels, class_files, class_names
 from fairseq_mega.data.image_files import PICTURES as FILES
-from fairseq_mega.data.image_files import read_image
+from fairseq_mega.data.image_files import check_whole, read_image
 from fairseq_mega.data.image_folder import split_folder
 from fairseq_mega.lab.prepare.classification.subsets import labelled_files, say_copies, stratified_split
 from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
@@ -28,7 +28,7 @@ DETAILS = """\
 image-classification: a tenth of the images of every label, at least one, is held out for valid, and as many for test.
 The files are not changed: the result contains hard links to them, which need no MB of their own, or copies if the file
 system has no hard links. Other files in the folders are counted and left out; a label without images is an error,
-and so is an image that cannot be decoded.
+and so is an image that cannot be decoded, or a JPEG whose data end too early. Damage within a picture may go unseen.
 A folder that has train/ and valid/ already needs no preparation."""
 
 
@@ -73,11 +73,12 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 def check_images(paths: Sequence[Path]) -> None:
-    """Raise a ValueError that names images that cannot be decoded, which would stop the training."""
+    """Raise a ValueError that names images that cannot be decoded, which would stop the training, or not to the end."""
     problems = []
     for path in Progress("reading", "images", len(paths)).follow(paths):
         try:
             read_image(path)
+            check_whole(path)
         except ValueError as error:
             problems.append(str(error))
     if problems:
