@@ -39,8 +39,8 @@ class LeftOut(NamedTuple):
     """Ignored files of some classes.
 
     Attributes:
-        endings: number of files with each ending.
-        deeper: number of files in each folder below the folder of a class.
+        endings: number of files with each ending; of hidden files only those with the ending of a class's files.
+        deeper: number of files in each folder below the folder of a class; in hidden ones counted like hidden files.
     """
 
     endings: "Counter[str]"
@@ -155,6 +155,11 @@ def files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if is_hidden(entry.name):
+                count = _wanted_at(entry, wanted)
+                if count and entry.is_dir():
+                    others.deeper[entry.name] = count
+                elif count:
+                    others.endings[f"hidden {ending_of(entry.name)}"] += count
                 continue
             if entry.is_symlink():
                 refuse_broken_link(entry.path)
@@ -229,6 +234,12 @@ def _is_wanted(path: Path, wanted: Wanted) -> bool:
     return kind is not None and wanted.is_wanted(kind)
 
 
+def _wanted_at(entry: "os.DirEntry[str]", wanted: Wanted) -> int:
+    """Return the number of files with a wanted ending below a hidden folder, or 1 for such a file."""
+    names = [name for _, _, files in os.walk(entry.path) for name in files] if entry.is_dir() else [entry.name]
+    return sum(name.lower().endswith(wanted.endings) for name in names)
+
+
 def _beside_classes(folder: Path, classes: Set[str], wanted: Wanted, left_out: LeftOut) -> None:
     """Count files beside the folders of classes, and files in hidden folders whose endings a class accepts."""
     with os.scandir(folder) as entries:
@@ -236,7 +247,7 @@ def _beside_classes(folder: Path, classes: Set[str], wanted: Wanted, left_out: L
             if entry.name in classes:
                 continue
             if entry.is_dir():
-                count = sum(name.lower().endswith(wanted.endings) for name in os.listdir(entry.path))
+                count = _wanted_at(entry, wanted)
                 left_out.endings.update({f"in the hidden folder {entry.name}": count} if count else {})
             elif not is_hidden(entry.name):
                 refuse_broken_link(entry.path)

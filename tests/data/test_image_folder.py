@@ -104,12 +104,33 @@ def test_what_is_left_out_is_counted_aloud(tmp_path, caplog):
 
 def test_what_lies_beside_the_classes_is_told(tmp_path, caplog):
     """Classes that are packed or hidden vanish aloud, and a link to nothing is an error."""
-    for name in ("a/1.png", "b/1.png", ".net/1.png", ".cache/x", "bird.tar.gz", "noise.zip", "notes", "a/x.png/2.png"):
+    for name in (
+        "a/1.png",
+        "b/1.png",
+        "a/.2.png",
+        "a/.thumb/1.png",
+        "a/.DS_Store",
+        ".net/1.png",
+        ".net/x/2.png",
+        ".cache/x",
+        "bird.tar.gz",
+        "noise.zip",
+        "notes",
+        "a/x.png/2.png",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert ImageFolder(tmp_path).classes == ["a", "b"]
     (message,) = caplog.messages
-    for told in (".gz beside", ".zip beside", "without an ending beside", "1 in the hidden folder .net", "(a/x.png)"):
+    for told in (
+        ".gz beside",
+        ".zip beside",
+        "without an ending beside",
+        "2 in the hidden folder .net",
+        "1 hidden .png",
+        "a/x.png",
+        "a/.thumb",
+    ):
         assert told in message
     assert ".cache" not in message and message.startswith(f"{tmp_path}: 2 images")
     for link in ("yes", "b/2.png"):
@@ -122,9 +143,16 @@ def test_what_lies_beside_the_classes_is_told(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
+        (
+            ["b/.thumb/2.png", "b/.thumb/x/1.png", "b/.DS_Store"],
+            "/b holds no images .* but 2 in folders .*[(].thumb[)]:",
+        ),
         (["b/2019/1.png", "b/2020/1.png"], "/b holds no images .* but 2 in folders one level deeper .2019, 2020.:"),
         (["b/1.heic", "b/2.heic", "b/x.txt"], "/b holds no images .* but 2 .heic, 1 .txt:"),
-        (["b/.hidden.png"], r"/b holds no images \([^)]*\): the files of a class must lie directly in its folder"),
+        (
+            ["b/.hidden.png", "b/.DS_Store"],
+            "/b holds no images .* but 1 hidden .png: the files of a class must lie directly",
+        ),
     ],
 )
 def test_a_class_that_would_vanish_is_an_error(files, message, tmp_path):

@@ -407,7 +407,7 @@ def test_no_clip_is_lost_without_a_word(tmp_path: Path) -> None:
     write(tmp_path, files)
     run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
     assert labels_of(tmp_path / "out") == {"high": 5, "low": 5}
-    assert "left out: 1 .txt, 1 in folders one level deeper (low/more)" in run.output
+    assert "left out: 1 .txt, 1 hidden .wav, 1 in folders one level deeper (low/more)" in run.output
     assert "1 of the clips are silent from beginning to end" in run.output and "silent.Wav" in run.output
 
 
@@ -418,6 +418,9 @@ LOST: List[Tuple[Dict[str, bytes], str]] = [
     ({f"b/{n}.wav": riff(b"") for n in range(3)}, "b/0.wav contains no sample"),
     ({f"b/{n}.m4a": b"\0\0\0\x20ftypM4A " for n in range(3)}, "b/0.m4a: it is sound or film in MPEG-4"),
     ({f"b/{n}.wav": riff(bytes(4000) + PCM) for n in range(3)}, "first 1000 of 6000 samples are silent"),
+    (
+        {f"b/{n}.wav": riff(bytes(4000 + n)) for n in range(0, 6, 2)},
+    ),
 ]
 
 
