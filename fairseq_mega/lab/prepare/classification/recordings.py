@@ -102,12 +102,16 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     if scale is not None:
         numbers, labels = np.array([scale.labels.index(label) for label in labels])[numbers], scale.labels
     length = scale.length if scale is not None else args.samples or -(-max(map(len, clips)) // STEP) * STEP
-    cut = sum(len(clip) > length for clip in clips)
+    cut, filled = sum(len(clip) > length for clip in clips), sum(2 * len(clip) < length for clip in clips)
     samples = np.stack([fitted(path, clip, length) for path, clip in zip(paths, clips)])
-    say(f"{len(clips)} clips of {len(labels)} labels, made {length} samples long ({cut} of them cut)")
+    changed = f"{cut} of them cut" + (f", {filled} filled to more than twice their length" if filled else "")
+    say(f"{len(clips)} clips of {len(labels)} labels, made {length} samples long ({changed})")
     silent = [path for path, clip in zip(paths, clips) if is_silent(clip)]
     if silent:
-        say(f"{len(silent)} of the clips are silent from beginning to end: {listed(silent)}")
+        heard = {number for number, clip in zip(numbers, clips) if not is_silent(clip)}
+        lost = [repr(labels[number]) for number in np.unique(numbers) if number not in heard]
+        whole = f"; all of {listed(lost)}" if lost else ""
+        say(f"{len(silent)} of the clips are silent from beginning to end: {listed(silent)}{whole}")
     rows = {
         split: which[kept(split, len(which), args.limit)]
         for split, which in stratified_split(numbers, HELD_OUT, labels).items()
