@@ -4,7 +4,7 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 import numpy as np
 from fairseq.data import Dictionary, data_utils
@@ -12,6 +12,7 @@ from fairseq.tasks import register_task
 
 from fairseq_mega.compat.checkpoints.names import (
     LABELS,
+    LENGTH,
     SOURCE,
     Names,
     difference_of_files,
@@ -21,14 +22,35 @@ from fairseq_mega.compat.checkpoints.names import (
 from fairseq_mega.compat.patches.batches import is_for_training
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
+from fairseq_mega.data.file_kinds import SOURCE as RECORD
 from fairseq_mega.data.text_units import MODEL_FILE, own_symbols
 
-from .classification import ClassificationConfig, ClassificationTask
+from .classification import ClassificationConfig, ClassificationTask, setting_of
 
 logger = logging.getLogger(__name__)
 
 CLS = "<CLS>"
 FIRST, SECOND, LABEL_FOLDER = "src-bin", "src1-bin", "label-bin"
+
+
+class KeptBytes(NamedTuple):
+    """Bytes of a text that fairseq-mega-prepare kept: ``length`` of its beginning, or of its end."""
+
+    length: int
+    from_end: bool
+
+    @classmethod
+    def of_data(cls, folder: Path) -> "Optional[KeptBytes]":
+        """Return those of a data folder; None where its SOURCE.json records no --length, as for words.
+
+        Raises:
+            ValueError: if SOURCE.json is broken.
+        """
+        length = setting_of(folder, "length")
+        return cls(length, setting_of(folder, "end") is True) if isinstance(length, int) else None
+
+    def described(self) -> str:
+        return f"the {'last' if self.from_end else 'first'} {self.length} bytes"
 
 
 @dataclass
@@ -83,13 +105,21 @@ class LRATextTask(ClassificationTask):
         return cls(cfg, *dictionaries)
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """Return the names of tokens and classes: the symbols of both dictionaries, and the subword model if any."""
+        """Return the names of tokens and classes, and the length of texts if the data record it.
+
+        The names are the symbols of both dictionaries, and the subword model if any.
+        """
+        data = Path(self.cfg.data)
         parts = ((SOURCE, self.dictionary, FIRST), (LABELS, self.label_dictionary, LABEL_FOLDER))
         dictionaries = {
             kind: names_of_dictionary(dictionary, os.path.join(self.cfg.data, folder, "dict.txt"))
             for kind, dictionary, folder in parts
         }
-        return {**dictionaries, **names_of_subwords(Path(self.cfg.data) / FIRST / MODEL_FILE)}
+        kept = KeptBytes.of_data(data)
+        if kept is not None:
+            remedy = "give the data folder it was trained on, or prepare these texts with its --length (and --end)"
+            dictionaries[LENGTH] = Names(kept.described(), str(data / RECORD), remedy)
+        return {**dictionaries, **names_of_subwords(data / FIRST / MODEL_FILE)}
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> ClassifiedTextDataset:
         """Load a split.

@@ -21,7 +21,7 @@ from tests.support import in_process, tiny_images
 from tests.support.helpers import forget_earlier_runs
 from tests.support.renamed_data import KINDS, AllRenamed
 
-KEYS = {"scale": names.SCALE, "length": names.SAMPLES, "pixels": names.PIXELS}
+KEYS = {"text length": names.LENGTH, "scale": names.SCALE, "length": names.SAMPLES, "pixels": names.PIXELS}
 TASKS = {"masked": ["--criterion", "masked_lm", "--task", "masked_lm"]}
 
 
@@ -86,7 +86,7 @@ class Road:
         return in_process.call(evaluate_lm.main, data, "--path", checkpoint, *options)
 
     def ask(self, data: Path, checkpoint: Path) -> in_process.Done:
-        saved, sys.stdin = sys.stdin, io.StringIO("w1 w2\n" if self.name in ("text", "label") else "")
+        saved, sys.stdin = sys.stdin, io.StringIO("w1 w2\n" if self.name in ("text", "text length", "label") else "")
         try:
             return in_process.call(classify.main, data, "--path", checkpoint, "--cpu")
         finally:
@@ -137,6 +137,7 @@ ROADS: Dict[str, List[Call]] = {
     "pieces": [Road.resume, Road.interactive, Road.eval_lm, Road.hub],
     "masked": [Road.finetune, Road.validate],
     "text": [Road.resume, Road.average, Road.validate, Road.ask],
+    "text length": [Road.resume, Road.restore, Road.validate, Road.ask, Road.safetensors, Road.averaged],
     "label": [Road.finetune, Road.ask],
     "recordings": [Road.restore, Road.validate, Road.ask],
     "scale": [Road.resume, Road.restore, Road.validate, Road.ask, Road.safetensors, Road.averaged],
@@ -178,7 +179,7 @@ def test_the_same_names_are_taken(name: str, road: Call, renamed: AllRenamed, tm
     assert done.returncode == 0, done
 
 
-@pytest.mark.parametrize("name", ["scale", "length", "pixels"])
+@pytest.mark.parametrize("name", sorted(KEYS))
 @pytest.mark.parametrize("road", [Road.finetune, Road.anew])
 def test_a_new_training_may_have_other_inputs(name: str, road: Call, renamed: AllRenamed, tmp_path: Path) -> None:
     """Its checkpoint is one of these, then."""

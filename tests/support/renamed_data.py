@@ -3,6 +3,7 @@
 Some are the scales and lengths of inputs, which a new training may change.
 """
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from fairseq_mega.data.clip_scale import ClipScale
+from fairseq_mega.data.file_kinds import SOURCE
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from tests.support import helpers, json_texts, lra_data, tiny_images, tiny_trainings
@@ -50,6 +52,17 @@ def name_clips(folder: Path, *labels: str, samples: int = 20, deviation: float =
     ClipScale(labels, np.zeros(samples), np.full(samples, deviation)).save(folder / RAW)
 
 
+def write_texts(folder: Path) -> Path:
+    """Texts with labels, and the record of their greatest length."""
+    tiny_trainings.WRITERS["text"](folder)
+    record_length(folder, 64)
+    return folder
+
+
+def record_length(folder: Path, length: int) -> None:
+    (folder / SOURCE).write_text(json.dumps({"settings": {"dataset": "own-texts", "length": length}}))
+
+
 def shorten_clips(folder: Path) -> None:
     """Recordings of half the length."""
     lra_data.write_speech(folder, samples=10)
@@ -80,6 +93,9 @@ KINDS: Dict[str, Kind] = {
     "transformer": of("transformer", lambda data: swap(data / "dict.de.txt"), "dict.de.txt"),
     "language model": of("language model", lambda data: swap(data / "dict.txt"), "dict.txt"),
     "text": of("text", lambda data: swap(data / "src-bin" / "dict.txt"), "src-bin/dict.txt"),
+    "text length": Kind(
+        tiny_trainings.OPTIONS["text"], write_texts, lambda data: record_length(data, 32), "SOURCE.json"
+    ),
     "label": of("megalodon text", lambda data: swap(data / "label-bin" / "dict.txt"), "label-bin/dict.txt"),
     "recordings": Kind(
         tiny_trainings.OPTIONS["speech"],

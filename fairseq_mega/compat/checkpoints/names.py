@@ -21,8 +21,9 @@ KEY = "names"  # in a checkpoint
 SOURCE, TARGET, LABELS, LANGUAGES, SUBWORDS = "source", "target", "labels", "languages", "subwords"
 PAIRS = "pairs"  # of languages that a training of several has seen, as en-de; another one is used with a warning
 TOKENIZER = "tokenizer"
+LENGTH = "length"
 SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING = "samples", "scale", "pixels", "normalization", "framing"
-INPUTS = frozenset((SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING))  # which a new training may have otherwise
+INPUTS = frozenset((LENGTH, SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING))  # which a new training may have otherwise
 FOLLOWED = frozenset((FRAMING,))  # a model's names, which replace the data's own where data are read for it
 NOUNS = {
     SOURCE: "dictionary",
@@ -31,6 +32,7 @@ NOUNS = {
     LANGUAGES: "pair of languages",
     SUBWORDS: "model of pieces",
     TOKENIZER: "tokenizer",
+    LENGTH: "length of texts",
     SAMPLES: "number of samples",
     SCALE: "scale of samples",
     PIXELS: "number of pixels",

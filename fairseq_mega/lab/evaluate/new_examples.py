@@ -18,9 +18,8 @@ from fairseq_mega.lab.prepare.classification.clips import fitted, is_silent
 from fairseq_mega.lab.prepare.classification.sound_files import read_sound
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.text_files import open_text
-from fairseq_mega.tasks.classification import setting_of
 from fairseq_mega.tasks.image_classification import WHOLE, ImageClassificationTask
-from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
+from fairseq_mega.tasks.lra_text import FIRST, KeptBytes, LRATextTask
 from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -39,9 +38,9 @@ class TextReader:
     def __init__(self, task: LRATextTask) -> None:
         self.task = task
         folder = Path(task.cfg.data) / FIRST
-        length = setting_of(Path(task.cfg.data), "length")  # of bytes; None for words
-        self.length: Optional[int] = length if isinstance(length, int) else None
-        self.last = setting_of(Path(task.cfg.data), "end") is True  # imdb --end keeps the last bytes
+        kept = KeptBytes.of_data(Path(task.cfg.data))
+        self.length: Optional[int] = None if kept is None else kept.length
+        self.last = kept is not None and kept.from_end
         saved = None if self.length is None else ByteUnit.name
         self.unit = text_unit(folder, Dictionary.load(str(folder / "dict.txt")), saved)
         special = task.label_dictionary.nspecial
