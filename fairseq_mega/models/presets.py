@@ -4,12 +4,20 @@ import re
 from argparse import Namespace
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Set
 
 import yaml
 from fairseq.models import register_model_architecture
 
 FOLDER = Path(__file__).resolve().parents[1] / "presets" / "model"
+
+_TIED = ("tie_adaptive_weights", "tie_adaptive_proj")
+_EXCLUDED = {  # given option -> options of a preset that contradict it
+    "adaptive_input": ("share_decoder_input_output_embed",),
+    "adaptive_softmax_cutoff": ("share_decoder_input_output_embed",),
+    "share_decoder_input_output_embed": ("adaptive_input", "adaptive_softmax_cutoff", *_TIED),
+    "decoder_embed_path": ("adaptive_input", *_TIED),
+}
 
 
 def preset_names(model: str) -> List[str]:
@@ -38,9 +46,28 @@ def register_presets() -> None:
 
 
 def _fill(name: str, args: Namespace) -> None:
-    """Set the options of a preset that the command line does not set."""
-    for option, value in preset(name).items():
-        setattr(args, option, getattr(args, option, value))
+    """Set the options of a preset that the command line neither sets nor contradicts, see :mod:`.tables`."""
+    values = preset(name)
+    excluded = {other for option, others in _EXCLUDED.items() if getattr(args, option, None) for other in others}
+    width = getattr(args, "decoder_embed_dim", values.get("decoder_embed_dim"))
+    if getattr(args, "decoder_input_dim", None) not in (None, width):
+        excluded.add("share_decoder_input_output_embed")
+    if values.get("tie_adaptive_weights") and not excluded.intersection(_TIED):
+        _agree_on_bands(args, values, excluded)
+    for option, value in values.items():
+        if option not in excluded:
+            setattr(args, option, getattr(args, option, value))
+
+
+def _agree_on_bands(args: Namespace, values: Dict[str, Any], excluded: Set[str]) -> None:
+    """Let the bands of tied tables follow the side that is given; two sides that differ are not tied."""
+    for part in ("cutoff", "factor"):
+        sides = [f"adaptive_{side}_{part}" for side in ("input", "softmax")]
+        given = {getattr(args, side) for side in sides if hasattr(args, side)}
+        if len(given) == 1:
+            values.update(dict.fromkeys(sides, given.pop()))
+        elif given:
+            excluded.update(_TIED)
 
 
 def _texts() -> Dict[str, str]:

@@ -9,7 +9,7 @@ import yaml
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 
 from fairseq_mega.models import presets
-from tests.support import hydra_runs
+from tests.support import hydra_runs, tiny_lm
 from tests.support.helpers import make_parallel_corpus
 
 CLASSIFIERS = ("mega_image", "mega_lra", "megalodon_image", "megalodon_lra", "s4d_lra", "transformer_lra", "vit_image")
@@ -41,6 +41,45 @@ def test_what_is_given_stands_before_a_preset(name):
     options = Namespace(**{option: "given"})
     ARCH_CONFIG_REGISTRY[name](options)
     assert value != "given" and vars(options) == {**presets.preset(name), option: "given"}
+
+
+TABLES = ["adaptive_input", "adaptive_softmax_cutoff", "tie_adaptive_weights", "tie_adaptive_proj"]
+SHARED = "share_decoder_input_output_embed"
+
+
+@pytest.mark.parametrize(
+    "arch, given, dropped",
+    [
+        ("mega_lm_tiny", {"adaptive_softmax_cutoff": "6,12"}, [SHARED]),
+        ("megalodon_lm_tiny", {"adaptive_input": True, "adaptive_input_cutoff": "6,12"}, [SHARED]),
+        ("mega_iwslt_de_en", {"adaptive_softmax_cutoff": "6,12"}, [SHARED]),
+        ("mega_lm_tiny", {"decoder_input_dim": 4}, [SHARED]),
+        ("mega_lm_tiny", {"decoder_input_dim": 4, "decoder_embed_dim": 4}, []),
+        ("mega_lm_tiny", {"adaptive_input": False, "adaptive_softmax_cutoff": None}, []),
+        ("mega_lm_tiny", {SHARED: True, "adaptive_softmax_cutoff": "6,12"}, []),  # check_tables refuses both
+        ("megalodon_lm_wiki103", {SHARED: True}, TABLES),
+        ("mega_lm_adaptive_base", {"decoder_embed_path": "words.txt"}, ["adaptive_input", *TABLES[2:]]),
+        ("mega_lm_adaptive_base", {"adaptive_input_cutoff": "6,12", "adaptive_softmax_cutoff": "6,9"}, TABLES[2:]),
+    ],
+)
+def test_what_is_given_removes_what_contradicts_it_from_a_preset(arch, given, dropped):
+    options = Namespace(**given)
+    ARCH_CONFIG_REGISTRY[arch](options)
+    left = {option: value for option, value in presets.preset(arch).items() if option not in dropped}
+    assert vars(options) == {**left, **given}
+
+
+@pytest.mark.parametrize("given, other", [("input", "softmax"), ("softmax", "input")])
+@pytest.mark.parametrize("part, value", [("cutoff", "6,12"), ("factor", 2.0)])
+def test_tied_tables_of_a_preset_have_the_bands_that_are_given(given, other, part, value):
+    options = Namespace(**{f"adaptive_{given}_{part}": value})
+    ARCH_CONFIG_REGISTRY["mega_lm_adaptive_base"](options)
+    assert getattr(options, f"adaptive_{other}_{part}") == value and options.tie_adaptive_weights
+
+
+def test_a_tied_adaptive_model_by_a_preset_with_one_plain_table():
+    model = tiny_lm.build(arch="mega_lm_tiny", **{**tiny_lm.ADAPTIVE, SHARED: None})
+    assert model.decoder.adaptive_softmax is not None and not model.decoder.shared_output
 
 
 def test_names_of_one_model():
