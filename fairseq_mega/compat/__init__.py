@@ -116,6 +116,7 @@ def apply() -> None:
     arguments.refuse_what_cannot_be()
     precision.add_precision_option()
     interactive.tell_unknown_symbols()
+    interactive.name_long_sentences()
     interactive.drop_byte_order_marks()
     generating.use_generation_options()
     translating.load_what_is_asked_for()

@@ -245,6 +245,23 @@ def test_a_translator_is_copied_and_scores_no_single_texts(tiny_model: Any, tiny
         hub.score(["w1 w2"])
 
 
+@pytest.mark.parametrize("place", [1, 3])
+def test_a_sentence_that_is_too_long_for_a_translator_is_named(place: int, tiny_model: Any, tiny_corpus: Path) -> None:
+    hub = MegaModel.from_pretrained(str(tiny_model.checkpoint.parent), tiny_model.checkpoint.name, str(tiny_corpus))
+    sentences = ["w1 w2"] * 3
+    sentences[place - 1] = "w1 " * 2000
+    said = (
+        rf"sentence {place} of the list has 2001 tokens with </s>, \d+ at most \(--max-source-positions\): shorten or "
+        "split the sentence"
+    )
+    with pytest.raises(ValueError, match=said):
+        hub.translate(sentences)
+    if place == 1:
+        with pytest.raises(ValueError, match=said):
+            hub.translate(sentences[0])
+    assert len(hub.generate(list(map(hub.encode, sentences)), skip_invalid_size_inputs=True)) == 2
+
+
 @pytest.mark.parametrize("scoring", [[], ["--scoring", "sacrebleu"], ["--scoring", "chrf"]])
 def test_references_have_no_bleu(
     scoring: List[str], tiny_corpus: Path, tiny_model: Any, device_flags: List[str], capfd: Any

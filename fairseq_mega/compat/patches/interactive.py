@@ -108,16 +108,37 @@ def _name_long_lines(
     try:
         yield from original(lines, cfg, *args, **kwargs)
     except Exception as error:
-        found = TOO_LONG.match(str(error))
-        if found is None:
-            raise
-        place, length, pair, most = found.groups()
         source = "the input" if cfg.interactive.input == "-" else cfg.interactive.input
-        option = " (--max-source-positions)" if pair else ""
-        raise ValueError(
-            f"line {getattr(lines, 'first', 1) + int(place)} of {source} has {length} tokens with </s>, {most} at "
-            f"most{option}: shorten or split the line"
-        ) from None
+        _raise_too_long(error, "line", getattr(lines, "first", 1), source)
+        raise
+
+
+def name_long_sentences() -> None:
+    """Raise a ValueError for a sentence of ``translate`` or ``sample`` that is too long."""
+    from fairseq.hub_utils import GeneratorHubInterface
+
+    wrap(GeneratorHubInterface, "_build_batches", _name_long_sentences)
+
+
+def _name_long_sentences(original: typing.Callable, self: typing.Any, *args: typing.Any) -> typing.Any:
+    try:
+        return original(self, *args)
+    except Exception as error:
+        _raise_too_long(error, "sentence", 1, "the list")
+        raise
+
+
+def _raise_too_long(error: Exception, noun: str, first: int, source: str) -> None:
+    """Raise a ValueError that names the text, counted from `first`, if fairseq's error is about a long one."""
+    found = TOO_LONG.match(str(error))
+    if found is None:
+        return
+    place, length, pair, most = found.groups()
+    option = " (--max-source-positions)" if pair else ""
+    raise ValueError(
+        f"{noun} {first + int(place)} of {source} has {length} tokens with </s>, {most} at most{option}: shorten or "
+        f"split the {noun}"
+    ) from None
 
 
 def _without_byte_order_marks(
