@@ -74,8 +74,10 @@ def test_any_other_number_of_hypotheses_is_refused(
 ) -> None:
     result = tmp_path / "result.json"
     assert run(tmp_path, generation(dict.fromkeys(ids, "ja .")), "--json", str(result), expect=expect) == 1
-    assert message in capsys.readouterr().err
-    assert not result.exists()
+    said = capsys.readouterr().err
+    assert message in said and not result.exists()
+    if expect:
+        assert "with --required-batch-size-multiple 1, and without --skip-invalid-size-inputs-valid-test, which" in said
 
 
 @pytest.mark.parametrize("kind", ["H", "D"])

@@ -60,7 +60,9 @@ def in_order(texts: Dict[int, str], expected: int, where: str, kind: str) -> Lis
         details += [f"{len(surplus)} beyond the last id {expected - 1} (first: {surplus[0]})"] if surplus else []
         raise ScoringError(
             f"{where}: {len(texts)} {kind}- lines found, --expect is {expected}: {', '.join(details)}; generate the "
-            f"whole test set (with --required-batch-size-multiple 1)"
+            "whole test set with --required-batch-size-multiple 1, and without --skip-invalid-size-inputs-valid-test, "
+            "which leaves out sentences longer than --max-source-positions or --max-target-positions: shorten or "
+            "split these"
         )
     return [texts[index] for index in range(expected)]
 
