@@ -128,6 +128,18 @@ def test_what_a_model_cannot_know_is_told(name: str, texts, monkeypatch, capsys)
     assert found.out.count("\n") == 1 and f"note: {told}" in found.err if told else not found.err
 
 
+@pytest.mark.parametrize(("lines", "told"), [(3, []), (4, [1]), (9, [6])])
+def test_many_shortened_examples_are_counted(lines: int, told: List[int], texts, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{LONG}\n".encode() * lines), "utf-8"))
+    assert classify.main([str(word) for word in (texts[0], "--path", texts[1], "--cpu")]) == 0
+    found = capsys.readouterr()
+    notes = [
+        f"note: of the 80 symbols of line {number} the model reads the first 60, as in training" for number in (1, 2, 3)
+    ]
+    rest = [f"note: {number} further texts were shortened in the same way" for number in told]
+    assert found.out.count("\n") == lines and found.err.splitlines() == [*notes, *rest]
+
+
 def test_line_ends_behind_a_text_are_none_of_it(texts, monkeypatch, capsys, tmp_path) -> None:
     files = [tmp_path / f"{number}.txt" for number in range(3)]
     for file, end in zip(files, ("", "\n", "\r\n")):
@@ -218,6 +230,9 @@ def test_recordings_that_are_silent_or_cut_are_told(clips, capsys, tmp_path) -> 
     assert classify.main([str(word) for word in (clips[0], path, silent, "--path", clips[1], "--cpu")]) == 0
     notes = capsys.readouterr().err.splitlines()
     assert f"note: of the 2500 samples of {path} the model reads the first 2000" in notes
+    assert not any("further" in note for note in notes)
+    assert classify.main([str(word) for word in (clips[0], *[path] * 5, "--path", clips[1], "--cpu")]) == 0
+    assert "note: 2 further recordings were shortened in the same way" in capsys.readouterr().err
     assert f"note: {silent} is silent from beginning to end: its label is meaningless" in notes
 
 

@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> None:
             shares = answers_to(model, inputs, reader.labels)
         answers = [f"{label}\t{share:.4f}" for label, share in shares]
         print("\t".join([*(answers if args.all else answers[:1]), name]), flush=True)
+    reader.notes.say_rest()
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

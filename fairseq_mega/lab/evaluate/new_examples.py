@@ -26,6 +26,30 @@ BYTE_ORDER_MARK = "\ufeff"
 Item = Tuple[str, Dict[str, Tensor]]  # its text or the name of its file, and the model's input
 
 
+class Notes:
+    """Notes of one kind on examples: the first MOST of them are printed, the others counted.
+
+    Args:
+        what: continuation of "N further ...", for the count.
+    """
+
+    MOST = 3
+
+    def __init__(self, what: str) -> None:
+        self.what, self.given = what, 0
+
+    def say(self, note: str) -> None:
+        """Print a note, or count it."""
+        self.given += 1
+        if self.given <= self.MOST:
+            say(note)
+
+    def say_rest(self) -> None:
+        """Print the number of notes that were counted, if any."""
+        if self.given > self.MOST:
+            say(f"note: {self.given - self.MOST:,} further {self.what}")
+
+
 class TextReader:
     """New texts as the inputs of a classifier of texts, shortened like the texts of training.
 
@@ -36,7 +60,7 @@ class TextReader:
     """
 
     def __init__(self, task: LRATextTask) -> None:
-        self.task = task
+        self.task, self.notes = task, Notes("texts were shortened in the same way")
         folder = Path(task.cfg.data) / FIRST
         kept = KeptBytes.of_data(Path(task.cfg.data))
         self.length: Optional[int] = None if kept is None else kept.length
@@ -95,7 +119,7 @@ class TextReader:
             which = f"the first {read}"
             if self.last and self.length:
                 which = f"the last {read}" if read == len(taken) else f"{which} of the last {len(taken)}"
-            say(f"note: of the {len(symbols)} symbols of {place} the model reads {which}, as in training")
+            self.notes.say(f"note: of the {len(symbols)} symbols of {place} the model reads {which}, as in training")
         return tokens.unsqueeze(0)
 
     def _symbols(self, text: str) -> List[str]:
@@ -113,7 +137,7 @@ class ClipReader:
 
     def __init__(self, task: SpeechCommandsTask) -> None:
         self.scale = ClipScale.load(Path(task.cfg.data) / FOLDER)
-        self.labels = self.scale.labels
+        self.labels, self.notes = self.scale.labels, Notes("recordings were shortened in the same way")
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
         """Return the items of the recordings that the lines name."""
@@ -127,7 +151,7 @@ class ClipReader:
         if is_silent(recording):
             say(f"note: {path} is silent from beginning to end: its label is meaningless")
         if len(recording) > len(samples):
-            say(f"note: of the {len(recording)} samples of {path} the model reads the first {len(samples)}")
+            self.notes.say(f"note: of the {len(recording)} samples of {path} the model reads the first {len(samples)}")
         return str(path), {"src_tokens": torch.from_numpy(self.scale.apply(samples)).unsqueeze(0)}
 
 
@@ -140,7 +164,7 @@ class PictureReader:
     """
 
     def __init__(self, task: ImageClassificationTask) -> None:
-        self.labels = task.labels()
+        self.labels, self.notes = task.labels(), Notes("images were resized and cropped in the same way")
         self.size, self.kept = task.size_of_model(), task.kept()
         self.transform = evaluation_transform(self.size, self.kept, "classifying images")
 
@@ -154,7 +178,7 @@ class PictureReader:
         image = read_image(path)
         check_whole(path)
         if self.kept == WHOLE and image.size != (self.size, self.size):
-            say(
+            self.notes.say(
                 f"note: {path} has {image.width} x {image.height} pixels, the arrays of training had {self.size} x "
                 f"{self.size}: the image is resized by its shorter side and cropped at the centre; if the arrays "
                 "were made differently, give an image made like them"
