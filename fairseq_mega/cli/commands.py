@@ -121,6 +121,7 @@ def failure(program: str, error: Exception) -> int:
 
 def exit_status(program: str, run: Callable[[], None]) -> int:
     """Call ``run`` and return 0; after an OSError or a ValueError print its message and return 1."""
+    hide_deprecations()
     try:
         run()
     except (OSError, ValueError) as error:

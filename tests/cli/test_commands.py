@@ -12,12 +12,22 @@ import pytest
 from tests.support.helpers import REPOSITORY
 
 MUCH = "from fairseq_mega.cli.commands import exit_status; exit(exit_status('x', lambda: print('line\\n' * 100000)))"
+WARNS = (
+    "import warnings; from fairseq_mega.cli.commands import exit_status; "
+    "exit(exit_status('x', lambda: [warnings.warn_explicit('old', UserWarning, f'{name}.py', 1, module=name) "
+    "for name in ('hydra.core.config', 'fairseq.utils', 'mine')]))"
+)
 HELP = "import logging; logging.disable(); from fairseq_mega.cli import console; exit(console.run('train', ['--help']))"
 CONVERT = (
     "from fairseq_mega.convert import command; command.convert = lambda given: print('line\\n' * 100000); "
     "exit(command.main(['--input', 'README.md', '--output', 'none.pt']))"
 )
 LITTLE = "from fairseq_mega.cli import commands; print('line')"
+
+
+def test_a_command_prints_no_deprecations_of_libraries() -> None:
+    done = subprocess.run([sys.executable, "-c", WARNS], cwd=REPOSITORY, text=True, capture_output=True, check=True)
+    assert done.stderr.splitlines() == ["mine.py:1: UserWarning: old"]
 
 
 @pytest.mark.parametrize(
