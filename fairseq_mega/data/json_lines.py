@@ -207,6 +207,9 @@ def text_of(line: bytes, field: str) -> Union[str, ValueError]:
         return error
     except UnicodeDecodeError as error:
         return ValueError(f"is not UTF-8 ({error.reason}, byte 0x{line[error.start]:02x})")
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        return ValueError(f"is not Unicode: the field {field!r} holds {half} without the other half of its pair")
     except (ValueError, RecursionError) as error:
         if line.count(b"\r") > 1:
             return ValueError(f"contains carriage returns, which do not end lines ({TO_LINE_FEEDS})")

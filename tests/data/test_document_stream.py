@@ -192,7 +192,8 @@ BAD = {
     "[1]": "is not a JSON object",
     '{"body": "x"}': "has no text in the field 'text'",
     '{"text": 3}': "has no text in the field 'text'",
-    '{"text": "\\ud800"}': "is not JSON",
+    '{"text": "\\ud800"}': "is not Unicode: the field 'text' holds \\ud800 without the other half of its pair",
+    '{"text": "the sea \\ude00"}': "is not Unicode: the field 'text' holds \\ude00 without",
     "[" * 100000: "is not JSON",
 }
 
