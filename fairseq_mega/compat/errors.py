@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from omegaconf import MissingMandatoryValue
 from omegaconf.errors import OmegaConfBaseException
 
-from fairseq_mega.compat.checkpoints.loading import RefusedContents, UnreadableFile
+from fairseq_mega.compat.checkpoints.loading import OtherLayout, RefusedContents, UnreadableFile
 from fairseq_mega.compat.checkpoints.names import OtherNames
 from fairseq_mega.compat.full_disk import WANT_OF_SPACE
 from fairseq_mega.compat.patches.workers import KILLED, LOST_WORKER
@@ -77,7 +77,7 @@ def _is_unknown_name(error: KeyError) -> bool:
 
 def remedy(error: BaseException, text: str) -> str:
     """Return the remedy of a user's error, "" where the message contains the remedy."""
-    if isinstance(error, OtherNames):
+    if isinstance(error, (OtherNames, OtherLayout)):
         return ""  # the message contains it
     if isinstance(error, UnreadableFile):
         return "give another one with --restore-file (training) or --path"

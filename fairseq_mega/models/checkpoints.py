@@ -5,6 +5,7 @@ from typing import Dict
 import torch
 from torch import Tensor, nn
 
+from fairseq_mega.compat.checkpoints.loading import check_layout
 from fairseq_mega.compat.checkpoints.names import is_fingerprint
 from fairseq_mega.modules.megalodon.norms import ScaledNorm, TimestepNorm
 
@@ -17,11 +18,7 @@ def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
     own = model.state_dict()
     for key in filter(is_fingerprint, list(state_dict)):
         del state_dict[key]
-    if any(".mega_layer." in key for key in state_dict):
-        raise ValueError(
-            "this checkpoint was written by the published code, with other names and shapes of tensors: convert the "
-            "checkpoint with fairseq-mega-convert --input OLD.pt --output NEW.pt"
-        )
+    check_layout(state_dict, "this checkpoint")
     missing, foreign = sorted(own.keys() - state_dict.keys()), sorted(state_dict.keys() - own.keys())
     if missing or foreign:
         raise ValueError(

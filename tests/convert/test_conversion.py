@@ -11,6 +11,7 @@ import torch
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 
+from fairseq_mega.cli import console
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.compat.checkpoints.settings import Role, options_of, other_settings
 from fairseq_mega.convert import checkpoints, command, convert_checkpoint, is_ours, publish_checkpoint
@@ -21,6 +22,7 @@ from fairseq_mega.models.mega_classifier import MegaClassifierConfig
 from fairseq_mega.models.mega_lm import MegaLanguageModelConfig
 from tests.models.test_published_defaults import parse, stub_task
 from tests.support import tiny_mega
+from tests.support.helpers import TINY_TRAINING
 from tests.support.plain.comparing import largest_difference
 from tests.support.published_layouts import LAYOUTS
 from tests.support.tiny_classifier import task as classification
@@ -280,6 +282,25 @@ def test_a_trained_model_of_ours_is_published(tiny_model: Any, tmp_path: Path) -
     again["args"].published_source_padding = True  # as the published code reads it
     assert largest_difference(official, again) < 1e-5
     assert_same(again["model"], trained["model"])
+
+
+@pytest.mark.parametrize("command_name", ["interactive", "generate", "validate", "train"])
+def test_every_command_names_the_published_layout(
+    command_name: str, tiny_model: Any, tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    """Without truncation, too, where fairseq fails on the options before any model is built."""
+    old = tmp_path / "off.pt"
+    torch.save(publish_checkpoint(load_checkpoint(tiny_model.checkpoint), "trained"), old)
+    given = [str(tiny_model.data), "--cpu"]
+    if command_name == "train":
+        given += [*map(str, TINY_TRAINING), "--finetune-from-model", str(old), "--save-dir", str(tmp_path / "run")]
+    else:
+        given += ["--path", str(old)]
+    given += ["--max-tokens", "400"] if command_name in ("generate", "validate") else []
+    assert console.run(command_name, given) != 0
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert f"error: {old} was written by the published code, with other names" in last, last
+    assert "fairseq-mega-convert --input OLD.pt --output NEW.pt" in last and "--restore-file" not in last
 
 
 def test_other_positions_of_padded_sources_are_told(

@@ -47,6 +47,19 @@ class UnreadableFile(ValueError):
     """A file is damaged, or of another kind; the message names the file."""
 
 
+class OtherLayout(UnreadableFile):
+    """A checkpoint has the layout of the published code; the message contains the remedy."""
+
+
+def check_layout(tensors: typing.Iterable[typing.Any], where: str) -> None:
+    """Raise OtherLayout for the names of tensors of the published code; ``where`` names the checkpoint."""
+    if any(isinstance(name, str) and ".mega_layer." in name for name in tensors):
+        raise OtherLayout(
+            f"{where} was written by the published code, with other names and shapes of tensors: convert the "
+            "checkpoint with fairseq-mega-convert --input OLD.pt --output NEW.pt"
+        )
+
+
 def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = False) -> typing.Any:
     """Read a file of torch.save that contains only tensors, plain containers and fairseq's settings.
 
@@ -102,6 +115,13 @@ def load_checkpoint(file: typing.Any, map_location: typing.Any = "cpu") -> typin
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         where = getattr(file, "name", file)
         raise UnreadableFile(f"{where} is not a checkpoint of fairseq (it has no 'model'); give a file of a --save-dir")
+    return checkpoint
+
+
+def load_for_fairseq(file: typing.Any, map_location: typing.Any = "cpu") -> typing.Dict[str, typing.Any]:
+    """Read a checkpoint of a model of this fairseq, see :func:`load_checkpoint`; raise OtherLayout for another one."""
+    checkpoint = load_checkpoint(file, map_location)
+    check_layout(checkpoint["model"], str(getattr(file, "name", file)))
     return checkpoint
 
 
@@ -162,7 +182,7 @@ def load_data_only() -> None:
     for name in LOADING_MODULES:
         module: typing.Any = importlib.import_module(f"fairseq.{name}")
         if not isinstance(module.torch, ModuleWith):
-            module.torch = ModuleWith(torch, load=load_checkpoint if module is checkpoint_utils else load)
+            module.torch = ModuleWith(torch, load=load_for_fairseq if module is checkpoint_utils else load)
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
     wrap(checkpoint_utils, "load_ema_from_checkpoint", _naming_the_file)
     wrap(checkpoint_utils, "load_model_ensemble_and_task", _refusing_configurations)
