@@ -115,6 +115,10 @@ class LRATextTask(ClassificationTask):
             kind: names_of_dictionary(dictionary, os.path.join(self.cfg.data, folder, "dict.txt"))
             for kind, dictionary, folder in parts
         }
+        dataset = setting_of(data, "dataset")
+        if dataset is not None:
+            remedy = f"give the data folder it was trained on, or prepare its texts (fairseq-mega-prepare {dataset})"
+            dictionaries = {kind: given._replace(remedy=remedy) for kind, given in dictionaries.items()}
         kept = KeptBytes.of_data(data)
         if kept is not None:
             remedy = "give the data folder it was trained on, or prepare these texts with its --length (and --end)"

@@ -136,6 +136,16 @@ def test_both_documents_have_one_dictionary(change, pairs, tmp_path):
         text_task(folder)
 
 
+@pytest.mark.parametrize("dataset", [None, "own-texts", "imdb"])
+def test_other_dictionaries_are_mended_by_the_command_that_made_the_data(dataset, texts, tmp_path):
+    data = shutil.copytree(texts, tmp_path / "data")
+    if dataset is not None:
+        (data / "SOURCE.json").write_text(json.dumps({"settings": {"dataset": dataset}}))
+    wanted = "(fairseq-preprocess --srcdict)" if dataset is None else f"(fairseq-mega-prepare {dataset})"
+    found = text_task(data).names_of_numbers()
+    assert [wanted in found[kind].remedy for kind in ("source", "labels")] == [True, True]
+
+
 def test_text_that_does_not_fit(texts, pairs, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"src-bin/dict\.txt does not exist: the data folder must hold"):
         text_task(tmp_path)
