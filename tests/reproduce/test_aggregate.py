@@ -77,16 +77,20 @@ def test_the_rate_is_chosen_on_validation_alone(tmp_path: Path) -> None:
     assert [(run["seed"], run["lr"]) for run in found["runs"]] == [(2, 0.002), (1, 0.006), (2, 0.006)]
 
 
-def test_the_table_has_the_cells_of_these_conditions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("best", [0.002, 0.006])
+def test_the_table_has_the_cells_of_these_conditions(
+    best: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever of the rates was chosen."""
     choices = Choices(tmp_path)
     for run in runs(choices):
-        finish(run, 40.0 + run.seed, 50.0)
+        finish(run, 40.0 + run.seed, 50.0 + (run.config["optimization"]["lr"] == [best]))
     (path,) = write_cells(runs(choices), choices, "command")
     assert path.name.startswith("miniature.listops.mega.")
     options = Namespace(output=None)
     assert print_tables(runs(choices), [], options, choices) == 0
     printed = capsys.readouterr().out
-    assert "| MEGA | 7 | 41.50 ± 0.71 (0.002) |" in printed and "the seeds 1, 2" in printed
+    assert f"| MEGA | 7 | 41.50 ± 0.71 ({best:g}) |" in printed and "the seeds 1, 2" in printed
     assert print_tables(runs(choices), [], options, replace(choices, max_update=3)) == 1
     assert "run fairseq-mega-reproduce miniature" in capsys.readouterr().err
     write_cells(runs(choices), replace(choices, max_update=3), "command")  # beside the first

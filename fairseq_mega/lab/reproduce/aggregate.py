@@ -72,7 +72,7 @@ def cell(runs: Sequence[Run], choices: Choices, command: str) -> Optional[Dict[s
         scores["deviation"] = statistics.stdev(values)
     settings = {
         **{key: chosen[0]["settings"][key] for key in ("parameters", "updates", "batch", "train_examples")},
-        **{key: value for key, value in about(runs[0], choices).items() if key != "run"},
+        **{key: value for key, value in about(chosen[0]["run"], choices).items() if key != "run"},
         "report": recipe.report,
         "number": recipe.number,
         "paper": recipe.paper,
