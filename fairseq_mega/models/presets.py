@@ -65,7 +65,8 @@ def _agree_on_bands(args: Namespace, values: Dict[str, Any], excluded: Set[str])
         sides = [f"adaptive_{side}_{part}" for side in ("input", "softmax")]
         given = {getattr(args, side) for side in sides if hasattr(args, side)}
         if len(given) == 1:
-            values.update(dict.fromkeys(sides, given.pop()))
+            follow = [side for side in sides if part == "factor" or values.get(side)]  # no cutoff: it follows anyway
+            values.update(dict.fromkeys(follow, given.pop()))
         elif given:
             excluded.update(_TIED)
 

@@ -232,7 +232,7 @@ def test_the_commands_for_ones_own_text_run_as_they_stand(text: str, tmp_path: P
     assert len(small.replace("\\\n", "").strip().splitlines()) <= 4
     for old, new in (
         ("--arch mega_small", "--cpu --arch mega_small --encoder-embed-dim 16 --encoder-hidden-dim 32"),
-        ("--stop-time-hours 0.25", "--stop-time-hours 0.002"),
+        ("--stop-time-hours 0.25", "--stop-time-hours 0.006"),
         ("--arch mega_iwslt_de_en", "--cpu --arch mega_tiny"),
         ("--max-update 30000", "--max-update 5"),
     ):
