@@ -27,8 +27,8 @@ LITTLE = "from fairseq_mega.cli import commands; print('line')"
 
 def test_a_command_prints_no_deprecations_of_libraries() -> None:
     plain = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}  # which the user may set
-    words, pipes = [sys.executable, "-c", WARNS], {"text": True, "capture_output": True}
-    done = subprocess.run(words, cwd=REPOSITORY, env=plain, check=True, **pipes)
+    words = [sys.executable, "-c", WARNS]
+    done = subprocess.run(words, cwd=REPOSITORY, env=plain, text=True, capture_output=True, check=True)
     assert done.stderr.splitlines() == ["mine.py:1: UserWarning: old"]
 
 
