@@ -106,10 +106,10 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     samples = np.stack([fitted(path, clip, length) for path, clip in zip(paths, clips)])
     changed = f"{cut} of them cut" + (f", {filled} filled to more than twice their length" if filled else "")
     say(f"{len(clips)} clips of {len(labels)} labels, made {length} samples long ({changed})")
-    silent = [path for path, clip in zip(paths, clips) if is_silent(clip)]
+    is_quiet = np.array([is_silent(clip) for clip in clips])
+    silent = [path for path, quiet in zip(paths, is_quiet) if quiet]
     if silent:
-        heard = {number for number, clip in zip(numbers, clips) if not is_silent(clip)}
-        lost = [repr(labels[number]) for number in np.unique(numbers) if number not in heard]
+        lost = [repr(labels[number]) for number in np.unique(numbers) if is_quiet[numbers == number].all()]
         whole = f"; all of {listed(lost)}" if lost else ""
         say(f"{len(silent)} of the clips are silent from beginning to end: {listed(silent)}{whole}")
     rows = {
