@@ -1,7 +1,7 @@
 """Documents within the rows of a batch; no information passes between them."""
 
 from functools import cached_property
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -79,11 +79,10 @@ class Documents:
         past = key.size(1) - query.size(1)
         query = F.pad(query, (0, 0, past, 0))  # queries of the past, whose results are dropped
         parts = self.parts(past, chunk_size)
-        outputs: List[Tensor] = []
-        for group in parts.groups:  # no query sees the steps that a shorter row repeats: they are at its end
-            mask = None if padding_mask is None else parts.take(padding_mask, group)
-            outputs.append(attend(*(parts.take(part, group) for part in (query, key, value)), mask))
-        return parts.join(outputs)[:, past:]
+        masks = [None] * len(parts.groups) if padding_mask is None else parts.split(padding_mask)
+        # no query sees the steps that a shorter row repeats: they are at its end
+        rows = zip(*(parts.split(part) for part in (query, key, value)), masks)
+        return parts.join(attend(*row) for row in rows)[:, past:]
 
     def ended(self, kept: int) -> Optional[Tensor]:
         """Return a mask (B, kept) bool of the last ``kept`` steps: True for ended documents; None if all are False."""

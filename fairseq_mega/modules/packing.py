@@ -1,7 +1,7 @@
 """Texts of a padded batch one after another in one row, so that bidirectional layers compute no padding."""
 
 from functools import cached_property
-from typing import List, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor, nn
@@ -50,13 +50,9 @@ class PackedTexts(Documents):
         """Attend within texts and chunks, in both directions; arguments as in :meth:`Documents.attend`."""
         if self.aligned:
             return recomputing(attend, query, key, value, padding_mask)
-        outputs: List[Tensor] = []
-        for group in self.alike.groups:
-            absent = group.absent
-            if padding_mask is not None:
-                absent = absent | self.alike.take(padding_mask, group)
-            outputs.append(attend(*(self.alike.take(part, group) for part in (query, key, value)), absent))
-        return self.alike.join(outputs)
+        absent = self.alike.absent(padding_mask)
+        rows = zip(*(self.alike.split(part) for part in (query, key, value)), absent)
+        return self.alike.join(attend(*row) for row in rows)
 
 
 class Packing:

@@ -24,7 +24,7 @@ def test_rows_hold_every_step_once(length, share):
     begins = drawn_begins(3, length, share)
     parts = Parts(begins)
     steps = torch.arange(3 * length).view(3, length)
-    rows = [parts.take(steps, group) for group in parts.groups]
+    rows = parts.split(steps)
     assert torch.equal(parts.join(rows), steps)
     begins[:, 0] = True
     assert torch.equal(parts.row, begins.nonzero()[:, 0])

@@ -1,6 +1,6 @@
 """Parts of sequences, for instance documents, as separate rows for operators that read a row from its beginning."""
 
-from typing import Iterable, List, NamedTuple
+from typing import Iterable, List, NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -46,14 +46,29 @@ class Parts:
             steps = first[numbers].unsqueeze(1) + torch.minimum(offsets, ends - 1)
             self.groups.append(Group(numbers, steps, offsets >= ends))
         present = torch.cat([~group.absent.flatten() for group in self.groups]).nonzero().squeeze(1)
-        steps = torch.cat([group.steps.flatten() for group in self.groups])[present]
+        self._steps = torch.cat([group.steps.flatten() for group in self.groups])
+        steps = self._steps[present]
         self._places = torch.empty_like(steps).index_put((steps,), present)  # of each step among those of all groups
         numbers = torch.cat([group.numbers for group in self.groups])
         self._order = torch.empty_like(numbers).index_put((numbers,), torch.arange(len(numbers), device=numbers.device))
 
-    def take(self, x: Tensor, group: Group) -> Tensor:
-        """Return the rows (R, W, ...) of a group from x (B, L, ...)."""
-        return x.flatten(0, 1).index_select(0, group.steps.flatten()).unflatten(0, group.steps.shape)
+    def split(self, x: Tensor) -> List[Tensor]:
+        """Return the rows (R, W, ...) of each group from x (B, L, ...).
+
+        All groups are taken at once, so that the backward pass writes the gradient of x once, not once for each group.
+        """
+        taken = x.flatten(0, 1).index_select(0, self._steps)
+        rows = taken.split([group.steps.numel() for group in self.groups])
+        return [part.unflatten(0, group.steps.shape) for part, group in zip(rows, self.groups)]
+
+    def absent(self, padding_mask: Optional[Tensor]) -> List[Tensor]:
+        """Return the steps (R, W) of each group that are beyond the end of a part or padding.
+
+        Args:
+            padding_mask: (B, L) bool, True = padding, or None.
+        """
+        beyond = [group.absent for group in self.groups]
+        return beyond if padding_mask is None else [a | b for a, b in zip(beyond, self.split(padding_mask))]
 
     def join(self, rows: Iterable[Tensor]) -> Tensor:
         """Return the sequences (B, L, ...) from the rows (R, W, ...) of all groups, in their order."""

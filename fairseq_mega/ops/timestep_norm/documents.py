@@ -34,12 +34,9 @@ def timestep_norm_documents(
     """
     begin = TimestepNormState(*(documents.carried(*pair) for pair in zip(state, fresh)))
     outputs, ends = [], []
-    for group in documents.groups:
-        absent = group.absent
-        if padding_mask is not None:
-            absent = absent | documents.take(padding_mask, group)
+    for group, rows, absent in zip(documents.groups, documents.split(x), documents.absent(padding_mask)):
         before = TimestepNormState(*(part[group.numbers] for part in begin))
-        y, after = normalize(documents.take(x, group), before, absent if bool(absent.any()) else None)
+        y, after = normalize(rows, before, absent if bool(absent.any()) else None)
         outputs.append(y)
         ends.append(after)
     last = (documents.join_results(parts)[documents.last] for parts in zip(*ends))
