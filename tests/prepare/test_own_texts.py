@@ -93,7 +93,8 @@ REFUSED: Dict[str, Tuple[bytes, str]] = {
         tsv([("хорошо", "x y")] + ROWS).encode("cp1251"),
         "line 1 has a label that is not UTF-8: convert",
     ),
-    "a text of invisible characters": (tsv([*ROWS, ("bad", "\u200b\u00a0")]).encode(), "line 7 has no text"),
+    "a text of invisible characters": (tsv([*ROWS, ("bad", "\u200b\u00a0")]).encode(), "line 7 has no text: remove"),
+    "texts that are empty": (tsv([*ROWS, ("bad", " "), ("good", "")]).encode(), "line 7 and 1 more have no text"),
     "some labels in quotes": (
         tsv([('"good"', "x y")] + ROWS).encode(),
         "line 1 has its label in quotes, and line 7 is",

@@ -67,6 +67,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     """Return texts and labels of a table; raise ValueError, naming the line, if a text or label cannot be used."""
     found: Texts = []
     others: List[int] = []  # lines that are not UTF-8
+    blank: List[int] = []  # lines without text
     for number, field, text in labelled_rows(path, first_line):
         label = " ".join(_without_marks(unicodedata.normalize("NFC", field.decode("utf-8", "replace"))).split())
         if "\ufffd" in label and not is_utf8(field):
@@ -79,10 +80,13 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
         if b"\0" in text:
             raise ValueError(f"{path}: line {number} contains a NUL byte, which is not text: correct the file")
         if not holds_text(text.decode("utf-8", "replace")):
-            raise ValueError(f"{path}: line {number} has no text")
+            blank.append(number)
         found.append((text, label))
         if not is_utf8(text):
             others.append(number)
+    if blank:
+        which = f"line {blank[0]} has" if len(blank) == 1 else f"line {blank[0]} and {len(blank) - 1:,} more have"
+        raise ValueError(f"{path}: {which} no text: remove such lines")
     if not found:
         raise ValueError(f"{path} is empty: give lines of label TAB text")
     if all(len(label) > 2 and label[0] == label[-1] == "'" for _, label in found):
