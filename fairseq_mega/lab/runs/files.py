@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Iterator, Optional
 
-from fairseq_mega.compat.full_disk import naming_want_of_space
-
 BLOCK = 1 << 20
 
 
@@ -17,6 +15,8 @@ def written_whole(path: Path) -> Iterator[Path]:
 
     Its folder is created if it is missing. The OSError of a full disk names ``path``.
     """
+    from fairseq_mega.compat.full_disk import naming_want_of_space  # needs torch; options are read without it
+
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     with naming_want_of_space(path):
