@@ -19,6 +19,7 @@ ENDINGS = (
     *(".apng", ".avif", ".bmp", ".dib", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm"),
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
+AS_FRACTIONS = "255 is white: multiply numbers of 0 to 1 by 255 before they are saved"
 _UNREADABLE = ("JPEG XL", "Photoshop")
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262  # tags of TIFF
 _ORIENTATION, _PLANES, _MORE, _SIGNS = 274, 284, 338, 339
@@ -206,6 +207,11 @@ def _over_white(image: Any) -> Any:
             "colour, for example with `magick IN -background black -flatten OUT.png`"
         )
     return rgb
+
+
+def has_one_colour(image: Any) -> bool:
+    """Return whether the pixels of an image of PIL, in RGB, are the same or hardly differ."""
+    return _spread(image) <= _FAINT
 
 
 def _spread(image: Any) -> int:

@@ -233,7 +233,7 @@ def test_recordings_that_are_silent_or_cut_are_told(clips, capsys, tmp_path) -> 
     assert not any("further" in note for note in notes)
     assert classify.main([str(word) for word in (clips[0], *[path] * 5, "--path", clips[1], "--cpu")]) == 0
     assert "note: 2 further recordings were shortened in the same way" in capsys.readouterr().err
-    assert f"note: {silent} is silent from beginning to end: its label is meaningless" in notes
+    assert any(line.startswith(f"note: {silent} is silent from beginning to end: its label is") for line in notes)
 
 
 def test_recordings_prepared_like_others(clips, capsys, tmp_path) -> None:

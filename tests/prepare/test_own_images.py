@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Dict, List
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -104,6 +105,19 @@ def test_images_that_end_early(images: Path, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1500] + b"\xff\xd9")
     told = refusal("own-images", "--dir", images, "--out", tmp_path / "out")
     assert f"{path} is cut off or damaged: its data end before the picture does: get a new copy" in told
+
+
+def test_images_of_one_colour_are_counted(tmp_path: Path) -> None:
+    """Among them those of numbers from 0 to 1, which are nearly black."""
+    checks = (np.indices((4, 4)).sum(0) % 2).astype(np.uint8)
+    for label, white in (("dark", 1), ("seen", 255)):
+        (tmp_path / "dir" / label).mkdir(parents=True)
+        for number in range(3):
+            Image.fromarray(checks * white).save(tmp_path / "dir" / label / f"{number}.png")
+    Image.new("L", (4, 4), 255).save(tmp_path / "dir" / "seen" / "3.png")
+    run = prepare("own-images", "--dir", tmp_path / "dir", "--out", tmp_path / "out").succeeded()
+    found = r"note: 4 of the images have nearly one colour \(255 is white: .*\): dark/0.png, .*seen/3.png; all of 'dark'"
+    assert re.search(found, run.output)
 
 
 def test_a_result_among_the_labels(images: Path) -> None:

@@ -404,14 +404,22 @@ def test_no_clip_is_lost_without_a_word(tmp_path: Path) -> None:
     files.update({f"wav/high/{number}.WAV": form for number, form in enumerate(forms)})
     files.update({"wav/high/other.dat": riff(PCM), "wav/low/silent.Wav": riff(bytes(800))})
     files.update({"wav/low/notes.txt": b"x", "wav/low/more/5.wav": riff(PCM), "wav/low/._0.wav": b"x"})
-    files.update({f"wav/none/{number}.wav": riff(bytes(800 + 2 * number)) for number in range(3)})
+    files.update({f"wav/none/{number}.wav": riff(bytes(800 + 2 * number)) for number in range(2)})
+    floats = np.sin(np.arange(400)).round().astype("<i2")  # of full scale 1, cut to whole numbers
+    files["wav/none/2.wav"] = riff(floats.tobytes())
     write(tmp_path, files)
     run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
     assert labels_of(tmp_path / "out") == {"high": 5, "low": 5, "none": 3}
     assert "left out: 1 .txt, 1 hidden .wav, 1 in folders one level deeper (low/more)" in run.output
     assert "13 clips of 3 labels, made 4000 samples long (0 of them cut, 4 filled to more than twice" in run.output
-    assert "4 of the clips are silent from beginning to end" in run.output and "silent.Wav" in run.output
+    assert "4 of the clips are silent from beginning to end (32,767 is full scale: " in run.output and "silent.Wav" in run.output
     assert "; all of 'none'\n" in run.output
+
+
+def test_silence_alone_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {f"wav/{label}/{number}.wav": riff(bytes(4000)) for label in "ab" for number in range(3)})
+    message = refusal("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out")
+    assert "all clips are silent from beginning to end (32,767 is full scale: multiply" in message
 
 
 LOST: List[Tuple[Dict[str, bytes], str]] = [

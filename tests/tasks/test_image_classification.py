@@ -73,6 +73,7 @@ def test_commands(folder, tmp_path, device_flags, capsys):
             np.zeros((9, 8, 8), np.uint8),
             r"test\.npy holds uint8 \(9, 8, 8\): uint8 \(n, height, width, 3\) is required",
         ),
+        (np.ones((9, 8, 8, 3), np.uint8), r"test\.npy holds no numbers above 1: 255 is white: multiply numbers of 0"),
         (np.zeros((9, 8, 8, 3)), r"test\.npy holds float64 \(9, 8, 8, 3\): uint8"),
         (np.zeros((8, 8, 8, 3), np.uint8), r"test\.npy has 8 images, .*test\.label has 9 lines: they must belong"),
         (np.zeros((9, 7, 8, 3), np.uint8), "images of 7 x 8 pixels, the model reads --image-size 8: resize or crop"),

@@ -12,9 +12,9 @@ from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.file_kinds import check_line
 from fairseq_mega.data.image_augmentation import evaluation_transform
-from fairseq_mega.data.image_files import check_whole, read_image
+from fairseq_mega.data.image_files import AS_FRACTIONS, check_whole, has_one_colour, read_image
 from fairseq_mega.data.text_units import ByteUnit, text_unit
-from fairseq_mega.lab.prepare.classification.clips import fitted, is_silent
+from fairseq_mega.lab.prepare.classification.clips import AS_FLOATS, fitted, is_silent
 from fairseq_mega.lab.prepare.classification.sound_files import read_sound
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.text_files import open_text
@@ -149,7 +149,7 @@ class ClipReader:
         recording = read_sound(str(path), path.read_bytes())
         samples = fitted(str(path), recording, self.scale.length)
         if is_silent(recording):
-            say(f"note: {path} is silent from beginning to end: its label is meaningless")
+            say(f"note: {path} is silent from beginning to end: its label is meaningless ({AS_FLOATS})")
         if len(recording) > len(samples):
             self.notes.say(f"note: of the {len(recording)} samples of {path} the model reads the first {len(samples)}")
         return str(path), {"src_tokens": torch.from_numpy(self.scale.apply(samples)).unsqueeze(0)}
@@ -177,6 +177,8 @@ class PictureReader:
         _check_no_folder(path)
         image = read_image(path)
         check_whole(path)
+        if has_one_colour(image):
+            say(f"note: {path} has nearly one colour ({AS_FRACTIONS})")
         if self.kept == WHOLE and image.size != (self.size, self.size):
             self.notes.say(
                 f"note: {path} has {image.width} x {image.height} pixels, the arrays of training had {self.size} x "

@@ -10,9 +10,13 @@ from fairseq_mega.tasks.speech_commands import FOLDER
 FILE_NAMES = {"train": "train", "valid": "val", "test": "test"}
 
 
+SILENCE = 2  # range of samples, in units of 16 bits, that holds no sound; floats cut to whole numbers have this range
+AS_FLOATS = "32,767 is full scale: multiply floats of -1 to 1 by it before they are saved as whole numbers"
+
+
 def is_silent(samples: np.ndarray) -> bool:
-    """Return whether all samples of a clip are the same."""
-    return len(samples) > 0 and bool(samples.min() == samples.max())
+    """Return whether the samples of a clip, in units of 16 bits, are the same, or nearly so."""
+    return len(samples) > 0 and int(samples.max()) - int(samples.min()) <= SILENCE
 
 
 def fitted(name: str, samples: np.ndarray, length: int) -> np.ndarray:

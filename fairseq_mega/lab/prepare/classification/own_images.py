@@ -11,10 +11,10 @@ from typing import Any, Dict, Sequence
 import numpy as np
 
 from fairseq_mega.data.class_folders import check_labels, class_files, class_names
+from fairseq_mega.data.image_files import AS_FRACTIONS, check_whole, has_one_colour, read_image
 from fairseq_mega.data.image_files import PICTURES as FILES
-from fairseq_mega.data.image_files import check_whole, read_image
 from fairseq_mega.data.image_folder import split_folder
-from fairseq_mega.lab.prepare.classification.subsets import labelled_files, say_copies, stratified_split
+from fairseq_mega.lab.prepare.classification.subsets import labelled_files, say_copies, say_empty, stratified_split
 from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
 from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
 from fairseq_mega.lab.prepare.progress import Progress, say
@@ -58,7 +58,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     images = [Path(label, name) for label in labels for name in files[label]]
     numbers = np.repeat(np.arange(len(labels)), [len(files[label]) for label in labels])
     rows = stratified_split(numbers, HELD_OUT, labels)
-    check_images([args.dir / image for image in images])
+    is_empty = check_images([args.dir / image for image in images])
+    say_empty([*map(str, images)], numbers, is_empty, labels, f"images have nearly one colour ({AS_FRACTIONS})")
     contents = [(hashlib.sha256((args.dir / image).read_bytes()).digest(), image.parent.name) for image in images]
     say_copies({split: [contents[row] for row in which] for split, which in rows.items()}, "images")
     counted: Dict[str, Dict[str, Any]] = {}
@@ -72,18 +73,23 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(f"own images, {args.dir.resolve()}", counted, {}, notes)
 
 
-def check_images(paths: Sequence[Path]) -> None:
-    """Raise a ValueError that names images that cannot be decoded, which would stop the training, or not to the end."""
-    problems = []
-    for path in Progress("reading", "images", len(paths)).follow(paths):
+def check_images(paths: Sequence[Path]) -> np.ndarray:
+    """Return whether each image has nearly one colour, (n,) bool.
+
+    Raises:
+        ValueError: names images that cannot be decoded, which would stop the training, or not to the end.
+    """
+    problems, is_empty = [], np.zeros(len(paths), dtype=bool)
+    for place, path in enumerate(Progress("reading", "images", len(paths)).follow(paths)):
         try:
-            read_image(path)
+            is_empty[place] = has_one_colour(read_image(path))
             check_whole(path)
         except ValueError as error:
             problems.append(str(error))
     if problems:
         more = f" (and {len(problems) - MOST:,} more)" if problems[MOST:] else ""
         raise ValueError("; ".join(problems[:MOST]) + more)
+    return is_empty
 
 
 def link_or_copy(source: Path, target: Path) -> None:

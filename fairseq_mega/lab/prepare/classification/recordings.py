@@ -11,13 +11,14 @@ import torch
 
 from fairseq_mega.data.class_folders import check_labels, class_files, class_names, listed
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
-from fairseq_mega.lab.prepare.classification.clips import FOLDER, fitted, is_silent, save_clips
+from fairseq_mega.lab.prepare.classification.clips import AS_FLOATS, FOLDER, fitted, is_silent, save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, SOUNDS, read_sound
 from fairseq_mega.lab.prepare.classification.subsets import (
     kept,
     labelled_files,
     note_on_limit,
     say_copies,
+    say_empty,
     say_lost,
     stratified_split,
 )
@@ -107,11 +108,9 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     changed = f"{cut} of them cut" + (f", {filled} filled to more than twice their length" if filled else "")
     say(f"{len(clips)} clips of {len(labels)} labels, made {length} samples long ({changed})")
     is_quiet = np.array([is_silent(clip) for clip in clips])
-    silent = [path for path, quiet in zip(paths, is_quiet) if quiet]
-    if silent:
-        lost = [repr(labels[number]) for number in np.unique(numbers) if is_quiet[numbers == number].all()]
-        whole = f"; all of {listed(lost)}" if lost else ""
-        say(f"{len(silent)} of the clips are silent from beginning to end: {listed(silent)}{whole}")
+    if is_quiet.all():
+        raise ValueError(f"--dir {args.dir}: all clips are silent from beginning to end ({AS_FLOATS})")
+    silent = say_empty(paths, numbers, is_quiet, labels, f"clips are silent from beginning to end ({AS_FLOATS})")
     rows = {
         split: which[kept(split, len(which), args.limit)]
         for split, which in stratified_split(numbers, HELD_OUT, labels).items()
@@ -132,7 +131,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         say(f"{split}: {len(which)} clips")
     say_lost(counted["train"]["labels"], labels)
     scale.save(work.output / FOLDER)
-    notes = [f"{len(silent)} clips are silent"] if silent else []
+    notes = [f"{silent} clips are silent"] if silent else []
     notes += [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence", "split drawn with seed 42"]
     return Report(f"own recordings, {args.dir.resolve()}", counted, {}, notes + note_on_limit(args.limit))
 

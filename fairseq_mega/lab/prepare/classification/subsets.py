@@ -117,6 +117,21 @@ def say_copies(splits: Dict[str, List[Tuple[bytes, str]]], things: str) -> None:
             say(f"note: {things} of {split} that are also in train, which raises the score: {known:,}")
 
 
+def say_empty(paths: Sequence[str], numbers: np.ndarray, is_empty: np.ndarray, labels: Sequence[str], what: str) -> int:
+    """Print and return the number of examples that hold nothing; name some, and the labels of which all are empty.
+
+    Args:
+        paths, numbers, is_empty: (n,) files of the examples, the numbers of their labels, and bool.
+        what: continues "3 of the ".
+    """
+    empty = [path for path, found in zip(paths, is_empty) if found]
+    if empty:
+        lost = [repr(labels[number]) for number in np.unique(numbers) if is_empty[numbers == number].all()]
+        whole = f"; all of {listed(lost)}" if lost else ""
+        say(f"note: {len(empty):,} of the {what}: {listed(empty)}{whole}")
+    return len(empty)
+
+
 def note_on_limit(limit: Optional[List[int]]) -> List[str]:
     """Return the note on --limit in SOURCE.json."""
     return [] if limit is None else [f"a random subset (seed 42) of at most {limit} examples of {', '.join(SPLITS)}"]
