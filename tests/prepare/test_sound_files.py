@@ -440,6 +440,32 @@ def test_a_label_that_would_vanish_is_an_error(files: Dict[str, bytes], message:
     assert message in refusal(*options)
 
 
+def test_labels_are_counted_before_a_clip_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "wav", {**{f"a/{number}.wav": b"no sound" for number in range(4)}, "b/0.wav": riff(PCM)})
+    message = refusal("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out")
+    assert "labels with too few examples: 'b' has 1" in message
+
+
+@pytest.mark.parametrize(
+    ("short", "long", "times", "refused"),
+    [(60, 3, 60, True), (60, 3, 9, False), (9, 3, 60, False), (60, 1, 11, False), (3, 60, 60, False)],
+)
+def test_clips_are_not_filled_to_the_length_of_a_few(
+    short: int, long: int, times: int, refused: bool, tmp_path: Path
+) -> None:
+    """Refused where the longest has over ten times the median, and all over ten times their sound."""
+    files = {f"{'ab'[number % 2]}/{number}.wav": riff(PCM[:2000]) for number in range(short + 3)}
+    files.update({f"b/noise {number}.wav": riff(PCM[:2000] * times) for number in range(long)})
+    write(tmp_path / "wav", files)
+    options: List[object] = ["recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out"]
+    if refused:
+        message = refusal(*options)
+        assert f"b/noise 0.wav has {1000 * times:,} samples and half of the 66 clips at most 1,000" in message
+        assert "give --samples, such as --samples 1000" in message
+        options += ["--samples", 1000]
+    assert f"{short + long + 3} clips of 2 labels, made" in prepare(*options).succeeded().output
+
+
 def test_copies_of_clips_are_told(tmp_path: Path) -> None:
     files = {f"{label}/{number}.wav": riff(PCM[: 2000 + 2 * number]) for label in "ab" for number in range(4)}
     write(tmp_path / "wav", {**files, "b/4.wav": files["b/3.wav"], "b/5.wav": files["b/3.wav"]})

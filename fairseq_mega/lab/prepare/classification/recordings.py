@@ -4,7 +4,7 @@ import argparse
 import hashlib
 from collections import Counter
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from fairseq_mega.lab.prepare.shared_options import add_limit
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 STEP = 1000  # lengths are multiples of the chunk of the paper's models
+PADDED = 10  # times that a clip may be longer than most, and all clips than their sound
 HELD_OUT = {"valid": 0.15, "test": 0.15}
 
 DETAILS = f"""\
@@ -82,27 +83,48 @@ def _scale_of(args: argparse.Namespace) -> Optional[ClipScale]:
     return None if args.like is None else ClipScale.load(args.like.parent)
 
 
-def read_folder(folder: Path) -> Tuple[List[str], List[str], List[np.ndarray], np.ndarray]:
-    """Return labels, and in sorted order the recordings' paths, samples (n,) each, and numbers of labels.
+def list_folder(folder: Path) -> Tuple[List[str], List[str], np.ndarray]:
+    """Return labels, and in sorted order the recordings' paths and numbers (n,) of labels.
 
-    Prints which files are left out, and which labels have nearly the same name. Raises ValueError for a recording that
-    cannot be read, and for a label without recordings.
+    Prints which files are left out, and which labels have nearly the same name. Raises ValueError for a label without
+    recordings.
     """
     files = labelled_files(folder, SOUNDS)
     labels = [*files]
     paths = [str(folder / label / name) for label in labels for name in files[label]]
-    clips = [read_sound(path, Path(path).read_bytes()) for path in paths]
-    numbers = np.repeat(np.arange(len(labels)), [len(files[label]) for label in labels])
-    return labels, paths, clips, numbers
+    return labels, paths, np.repeat(np.arange(len(labels)), [len(files[label]) for label in labels])
+
+
+def length_of_all(paths: Sequence[str], lengths: Sequence[int]) -> int:
+    """Return the length of the longest clip, rounded up to STEP samples.
+
+    Raises:
+        ValueError: names the longest clip if it is over PADDED times as long as half of the clips, and all clips of
+            its length would take over PADDED times the room of their sound.
+    """
+    longest, median = max(lengths), int(np.median(lengths))
+    if longest > PADDED * median and longest * len(lengths) > PADDED * sum(lengths):
+        raise ValueError(
+            f"{paths[lengths.index(longest)]} has {longest:,} samples and half of the {len(lengths):,} clips at most "
+            f"{median:,}, and all would be filled with silence to the length of the longest: give --samples, such as "
+            f"--samples {max(STEP, _rounded_up(median))}, to cut the longer ones, or move them out of the folder"
+        )
+    return _rounded_up(longest)
+
+
+def _rounded_up(samples: int) -> int:
+    return -(-samples // STEP) * STEP
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the recordings, make them of one length, split, standardise and write them."""
-    labels, paths, clips, numbers = read_folder(args.dir)
+    labels, paths, numbers = list_folder(args.dir)
     scale = _scale_of(args)
     if scale is not None:
         numbers, labels = np.array([scale.labels.index(label) for label in labels])[numbers], scale.labels
-    length = scale.length if scale is not None else args.samples or -(-max(map(len, clips)) // STEP) * STEP
+    drawn = stratified_split(numbers, HELD_OUT, labels)
+    clips = [read_sound(path, Path(path).read_bytes()) for path in paths]
+    length = scale.length if scale is not None else args.samples or length_of_all(paths, [*map(len, clips)])
     cut, filled = sum(len(clip) > length for clip in clips), sum(2 * len(clip) < length for clip in clips)
     samples = np.stack([fitted(path, clip, length) for path, clip in zip(paths, clips)])
     changed = f"{cut} of them cut" + (f", {filled} filled to more than twice their length" if filled else "")
@@ -111,10 +133,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     if is_quiet.all():
         raise ValueError(f"--dir {args.dir}: all clips are silent from beginning to end ({AS_FLOATS})")
     silent = say_empty(paths, numbers, is_quiet, labels, f"clips are silent from beginning to end ({AS_FLOATS})")
-    rows = {
-        split: which[kept(split, len(which), args.limit)]
-        for split, which in stratified_split(numbers, HELD_OUT, labels).items()
-    }
+    rows = {split: which[kept(split, len(which), args.limit)] for split, which in drawn.items()}
     contents = [hashlib.sha256(clip.tobytes()).digest() for clip in samples]
     say_copies(
         {split: [(contents[row], labels[numbers[row]]) for row in which] for split, which in rows.items()}, "clips"
