@@ -94,6 +94,7 @@ REFUSED: Dict[str, Tuple[bytes, str]] = {
         "line 1 has a label that is not UTF-8: convert",
     ),
     "a text of invisible characters": (tsv([*ROWS, ("bad", "\u200b\u00a0")]).encode(), "line 7 has no text: remove"),
+    "texts that are all empty": (tsv([(label, "") for label, _ in ROWS]).encode(), "line 1 and 5 more have no text"),
     "texts that are empty": (tsv([*ROWS, ("bad", " "), ("good", "")]).encode(), "line 7 and 1 more have no text"),
     "some labels in quotes": (
         tsv([('"good"', "x y")] + ROWS).encode(),
@@ -171,6 +172,50 @@ def test_texts_that_hold_the_names_of_columns_are_no_names(tmp_path: Path) -> No
     (tmp_path / "own.tsv").write_text(tsv(rows))
     prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
     assert sum(sum(part["labels"].values()) for part in source_of(tmp_path / "out")["splits"].values()) == len(rows)
+
+
+BEHIND: Dict[str, str] = {
+    "different texts": "".join(f"{text}\t{label}\n" for label, text in ROWS),
+    "repeated texts": "".join(f"{text}\t{label}\n" for label, text in ROWS) * 4,
+    "numbers as labels": "".join(f"It is number {n}.\t{n % 2}\n" for n in range(50)),
+    "many labels": "".join(f"a text with the number {n}\tintent {n % 150}\n" for n in range(900)),
+    "some texts in quotes": '"Fine", they said, "fine"\t1\n"Not fine."\t0\n' + "a long text\t1\nand more\t0\n",
+    "names of columns": "Satz dazu\tStimmung\n" + "".join(f"{text}\t{label}\n" for label, text in ROWS * 3),
+}
+
+
+@pytest.mark.parametrize("first_line", ["auto", "names"])
+@pytest.mark.parametrize("name", BEHIND)
+def test_labels_behind_texts_are_named(name: str, first_line: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.tsv"
+    path.write_text(BEHIND[name])
+    message = refusal("own-texts", "--train", path, "--out", tmp_path / "out", "--first-line", first_line)
+    assert "so column 2 seems to hold the labels: write text TAB label as the first line of each table" in message
+
+
+def test_the_remedies_for_labels_behind_texts_work(tmp_path: Path) -> None:
+    """Named columns, or --first-line example for those who want texts as labels."""
+    path, options = tmp_path / "own.tsv", ("--train", tmp_path / "own.tsv", "--out")
+    path.write_text(BEHIND["repeated texts"])
+    prepare("own-texts", *options, tmp_path / "example", "--first-line", "example").succeeded()
+    assert len(source_of(tmp_path / "example")["splits"]["train"]["labels"]) == 6
+    path.write_text("text\tlabel\n" + BEHIND["repeated texts"])
+    prepare("own-texts", *options, tmp_path / "named").succeeded()
+    assert sorted(source_of(tmp_path / "named")["splits"]["train"]["labels"]) == ["bad", "good"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(f"a label of some length, {n % 2}", "abcdef"[n % 6]) for n in range(60)],
+        [(f"a label of some length, {n % 5}", "abcd"[n % 4]) for n in range(60)],
+        [("good", "GOOD"), ("bad", "BAD")] * 9,
+    ],
+)
+def test_short_texts_are_no_labels(rows: List[Tuple[str, str]], tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text(tsv(rows))
+    prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
+    assert set(source_of(tmp_path / "out")["splits"]["train"]["labels"]) == {label for label, _ in rows}
 
 
 def test_accents_of_labels_are_composed(tmp_path: Path) -> None:

@@ -68,6 +68,24 @@ def header_of(line: bytes) -> Optional[Header]:
     return None
 
 
+def check_columns(path: Path) -> None:
+    """Raise ValueError for a table without names of columns whose labels seem to be behind the texts.
+
+    They seem to be if column 2 has several different values, at most half as many as column 1, and shorter ones.
+    """
+    if header_of(_first_line(path)) is not None:
+        return
+    fields = [field for _, line in read_lines(path) if line.count(b"\t") == 1 for field in line.split(b"\t")]
+    first, second = fields[::2], fields[1::2]
+    values, others = len(set(first)), len(set(second))
+    if 2 <= others <= values / 2 and sum(map(len, second)) < sum(map(len, first)):
+        raise ValueError(
+            f"{path}: column 1 has {values:,} different values and column 2 has {others:,}, shorter ones, so column 2 "
+            f"seems to hold the labels: write text TAB label as the first line of each table; if column 1 holds them, "
+            f"give --first-line example"
+        )
+
+
 def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, bytes, bytes]]:
     """Yield line number, label and text of each row.
 
@@ -78,7 +96,7 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
         ValueError: names the line with another number of columns, or the file that is not a table.
         DownloadError: for a damaged packed file.
     """
-    line = next((line for _, line in read_lines(path)), b"")
+    line = _first_line(path)
     if begins_object(line) or begins_array(line) or _begins_json(path):
         raise ValueError(
             f"{path}: it is JSON, and lines of label TAB text are needed, or CSV; convert it, for example JSON lines "
@@ -116,6 +134,10 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
         if number > 1 or first_line != "names":
             _check_row(path, number, label, text, first_line)
             yield number, label, text
+
+
+def _first_line(path: Path) -> bytes:
+    return next((line for _, line in read_lines(path)), b"")
 
 
 def _begins_json(path: Path) -> bool:

@@ -11,7 +11,7 @@ from fairseq_mega.data.class_folders import holds_text, is_visible, listed, told
 from fairseq_mega.data.json_lines import begins_object, form_of_records
 from fairseq_mega.data.text_marks import told_marks
 from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.classification.labelled_rows import FIRST_LINE, FIRST_LINES, labelled_rows
+from fairseq_mega.lab.prepare.classification.labelled_rows import FIRST_LINE, FIRST_LINES, check_columns, labelled_rows
 from fairseq_mega.lab.prepare.classification.subsets import (
     kept,
     note_on_limit,
@@ -144,6 +144,8 @@ def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables, hold out the splits that are not given, and write the texts."""
     files = _given(args)
+    if args.first_line != "example":
+        check_columns(args.train)
     parts = {split: read_texts(path, args.first_line) for split, path in files.items()}
     if args.first_line == "auto":
         check_first_row(args.train, parts["train"], [parts[split] for split in files if split != "train"])
