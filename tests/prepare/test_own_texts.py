@@ -65,6 +65,14 @@ def test_a_header_is_no_class(name: str, tmp_path: Path) -> None:
         assert byte_texts(tmp_path / "out" / "src-bin", split) == [text.encode() for _, text in ROWS]
 
 
+@pytest.mark.parametrize("header", ["id\tLanguage\tReview", "Review;id;language", "language,review,id"])
+def test_the_columns_that_are_read_are_told(header: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "own").write_text(header + "\n" + re.sub(r"\w+", "a", header) + "\n")
+    read_texts(tmp_path / "own")
+    told = "names the columns (label: 'language', text: 'review'), and is left out; columns left out: 'id'"
+    assert told in capsys.readouterr().err
+
+
 REFUSED: Dict[str, Tuple[bytes, str]] = {
     "a header of other words": (
         tsv(ROWS, "Stimmung\tSatz\n").encode(),

@@ -32,17 +32,15 @@ class Header(NamedTuple):
 
     Attributes:
         delimiter: between columns.
-        columns: number of columns.
+        names: of the columns.
         label, text: numbers of the columns of labels and of texts.
-        others: names of the columns that are not read.
         is_spaced: whether a blank follows each delimiter.
     """
 
     delimiter: str
-    columns: int
+    names: List[str]
     label: int
     text: int
-    others: List[str]
     is_spaced: bool
 
 
@@ -62,9 +60,8 @@ def header_of(line: bytes) -> Optional[Header]:
         labels = [place for place, name in enumerate(names) if name in LABELS]
         texts = [place for place, name in enumerate(names) if name in TEXTS]
         if len(labels) == 1 and len(texts) == 1:
-            others = [name for place, name in enumerate(names) if place not in (labels[0], texts[0])]
             spaced = line.count(f"{delimiter} ".encode()) == len(names) - 1
-            return Header(delimiter, len(names), labels[0], texts[0], others, spaced)
+            return Header(delimiter, names, labels[0], texts[0], spaced)
     return None
 
 
@@ -113,8 +110,11 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
     if header is None and first_line == "auto":
         _check_names(path, line)
     if header is not None:
-        unread = f"; columns left out: {listed(list(map(repr, header.others)))}" if header.others else ""
-        say(f"{path}: the first line names the columns, and is left out{unread}")
+        taken = (header.names[header.label], header.names[header.text])
+        others = [repr(name) for name in header.names if name not in taken]
+        unread = f"; columns left out: {listed(others)}" if others else ""
+        read = "label: {!r}, text: {!r}".format(*taken)
+        say(f"{path}: the first line names the columns ({read}), and is left out{unread}")
         yield from _named(path, header)
         return
     if b"\t" not in line and (b"," in line or b";" in line):
@@ -160,7 +160,7 @@ def _check_names(path: Path, line: bytes) -> None:
 def _named(path: Path, header: Header) -> Iterator[Tuple[int, bytes, bytes]]:
     if header.delimiter == "\t":
         unquoted = _unquoted(path, header.label, 1)
-        table = read_table(path, header.columns)
+        table = read_table(path, len(header.names))
         rows: Iterator[Tuple[int, List[bytes]]] = ((number, list(map(unquoted, fields))) for number, fields in table)
     else:
         rows = _read_csv(path, header)
@@ -242,9 +242,9 @@ def _read_csv(path: Path, header: Header) -> Iterator[Tuple[int, List[bytes]]]:
                 if reader.line_num > last + 1:
                     several.append((reader.line_num - last, reader.line_num))
                 last = reader.line_num
-                if fields and len(fields) != header.columns:
+                if fields and len(fields) != len(header.names):
                     raise ValueError(
-                        f"{path}: line {reader.line_num} has {len(fields)} columns, {header.columns} are needed; a "
+                        f"{path}: line {reader.line_num} has {len(fields)} columns, {len(header.names)} are needed; a "
                         f"text with {header.delimiter!r} must be in double quotes"
                     )
                 if any(map(_SPACED_QUOTES.fullmatch, fields)):
