@@ -8,6 +8,7 @@ import pytest
 from fairseq.data import Dictionary
 from PIL import Image
 
+from fairseq_mega.lab.evaluate import classify
 from fairseq_mega.lab.evaluate.new_examples import ClipReader, PictureReader, TextReader
 from tests.support.prepare_runs import prepare
 
@@ -43,6 +44,29 @@ def test_standard_input_has_no_name(kind: Any, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="- is no file: leave it out"):
         kind.__new__(kind).read_file(Path("-"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("gone.txt", "does not exist"), ("link", "does not exist"), ("folder", "is a folder"), ("-", "is no file")],
+)
+def test_names_are_checked_before_the_model_is_loaded(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("link").symlink_to("gone.txt")
+    Path("a.txt").write_text("a film")
+    monkeypatch.setattr(classify, "check_model_and_data", lambda *given: None)
+    monkeypatch.setattr(classify.checkpoint_utils, "load_model_ensemble_and_task", lambda *given: pytest.fail("loaded"))
+    assert classify.main([".", "a.txt", name, "a.txt", "--path", "x.pt", "--cpu"]) == 1
+    assert f"error: {name} {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [TextReader, ClipReader, PictureReader])
+def test_names_of_no_file_are_told_alike(kind: Any, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="gone does not exist: give names of files"):
+        kind.__new__(kind).read_file(tmp_path / "gone")
 
 
 def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

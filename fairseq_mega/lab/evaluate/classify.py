@@ -20,7 +20,7 @@ from fairseq import checkpoint_utils
 from fairseq_mega.cli.commands import exit_status
 from fairseq_mega.compat.features import precision
 from fairseq_mega.compat.patches import architectures
-from fairseq_mega.lab.evaluate.new_examples import answers_to, reader_of
+from fairseq_mega.lab.evaluate.new_examples import answers_to, check_file, reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.image_classifier import ImageClassifier
 from fairseq_mega.tasks.families import CLASSIFIER, IMAGE_CLASSIFIER, check_model_and_data
@@ -50,6 +50,8 @@ def build_parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Load the classifier, and print a line for every example; raises OSError and ValueError."""
     check_model_and_data(args.path, args.data, CLASSIFIER, IMAGE_CLASSIFIER)
+    for path in args.files:  # before the first answer
+        check_file(path)
     with architectures.expect_models_of(SequenceClassifier, ImageClassifier):
         loaded = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], {"data": str(args.data)})
     (model,), _, task = loaded

@@ -81,7 +81,7 @@ class TextReader:
 
     def read_file(self, path: Path) -> Item:
         """Return the item of a file of text without its last line end."""
-        _check_no_folder(path)
+        check_file(path)
         with open_text(path, "surrogateescape", newline="") as file:
             text = file.read().rstrip("\r\n")
         if "\0" in text:
@@ -145,7 +145,7 @@ class ClipReader:
 
     def read_file(self, path: Path) -> Item:
         """Return the item of a file of sound, cut or padded with silence."""
-        _check_no_folder(path)
+        check_file(path)
         recording = read_sound(str(path), path.read_bytes())
         samples = fitted(str(path), recording, self.scale.length)
         if is_silent(recording):
@@ -174,7 +174,7 @@ class PictureReader:
 
     def read_file(self, path: Path) -> Item:
         """Return the item of an image, resized and cropped at the centre, as in validation."""
-        _check_no_folder(path)
+        check_file(path)
         image = read_image(path)
         check_whole(path)
         if has_one_colour(image):
@@ -201,11 +201,14 @@ def _named_on(lines: Iterator[str]) -> Iterator[Path]:
         yield Path(line.rstrip("\r\n"))
 
 
-def _check_no_folder(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Raise ValueError or FileNotFoundError for a name that is no file's."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the files in it, such as {path}/*")
     if str(path) == "-" and not path.exists():
         raise ValueError("- is no file: leave it out to give lines, or names of recordings or images, on stdin")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: give names of files here, and texts themselves on stdin")
 
 
 def reader_of(task: Any) -> Union[TextReader, ClipReader, PictureReader]:
