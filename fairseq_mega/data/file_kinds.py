@@ -61,9 +61,9 @@ AIFF, SPHERE = _sound("sound in AIFF"), _sound("sound in NIST SPHERE")
 
 # Patterns of the first bytes; the first match counts. No pattern matches plain text: each requires more than a word.
 _SIGNATURES: Tuple[Tuple[bytes, FileKind], ...] = (
-    (rb"\x1f\x8b", _packed("gzip", "`gunzip FILE`")),
-    (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", _packed("bzip2", "`bunzip2 FILE`")),
-    (rb"\xfd7zXZ\0", _packed("xz", "`unxz FILE`")),
+    (rb"\x1f\x8b", _packed("gzip", "`gunzip -k FILE`")),
+    (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", _packed("bzip2", "`bunzip2 -k FILE`")),
+    (rb"\xfd7zXZ\0", _packed("xz", "`unxz -k FILE`")),
     (rb"\x28\xb5\x2f\xfd", _packed("zstd", "`unzstd FILE`")),
     (rb"\x04\x22\x4d\x18", _packed("lz4", "`unlz4 FILE`")),
     (rb"\x1f\x9d", _packed("compress", "`uncompress FILE`")),

@@ -1,8 +1,12 @@
 """Cleaning, sentence pairing and splitting of parallel text, and reading and writing its files."""
 
+import bz2
+import gzip
+import lzma
 import re
+import subprocess
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import given
@@ -24,6 +28,7 @@ from fairseq_mega.lab.prepare.translation.dataset import write_own_pairs
 from fairseq_mega.lab.prepare.translation.parallel_files import read_pairs, read_sentences, write_corpus, write_pairs
 from fairseq_mega.lab.prepare.translation.parallel_text import HELP_RULES, Pair, PairRules, clean_text, rejection
 from fairseq_mega.lab.prepare.translation.sentences import pair_sentences, split_sentences
+from fairseq_mega.lab.runs.files import LINE_ENDS
 from tests.support.in_process import in_process  # noqa: F401
 from tests.support.prepare_runs import prepare, refusal, source_of
 
@@ -324,6 +329,32 @@ def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None
         read_sentences(tmp_path / "t.es")
     with pytest.raises(FileNotFoundError, match=r"t\.pl: no such file"):
         read_sentences(tmp_path / "t.pl")
+
+
+@pytest.mark.parametrize("end", LINE_ENDS)
+def test_other_line_ends_are_named_with_a_remedy_that_works(end: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.en"
+    path.write_bytes(("schöne Aussicht" + end).encode() * 9)
+    with pytest.raises(ValueError, match=r"t\.en: its lines end in .*, which do not end lines here") as refused:
+        read_sentences(path)
+    command = str(refused.value).split("`")[1].replace("OUT", str(tmp_path / "out"))
+    subprocess.run(command, shell=True, check=True)
+    assert read_sentences(tmp_path / "out") == ["schöne Aussicht"] * 9
+
+
+@pytest.mark.parametrize("end", LINE_ENDS)
+def test_a_few_other_line_ends_are_part_of_their_lines(end: str, tmp_path: Path) -> None:
+    (tmp_path / "t.en").write_bytes(f"one{end}two\nthree{end}{end}four\nfive\n".encode())
+    assert len(read_sentences(tmp_path / "t.en")) == 3
+
+
+@pytest.mark.parametrize(
+    ("ending", "pack", "command"), [("gz", gzip, "gunzip -k"), ("bz2", bz2, "bunzip2 -k"), ("xz", lzma, "unxz -k")]
+)
+def test_a_packed_file_in_place_of_a_plain_one_is_named(ending: str, pack: Any, command: str, tmp_path: Path) -> None:
+    (tmp_path / f"t.en.{ending}").write_bytes(pack.compress(b"a\nb\n"))
+    with pytest.raises(FileNotFoundError, match=rf"t\.en: no such file; .*/t\.en\.{ending}: it is .*`{command} .*\.en"):
+        read_sentences(tmp_path / "t.en")
 
 
 def rows(count: int, offset: int = 0) -> List[Pair]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import List, Optional, Sequence
 
 from fairseq_mega.lab.prepare.splits import HELD_OUT, MINIMUM_PAIRS
-from fairseq_mega.lab.runs.files import count_lines, existing_parent, in_the_way_of, returns_end_no_line
+from fairseq_mega.lab.runs.files import count_lines, ends_no_line, existing_parent, in_the_way_of
 from fairseq_mega.lab.runs.options import ROOT, Parser, add_environment, for_script
 
 TRANSLATION, LM = "translation", "lm"
@@ -129,7 +129,7 @@ def check_pairs(parser: Parser, options: argparse.Namespace, name: str, paths: S
         if b"\0" in head:
             parser.die(f"{path} contains NUL bytes, like UTF-16 text and compressed files: give plain text in UTF-8")
         if head.count(b"\r") - head.count(b"\r\n") > head.count(b"\n"):
-            parser.die(f"{path}: {returns_end_no_line(path)}")
+            parser.die(f"{path}: {ends_no_line(path)}")
     counts = [count_lines(path) for path in paths]
     if counts[0] != counts[1]:
         parser.die(

@@ -10,7 +10,7 @@ from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import begins_array, begins_json, begins_object
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.text_files import open_text, read_lines, read_table
-from fairseq_mega.lab.runs.files import returns_end_no_line
+from fairseq_mega.lab.runs.files import ends_no_line
 
 FIRST_LINES = ("auto", "names", "example")
 FIRST_LINE = (
@@ -100,7 +100,7 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
             f"with `(echo label,text; jq -r '[.label, .text] | @csv' {path}) >OUT.csv`"
         )
     if line.count(b"\r") > 1 and line.count(b"\t") != 1:
-        raise ValueError(f"{path}: {returns_end_no_line(path)}")
+        raise ValueError(f"{path}: {ends_no_line(path)}")
     if re.fullmatch(rb'(?i)"?sep=.?"?\s*', line):
         raise ValueError(
             f"{path}: line 1 declares the separator for a spreadsheet and is not part of the table: remove it, for "

@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Collection, List, Optional
 
-from fairseq_mega.data.file_kinds import check_plain
-from fairseq_mega.data.json_lines import form_of_records, looks_like_json
+from fairseq_mega.data.file_kinds import check_plain, kind_of_file
+from fairseq_mega.data.json_lines import PACKED, form_of_records, looks_like_json
 from fairseq_mega.data.text_marks import told_marks
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
 from fairseq_mega.lab.prepare.text_files import is_partly_utf8, not_utf8, read_lines
 from fairseq_mega.lab.prepare.translation.corpus import Corpus
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
-from fairseq_mega.lab.runs.files import returns_end_no_line
+from fairseq_mega.lab.runs.files import LINE_ENDS, ends_no_line
 
 FIRST_LINES = 100  # that show the form of a file
 TABLE = 0.9  # share of lines with a TAB in a table
@@ -25,7 +25,10 @@ def read_sentences(path: Path) -> List[str]:
         ValueError: for bytes that are not UTF-8 (names file and line), or a file without text.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; a prefix P names the files P.<source> and P.<target>")
+        packed = [Path(f"{path}{ending}") for ending in PACKED if Path(f"{path}{ending}").is_file()]
+        kind = kind_of_file(packed[0]) if packed else None
+        hint = kind.told(packed[0]) if kind else "a prefix P names the files P.<source> and P.<target>"
+        raise FileNotFoundError(f"{path}: no such file; {hint}")
     check_plain(path)
     raw = [line for _, line in read_lines(path)]
     lines = []
@@ -41,8 +44,9 @@ def read_sentences(path: Path) -> List[str]:
                 f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not "
                 f"UTF-8; {not_utf8(path, is_partly_utf8(raw))}"
             ) from None
-    if sum(line.count("\r") for line in lines) > len(lines):
-        raise ValueError(f"{path}: {returns_end_no_line(path)}")
+    for end in LINE_ENDS:
+        if sum(line.count(end) for line in lines) > len(lines):
+            raise ValueError(f"{path}: {ends_no_line(path, end)}")
     if not any(line.strip() for line in lines):
         raise ValueError(f"{path}: the file holds no text ({len(lines)} lines); write one sentence per line")
     return lines
