@@ -6,7 +6,7 @@ import json
 import lzma
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -90,6 +90,29 @@ def test_a_long_text_with_few_headers_is_told(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text('<doc id="7" title="Oak">\n' + "Oak is a tree.\nSo it is.\n" * 250 + "</doc>\n")
     assert [note.split(" hold ")[1][:7] for note in told_marks(path, *first_lines(path))] == ["headers"]
+
+
+TITLE = {"text": "A title"}
+BESIDE = {
+    "objects": ({**TITLE, "documents": [{"text": "a document"}, {"text": "and another"}]}, True),
+    "texts": ({**TITLE, "documents": ["a document", "and another"]}, True),
+    "of an empty text": ({"text": "", "documents": [{"text": "x"}]}, True),
+    "words of the text": ({**TITLE, "words": ["A", "title"], "places": [[0, 1], [2, 7]]}, False),
+    "objects without the field": ({**TITLE, "links": [{"href": "https://example.org"}] * 9}, False),
+    "a bracket in the text": ({"text": "[1]" * 9}, False),
+}
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("name", BESIDE)
+def test_lists_of_texts_beside_the_text_are_told(name: str, indent: Optional[int], tmp_path: Path) -> None:
+    """In objects on one line, and on several lines."""
+    entry, told = BESIDE[name]
+    (tmp_path / "a.json").write_text(json.dumps(entry, indent=indent))
+    (tmp_path / "b.txt").write_text("one\n\ntwo\n\nthree\n" * 40)
+    files = ("--texts", tmp_path / "a.json", tmp_path / "b.txt")
+    run = prepare("own-documents", *files, "--vocab-size", 300, "--out", tmp_path / "out").succeeded()
+    assert ("a.json: 1 objects hold lists of texts, longer than their field 'text'" in run.output) == told
 
 
 def test_a_limit_is_told(tmp_path: Path) -> None:

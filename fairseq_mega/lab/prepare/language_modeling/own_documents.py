@@ -138,10 +138,11 @@ class DocumentFile:
         marked_up: whether a plain text looks like a table or like markup.
         skipped: number of lines or entries left out so far.
         empty: number of empty texts left out so far.
+        beside: number of objects so far whose lists, which are not read, hold more text than their text.
     """
 
     def __init__(self, path: Path, field: str, bad_lines: str) -> None:
-        self.source, self.skipped, self.empty = Source(path, field, bad_lines), 0, 0
+        self.source, self.skipped, self.empty, self.beside = Source(path, field, bad_lines), 0, 0, 0
         with open_text(path, "surrogateescape") as file:
             text = file.read(HEAD)
         head = text.encode("utf-8", "surrogateescape")
@@ -179,6 +180,8 @@ class DocumentFile:
                 continue
             found = text_of(line, self.source.field)
             if isinstance(found, str):
+                if b"[" in line and len(line) > 2 * len(found):  # else its lists cannot hold more
+                    self.beside += holds_more_in_lists(json.loads(line), self.source.field)
                 yield found
             elif self.source.bad_lines == "skip":
                 yield None
@@ -200,6 +203,7 @@ class DocumentFile:
         for number, entry in enumerate(content if isinstance(content, list) else [content], start=1):
             found = text_of(json.dumps({field: entry} if isinstance(entry, str) else entry).encode(), field)
             if isinstance(found, str):
+                self.beside += isinstance(entry, dict) and holds_more_in_lists(entry, field)
                 yield found
             elif self.source.bad_lines == "skip":
                 yield None
@@ -228,6 +232,13 @@ class DocumentFile:
             yield "".join(lines).rstrip("\n")
 
 
+def holds_more_in_lists(entry: Dict[str, Any], field: str) -> bool:
+    """Return whether the lists of an object, of texts or of objects with the field, hold more text than its field."""
+    items = [item for value in entry.values() if isinstance(value, list) for item in value]
+    texts = [item.get(field) if isinstance(item, dict) else item for item in items]
+    return sum(len(text) for text in texts if isinstance(text, str)) > len(entry[field])
+
+
 def taken(args: argparse.Namespace) -> Iterator[str]:
     """Yield all selected documents, and print the counts of each file."""
     left: Optional[int] = args.limit
@@ -248,6 +259,11 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
             yield text
         for note in told_marks(path, beginning, first=room <= 0):
             say(note)
+        if file.beside:
+            say(
+                f"note: {path}: {file.beside:,} objects hold lists of texts, longer than their field "
+                f"{args.text_field!r}, which alone is read: write each text as an object of its own"
+            )
         left_out = f", {file.skipped:,} bad ones left out (--bad-lines skip)" if file.skipped else ""
         left_out += f", {file.empty:,} without anything to read left out" if file.empty else ""
         left_out += f", the first ones (--limit {args.limit})" if count == left else ""
