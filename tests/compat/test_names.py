@@ -173,6 +173,44 @@ def test_classes_without_folders_have_the_names_of_the_training(tmp_path: Path) 
     assert task.labels() == ["cat", "dog"]
 
 
+@pytest.mark.parametrize("use", ["use", "resumption", "new training"])
+@pytest.mark.parametrize(
+    ("theirs", "folders", "numbered"),
+    [
+        ({"labels": "cat\ndog", "framing": "1"}, False, "data"),
+        ({"framing": "1"}, True, "a.pt"),
+        ({"labels": "cat\ndog", "framing": "1"}, True, None),
+        ({"framing": "1"}, False, None),
+        ({}, True, None),  # of an older version
+    ],
+)
+def test_classes_that_one_side_numbers(
+    theirs: Dict[str, str],
+    folders: bool,
+    numbered: Optional[str],
+    use: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Arrays and models trained on them have numbers for classes, which may mean others than those of folders."""
+    data = tmp_path / "data"
+    if folders:
+        for name in ("cat", "dog"):
+            (data / "train" / name).mkdir(parents=True)
+    else:
+        tiny_images.write(data)
+    task = test_image_classification.task_of(data)
+    own = {"labels": names.Names("cat\ndog", str(data / "train"), "")} if folders else {}
+    names.check("a.pt", theirs, task, None if use == "use" else own, anew=use == "new training")
+    warned = "\n".join(record.getMessage() for record in caplog.records)
+    if numbered is None or use == "new training":
+        assert not warned
+        return
+    where = {"a.pt": "a.pt", "data": str(data)}[numbered]
+    assert warned.startswith(f"{where} has no names of classes to compare with those of ")
+    assert "make sure that its numbers mean the same classes (0 is 'cat', 1 is 'dog'):" in warned
+
+
 @tiny_images.needs_timm
 def test_a_training_keeps_the_names_of_its_beginning(renamed: Any, tmp_path: Path) -> None:
     """Data that go away while it runs take no names from its checkpoints."""

@@ -336,6 +336,8 @@ def check(
 ) -> None:
     """Refuse a checkpoint whose numbers have other names than those of a task.
 
+    A warning is logged where only one of the two has names of classes.
+
     Args:
         file: the checkpoint's.
         theirs: its names, see :func:`trained_names`.
@@ -349,7 +351,9 @@ def check(
     if own is None:
         own = {kind: names for kind, names in names_of(task).items() if kind not in FOLLOWED} if theirs else {}
         _warn_of_another_pair(file, theirs, own)
-    if anew:
+    if not anew:
+        _warn_of_unnamed_classes(file, theirs, own, task)
+    else:
         theirs = {kind: text for kind, text in theirs.items() if kind not in INPUTS}
     compared = theirs.keys() - {PAIRS}
     for kind, ours in own.items():
@@ -375,6 +379,25 @@ def _warn_of_another_pair(file: typing.Any, theirs: typing.Dict[str, str], own: 
     seen, wanted = theirs[PAIRS].split("\n"), own[LANGUAGES].where
     if wanted not in seen:
         logger.warning(f"{file} was trained on {', '.join(seen)}, not on {wanted}: its translations may be wrong")
+
+
+def _warn_of_unnamed_classes(
+    file: typing.Any, theirs: typing.Dict[str, str], own: typing.Dict[str, Names], task: typing.Any
+) -> None:
+    """Warn of classes that only the checkpoint or only the data name: those of images in arrays are numbers alone."""
+    theirs = lasting(theirs)
+    if not theirs or (LABELS in theirs) == (LABELS in own):
+        return
+    if LABELS in own:
+        named, numbered, text = own[LABELS].where, file, own[LABELS].text
+    else:
+        named, numbered, text = file, _folders_of(_settings_of(task))[0], theirs[LABELS]
+    classes = [f"{number} is {name!r}" for number, name in enumerate(text.split("\n"))]
+    told = ", ".join([*classes[:3], *(["..."] if len(classes) > 3 else [])])
+    logger.warning(
+        f"{numbered} has no names of classes to compare with those of {named}: make sure that its numbers mean the "
+        f"same classes ({told}): labels and accuracy are wrong otherwise"
+    )
 
 
 def _with_names(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
