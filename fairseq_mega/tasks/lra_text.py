@@ -123,7 +123,7 @@ class LRATextTask(ClassificationTask):
         if kept is not None:
             remedy = "give the data folder it was trained on, or prepare these texts with its --length (and --end)"
             dictionaries[LENGTH] = Names(kept.described(), str(data / RECORD), remedy)
-        return {**dictionaries, **names_of_subwords(data / FIRST / MODEL_FILE)}
+        return {**dictionaries, **names_of_subwords(*(data / folder / MODEL_FILE for folder in (FIRST, SECOND)))}
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> ClassifiedTextDataset:
         """Load a split.

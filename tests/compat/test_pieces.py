@@ -16,6 +16,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_mega.compat.checkpoints import names, pieces
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.mega import MegaModel
+from fairseq_mega.tasks.lra_text import FIRST, SECOND, LRATextTask
 from tests.support import helpers, json_texts
 
 
@@ -101,6 +102,34 @@ def test_what_a_training_remembers(
     found = names.names_of_training(trainer).get(names.SUBWORDS)
     digest = names.names_of_subwords(models[kept])[names.SUBWORDS].text if kept else None
     assert (found and found.text) == digest
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "refused"),
+    [("own", "own", False), ("own", "other", True), ("own", None, False), (None, None, False)],
+)
+@pytest.mark.parametrize("kind", ["translation", "retrieval"])
+def test_all_data_folders_have_one_model(
+    kind: str, first: Optional[str], second: Optional[str], refused: bool, models: Dict[str, Path], tmp_path: Path
+) -> None:
+    """Compare those of DATA1:DATA2 and of the two documents of retrieval, of which the first alone is read."""
+    folders = [tmp_path / name for name in (FIRST, SECOND)]
+    for folder, model in zip(folders, (first, second)):
+        folder.mkdir()
+        if model:
+            shutil.copy(models[model], folder / names.SUBWORDS_FILE)
+    task: Any
+    if kind == "translation":
+        task = translator(folders[0], ["a"])
+        task.cfg.data = ":".join(map(str, folders))
+    else:
+        task = LRATextTask(argparse.Namespace(data=str(tmp_path)), dictionary(["a"]), dictionary(["0"]))
+    if refused:
+        wanted = f"{folders[1]}/subwords.model is another model of pieces than {folders[0]}/subwords.model"
+        with pytest.raises(names.OtherNames, match=wanted):
+            names.names_of(task)
+    else:
+        assert (names.SUBWORDS in names.names_of(task)) == bool(first)
 
 
 @pytest.mark.parametrize(

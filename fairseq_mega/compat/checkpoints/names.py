@@ -110,7 +110,8 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
     """Return the symbols of all dictionaries of a task of fairseq, and its pair of languages.
 
     Raises:
-        OtherNames: if its data folders have different dictionaries; fairseq reads the dictionaries of the first alone.
+        OtherNames: if its data folders have different dictionaries or models of pieces; those of the first alone are
+            read.
     """
     from fairseq.data import Dictionary
 
@@ -142,7 +143,7 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
                         f"data folders have different dictionaries ({unlike}), and fairseq reads the first alone: "
                         f"binarise all with one (fairseq-preprocess --srcdict {path})"
                     )
-    return {**found, **names_of_subwords(pieces_of_data(task))}
+    return {**found, **names_of_subwords(*(os.path.join(place, SUBWORDS_FILE) for place in (folder, *further)))}
 
 
 def names_of_dictionary(dictionary: typing.Any, where: str, option: str = "srcdict") -> Names:
@@ -151,11 +152,28 @@ def names_of_dictionary(dictionary: typing.Any, where: str, option: str = "srcdi
     return Names("\n".join(dictionary.symbols), where, remedy)
 
 
-def names_of_subwords(model: typing.Union[str, "os.PathLike[str]"]) -> typing.Dict[str, Names]:
-    """Return the digest of a sentencepiece model as names; nothing if the file does not exist."""
+def names_of_subwords(
+    model: typing.Union[str, "os.PathLike[str]"], *others: typing.Union[str, "os.PathLike[str]"]
+) -> typing.Dict[str, Names]:
+    """Return the digest of a sentencepiece model as names; nothing if the file does not exist.
+
+    Args:
+        model: its file, beside the data that are read first.
+        others: files beside further data, which may not exist.
+
+    Raises:
+        OtherNames: if another file is another model: the first alone is read.
+    """
     if not os.path.isfile(model):
         return {}
-    return {SUBWORDS: Names(_digest(model), str(model), _OF_THE_TRAINING)}
+    digest = _digest(model)
+    for other in others:
+        if os.path.isfile(other) and _digest(other) != digest:
+            raise OtherNames(
+                f"{other} is another model of pieces than {model}, and the first alone is read: split all text with "
+                "one model, and binarise it again"
+            )
+    return {SUBWORDS: Names(digest, str(model), _OF_THE_TRAINING)}
 
 
 _OF_THE_TRAINING = "give the model of pieces of the training: another one splits the same text differently"
