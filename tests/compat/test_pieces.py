@@ -14,6 +14,7 @@ from fairseq.data import Dictionary, encoders
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mega.compat.checkpoints import names, pieces
+from fairseq_mega.data.text_cleaning import SENTENCES, mark_model
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.tasks.lra_text import FIRST, SECOND, LRATextTask
@@ -104,6 +105,33 @@ def test_what_a_training_remembers(
     assert (found and found.text) == digest
 
 
+@pytest.mark.parametrize(("road", "in_folder"), [("training", True), ("use", True), ("use", False)])
+def test_a_model_whose_copy_records_the_cleaning(
+    road: str, in_folder: bool, models: Dict[str, Path], tmp_path: Path
+) -> None:
+    """fairseq-mega-prepare own-pairs --model writes such a copy."""
+    given, copied = tmp_path / "given.model", tmp_path / "data" / names.SUBWORDS_FILE
+    given.write_bytes(models["own"].read_bytes())
+    copied.parent.mkdir()
+    shutil.copy(given, copied)
+    mark_model(copied, SENTENCES)
+    task = translator(copied.parent, symbols_of(given))
+    task.trained_names = {names.SUBWORDS: names.names_of_subwords(copied)[names.SUBWORDS].text}
+    bpe = argparse.Namespace(bpe="sentencepiece", sentencepiece_model=str(given))
+    message = (
+        f"{given} lacks the record of .* cleaned, which its copy {copied} has: give .*{copied}, or leave --bpe out"
+    )
+    if not in_folder:
+        copied.unlink()
+        message = f"{given} is not the file that split the training text: give .* FILE, as for .*subwords.model of its"
+    if road == "use":
+        with pytest.raises(names.OtherNames, match=message):
+            task.build_bpe(bpe)
+    else:
+        with pytest.raises(names.OtherNames, match=message):
+            names.names_of_training(SimpleNamespace(task=task, cfg=SimpleNamespace(bpe=bpe)))
+
+
 @pytest.mark.parametrize(
     ("first", "second", "refused"),
     [("own", "own", False), ("own", "other", True), ("own", None, False), (None, None, False)],
@@ -157,7 +185,7 @@ def test_pieces_come_out_where_all_texts_were_pieces(texts: List[str], joined: b
     ("remembers", "given", "message"),
     [
         ("words", "words", None),
-        ("words", "own", "--bpe sentencepiece --sentencepiece-model .* did not split the training text"),
+        ("words", "own", "--bpe sentencepiece --sentencepiece-model .* is not the file that split the training text"),
         (None, "words", None),
         (None, "own", "did not split the training text: it has no "),
     ],

@@ -243,9 +243,39 @@ def names_of_training(trainer: typing.Any) -> typing.Dict[str, Names]:
     for kind, option in OPTIONS.items():
         given.update(names_of_encoder(kind, getattr(trainer.cfg, option, None)))
     if SUBWORDS in own and SUBWORDS in given and own[SUBWORDS].text != given[SUBWORDS].text:
-        wanted = options_of(own[SUBWORDS].text, own[SUBWORDS].where)
-        raise OtherNames(f"{given[SUBWORDS].where} did not split the training text: give {wanted}")
+        raise OtherNames(other_encoder(given[SUBWORDS].where, own[SUBWORDS].text, own[SUBWORDS]))
     return {**given, **own}
+
+
+def other_encoder(where: str, known: str, own: typing.Optional[Names]) -> str:
+    """Return the message about an encoder that differs from the one of the training.
+
+    Args:
+        where: options of the encoder.
+        known: the training's, as names.
+        own: of the data folder, if it has a model of pieces.
+    """
+    file = own.where if own is not None and own.text == known else "FILE"
+    wanted = options_of(known, file)
+    if _begins(where.rpartition(" --sentencepiece-model ")[2], file):
+        return (
+            f"{where} lacks the record of how the training text was cleaned, which its copy {file} has: give {wanted}, "
+            "or leave --bpe out"
+        )
+    if _DIGEST.fullmatch(known) and file == "FILE":
+        return (
+            f"{where} is not the file that split the training text: give {wanted}, as for the training "
+            f"({SUBWORDS_FILE} of its data if it has this file)"
+        )
+    return f"{where} did not split the training text: give {wanted}, as for the training"
+
+
+def _begins(file: str, whole: str) -> bool:
+    """Return whether the content of a file begins another one: a record of the cleaning is added at the end."""
+    if not (os.path.isfile(file) and os.path.isfile(whole)):
+        return False
+    with open(file, "rb") as one, open(whole, "rb") as other:
+        return other.read().startswith(one.read())
 
 
 def _languages(source: str, target: str) -> Names:

@@ -172,10 +172,7 @@ def compare(kind: str, encoder: typing.Any, task: typing.Any) -> None:
         else:
             _look_at_dictionary(encoder, task.source_dictionary, given)
     elif given is None or given.text != known:
-        file = own.where if own is not None and own.text == known else "FILE"
-        raise names.OtherNames(
-            f"{where} did not split the training text: give {names.options_of(known, file)}, as for the training"
-        )
+        raise names.OtherNames(names.other_encoder(where, known, own))
 
 
 def _look_at_dictionary(bpe: typing.Any, dictionary: typing.Any, given: typing.Optional[names.Names]) -> None:
