@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 import torch
@@ -15,6 +15,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mega.compat.checkpoints import names, pieces
 from fairseq_mega.data.text_cleaning import SENTENCES, mark_model
+from fairseq_mega.lab.inspect import attention
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.tasks.lra_text import FIRST, SECOND, LRATextTask
@@ -263,6 +264,42 @@ def test_the_data_folder_has_what_cut_its_text(
     other, tokens = answers(cut, {})  # pieces in, pieces out
     assert tokens == cut and other != translation
     assert other.replace(" ", "").replace("\u2581", " ").strip() == translation
+
+
+@pytest.mark.parametrize(
+    "road",
+    [lambda task: pieces.encoder_of_data(task, True), lambda task: attention._source_symbols(task, "a")],
+    ids=["lines", "inspect"],
+)
+@pytest.mark.parametrize(
+    ("remembers", "in_folder", "warned"),
+    [
+        ("own", None, "subwords.model does not exist: copy it .*, or give --bpe sentencepiece --sentencepiece-model"),
+        ("--bpe characters", None, "^give --bpe characters, which split the training text, unless all text is split"),
+        ("own", "own", None),
+        (None, None, None),
+    ],
+)
+def test_text_that_nothing_splits(
+    road: Callable[[Any], object],
+    remembers: Optional[str],
+    in_folder: Optional[str],
+    warned: Optional[str],
+    models: Dict[str, Path],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The training text was split into pieces, and text is read without the model of pieces."""
+    task = translator(tmp_path, symbols_of(models["own"]))
+    if in_folder:
+        shutil.copy(models[in_folder], tmp_path / names.SUBWORDS_FILE)
+    if remembers in models:
+        task.trained_names = {names.SUBWORDS: names.names_of_subwords(models[remembers])[names.SUBWORDS].text}
+    elif remembers:
+        task.trained_names = {names.SUBWORDS: remembers}
+    road(task)
+    found = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert re.search(warned, found) if warned else not found
 
 
 @pytest.mark.parametrize("bpe", [SimpleNamespace(), None], ids=["another", "none"])

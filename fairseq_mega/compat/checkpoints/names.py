@@ -226,9 +226,14 @@ def names_of_encoder(kind: str, cfg: typing.Any) -> typing.Dict[str, Names]:
     return {kind: Names(lasting_text, " ".join(where), _OF_THE_TRAINING)}
 
 
+def is_sentencepiece(text: str) -> bool:
+    """Return whether names describe a sentencepiece model, which a data folder can have."""
+    return _DIGEST.fullmatch(text) is not None
+
+
 def options_of(text: str, file: str = "FILE") -> str:
     """Return the options of the encoder that names describe, with ``file`` in place of each digest."""
-    if _DIGEST.fullmatch(text):
+    if is_sentencepiece(text):
         return f"--bpe sentencepiece --sentencepiece-model {file}"
     return _DIGEST.sub(file, text)
 
@@ -262,7 +267,7 @@ def other_encoder(where: str, known: str, own: typing.Optional[Names]) -> str:
             f"{where} lacks the record of how the training text was cleaned, which its copy {file} has: give {wanted}, "
             "or leave --bpe out"
         )
-    if _DIGEST.fullmatch(known) and file == "FILE":
+    if is_sentencepiece(known) and file == "FILE":
         return (
             f"{where} is not the file that split the training text: give {wanted}, as for the training "
             f"({SUBWORDS_FILE} of its data if it has this file)"

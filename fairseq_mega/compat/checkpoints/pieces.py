@@ -137,6 +137,8 @@ def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
     if callable(unit):
         return unit()
     model, dictionary = names.pieces_of_data(task), getattr(task, "source_dictionary", None)
+    if reads_text and not os.path.isfile(model):
+        warn_of_unsplit_text(task)
     if not reads_text or not os.path.isfile(model) or not isinstance(dictionary, Dictionary):
         return None
     encoder = encoders.build_bpe(argparse.Namespace(bpe="sentencepiece", sentencepiece_model=model))
@@ -146,6 +148,20 @@ def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
         return None
     logger.info(f"text is split into pieces by {model}, like the training text; lines of pieces are read unchanged")
     return TextOrPieces(encoder)
+
+
+def warn_of_unsplit_text(task: typing.Any) -> None:
+    """Warn where the checkpoint records what split its training text, and neither data nor options name it now."""
+    known = getattr(task, "trained_names", {}).get(names.SUBWORDS)
+    if known is None:
+        return
+    absent = ""
+    if names.is_sentencepiece(known):
+        absent = f"{names.pieces_of_data(task)} does not exist: copy it from the data of the training, or "
+    logger.warning(
+        f"{absent}give {names.options_of(known)}, which split the training text, unless all text is split into its "
+        "pieces already: other text is read as words"
+    )
 
 
 def compare(kind: str, encoder: typing.Any, task: typing.Any) -> None:
