@@ -1,5 +1,6 @@
 """New examples for a trained classifier: names of files that are none, and texts cut as in training."""
 
+import argparse
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, List
@@ -10,6 +11,7 @@ from PIL import Image
 
 from fairseq_mega.lab.evaluate import classify
 from fairseq_mega.lab.evaluate.new_examples import ClipReader, PictureReader, TextReader
+from fairseq_mega.tasks.lra_text import LRATextTask
 from tests.support.prepare_runs import prepare
 
 
@@ -90,6 +92,29 @@ def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.Captur
         tokens = inputs["src_tokens"].flatten().tolist()
         assert bytes(int(dictionaries[0][token]) for token in tokens if token >= special).decode() == read
         assert f"of the 22 symbols of line 1 the model reads {told}, as in training" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "read", "unknown"),
+    [
+        ("[MAX 1 2 ]", "[MAX 1 2 X", 0),
+        ("( ( ( [MAX 1 ) 2 ) ] )", "[MAX 1 2 X", 0),
+        ("[MAX  1\t2 X", "[MAX 1 2 X", 0),
+        ("[MAX 1 2]", "[MAX 1 <unk>", 1),
+        ("[max 1 2 ]", "<unk> 1 2 X", 1),
+    ],
+)
+def test_expressions_of_listops(
+    text: str, read: str, unknown: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An expression is read as its preparation writes it for the model."""
+    prepare("listops", "--smoke", "--out", tmp_path).succeeded()
+    task = LRATextTask.setup_task(argparse.Namespace(data=str(tmp_path)))
+    [(_, inputs)] = TextReader(task).read_lines(iter([text]))
+    symbols = [task.dictionary[token] for token in inputs["src_tokens"].flatten().tolist()]
+    assert " ".join(symbols) == f"{read} </s>"
+    told = f"{unknown} of the {read.count(' ') + 1} symbols of line 1 are in no training text"
+    assert (told in capsys.readouterr().err) == bool(unknown)
 
 
 def test_an_image_that_ends_early_is_refused(tmp_path: Path) -> None:

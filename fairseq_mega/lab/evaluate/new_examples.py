@@ -13,9 +13,10 @@ from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.file_kinds import check_line
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import AS_FRACTIONS, check_whole, has_one_colour, read_image
-from fairseq_mega.data.text_units import ByteUnit, text_unit
+from fairseq_mega.data.text_units import ByteUnit, own_symbols, text_unit
 from fairseq_mega.lab.prepare.classification.clips import AS_FLOATS, fitted, is_silent
 from fairseq_mega.lab.prepare.classification.sound_files import read_sound
+from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.text_files import open_text
 from fairseq_mega.tasks.image_classification import WHOLE, ImageClassificationTask
@@ -53,6 +54,8 @@ class Notes:
 class TextReader:
     """New texts as the inputs of a classifier of texts, shortened like the texts of training.
 
+    Expressions of ListOps are read as in its preparation: without parentheses, and ``]`` as X.
+
     The reader prints how many symbols the training texts lack, and how much of a long text the model reads.
 
     Args:
@@ -66,7 +69,9 @@ class TextReader:
         self.length: Optional[int] = None if kept is None else kept.length
         self.last = kept is not None and kept.from_end
         saved = None if self.length is None else ByteUnit.name
-        self.unit = text_unit(folder, Dictionary.load(str(folder / "dict.txt")), saved)
+        dictionary = Dictionary.load(str(folder / "dict.txt"))
+        self.unit = text_unit(folder, dictionary, saved)
+        self.reads_listops = set(own_symbols(dictionary)) == set(SYMBOLS)
         special = task.label_dictionary.nspecial
         self.labels: List[str] = task.label_dictionary.symbols[special:]
 
@@ -123,6 +128,8 @@ class TextReader:
         return tokens.unsqueeze(0)
 
     def _symbols(self, text: str) -> List[str]:
+        if self.reads_listops:
+            return model_input(text)
         if self.unit.name != "bytes":
             return self.unit.encode(text).split()
         return list(map(str, text.encode("utf-8", "surrogateescape")))  # line feeds are ordinary bytes
