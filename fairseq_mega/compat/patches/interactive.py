@@ -15,6 +15,7 @@ logger = logging.getLogger(__name__)
 BYTE_ORDER_MARK = "\ufeff"
 TO_LINE_FEEDS = r"`tr '\r' '\n'` makes line feeds of them"  # remedy for carriage returns
 Steps = typing.Sequence[str]
+Encode = typing.Callable[[str], str]  # returns the symbols of a text, separated by spaces
 TOO_LONG = re.compile(r"Size of sample #(\d+) is invalid \(=\(?(?:np\.\w+\()?(\d+).* since max_positions=(\(?)(\d+)")
 
 
@@ -98,7 +99,16 @@ def _with_constraints_without_blanks(
 ) -> typing.Any:
     if cfg.generation.constraints:
         lines = [line.strip() for line in lines]  # TABs at the end separate no constraint
+        _tell_unknown_constraints(lines, *args, **kwargs)
     return original(lines, cfg, *args, **kwargs)
+
+
+def _tell_unknown_constraints(lines: Steps, task: typing.Any, max_positions: typing.Any, encode_fn: Encode) -> None:
+    for line in lines:
+        for constraint in line.split("\t")[1:]:
+            encoded = encode_fn(constraint)
+            tokens = task.target_dictionary.encode_line(encoded, append_eos=False, add_if_not_exist=False)
+            tell_unknown(constraint, tokens, task.target_dictionary, "constraint")
 
 
 def _name_long_lines(
@@ -175,18 +185,19 @@ def _tell_empty(tokens: typing.Any, dictionary: typing.Any, task: typing.Any) ->
         logger.warning("a line contains no text: its output is not a translation")
 
 
-def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
+def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any, what: str = "text") -> None:
     """Warn about the symbols of a text that a dictionary does not have.
 
     Args:
         text: the original text.
         tokens: (L,) long, tokens of the text.
         dictionary: dictionary of the tokens.
+        what: name of such a text.
     """
     unknown = int((tokens == dictionary.unk()).sum()) - text.split().count(dictionary.unk_word)
     if unknown > 0:
         kept = int((tokens != dictionary.eos()).sum())
-        logger.warning(f"{unknown} of the {kept} symbols of the text {text[:40]!r} are unknown to the model (<unk>)")
+        logger.warning(f"{unknown} of the {kept} symbols of the {what} {text[:40]!r} are unknown to the model (<unk>)")
 
 
 def _without_a_byte_order_mark(original: typing.Callable, self: typing.Any, sentence: str) -> str:
