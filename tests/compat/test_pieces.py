@@ -266,6 +266,34 @@ def test_the_data_folder_has_what_cut_its_text(
     assert other.replace(" ", "").replace("\u2581", " ").strip() == translation
 
 
+@pytest.mark.parametrize("road", ["interactive", "constraint", "hub", "inspect"])
+@pytest.mark.parametrize("text", ["name: \u2581 w1", "name: \u00e9", "\u2581 w1"])
+def test_plain_text_with_the_mark_of_pieces(
+    road: str, text: str, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, device_flags: List[str], caplog: Any
+) -> None:
+    """It is read as pieces, so nearly all of it is unknown; the warning names the cause where symbols are unknown."""
+    data = Path(shutil.copytree(tiny_model.data, tmp_path / "data"))
+    shutil.copy(models["words"], data / names.SUBWORDS_FILE)
+    symbols = symbols_of(models["words"])
+    for path in data.glob("dict.*.txt"):
+        path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[: len(path.read_text().splitlines())]))
+    torch.save({**torch.load(tiny_model.checkpoint), "names": {}}, tmp_path / "model.pt")
+    if road == "hub":
+        hub = MegaModel.from_pretrained(str(tmp_path), "model.pt", str(data))
+        hub.translate(["w2", text], beam=1)
+        printed = caplog.messages
+    elif road == "inspect":
+        attention.attention_for(tmp_path / "model.pt", data, text, None)
+        printed = caplog.messages
+    else:
+        flags = ["--path", tmp_path / "model.pt", *device_flags, *(["--constraints"] if road == "constraint" else [])]
+        lines = f"w2\t{text}\n" if road == "constraint" else f"w2\n{text}\n"
+        printed = helpers.run_fairseq("interactive", [data, *flags], lines).splitlines()
+    [found] = [message for message in printed if "unknown to the model" in message]
+    cause = "(<unk>): \u2581 (U+2581) makes a text be read as pieces, so remove it from plain text"
+    assert found.endswith(cause if "\u2581" in text else "(<unk>)")
+
+
 @pytest.mark.parametrize(
     "road",
     [lambda task: pieces.encoder_of_data(task, True), lambda task: attention._source_symbols(task, "a")],

@@ -106,10 +106,11 @@ class TextOrPieces:
         self.encoder = encoder
         self.given_pieces = False  # whether each text since the latest results was of pieces
         self.begun = False  # whether there was such a text
+        self.unchanged = False  # whether the latest text was of pieces
 
     def encode(self, text: str) -> str:
         """Return the pieces of a text; text with the mark of sentencepiece (U+2581) is returned unchanged."""
-        is_pieces = PIECES["sentencepiece"](text) is not None
+        self.unchanged = is_pieces = PIECES["sentencepiece"](text) is not None
         if text.strip():  # an empty line is either
             self.given_pieces = is_pieces and (self.given_pieces or not self.begun)
             self.begun = True

@@ -14,6 +14,7 @@ logger = logging.getLogger(__name__)
 
 BYTE_ORDER_MARK = "\ufeff"
 TO_LINE_FEEDS = r"`tr '\r' '\n'` makes line feeds of them"  # remedy for carriage returns
+MARK = "\u2581"  # of a blank, in pieces of sentencepiece
 Steps = typing.Sequence[str]
 Encode = typing.Callable[[str], str]  # returns the symbols of a text, separated by spaces
 TOO_LONG = re.compile(r"Size of sample #(\d+) is invalid \(=\(?(?:np\.\w+\()?(\d+).* since max_positions=(\(?)(\d+)")
@@ -108,7 +109,7 @@ def _tell_unknown_constraints(lines: Steps, task: typing.Any, max_positions: typ
         for constraint in line.split("\t")[1:]:
             encoded = encode_fn(constraint)
             tokens = task.target_dictionary.encode_line(encoded, append_eos=False, add_if_not_exist=False)
-            tell_unknown(constraint, tokens, task.target_dictionary, "constraint")
+            tell_unknown(constraint, tokens, task.target_dictionary, "constraint", encoded == constraint)
 
 
 def _name_long_lines(
@@ -168,14 +169,14 @@ def _with_unknown_symbols_of_lines(
     found = original(self, lines, encode_fn)
     for line, tokens in zip(lines, found[0]):
         _tell_empty(tokens, self.source_dictionary, self)
-        tell_unknown(line, tokens, self.source_dictionary)
+        tell_unknown(line, tokens, self.source_dictionary, unchanged=MARK in line and encode_fn(line) == line)
     return found
 
 
 def _with_unknown_symbols(original: typing.Callable, self: typing.Any, sentence: str) -> typing.Any:
     tokens = original(self, sentence)
     _tell_empty(tokens, self.src_dict, self.task)
-    tell_unknown(sentence, tokens, self.src_dict)
+    tell_unknown(sentence, tokens, self.src_dict, unchanged=getattr(self.bpe, "unchanged", False))
     return tokens
 
 
@@ -185,19 +186,30 @@ def _tell_empty(tokens: typing.Any, dictionary: typing.Any, task: typing.Any) ->
         logger.warning("a line contains no text: its output is not a translation")
 
 
-def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any, what: str = "text") -> None:
+def tell_unknown(
+    text: str, tokens: typing.Any, dictionary: typing.Any, what: str = "text", unchanged: bool = False
+) -> None:
     """Warn about the symbols of a text that a dictionary does not have.
+
+    The warning names the mark of sentencepiece in a text that was read as pieces because of it.
 
     Args:
         text: the original text.
         tokens: (L,) long, tokens of the text.
         dictionary: dictionary of the tokens.
         what: name of such a text.
+        unchanged: whether the symbols are those of the text, and no encoder split it.
     """
     unknown = int((tokens == dictionary.unk()).sum()) - text.split().count(dictionary.unk_word)
     if unknown > 0:
         kept = int((tokens != dictionary.eos()).sum())
-        logger.warning(f"{unknown} of the {kept} symbols of the {what} {text[:40]!r} are unknown to the model (<unk>)")
+        is_of_pieces = unchanged and MARK in text and any(MARK in symbol for symbol in dictionary.symbols)
+        cause = (
+            f": {MARK} (U+2581) makes a text be read as pieces, so remove it from plain text" if is_of_pieces else ""
+        )
+        logger.warning(
+            f"{unknown} of the {kept} symbols of the {what} {text[:40]!r} are unknown to the model (<unk>){cause}"
+        )
 
 
 def _without_a_byte_order_mark(original: typing.Callable, self: typing.Any, sentence: str) -> str:
