@@ -15,7 +15,7 @@ SYSTEM_FILES = (  # files and folders of operating systems, ignored like hidden 
 )
 _PARTS = "train|training|dev|val|valid|validation|eval|test|testing|public ?test|private ?test|fold"  # of a data set
 _KIND = r"(images?|pictures?|clips?|audio|sounds?|set|data|split|jpe?g|png|wav|[ab]|\d+)"
-_PART = re.compile(rf"({_KIND}[-_ ]?)*({_PARTS})([-_ ]?{_KIND})*")  # such as test_images, audio_train and fold1
+_PART = re.compile(rf"({_KIND}[-_ ]?)*(?P<part>{_PARTS})([-_ ]?{_KIND})*")  # such as test_images, audio_train and fold1
 _NUMBER = re.compile(r"[+-]?\d{1,15}([.,]0*)?", re.ASCII)
 _SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors of pictograms
 _DOTLESS = {0x131: "i", 0x307: None}  # Turkish letters, which casefold pairs differently
@@ -71,11 +71,17 @@ def class_names(folder: Path, things: str = "images") -> List[str]:
     return names
 
 
+def part_of(name: str) -> str:
+    """Return the word for a part of a data set in a name such as train or test_images; empty for another name."""
+    found = _PART.fullmatch(name.lower())
+    return "" if found is None else found["part"]
+
+
 def check_labels(folder: Path, labels: Sequence[str], things: str = "images") -> None:
     """Raise a ValueError if the folders of a folder are no labels, or fewer than two."""
     if len(labels) < 2:
         raise ValueError(f"--dir {folder}: two folders of {things} LABEL/FILE at least are needed, found {labels}")
-    if all(_PART.fullmatch(label.lower()) for label in labels):
+    if all(map(part_of, labels)):
         raise ValueError(
             f"--dir {folder}: its folders {listed(labels)} are parts of a data set, not labels: make a folder for "
             f"each label, with its {things}"

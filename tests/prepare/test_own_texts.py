@@ -73,6 +73,14 @@ def test_the_columns_that_are_read_are_told(header: str, tmp_path: Path, capsys:
     assert told in capsys.readouterr().err
 
 
+def test_texts_that_are_equal_when_cut_are_told(tmp_path: Path) -> None:
+    rows = [(label, f"Dear customer service, {label} {number}") for label in ("good", "bad") for number in range(4)]
+    (tmp_path / "own.tsv").write_text(tsv(rows))
+    run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out", "--length", 20).succeeded()
+    assert "note: texts with several labels, of which a model can learn only one: 1" in run.output
+    assert "note: texts of test that are also in train, which raises the score: 2" in run.output
+
+
 REFUSED: Dict[str, Tuple[bytes, str]] = {
     "a header of other words": (
         tsv(ROWS, "Stimmung\tSatz\n").encode(),

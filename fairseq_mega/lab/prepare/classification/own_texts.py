@@ -167,7 +167,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
                 f"--{split} {files[split]} has labels that --train lacks: {names} (where one names a column, give "
                 f"--first-line names)"
             )
-    say_copies(parts, "texts")
+    seen = {split: [(text[: args.length], label) for text, label in texts] for split, texts in parts.items()}
+    say_copies(seen, "texts")
     cut = sum(len(text) > args.length for split in SPLITS for text, _ in parts[split])
     if cut:
         say(f"{cut} texts are longer than --length {args.length} bytes, and are cut to their beginning")

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from fairseq_mega.data.class_folders import ending_of, files_below, holds_text, listed
+from fairseq_mega.data.class_folders import ending_of, files_below, holds_text, listed, part_of
 from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
@@ -114,10 +114,17 @@ def is_text(file: Path) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ValueError for a folder without texts; print the files that are left out of other folders."""
+    """Raise ValueError for a folder without texts or with those of several parts; print the files that are left out."""
     texts, others = parted(folder)
     if not texts:
         raise ValueError(f"--texts: the folder {folder} has no file {', '.join(TEXTS)}: give the names of its files")
+    names = sorted({file.relative_to(folder).parts[0] for file in texts})
+    parts = [name for name in names if part_of(name.split(".")[0])]
+    if len({part_of(name.split(".")[0]) for name in parts}) > 1:
+        raise ValueError(
+            f"--texts: {listed(parts)} in the folder {folder} are parts of a data set, and would be mixed and divided "
+            f"anew: give the part to learn from, such as {folder / parts[-1]}, or all of their names to mix them"
+        )
     if others:
         endings = listed(
             sorted({f"hidden {ending_of(file.name)}" if is_text(file) else ending_of(file.name) for file in others})
