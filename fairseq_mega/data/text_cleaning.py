@@ -15,14 +15,17 @@ CLEANING_FILE = "cleaning.json"
 BYTE_ORDER_MARK = "\ufeff"
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_LINE_END, _JOINT = re.compile("\r\n?"), re.compile(f"^{BYTE_ORDER_MARK}+", re.MULTILINE)
 
 STEPS: Dict[str, Callable[[str], str]] = {  # in their order
+    "lines": lambda text: _JOINT.sub("", _LINE_END.sub("\n", text)),  # ends of other systems, marks of joined files
     "invisible": lambda text: _INVISIBLE.sub("", text),  # soft hyphens, zero-width spaces, joiners, byte-order marks
     "compose": lambda text: unicodedata.normalize("NFC", text),
     "controls": lambda text: _CONTROL.sub(" ", text),
     "blanks": lambda text: " ".join(text.split()),  # white space becomes single blanks, without blanks at the ends
 }
 SENTENCES = ("invisible", "compose", "controls", "blanks")  # of parallel text
+LINES = ("lines",)  # of whole documents
 WORDS = ("blanks",)  # of texts that are cut into words first
 
 # Field 4711 of a sentencepiece model, whose format reserves fields from 200 on for extensions.

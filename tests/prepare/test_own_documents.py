@@ -178,6 +178,22 @@ def test_what_is_in_a_file_counts(name: str, tmp_path: Path) -> None:
     assert list(DocumentFile(tmp_path / name, "text", "error")) == TEXTS
 
 
+@pytest.mark.parametrize("form", ["plain.txt", "lines.jsonl"])
+def test_line_ends_of_other_systems_are_line_feeds_in_training_and_in_use(form: str, tmp_path: Path) -> None:
+    windows = [text.replace("\n", "\r\n") + "\r\n\ufeffend" for text in TEXTS]
+    content = "\r\n\r\n".join(windows) if form == "plain.txt" else lines(windows)
+    (tmp_path / form).write_text(content, encoding="utf-8", newline="")
+    given = ("own-documents", "--vocab-size", 300, "--out", tmp_path / "out", "--texts", tmp_path / form)
+    prepare(*given).succeeded()
+    vocabulary, unit = SubwordVocabulary(tmp_path / "out" / MODEL_FILE), DocumentUnit(tmp_path / "out" / MODEL_FILE)
+    kept = [json.loads(line)["text"] for line in (tmp_path / "out" / "train.jsonl").open()]
+    learnt = [vocabulary.dictionary.string(tokens[:-1]) for tokens in vocabulary.encode(kept)]
+    for text, pieces in zip((text for number, text in enumerate(windows) if number % HELD_OUT > 1), learnt):
+        wanted = unit.encode(text.replace("\r\n", "\n").replace("\ufeff", ""))
+        for ends in ("\r\n", "\r", "\n"):
+            assert unit.encode(text.replace("\r\n", ends)) == pieces == wanted
+
+
 REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     "no mark.txt": (lambda: PLAIN.encode("utf-16-le"), "it is text in UTF-16 without a .*`iconv -f UTF-16LE -t UTF-8"),
     "no mark.jsonl": (lambda: lines(TEXTS).encode("utf-16-be"), "`iconv -f UTF-16BE -t UTF-8"),

@@ -23,7 +23,7 @@ from fairseq_mega.data.json_lines import (
     text_of,
     without_repeats,
 )
-from fairseq_mega.data.text_cleaning import BYTE_ORDER_MARK
+from fairseq_mega.data.text_cleaning import BYTE_ORDER_MARK, LINES
 from fairseq_mega.data.text_marks import SAMPLE, told_marks
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
 from fairseq_mega.lab.prepare.checksums import records_of
@@ -333,7 +333,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         if known:
             say(f"note: documents of {split} that are also in train, which raises the score: {known:,}")
     if args.vocabulary is None:
-        counts["train"]["pieces"] = train_model(learnt, work.output / Path(MODEL_FILE).stem, args.vocab_size, True)
+        prefix = work.output / Path(MODEL_FILE).stem
+        counts["train"]["pieces"] = train_model(learnt, prefix, args.vocab_size, True, LINES)
     else:
         with args.vocabulary.open("rb") as stream:
             copy_stream(stream, work.output / MODEL_FILE)
