@@ -374,6 +374,10 @@ def test_folders_of_texts(tmp_path: Path) -> None:
         (tmp_path / "none" / name).write_text(lines(TEXTS))
     message = refusal("own-documents", "--out", tmp_path / "other", "--texts", tmp_path / "none")
     assert "test.jsonl, train-1.jsonl, train-2.jsonl in the folder" in message and "would be mixed" in message
+    (tmp_path / "none" / "valid.jsonl").write_text(lines(TEXTS))
+    message = refusal("own-documents", "--out", tmp_path / "other", "--texts", tmp_path / "none")
+    assert f"to learn from, such as {tmp_path / 'none' / 'train-1.jsonl'}, or" in message
+    (tmp_path / "none" / "valid.jsonl").unlink()
     (tmp_path / "none" / "test.jsonl").unlink()  # what is left is of one part
     prepare("own-documents", "--vocab-size", 300, "--out", tmp_path / "one", "--texts", tmp_path / "none").succeeded()
     (tmp_path / "my texts" / "gone.txt").symlink_to("nowhere")

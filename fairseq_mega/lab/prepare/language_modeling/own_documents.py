@@ -119,11 +119,12 @@ def check_folder(folder: Path) -> None:
     if not texts:
         raise ValueError(f"--texts: the folder {folder} has no file {', '.join(TEXTS)}: give the names of its files")
     names = sorted({file.relative_to(folder).parts[0] for file in texts})
-    parts = [name for name in names if part_of(name.split(".")[0])]
-    if len({part_of(name.split(".")[0]) for name in parts}) > 1:
+    parts = {name: part for name in names if (part := part_of(name.split(".")[0]))}
+    if len(set(parts.values())) > 1:
+        learnt = min(parts, key=lambda name: not parts[name].startswith("train"))
         raise ValueError(
-            f"--texts: {listed(parts)} in the folder {folder} are parts of a data set, and would be mixed and divided "
-            f"anew: give the part to learn from, such as {folder / parts[-1]}, or all of their names to mix them"
+            f"--texts: {listed([*parts])} in the folder {folder} are parts of a data set, and would be mixed and "
+            f"divided anew: give the part to learn from, such as {folder / learnt}, or all of their names to mix them"
         )
     if others:
         endings = listed(
