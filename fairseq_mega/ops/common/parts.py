@@ -11,7 +11,6 @@ class Group(NamedTuple):
     """Parts of similar length, R rows of W steps; a shorter one repeats its last step."""
 
     numbers: Tensor  # (R,) long, the numbers of the parts
-    steps: Tensor  # (R, W) long, in the flattened axes of batch and time
     absent: Tensor  # (R, W) bool, True beyond the end of a part
 
 
@@ -40,13 +39,14 @@ class Parts:
         self.row = first // length
         self.last = every.view(batch, length).sum(1).cumsum(0) - 1
         self.groups: List[Group] = []
+        taken: List[Tensor] = []
         for numbers in alike(lengths, ratio, least):
             ends = lengths[numbers].unsqueeze(1)
             offsets = torch.arange(int(ends[0]), device=begins.device)
-            steps = first[numbers].unsqueeze(1) + torch.minimum(offsets, ends - 1)
-            self.groups.append(Group(numbers, steps, offsets >= ends))
+            taken.append((first[numbers].unsqueeze(1) + torch.minimum(offsets, ends - 1)).flatten())
+            self.groups.append(Group(numbers, offsets >= ends))
         present = torch.cat([~group.absent.flatten() for group in self.groups]).nonzero().squeeze(1)
-        self._steps = torch.cat([group.steps.flatten() for group in self.groups])
+        self._steps = torch.cat(taken)  # of all rows, in the flattened axes of batch and time
         steps = self._steps[present]
         self._places = torch.empty_like(steps).index_put((steps,), present)  # of each step among those of all groups
         numbers = torch.cat([group.numbers for group in self.groups])
@@ -58,8 +58,8 @@ class Parts:
         All groups are taken at once, so that the backward pass writes the gradient of x once, not once for each group.
         """
         taken = x.flatten(0, 1).index_select(0, self._steps)
-        rows = taken.split([group.steps.numel() for group in self.groups])
-        return [part.unflatten(0, group.steps.shape) for part, group in zip(rows, self.groups)]
+        rows = taken.split([group.absent.numel() for group in self.groups])
+        return [part.unflatten(0, group.absent.shape) for part, group in zip(rows, self.groups)]
 
     def absent(self, padding_mask: Optional[Tensor]) -> List[Tensor]:
         """Return the steps (R, W) of each group that are beyond the end of a part or padding.
