@@ -260,14 +260,14 @@ def other_encoder(where: str, known: str, own: typing.Optional[Names]) -> str:
         known: the training's, as names.
         own: of the data folder, if it has a model of pieces.
     """
-    file = own.where if own is not None and own.text == known else "FILE"
-    wanted = options_of(known, file)
-    if _begins(where.rpartition(" --sentencepiece-model ")[2], file):
+    file = own.where if own is not None and own.text == known else None
+    wanted = options_of(known, file or "FILE")
+    if file is not None and _begins(where.rpartition(" --sentencepiece-model ")[2], file):
         return (
             f"{where} lacks the record of how the training text was cleaned, which its copy {file} has: give {wanted}, "
             "or leave --bpe out"
         )
-    if is_sentencepiece(known) and file == "FILE":
+    if is_sentencepiece(known) and file is None:
         return (
             f"{where} is not the file that split the training text: give {wanted}, as for the training "
             f"({SUBWORDS_FILE} of its data if it has this file)"

@@ -10,11 +10,13 @@ import typing
 
 from fairseq_mega.compat.patching import wrap
 
+from .translating import SPACES
+
 logger = logging.getLogger(__name__)
 
 BYTE_ORDER_MARK = "\ufeff"
 TO_LINE_FEEDS = r"`tr '\r' '\n'` makes line feeds of them"  # remedy for carriage returns
-MARK = "\u2581"  # of a blank, in pieces of sentencepiece
+MARK = SPACES["sentencepiece"]
 Steps = typing.Sequence[str]
 Encode = typing.Callable[[str], str]  # returns the symbols of a text, separated by spaces
 TOO_LONG = re.compile(r"Size of sample #(\d+) is invalid \(=\(?(?:np\.\w+\()?(\d+).* since max_positions=(\(?)(\d+)")

@@ -8,8 +8,6 @@ import torch
 from fairseq_mega.tasks.speech_commands import FOLDER
 
 FILE_NAMES = {"train": "train", "valid": "val", "test": "test"}
-
-
 SILENCE = 2  # range of samples, in units of 16 bits, that holds no sound; floats cut to whole numbers have this range
 AS_FLOATS = "32,767 is full scale: multiply floats of -1 to 1 by it before they are saved as whole numbers"
 
