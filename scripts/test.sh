@@ -24,8 +24,8 @@ only if both runs passed. Every other argument is passed to pytest, for instance
                 with three parameters or more runs in cases that cover every pair of values
   --cpu-level LEVEL
                 baseline, avx2, avx512, avx512_bf16 or amx_bf16: run the tests as on a CPU with these instructions at
-                most; for our kernels (FAIRSEQ_MEGA_CPU_LEVEL), PyTorch's (ATEN_CPU_CAPABILITY) and oneDNN's
-                (ONEDNN_MAX_CPU_ISA)
+                most; for our kernels (FAIRSEQ_MEGA_CPU_LEVEL), PyTorch's (ATEN_CPU_CAPABILITY), oneDNN's
+                (ONEDNN_MAX_CPU_ISA) and MKL's (MKL_ENABLE_INSTRUCTIONS)
   --help        this text
 HELP
 }
@@ -69,11 +69,11 @@ if [[ -n $cpu_level ]]; then
   export FAIRSEQ_MEGA_CPU_LEVEL=$cpu_level
   python -c 'import fairseq_mega.ops.common.native' || die "--cpu-level $cpu_level cannot be simulated here, see above"
   case $cpu_level in
-    baseline) export ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 ;;
-    avx2) export ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ;;
-    avx512) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE ;;
-    avx512_bf16) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 ;;
-    amx_bf16) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX ;;
+    baseline) export ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 ;;
+    avx2) export ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 ;;
+    avx512) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE MKL_ENABLE_INSTRUCTIONS=AVX512 ;;
+    avx512_bf16) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 MKL_ENABLE_INSTRUCTIONS=AVX512 ;;
+    amx_bf16) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX MKL_ENABLE_INSTRUCTIONS=AVX512 ;;
   esac
   # Inductor takes what it compiled for another level from its cache, and computes wrong numbers with it.
   user=$(id -un)

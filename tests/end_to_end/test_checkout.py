@@ -112,32 +112,34 @@ def test_both_passes_run_and_count(tmp_path: Path, first: int, second: int) -> N
 
 
 LEVELS = {
-    "baseline": "default SSE41",
-    "avx2": "avx2 AVX2",
-    "avx512": "avx512 AVX512_CORE",
-    "avx512_bf16": "avx512 AVX512_CORE_BF16",
-    "amx_bf16": "avx512 AVX512_CORE_AMX",
+    "baseline": "default SSE41 SSE4_2",
+    "avx2": "avx2 AVX2 AVX2",
+    "avx512": "avx512 AVX512_CORE AVX512",
+    "avx512_bf16": "avx512 AVX512_CORE_BF16 AVX512",
+    "amx_bf16": "avx512 AVX512_CORE_AMX AVX512",
 }
 
 
 @pytest.mark.parametrize("level", [*LEVELS, "avx3"])
 def test_tests_run_as_on_another_cpu(tmp_path: Path, level: str) -> None:
-    """Our kernels, PyTorch's and oneDNN's all get the level, once ours have said that the processor has it."""
+    """The kernels of ours, PyTorch, oneDNN and MKL all get the level, once ours have said that the processor has it."""
     binaries = tmp_path / "bin"
     binaries.mkdir()
     program = f"""#!/bin/bash
-echo "$FAIRSEQ_MEGA_CPU_LEVEL ${{ATEN_CPU_CAPABILITY-no}} ${{ONEDNN_MAX_CPU_ISA-no}} $*" >>"{tmp_path}/calls"
+others="${{ATEN_CPU_CAPABILITY-no}} ${{ONEDNN_MAX_CPU_ISA-no}} ${{MKL_ENABLE_INSTRUCTIONS-no}}"
+echo "$FAIRSEQ_MEGA_CPU_LEVEL $others $*" >>"{tmp_path}/calls"
 [[ $FAIRSEQ_MEGA_CPU_LEVEL != avx3 ]]
 """
     (binaries / "python").write_text(program)
     (binaries / "python").chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if not name.endswith(("_ISA", "_CAPABILITY"))}
+    others = ("_ISA", "_CAPABILITY", "_INSTRUCTIONS")
+    environment = {name: value for name, value in os.environ.items() if not name.endswith(others)}
     environment["FAIRSEQ_MEGA_VENV"] = str(tmp_path)
     options = ["--skip-setup", "--skip-lint", "--jobs", "1", "--cpu-level", level, "tests/ops"]
     command = ["bash", str(REPOSITORY / "scripts" / "test.sh"), *options]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     calls = (tmp_path / "calls").read_text().splitlines()
-    assert calls[0] == f"{level} no no -c import fairseq_mega.ops.common.native"
+    assert calls[0] == f"{level} no no no -c import fairseq_mega.ops.common.native"
     if level in LEVELS:
         assert calls[1:] == [f"{level} {LEVELS[level]} -m pytest tests/ops"] and done.returncode == 0, done.stderr
     else:
