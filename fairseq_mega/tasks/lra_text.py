@@ -30,6 +30,7 @@ from .classification import ClassificationConfig, ClassificationTask, setting_of
 logger = logging.getLogger(__name__)
 
 CLS = "<CLS>"
+OWN_TEXTS = "own-texts"  # data set of the user's texts
 FIRST, SECOND, LABEL_FOLDER = "src-bin", "src1-bin", "label-bin"
 
 
@@ -117,7 +118,11 @@ class LRATextTask(ClassificationTask):
         }
         dataset = setting_of(data, "dataset")
         if dataset is not None:
-            remedy = f"give the data folder it was trained on, or prepare its texts (fairseq-mega-prepare {dataset})"
+            which = "these texts" if dataset == OWN_TEXTS else "its texts"
+            like = " --like DATA" if dataset == OWN_TEXTS else ""
+            remedy = (
+                f"give the data folder it was trained on, or prepare {which} (fairseq-mega-prepare {dataset}{like})"
+            )
             dictionaries = {kind: given._replace(remedy=remedy) for kind, given in dictionaries.items()}
         kept = KeptBytes.of_data(data)
         if kept is not None:

@@ -18,7 +18,7 @@ from fairseq_mega.cli import console
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.evaluate import classify
 from tests.support import helpers, in_process, tiny_images
-from tests.support.prepare_runs import prepare, refusal, source_of
+from tests.support.prepare_runs import labels, prepare, refusal, source_of
 
 pytestmark = pytest.mark.slow
 MODEL: List[object] = ["--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-hidden-dim", 32, "--z-dim", 8]
@@ -82,6 +82,35 @@ def test_texts(texts, monkeypatch, capsys, tmp_path) -> None:
         files[-1].write_text(text, encoding="utf-8")
     again = ask(monkeypatch, capsys, *texts, *files)
     assert [(label, name) for label, _, name in again] == [(label, str(f)) for f, (_, label) in zip(files, asked)]
+
+
+def test_texts_prepared_like_others(texts, tmp_path) -> None:
+    """A table with other frequent bytes and without one of the labels is scored in the classifier's own numbers."""
+    data, checkpoint = texts
+    rows = [
+        f"{label}\tzzzz {word}zz {n}\n" for n in range(20) for label, word in (("lob", "toll"), ("kein Lob", "übel"))
+    ]
+    few, many = tmp_path / "few.tsv", tmp_path / "many.tsv"
+    few.write_text("".join(row for row in rows if row.startswith("lob")), encoding="utf-8")
+    many.write_text("".join(rows), encoding="utf-8")
+
+    def validate(name: str, *options: object) -> in_process.Done:
+        prepare("own-texts", "--length", 60, "--out", tmp_path / name, *options).succeeded()
+        given = [tmp_path / name, "--path", checkpoint, "--batch-size", 4, "--cpu"]
+        helpers.forget_earlier_runs()
+        return in_process.call(lambda words: console.run("validate", words), *given)
+
+    refused = validate("own", "--train", many)
+    assert refused.returncode and "prepare these texts (fairseq-mega-prepare own-texts --like DATA)" in refused.stderr
+    assert validate("like", "--train", many, "--like", data).returncode == 0
+    assert validate("fewer", "--train", few, "--like", data).returncode == 0
+    assert labels(tmp_path / "fewer", "test") == ["lob"] * 2
+    like = ("own-texts", "--train", many, "--out", tmp_path / "refused", "--like")
+    assert "--length is 4000, and" in refusal(*like, data)
+    assert "has the first 60 bytes of each text: give --length 60" in refusal(*like, data)
+    assert "src-bin/dict.txt does not exist: give the data folder of a classifier" in refusal(*like, tmp_path)
+    many.write_text("".join(rows) + "mittel\tgeht so\n" * 5, encoding="utf-8")
+    assert f"labels that --like {data} lacks: mittel" in refusal(*like, data, "--length", 60)
 
 
 def test_files_that_are_no_plain_text(texts, monkeypatch, capsys, tmp_path) -> None:

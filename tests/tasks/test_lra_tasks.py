@@ -141,7 +141,8 @@ def test_other_dictionaries_are_mended_by_the_command_that_made_the_data(dataset
     data = shutil.copytree(texts, tmp_path / "data")
     if dataset is not None:
         (data / "SOURCE.json").write_text(json.dumps({"settings": {"dataset": dataset}}))
-    wanted = "(fairseq-preprocess --srcdict)" if dataset is None else f"(fairseq-mega-prepare {dataset})"
+    command = "own-texts --like DATA" if dataset == "own-texts" else dataset
+    wanted = "(fairseq-preprocess --srcdict)" if dataset is None else f"(fairseq-mega-prepare {command})"
     found = text_task(data).names_of_numbers()
     assert [wanted in found[kind].remedy for kind in ("source", "labels")] == [True, True]
 

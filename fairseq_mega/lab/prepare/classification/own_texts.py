@@ -10,6 +10,7 @@ import numpy as np
 from fairseq_mega.data.class_folders import holds_text, is_visible, listed, told_alike
 from fairseq_mega.data.json_lines import begins_object, form_of_records
 from fairseq_mega.data.text_marks import told_marks
+from fairseq_mega.data.text_units import own_symbols
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.classification.labelled_rows import FIRST_LINE, FIRST_LINES, check_columns, labelled_rows
 from fairseq_mega.lab.prepare.classification.subsets import (
@@ -19,7 +20,14 @@ from fairseq_mega.lab.prepare.classification.subsets import (
     say_lost,
     stratified_split,
 )
-from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
+from fairseq_mega.lab.prepare.classification.text_output import (
+    BYTE_SYMBOLS,
+    byte_note,
+    byte_split,
+    dictionaries_of,
+    dictionary_files,
+    write_text_task,
+)
 from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report
 from fairseq_mega.lab.prepare.language_modeling.words import RESERVED
 from fairseq_mega.lab.prepare.layouts import TEXTS
@@ -28,6 +36,7 @@ from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.text_files import is_partly_utf8, is_utf8, not_utf8
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
+from fairseq_mega.tasks.lra_text import OWN_TEXTS, KeptBytes
 
 Texts = List[Tuple[bytes, str]]
 FIRST_TEXTS = 100  # whose form is looked at
@@ -37,7 +46,8 @@ DETAILS = """\
 Tables with an example per line: label TAB text. A label is any word or words, a text any bytes without a line feed. A
 first line that names the columns, such as id TAB label TAB text, is no example; a table with such a line may have other
 columns, which are left out, and may also be CSV. Without --valid, a tenth of every label of --train is held out for it;
-likewise for --test. 1 MB of text becomes 2 MB of data. Classify new texts with fairseq-mega-classify."""
+likewise for --test. 1 MB of text becomes 2 MB of data. A classifier is scored on further tables, and trained on with
+them, if they are made with --like. Classify new texts with fairseq-mega-classify."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +59,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument("--first-line", choices=FIRST_LINES, default="auto", help=FIRST_LINE)
     add_length(parser)
+    like = "earlier output of this command, the data of a classifier: use its symbols and labels"
+    parser.add_argument("--like", type=Path, metavar="DATA", help=like)
     add_limit(parser)
 
 
@@ -57,10 +69,19 @@ def _given(args: argparse.Namespace) -> Dict[str, Path]:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse files that are not there."""
+    """Refuse files that are not there, and a length other than that of --like."""
     check_length(args)
     for split, path in _given(args).items():
         need_files(f"--{split}", path)
+    if args.like is not None:
+        need_files("--like", *dictionary_files(args.like), remedy="give the data folder of a classifier of texts")
+        dictionaries_of(args.like)
+        cut = KeptBytes.of_data(args.like)
+        if cut is not None and cut != KeptBytes(args.length, from_end=False):
+            remedy = "give other data" if cut.from_end else f"give --length {cut.length}"
+            raise ValueError(
+                f"--length is {args.length}, and --like {args.like} has {cut.described()} of each text: {remedy}"
+            )
 
 
 def read_texts(path: Path, first_line: str = "auto") -> Texts:
@@ -149,24 +170,25 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     parts = {split: read_texts(path, args.first_line) for split, path in files.items()}
     if args.first_line == "auto":
         check_first_row(args.train, parts["train"], [parts[split] for split in files if split != "train"])
-    labels = sorted({label for _, label in parts["train"]})
+    known = own_symbols(dictionaries_of(args.like)[1]) if args.like else [label for _, label in parts["train"]]
+    labels = sorted(set(known))
     if len(labels) < 2:
         raise ValueError(f"--train {args.train} has one label only, {labels[0]!r}: give at least two")
     if told_alike(labels):
         say(f"--train {args.train}: {told_alike(labels)}")
+    for split in files:
+        unknown = {label for _, label in parts[split]} - set(labels)
+        if unknown:
+            place = f"--like {args.like}" if args.like else "--train"
+            raise ValueError(
+                f"--{split} {files[split]} has labels that {place} lacks: {listed(sorted(unknown))} (where one names a "
+                f"column, give --first-line names)"
+            )
     missing = [split for split in SPLITS if split not in files]
     if missing:
         numbers = np.array([labels.index(label) for _, label in parts["train"]])
         rows = stratified_split(numbers, dict.fromkeys(missing, 0.1), labels)
         parts = {**parts, **{split: [parts["train"][row] for row in which] for split, which in rows.items()}}
-    for split in files:
-        unknown = {label for _, label in parts[split]} - set(labels)
-        if unknown:
-            names = listed(sorted(unknown))
-            raise ValueError(
-                f"--{split} {files[split]} has labels that --train lacks: {names} (where one names a column, give "
-                f"--first-line names)"
-            )
     seen = {split: [(text[: args.length], label) for text, label in texts] for split, texts in parts.items()}
     say_copies(seen, "texts")
     cut = sum(len(text) > args.length for split in SPLITS for text, _ in parts[split])
@@ -176,7 +198,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     for split in SPLITS:
         texts = [parts[split][row] for row in kept(split, len(parts[split]), args.limit)]
         splits[split] = byte_split([((text,), label) for text, label in texts], args.length)
-    statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, labels)
+    statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, labels, args.like)
     say_lost(statistics["train"]["labels"], labels)
     notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
     if missing:
@@ -185,5 +207,14 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 DATASET = Dataset(
-    "own-texts", LABELLED, "labelled texts of your own", DETAILS, add_options, check, make, layout=TEXTS, own=True
+    OWN_TEXTS,
+    LABELLED,
+    "labelled texts of your own",
+    DETAILS,
+    add_options,
+    check,
+    make,
+    members={"like": ("*-bin/dict.txt",)},
+    layout=TEXTS,
+    own=True,
 )

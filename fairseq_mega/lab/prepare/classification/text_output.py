@@ -7,11 +7,12 @@ The two texts of a pair share one dictionary.
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 
+from fairseq_mega.data.text_units import own_symbols
 from fairseq_mega.lab.prepare.binarised import binarised_counts
 from fairseq_mega.lab.prepare.progress import Progress, say
 
@@ -50,12 +51,23 @@ def byte_split(rows: Sequence[Tuple[Tuple[bytes, ...], str]], length: int) -> Te
 
 
 def write_text_task(
-    folder: Path, splits: Dict[str, TextSplit], symbols: Sequence[str], labels: Sequence[str]
+    folder: Path,
+    splits: Dict[str, TextSplit],
+    symbols: Sequence[str],
+    labels: Sequence[str],
+    like: Optional[Path] = None,
 ) -> Dict[str, Dict[str, Any]]:
     """Binarise all splits below ``folder`` and return the counts of each.
 
-    ``symbols`` are the names of the numbers in the texts, ``labels`` all possible labels. As with fairseq-preprocess, a
-    symbol that train lacks becomes ``<unk>``; a label does not. Raises ValueError for a split without examples.
+    As with fairseq-preprocess, a symbol that train lacks becomes ``<unk>``; a label does not.
+
+    Args:
+        symbols: names of the numbers in the texts.
+        labels: all possible labels.
+        like: folder of an earlier data set, whose dictionaries are taken instead of those of train.
+
+    Raises:
+        ValueError: for a split without examples.
     """
     for split, texts in splits.items():
         if texts.size == 0:
@@ -67,8 +79,11 @@ def write_text_task(
         for text in example.texts:
             counts += np.bincount(text, minlength=len(symbols))
     sides = len(example.texts)
-    source_dictionary = _dictionary({symbol: count for symbol, count in zip(symbols, counts.tolist()) if count})
-    label_dictionary = _dictionary(label_counts)
+    if like is None:
+        source_dictionary = _dictionary({symbol: count for symbol, count in zip(symbols, counts.tolist()) if count})
+        label_dictionary = _dictionary(label_counts)
+    else:
+        source_dictionary, label_dictionary = dictionaries_of(like)
     numbers = np.array([source_dictionary.index(symbol) for symbol in symbols])
     sources = SOURCES[:sides]
     for name in sources:
@@ -109,6 +124,26 @@ def _dictionary(counts: Dict[str, int]) -> Any:
         dictionary.add_symbol(symbol, n=count)
     dictionary.finalize()
     return dictionary
+
+
+def dictionaries_of(folder: Path) -> Tuple[Any, Any]:
+    """Return the dictionaries of the texts and of the labels of a data set.
+
+    Raises:
+        ValueError: if its texts are not bytes.
+    """
+    from fairseq.data import Dictionary
+
+    texts, labels = (Dictionary.load(str(path)) for path in dictionary_files(folder))
+    others = sorted(set(own_symbols(texts)) - set(BYTE_SYMBOLS))
+    if others:
+        raise ValueError(f"{folder}: its texts are not bytes: they contain {others[0]!r}")
+    return texts, labels
+
+
+def dictionary_files(folder: Path) -> Tuple[Path, Path]:
+    """Return the paths of the dictionaries of the texts and of the labels of a data set."""
+    return folder / SOURCES[0] / "dict.txt", folder / LABELS / "dict.txt"
 
 
 def _save(dictionary: Any, folder: Path) -> None:
