@@ -442,6 +442,41 @@ def test_a_test_set_that_validates_is_told(
     assert [re.findall(r"of --test that --valid .*: (\d+)$", note) for note in notes] == ([[str(told)]] if told else [])
 
 
+ENGLISH = [
+    "the dog runs over the grass",
+    "a man reads in the garden",
+    "the child sleeps in a house",
+    "a dog barks",
+    "the man is in the house",
+]
+GERMAN = [
+    "der Hund läuft über das Gras",
+    "ein Mann liest in dem Garten",
+    "das Kind schläft in einem Haus",
+    "ein Hund bellt",
+    "der Mann ist in dem Haus",
+]
+CHINESE = ["狗在草地上跑", "男人在花园里看书", "孩子在房子里睡觉", "狗叫", "男人在房子里"]
+SIDES: Dict[str, Tuple[List[str], List[str]]] = {
+    "words": (ENGLISH, GERMAN),
+    "without blanks": (ENGLISH, CHINESE),
+    "the same words": (ENGLISH, ENGLISH[::-1]),
+}
+
+
+@pytest.mark.parametrize("name", SIDES)
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_swapped_languages_are_told(name: str, split: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    both = [Pair(f"{source} {n}", f"{target} {n}") for n in range(60) for source, target in zip(*SIDES[name])]
+    write_pairs(str(tmp_path / "t"), "en", "xx", both[:280])
+    for order, is_told in (("right", False), ("swapped", name != "the same words")):
+        languages = ("xx", "en") if order == "swapped" else ("en", "xx")
+        write_pairs(str(tmp_path / order), *languages, both[280:])
+        prefixes: Dict[str, Optional[str]] = {"train": str(tmp_path / "t"), split: str(tmp_path / order)}
+        write_own_pairs({part: prefixes.get(part) for part in SPLITS}, tmp_path / order / "out", ("en", "xx"))
+        assert ("seems to have its languages swapped" in capsys.readouterr().err) == is_told, order
+
+
 def test_options_without_effect_are_refused(tmp_path: Path) -> None:
     write_pairs(str(tmp_path / "t"), "en", "de", rows(300))
     run = ["own-pairs", "--text", tmp_path / "t", "--out", tmp_path / "out"]

@@ -21,6 +21,7 @@ from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.translation.corpus import Corpus, add_names, clean_pages, leak_key, own_corpus
 from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus
 from fairseq_mega.lab.prepare.translation.parallel_files import describe_dropped, read_pairs, write_corpus
+from fairseq_mega.lab.prepare.translation.parallel_text import seem_swapped
 from fairseq_mega.lab.prepare.translation.subwords import MODEL, PIECES, TRAIN_PIECES, cut_pairs, require
 from fairseq_mega.lab.prepare.translation.toy_data import write_pages
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -105,6 +106,11 @@ def write_own_pairs(
                 say(f"note: sources of --{name} that --{other} has, too, which raises the score: {known:,}")
         if name in given:
             earlier[name] = given[name]
+        if seem_swapped(given.get(name, ()), given["train"]):
+            say(
+                f"note: --{name} {prefixes[name]} seems to have its languages swapped: its .{languages[0]} has the "
+                f"words of the .{languages[1]} to train on, and the reverse: unless this is meant, correct the names"
+            )
         if empty:
             say(f"note: pairs of --{name} with an empty side, which are scored nevertheless: {empty:,}")
     say(f"pairs read: {len(given['train'])}; dropped: {describe_dropped(corpus)}")

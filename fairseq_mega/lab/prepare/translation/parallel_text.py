@@ -1,9 +1,12 @@
 """Pairs of a text and its translation: cleaning, and the rules for kept pairs."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Sequence
 
 from fairseq_mega.data.text_cleaning import SENTENCES, clean
+
+COMPARED = 10_000  # pairs of a text that are compared with another one
+SWAPPED = 0.2  # by so much greater is the share of known words in swapped pairs from the other side of the training
 
 
 class Pair(NamedTuple):
@@ -67,3 +70,20 @@ def lengths_agree(pair: Pair, rules: PairRules) -> bool:
         return True
     words = sorted(len(text.split()) for text in pair)
     return words[1] <= rules.max_length_ratio * words[0] + rules.length_slack
+
+
+def seem_swapped(pairs: Sequence[Pair], training: Sequence[Pair]) -> bool:
+    """Return whether both sides of pairs have more words in common with the other side of training pairs.
+
+    Where words are not separated by blanks, characters are compared.
+    """
+    for units in (str.split, set):
+        words = [[unit for pair in pairs[:COMPARED] for unit in units(pair[side])] for side in (0, 1)]
+        known = [{unit for pair in training[:COMPARED] for unit in units(pair[side])} for side in (0, 1)]
+        gains = [
+            sum((word in known[1 - side]) - (word in known[side]) for word in words[side]) / max(len(words[side]), 1)
+            for side in (0, 1)
+        ]
+        if min(gains) > SWAPPED:
+            return True
+    return False
