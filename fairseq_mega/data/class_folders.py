@@ -16,6 +16,7 @@ SYSTEM_FILES = (  # files and folders of operating systems, ignored like hidden 
 _PARTS = "train|training|dev|val|valid|validation|eval|test|testing|public ?test|private ?test|fold"  # of a data set
 _KIND = r"(images?|pictures?|clips?|audio|sounds?|set|data|split|jpe?g|png|wav|[ab]|\d+)"
 _PART = re.compile(rf"({_KIND}[-_ ]?)*(?P<part>{_PARTS})([-_ ]?{_KIND})*")  # such as test_images, audio_train and fold1
+_PART_WORD = re.compile(rf"(?<![a-z])({_PARTS})(?![a-z])")
 _NUMBER = re.compile(r"[+-]?\d{1,15}([.,]0*)?", re.ASCII)
 _SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors of pictograms
 _DOTLESS = {0x131: "i", 0x307: None}  # Turkish letters, which casefold pairs differently
@@ -75,6 +76,18 @@ def part_of(name: str) -> str:
     """Return the word for a part of a data set in a name such as train or test_images; empty for another name."""
     found = _PART.fullmatch(name.lower())
     return "" if found is None else found["part"]
+
+
+def part_within(name: str) -> Tuple[str, str]:
+    """Return the word for a part of a data set anywhere in a name, and the other letters; ("", "") without one.
+
+    Of c4-train.001 and c4-test.002 the other letters are the same.
+    """
+    part = part_of(name)
+    word = _PART_WORD.search(name.lower())
+    if part or word is None:
+        return part, ""
+    return word[0], re.sub(r"[\W\d_]", "", name.lower().replace(word[0], "", 1))
 
 
 def check_labels(folder: Path, labels: Sequence[str], things: str = "images") -> None:

@@ -13,7 +13,7 @@ import pytest
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_marks import first_lines, told_marks
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
-from fairseq_mega.lab.prepare.language_modeling.own_documents import DocumentFile
+from fairseq_mega.lab.prepare.language_modeling.own_documents import DocumentFile, check_folder
 from fairseq_mega.lab.prepare.splits import HELD_OUT
 from tests.support import json_texts
 from tests.support.prepare_runs import prepare, refusal
@@ -347,6 +347,35 @@ def test_documents_that_are_learnt_twice_are_told(copies: int, told: List[str], 
     run = prepare("own-documents", "--texts", *files, "--vocab-size", 300, "--out", tmp_path / "out").succeeded()
     notes = [line for line in run.output.splitlines() if line.startswith("note: documents")]
     assert notes == told
+
+
+PARTS = {
+    "c4-train.00000-of-01024.json.gz c4-validation.00000-of-00008.json.gz": "c4-train.00000-of-01024.json.gz",
+    "train-00000-of-00001.jsonl test-00000-of-00001.jsonl": "train-00000-of-00001.jsonl",
+    "wiki.test.txt wiki.train.txt": "wiki.train.txt",
+    "my_train.txt my_dev.txt": "my_train.txt",
+    "en/train.txt en/Testing.txt": "en/train.txt",
+    "news/2019/Train/1.md news/2020/x.md news/2019/valid/2.md": "news/2019/Train",
+    "TRAIN.txt Testing.txt": "TRAIN.txt",
+    "train_1.txt valid_1.txt": "train_1.txt",
+    "train.txt train-2.txt": "",
+    "en/train.txt de/test.txt": "",
+    "test_of_time.txt train_travel.txt": "",
+    "contest.txt restrain.txt": "",
+    "train.txt test.csv": "",
+}
+
+
+@pytest.mark.parametrize("names", PARTS)
+def test_parts_of_a_data_set_are_not_mixed(names: str, tmp_path: Path) -> None:
+    for name in names.split():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    if not PARTS[names]:
+        check_folder(tmp_path)
+        return
+    with pytest.raises(ValueError, match=f"give the part to learn from, such as {tmp_path / PARTS[names]}, or all of"):
+        check_folder(tmp_path)
 
 
 def test_folders_of_texts(tmp_path: Path) -> None:

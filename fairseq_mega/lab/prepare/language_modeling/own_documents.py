@@ -3,12 +3,12 @@
 import argparse
 import itertools
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, DefaultDict, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from fairseq_mega.data.class_folders import ending_of, files_below, holds_text, listed, part_of
+from fairseq_mega.data.class_folders import ending_of, files_below, holds_text, listed, part_within
 from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
@@ -108,6 +108,24 @@ def parted(folder: Path) -> Tuple[List[Path], List[Path]]:
     return texts, [*(file for file in below if not is_text(file)), *filter(is_text, hidden)]
 
 
+def mixed_parts(files: Sequence[Path]) -> Dict[str, str]:
+    """Return names of files or folders that differ in the word for a part of a data set alone, such as train and test.
+
+    Args:
+        files: paths in one folder.
+
+    Returns:
+        The part of each of these names, in sorted order; nothing if they are all of one part.
+    """
+    groups: DefaultDict[Tuple[Path, str], Dict[str, str]] = defaultdict(dict)
+    for place in sorted({place for file in files for place in (file, *file.parents)}):
+        stem = place.name.lower().removesuffix(".gz")
+        part, others = part_within(stem.removesuffix(next(filter(stem.endswith, TEXTS), "")))
+        if part:
+            groups[place.parent, others][place.as_posix()] = part
+    return next((parts for parts in groups.values() if len({*parts.values()}) > 1), {})
+
+
 def is_text(file: Path) -> bool:
     """Return whether a file has the ending of a text, also followed by .gz."""
     return ending_of(file.name.lower().removesuffix(".gz")) in TEXTS
@@ -118,9 +136,8 @@ def check_folder(folder: Path) -> None:
     texts, others = parted(folder)
     if not texts:
         raise ValueError(f"--texts: the folder {folder} has no file {', '.join(TEXTS)}: give the names of its files")
-    names = sorted({file.relative_to(folder).parts[0] for file in texts})
-    parts = {name: part for name in names if (part := part_of(name.split(".")[0]))}
-    if len(set(parts.values())) > 1:
+    parts = mixed_parts([file.relative_to(folder) for file in texts])
+    if parts:
         learnt = min(parts, key=lambda name: not parts[name].startswith("train"))
         raise ValueError(
             f"--texts: {listed([*parts])} in the folder {folder} are parts of a data set, and would be mixed and "
