@@ -177,6 +177,7 @@ class ImageClassificationTask(ClassificationTask):
                 f"{len(images.classes)}"
             )
         logger.info(f"{split}: {len(images):,} images of {len(images.classes):,} classes in {folder}")
+        images.warn_of_one_colour()
         return images, images.labels
 
     def read_array(self, split: str, source: Path) -> Tuple[ImageArray, np.ndarray]:

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from fairseq_mega.cli import console
 from fairseq_mega.compat.checkpoints import names
@@ -65,6 +66,26 @@ def test_arrays_are_augmented_too(tmp_path):
     place = order.drawn.tolist().index(5)
     torch.testing.assert_close(order[place]["source"], plain.collater([plain[5]])["net_input"]["images"][0])
     assert known(data, augmentation="randaugment").load_dataset("train")[0]["source"].shape == (3, 8, 8)
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+@pytest.mark.parametrize("dark, told", [((), ""), ((1,), "class1"), ((0, 2), "class0, class2")])
+def test_classes_of_one_colour_are_told(dark, told, split, folder, tmp_path, caplog):
+    """Images of 0 and 1, except in one class one of them, and a broken file."""
+    data = shutil.copytree(folder, tmp_path / "data")
+    for number in dark:
+        for path in (data / split / f"class{number}").iterdir():
+            Image.fromarray(np.eye(12, dtype=np.uint8)).save(path.with_suffix(".png"))
+            path.unlink()
+    first, *_ = sorted((data / split / "class1").iterdir())
+    Image.fromarray(np.zeros((12, 12), dtype=np.uint8)).save(first.with_name("0.png"))
+    (data / split / ("class1" if 1 not in dark else "class0") / "00.jpg").write_bytes(b"broken")
+    known(data).load_dataset(split)
+    found = [message for message in caplog.messages if "nearly one colour" in message]
+    assert bool(found) == bool(told)
+    if told:
+        path = min((data / split / told.split(", ")[0]).glob("0*.png"))
+        assert f"the first images of {told} have nearly one colour, such as {path} (255 is white" in found[0]
 
 
 def palette(image):
