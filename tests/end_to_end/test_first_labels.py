@@ -94,8 +94,12 @@ def test_texts_prepared_like_others(texts, tmp_path) -> None:
     few.write_text("".join(row for row in rows if row.startswith("lob")), encoding="utf-8")
     many.write_text("".join(rows), encoding="utf-8")
 
+    notes: Dict[str, bool] = {}
+
     def validate(name: str, *options: object) -> in_process.Done:
-        prepare("own-texts", "--length", 60, "--out", tmp_path / name, *options).succeeded()
+        output = prepare("own-texts", "--length", 60, "--out", tmp_path / name, *options).succeeded().output
+        assert "--limit" not in output
+        notes[name] = f"note: --train {few} has no text of kein Lob, labels of --like {data}" in output
         given = [tmp_path / name, "--path", checkpoint, "--batch-size", 4, "--cpu"]
         helpers.forget_earlier_runs()
         return in_process.call(lambda words: console.run("validate", words), *given)
@@ -104,7 +108,12 @@ def test_texts_prepared_like_others(texts, tmp_path) -> None:
     assert refused.returncode and "prepare these texts (fairseq-mega-prepare own-texts --like DATA)" in refused.stderr
     assert validate("like", "--train", many, "--like", data).returncode == 0
     assert validate("fewer", "--train", few, "--like", data).returncode == 0
+    assert notes == {"own": False, "like": False, "fewer": True}
     assert labels(tmp_path / "fewer", "test") == ["lob"] * 2
+    three = [tmp_path / f"{name}.tsv" for name in ("train", "valid", "test")]
+    for path in three:
+        path.write_text("lob\ttoll\nkein Lob\tübel\nkein Lob\tfad\n", encoding="utf-8")
+    assert validate("three", *sum(zip(("--train", "--valid", "--test"), three), ()), "--like", data).returncode == 0
     like = ("own-texts", "--train", many, "--out", tmp_path / "refused", "--like")
     assert "--length is 4000, and" in refusal(*like, data)
     assert "has the first 60 bytes of each text: give --length 60" in refusal(*like, data)

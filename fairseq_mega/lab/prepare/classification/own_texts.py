@@ -168,10 +168,10 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     if args.first_line != "example":
         check_columns(args.train)
     parts = {split: read_texts(path, args.first_line) for split, path in files.items()}
-    if args.first_line == "auto":
-        check_first_row(args.train, parts["train"], [parts[split] for split in files if split != "train"])
     known = own_symbols(dictionaries_of(args.like)[1]) if args.like else [label for _, label in parts["train"]]
     labels = sorted(set(known))
+    if args.first_line == "auto" and (args.like is None or parts["train"][0][1] not in labels):
+        check_first_row(args.train, parts["train"], [parts[split] for split in files if split != "train"])
     if len(labels) < 2:
         raise ValueError(f"--train {args.train} has one label only, {labels[0]!r}: give at least two")
     if told_alike(labels):
@@ -184,6 +184,9 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
                 f"--{split} {files[split]} has labels that {place} lacks: {listed(sorted(unknown))} (where one names a "
                 f"column, give --first-line names)"
             )
+    without = sorted(set(labels).difference(label for _, label in parts["train"]))
+    if without:
+        say(f"note: --train {args.train} has no text of {listed(without)}, labels of --like {args.like}")
     missing = [split for split in SPLITS if split not in files]
     if missing:
         numbers = np.array([labels.index(label) for _, label in parts["train"]])
@@ -199,7 +202,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         texts = [parts[split][row] for row in kept(split, len(parts[split]), args.limit)]
         splits[split] = byte_split([((text,), label) for text, label in texts], args.length)
     statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, labels, args.like)
-    say_lost(statistics["train"]["labels"], labels)
+    say_lost(statistics["train"]["labels"], sorted({label for _, label in parts["train"]}))
     notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
     if missing:
         notes.append(f"{' and '.join(missing)}: a tenth of every label of train each, drawn with seed 42")
