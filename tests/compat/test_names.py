@@ -142,6 +142,35 @@ def test_a_pair_that_a_training_of_several_has_not_seen(
         output = helpers.run_fairseq("generate", [tiny_model.data, *task, pair, *flags])
         warned = f"{checkpoint} was trained on en-de, not on de-en: its translations may be wrong"
         assert (warned in output) == (pair == "de-en")
+    without = [*task[: task.index("--encoder-langtok")], "--lang-pairs", "en-de", "-s", "en", "-t", "de"]
+    with pytest.raises(
+        names.OtherNames,
+        match="another use of language tokens .*-decoder-langtok. in the checkpoint and .--encoder-langtok src. in",
+    ):
+        given = ["--encoder-langtok", "src", "--path", checkpoint, *device_flags]
+        helpers.run_fairseq("generate", [tiny_model.data, *without, *given])
+
+
+TOKENS: Dict[str, Dict[str, Any]] = {
+    "--encoder-langtok tgt": {"encoder_langtok": "tgt", "decoder_langtok": False},
+    "--encoder-langtok src": {"encoder_langtok": "src", "decoder_langtok": False},
+    "--encoder-langtok src --decoder-langtok": {"encoder_langtok": "src", "decoder_langtok": True},
+    "--decoder-langtok": {"encoder_langtok": None, "decoder_langtok": True},
+    "none": {"encoder_langtok": None, "decoder_langtok": False},
+}
+
+
+@pytest.mark.parametrize("theirs", TOKENS)
+@pytest.mark.parametrize("ours", TOKENS)
+def test_tokens_of_languages_are_those_of_the_training(theirs: str, ours: str) -> None:
+    task: Any = SimpleNamespace(args=SimpleNamespace(data="x", **TOKENS[ours]))
+    if theirs != ours:
+        with pytest.raises(
+            names.OtherNames, match=f"'{theirs}' in the checkpoint and '{ours}' in the data.: give --enc"
+        ):
+            names.check("a.pt", {names.LANGUAGE_TOKENS: theirs}, task)
+        return
+    names.check("a.pt", {names.LANGUAGE_TOKENS: theirs}, task)
 
 
 def test_a_checkpoint_without_names_goes_on_loading(tiny_model: Any, tmp_path: Path, device_flags: List[str]) -> None:

@@ -159,22 +159,31 @@ COMMANDS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
 }
 
 
-@pytest.mark.parametrize("named", [True, False])
+NAMED: Dict[str, List[str]] = {
+    "by one pair": ["--task", "translation", "--source-lang", "en", "--target-lang", "fr"],
+    "by several": ["--task", "translation_multi_simple_epoch", "--lang-pairs", "en-de,en-fr"],
+    "": ["--task", "translation"],
+}
+
+
+@pytest.mark.parametrize("named", NAMED)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_folder_of_several_pairs(
-    command: str, named: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every command that reads pairs asks which of them, before it reads anything."""
+    """Every command that reads pairs asks which of them, before it reads anything; a training may read several."""
     folder = folder_of(tmp_path, "train.en-de.en.bin", "train.en-fr.en.bin", "dict.en.txt")
-    words = [str(folder), "--task", "translation", *(["--source-lang", "en", "--target-lang", "fr"] if named else [])]
-    words += ["--arch", "transformer_tiny"] if command == "train" else ["--path", "x"]
-    if named:
+    words = [str(folder), *NAMED[named], *(["--arch", "transformer_tiny"] if command == "train" else ["--path", "x"])]
+    if named == "by one pair" or (named and command == "train"):
         parsed = fairseq.options.parse_args_and_arch(COMMANDS[command](), words)
-        assert parsed.target_lang == "fr"
+        assert parsed.target_lang == ("fr" if named == "by one pair" else None)
         return
-    with pytest.raises(SystemExit):
+    with pytest.raises((SystemExit, ValueError)) as refused:
         fairseq.options.parse_args_and_arch(COMMANDS[command](), words)
-    assert re.search("has data of en-de and en-fr: give --source-lang and --target-lang", capsys.readouterr().err)
+    assert re.search(
+        "has data of en-de and en-fr: give --source-lang and --target-lang",
+        capsys.readouterr().err + str(refused.value),
+    )
 
 
 @pytest.mark.parametrize(("words", "bleu"), [((0, 0), 0.0), ((4, 0), 36.79), ((4, 4), 100.0), ((), None)])

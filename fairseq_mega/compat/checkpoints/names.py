@@ -20,16 +20,20 @@ logger = logging.getLogger("fairseq_mega.compat.checkpoints.names")
 KEY = "names"  # in a checkpoint
 SOURCE, TARGET, LABELS, LANGUAGES, SUBWORDS = "source", "target", "labels", "languages", "subwords"
 PAIRS = "pairs"  # of languages that a training of several has seen, as en-de; another one is used with a warning
+LANGUAGE_TOKENS = "language tokens"  # that tasks of several languages put before sentences
 TOKENIZER = "tokenizer"
 LENGTH = "length"
 SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING = "samples", "scale", "pixels", "normalization", "framing"
-INPUTS = frozenset((LENGTH, SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING))  # which a new training may have otherwise
+INPUTS = frozenset(  # which a new training may have otherwise
+    (LANGUAGE_TOKENS, LENGTH, SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING)
+)
 FOLLOWED = frozenset((FRAMING,))  # a model's names, which replace the data's own where data are read for it
 NOUNS = {
     SOURCE: "dictionary",
     TARGET: "target dictionary",
     LABELS: "list of labels",
     LANGUAGES: "pair of languages",
+    LANGUAGE_TOKENS: "use of language tokens",
     SUBWORDS: "model of pieces",
     TOKENIZER: "tokenizer",
     LENGTH: "length of texts",
@@ -123,6 +127,8 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
         found[LANGUAGES] = _languages(pair[0], pair[1])
     elif isinstance(getattr(task, "lang_pairs", None), list):
         found[PAIRS] = Names("\n".join(task.lang_pairs), ", ".join(task.lang_pairs), "")
+    if hasattr(cfg, "encoder_langtok"):
+        found[LANGUAGE_TOKENS] = _language_tokens(cfg)
     several = getattr(task, "dicts", None)  # of tasks for many languages, one for each
     if isinstance(several, dict):
         kinds = [(language, dictionary, language, "srcdict") for language, dictionary in several.items()]
@@ -286,6 +292,13 @@ def _begins(file: str, whole: str) -> bool:
 def _languages(source: str, target: str) -> Names:
     remedy = "give --source-lang {} --target-lang {} and data of this pair, or a checkpoint of the other one"
     return Names(f"{source}\n{target}", f"{source}-{target}", remedy)
+
+
+def _language_tokens(cfg: typing.Any) -> Names:
+    given = [f"--encoder-langtok {cfg.encoder_langtok}"] if cfg.encoder_langtok else []
+    given += ["--decoder-langtok"] if getattr(cfg, "decoder_langtok", False) else []
+    remedy = "give --encoder-langtok and --decoder-langtok as in the training"
+    return Names(" ".join(given) or "none", "these options", remedy)
 
 
 def pieces_of_data(task: typing.Any) -> str:

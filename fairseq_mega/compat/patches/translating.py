@@ -54,13 +54,14 @@ def pairs_of(folder: str) -> typing.List[typing.Tuple[str, str]]:
 
 
 def several_pairs(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Return a message if a translation's folder has data of several pairs and no option names one, else None.
+    """Return a message if a translation's folder has data of several pairs and no option names any, else None.
 
     Args:
         given: all options by the parser's names.
     """
     folder = paths.split(given.get("data") or ".")[0]
-    if "source_lang" not in given or given["source_lang"] or given.get("target_lang") or not os.path.isdir(folder):
+    named = any(given.get(option) for option in ("source_lang", "target_lang", "lang_pairs"))
+    if named or "source_lang" not in given or not os.path.isdir(folder):
         return None
     pairs = pairs_of(folder)
     return None if len(pairs) < 2 else _unnamed(folder, pairs)
