@@ -1,11 +1,12 @@
 """Units of tokens (words, bytes, subwords): convert text to tokens and back.
 
-``unit.json`` beside ``dict.txt`` names the unit: ``{"unit": "bytes"}``. Older folders have no ``unit.json``: their unit
-is bytes if the dictionary has only numbers of bytes, else words.
+``unit.json`` beside ``dict.txt`` names the unit: ``{"unit": "bytes"}``. Older folders, and those of fairseq-preprocess,
+have no ``unit.json``: their unit is bytes if the dictionary has only numbers of bytes, counted as in text, else words.
 """
 
 import codecs
 import json
+import logging
 import re
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
@@ -17,11 +18,15 @@ from fairseq_mega.compat.checkpoints.names import SUBWORDS_FILE
 from .byte_text import encode
 from .text_cleaning import clean, steps_of_model
 
+logger = logging.getLogger(__name__)
+
 UNIT_FILE = "unit.json"
 MODEL_FILE = SUBWORDS_FILE
 LINE_END = "\n"  # stands for </s> among the symbols of a text
 REPLACEMENT = "\ufffd"
 _BYTES = frozenset(map(str, range(256)))
+_BYTES_OF_TEXT = frozenset(map(str, (*b"\t\n\r", *range(32, 127), *range(128, 256))))
+_MOST = 0.99  # share of such bytes in text, which has few control characters
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 _SPELLED = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace() and chr(code) != " "}
 _UNSPELLED = {spelled: code for code, spelled in _SPELLED.items()}
@@ -68,11 +73,31 @@ class TextUnit:
 
 
 class ByteUnit(TextUnit):
-    """Unit of bytes of UTF-8, as decimal numbers; see :mod:`fairseq_mega.data.byte_text`."""
+    """Unit of bytes of UTF-8, as decimal numbers; see :mod:`fairseq_mega.data.byte_text`.
+
+    Args:
+        record: file without which the unit is a guess from the dictionary; None if the unit is known.
+        symbols: symbols of this dictionary. The first text that consists of them is told, as they may be words.
+    """
 
     name = "bytes"
 
+    def __init__(self, record: Optional[Path] = None, symbols: Iterable[str] = ()) -> None:
+        self.record, self._untold = record, frozenset(symbols)
+
+    def tell_numbers(self, text: str) -> None:
+        """Log a warning, once, if a text consists of symbols of the dictionary and the unit is a guess."""
+        words = text.split()
+        if words and self._untold.issuperset(words):
+            self._untold = frozenset()
+            logger.warning(
+                f"the numbers {text[:40]!r} are read as characters of text, as {self.record} does not exist and the "
+                f"symbols of dict.txt look like bytes: if the numbers are words of the training text, write "
+                f'{{"unit": "words"}} to {self.record}'
+            )
+
     def encode(self, line: str) -> str:
+        self.tell_numbers(line)
         return encode(line.encode("utf-8", "surrogateescape")).decode("ascii").strip()
 
     def settled(self, text: str) -> int:
@@ -207,9 +232,15 @@ def unit_name(folder: Path, dictionary: Dictionary, saved: Optional[str] = None)
 
 
 def holds_bytes(dictionary: Dictionary) -> bool:
-    """Return whether all symbols are numbers of bytes, including those of the blank and the letter e."""
-    symbols = own_symbols(dictionary)
-    return {"32", "101"} <= set(symbols) and all(map(is_byte, symbols))
+    """Return whether all symbols are numbers of bytes, with those of the blank and the letter e, counted as in text.
+
+    Equal counts, as of dictionaries that were not counted, are accepted.
+    """
+    counts = {symbol: dictionary.count[dictionary.index(symbol)] for symbol in own_symbols(dictionary)}
+    if not ({"32", "101"} <= counts.keys() and all(map(is_byte, counts))):
+        return False
+    of_text = sum(count for symbol, count in counts.items() if symbol in _BYTES_OF_TEXT)
+    return len(set(counts.values())) == 1 or of_text >= _MOST * sum(counts.values())
 
 
 def is_made_up(symbol: str) -> bool:
@@ -238,12 +269,17 @@ def never_written(dictionary: Dictionary) -> List[int]:
 def text_unit(folder: Path, dictionary: Dictionary, saved: Optional[str] = None) -> TextUnit:
     """Return the unit of the binarised data in a folder; see :func:`unit_name`.
 
+    Bytes without ``unit.json`` are a guess, see :class:`ByteUnit`: checkpoints may hold the guess of their training.
+
     Raises:
         ValueError: if ``unit.json`` is broken, or the subword model is missing or broken.
     """
     name = unit_name(folder, dictionary, saved)
-    if name != SubwordUnit.name:
-        return ByteUnit() if name == ByteUnit.name else TextUnit()
+    if name == ByteUnit.name:
+        record = folder / UNIT_FILE
+        return ByteUnit() if record.is_file() else ByteUnit(record, own_symbols(dictionary))
+    if name == TextUnit.name:
+        return TextUnit()
     model = folder / MODEL_FILE
     if not model.is_file():
         raise ValueError(

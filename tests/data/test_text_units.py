@@ -1,8 +1,9 @@
 """Text into tokens and back, whole and piece by piece; what unit.json and the dictionary say."""
 
+import logging
 import random
 from pathlib import Path
-from typing import List
+from typing import List, Sequence
 
 import pytest
 from fairseq.data import Dictionary
@@ -109,6 +110,40 @@ class TestUnitOfData:
         assert unit_name(tmp_path, self.BYTES) == "bytes"
         assert unit_name(tmp_path, dictionary(["the", "32", "101"])) == "words"
         assert unit_name(tmp_path, dictionary(["1", "2", "3"])) == "words"
+
+    @pytest.mark.parametrize(
+        ("symbols", "unit"),
+        [
+            (ByteUnit().encode("a film as good as \x08this, he said, and a letter \x1a" * 9).split(), "words"),
+            (ByteUnit().encode("a film as good as this, he said, and a letter " * 9 + "\x08\x1a").split(), "bytes"),
+            (ByteUnit().encode("to be\tor\r\n" * 9).split(), "bytes"),
+            (ByteUnit().encode("<page> [[Grüße]] &quot;日本語&quot; é e" * 9).split(), "bytes"),
+            ([str((number * number) % 200) for number in range(5000)] + list(map(str, range(200))), "words"),
+            (list(map(str, range(200))), "bytes"),  # equal counts
+            ([*ByteUnit().encode("a letter" * 9).split(), "12", "e"], "words"),
+        ],
+        ids=["controls", "few controls", "CR LF", "UTF-8", "numbers", "not counted", "a word"],
+    )
+    def test_the_counts_tell_bytes_from_numbers(self, symbols: Sequence[str], unit: str, tmp_path: Path) -> None:
+        made = dictionary([*symbols])
+        made.save(str(tmp_path / "dict.txt"))
+        assert unit_name(tmp_path, Dictionary.load(str(tmp_path / "dict.txt"))) == unit
+
+    def test_numbers_that_may_be_words_are_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        record = tmp_path / "unit.json"
+        cases = (("65 66 67", "bytes", None), ("65 words", None, None), (" ", None, None), ("300 400", None, None))
+        for text, saved, written in (*cases, ("65 66", None, "bytes"), ("65 66", None, "words")):
+            if written:
+                write_unit(tmp_path, written)
+            caplog.clear()
+            with caplog.at_level(logging.WARNING):
+                unit = text_unit(tmp_path, self.BYTES, saved)
+                tokens = {unit.encode(text) for _ in range(2)}  # told once
+            assert tokens == {text if written == "words" else ByteUnit().encode(text)}
+            told = list(caplog.messages)
+            expected = f"the numbers {text!r} are read as characters of text, as {record} does not exist"
+            assert [line.startswith(expected) for line in told] == [True] * (text == "65 66 67")
+            assert all(f'write {{"unit": "words"}} to {record}' in line for line in told)
 
     def test_what_is_written_counts_more_than_the_checkpoint_and_that_more_than_the_dictionary(self, tmp_path) -> None:
         assert unit_name(tmp_path, self.BYTES, "words") == "words"

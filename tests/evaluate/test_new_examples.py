@@ -94,6 +94,25 @@ def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.Captur
         assert f"of the 22 symbols of line 1 the model reads {told}, as in training" in capsys.readouterr().err
 
 
+def test_numbers_that_may_be_words_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Data of fairseq-preprocess do not record whether numbers are bytes; unit.json in src-bin does."""
+    for folder, symbols in (("src-bin", range(32, 127)), ("label-bin", range(2))):
+        made = Dictionary()
+        for symbol in symbols:
+            made.add_symbol(str(symbol))
+        (tmp_path / folder).mkdir()
+        made.save(str(tmp_path / folder / "dict.txt"))
+    task = LRATextTask.setup_task(argparse.Namespace(data=str(tmp_path)))
+    task.longest, task.pooling = 100, "mp"
+    record = tmp_path / "src-bin" / "unit.json"
+    for number, length in ((1, len("65 66")), (0, 2)):
+        caplog.clear()
+        [(_, inputs)] = TextReader(task).read_lines(iter(["65 66"]))
+        assert inputs["src_tokens"].numel() == length + 1  # with </s>
+        assert len([line for line in caplog.messages if f'write {{"unit": "words"}} to {record}' in line]) == number
+        record.write_text('{"unit": "words"}')
+
+
 @pytest.mark.parametrize(
     ("text", "read", "unknown"),
     [

@@ -68,9 +68,8 @@ class TextReader:
         kept = KeptBytes.of_data(Path(task.cfg.data))
         self.length: Optional[int] = None if kept is None else kept.length
         self.last = kept is not None and kept.from_end
-        saved = None if self.length is None else ByteUnit.name
         dictionary = Dictionary.load(str(folder / "dict.txt"))
-        self.unit = text_unit(folder, dictionary, saved)
+        self.unit = text_unit(folder, dictionary) if kept is None else ByteUnit()
         self.reads_listops = set(own_symbols(dictionary)) == set(SYMBOLS)
         special = task.label_dictionary.nspecial
         self.labels: List[str] = task.label_dictionary.symbols[special:]
@@ -130,8 +129,9 @@ class TextReader:
     def _symbols(self, text: str) -> List[str]:
         if self.reads_listops:
             return model_input(text)
-        if self.unit.name != "bytes":
+        if not isinstance(self.unit, ByteUnit):
             return self.unit.encode(text).split()
+        self.unit.tell_numbers(text)
         return list(map(str, text.encode("utf-8", "surrogateescape")))  # line feeds are ordinary bytes
 
 
