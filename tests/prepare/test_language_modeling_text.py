@@ -1,7 +1,9 @@
 """Text to splits to binarised data: files, counts and refusals."""
 
 import json
+import re
 import shutil
+import subprocess
 from itertools import islice
 from pathlib import Path
 from typing import Any, Callable, Dict, List
@@ -16,6 +18,7 @@ from fairseq_mega.lab.prepare.language_modeling.counting import count
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, check_files, follow_bytes, split_text
 from fairseq_mega.lab.prepare.sentencepieces import train_model
+from fairseq_mega.lab.runs import files
 from fairseq_mega.lab.runs.files import write_json
 from tests.support import helpers
 from tests.support.in_process import in_process  # noqa: F401
@@ -149,7 +152,7 @@ def test_invalid_bytes_are_replaced_only_on_request(tmp_path: Path, capsys: pyte
         (" ", "has 0 line feeds, too few to be cut between lines"),
         (
             "\r",
-            r"has 0 line feeds and 399 carriage returns, which do not end lines here (`tr '\r' '\n'` makes line feeds",
+            r"has 0 line feeds and 399 carriage returns without one, which do not end lines here (`tr '\r' '\n'` makes",
         ),
     ],
     ids=["one line", "carriage returns"],
@@ -175,15 +178,40 @@ def test_a_text_without_line_feeds(
         assert learnt >= 0.8 * train_model(lines, tmp_path / "of_lines", 60)  # in long lines sentencepiece finds few
 
 
-@pytest.mark.parametrize("unit", ["words", "bytes"])
-def test_carriage_returns_among_line_feeds_are_told(unit: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+RETURNS = {  # unit, end of the first lines, their number
+    "few CR": ("words", "\r", 3),
+    "CR, words": ("words", "\r", 150),
+    "CR, subwords": ("subwords", "\r", 20),
+    "CR, bytes": ("bytes", "\r", 20),
+    "more CR than LF": ("words", "\r", 300),
+    "few CR LF": ("bytes", "\r\n", 3),
+    "CR LF, words": ("words", "\r\n", 300),
+    "CR LF, bytes": ("bytes", "\r\n", 300),
+    "LF": ("bytes", "\n", 300),
+}
+
+
+@pytest.mark.parametrize("case", RETURNS)
+def test_carriage_returns_are_told(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CR alone ends no line; CR LF does, and the CR is a symbol for a model of bytes alone. A few are not told."""
+    unit, end, among = RETURNS[case]
+    monkeypatch.setattr(files, "BLOCK", 101)  # CR and LF fall into two blocks
     lines = helpers.random_sentences(400, seed=3)
-    for end, told in (("\r", True), ("\r\n", False), ("\n", False)):
-        path = tmp_path / "text"
-        path.write_bytes((end.join(lines[:150]) + "\n" + "\n".join(lines[150:])).encode())
-        cut(unit, path, tmp_path / f"out {end!r}")
-        note = "has 250 line feeds and 149 carriage returns without one, which do not end lines here (`tr"
-        assert (note in capsys.readouterr().err) == told
+    path = tmp_path / "text"
+    path.write_bytes((end.join(lines[:among]) + "\n" + "\n".join(lines[among:]) + "\n").encode())
+    cut(unit, path, tmp_path / "out", vocab_size=60)
+    told, many = capsys.readouterr().err, among > 3
+    alone = (
+        f"has {401 - among} line feeds and {among - 1} carriage returns without one, which do not end lines here (`tr"
+    )
+    assert (alone in told) == (many and end == "\r")
+    pairs = f"note: {among - 1} of the 400 lines of {path} end in CR LF, and the model learns the CR"
+    assert (pairs in told) == (many and end == "\r\n" and unit == "bytes")
+    if pairs in told:
+        remedy = re.search("`(sed .*) >OUT`", told)
+        assert remedy and subprocess.check_output(remedy[1], shell=True) == path.read_bytes().replace(b"\r", b"")
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1251", "gb18030", "shift-jis", "utf-8"])

@@ -29,7 +29,7 @@ from fairseq_mega.lab.prepare.text_files import beginning_of, is_marked_up, not_
 from fairseq_mega.lab.runs.files import blocks_of, write_json, written_whole
 
 COUNTS = "counts.json"
-END_NO_LINE = f"which do not end lines here ({TO_LINE_FEEDS})"
+MANY_RETURNS = 0.01  # carriage returns for a line feed
 
 
 class TextCounts(NamedTuple):
@@ -120,9 +120,17 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
             say(f"note: {kind.told(path)}; with --unit bytes its bytes are used unchanged")
         if unit == "bytes" and kind is None and not is_utf8(path):
             say(f"note: {path} is not UTF-8, and what is typed for its model is: {not_utf8(path)}")
-        feeds, returns = (0, 0) if kind is not None else line_ends(path)
-        if feeds >= returns > feeds / 10:
-            say(f"note: {path} has {feeds} line feeds and {returns} carriage returns without one, {END_NO_LINE}")
+        feeds, returns, pairs = (0, 0, 0) if kind is not None else line_ends(path)
+        if returns > MANY_RETURNS * feeds:
+            say(
+                f"note: {path} has {feeds} line feeds and {returns} carriage returns without one, which do not end "
+                f"lines here ({TO_LINE_FEEDS})"
+            )
+        if unit == "bytes" and pairs > MANY_RETURNS * feeds:
+            say(
+                f"note: {pairs:,} of the {feeds:,} lines of {path} end in CR LF, and the model learns the CR, which "
+                rf"open(FILE).read() of Python leaves out of a text: `sed 's/\r$//' {path} >OUT` removes it"
+            )
         beginning = beginning_of(path)
         form = form_of_records(beginning)
         if looks_like_json(path):
@@ -184,24 +192,22 @@ def is_utf8(path: Path) -> bool:
     return True
 
 
-def line_ends(path: Path) -> Tuple[int, int]:
-    """Return the numbers of line feeds, and of carriage returns without a line feed."""
-    feeds = returns = 0
+def line_ends(path: Path) -> Tuple[int, int, int]:
+    """Return the numbers of line feeds, of carriage returns without a line feed, and of those with one."""
+    feeds = returns = pairs = 0
     last = b""
     with open(path, "rb") as stream:
         for block in blocks_of(stream):
             feeds += block.count(b"\n")
-            returns += block.count(b"\r") - (last + block).count(b"\r\n")
+            returns += block.count(b"\r")
+            pairs += (last + block).count(b"\r\n")
             last = block[-1:]
-    return feeds, returns
+    return feeds, returns - pairs, pairs
 
 
 def few_line_ends(path: Path) -> str:
     """Return the reason why a file has too few lines for its parts."""
-    feeds, returns = line_ends(path)
-    if returns > feeds:
-        return f"has {feeds} line feeds and {returns} carriage returns, {END_NO_LINE}"
-    return f"has {feeds} line feeds, too few to be cut between lines"
+    return f"has {line_ends(path)[0]} line feeds, too few to be cut between lines"
 
 
 def split_text(cut: Cut, output: Path) -> None:
