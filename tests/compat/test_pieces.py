@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import pytest
 import torch
@@ -19,6 +19,7 @@ from fairseq_mega.lab.inspect import attention
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.tasks.lra_text import FIRST, SECOND, LRATextTask
+from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
 from tests.support import helpers, json_texts
 
 
@@ -294,40 +295,97 @@ def test_plain_text_with_the_mark_of_pieces(
     assert found.endswith(cause if "\u2581" in text else "(<unk>)")
 
 
+def through(road: str, task: Any, tokenizer: Optional[str] = None) -> None:
+    """Build the encoders of a task without ``--bpe``, as a command or the hub does."""
+    given = argparse.Namespace(tokenizer=tokenizer, source_lang="en", target_lang="de")
+    if road == "hub":
+        hub = SimpleNamespace(tokenizer=encoders.build_tokenizer(given), bpe=None)
+        for _ in range(2):  # from_pretrained of a language model builds two interfaces
+            pieces._comparing(lambda *_: None, SimpleNamespace(**vars(hub)), None, task, [])
+    else:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pieces, "reads_lines", lambda: road == "interactive")
+            task.build_tokenizer(given)
+            task.build_bpe(argparse.Namespace(bpe=None))
+
+
+def language_model(folder: Path, symbols: List[str]) -> Any:
+    return MegaLanguageModelingTask(MegaLanguageModelingConfig(data=str(folder)), dictionary(symbols))
+
+
+CHARACTERS = {names.SUBWORDS: "--bpe characters"}
+MOSES = {names.TOKENIZER: "--tokenizer moses --moses-no-escape"}
+
+
 @pytest.mark.parametrize(
-    "road",
-    [lambda task: pieces.encoder_of_data(task, True), lambda task: attention._source_symbols(task, "a")],
-    ids=["lines", "inspect"],
+    ("model", "road"),
+    [
+        *(("translator", road) for road in ("interactive", "hub", "generate")),
+        *(("language model", road) for road in ("interactive", "hub", "generate")),
+    ],
 )
 @pytest.mark.parametrize(
     ("remembers", "in_folder", "warned"),
     [
-        ("own", None, "subwords.model does not exist: copy it .*, or give --bpe sentencepiece --sentencepiece-model"),
-        ("--bpe characters", None, "^give --bpe characters, which split the training text, unless all text is split"),
-        ("own", "own", None),
-        (None, None, None),
+        ("own", None, ["COPYWANT --bpe sentencepiece --sentencepiece-model"]),
+        (CHARACTERS, None, ["^WANT --bpe characters"]),
+        (MOSES, None, ["^WANT --tokenizer moses --moses-no-escape"]),
+        ({**MOSES, **CHARACTERS}, None, ["^WANT --tokenizer", "^WANT --bpe"]),
+        ("own", "own", []),
+        ({}, None, []),
     ],
 )
 def test_text_that_nothing_splits(
-    road: Callable[[Any], object],
-    remembers: Optional[str],
+    model: str,
+    road: str,
+    remembers: Any,
     in_folder: Optional[str],
-    warned: Optional[str],
+    warned: List[str],
     models: Dict[str, Path],
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The training text was split into pieces, and text is read without the model of pieces."""
-    task = translator(tmp_path, symbols_of(models["own"]))
+    """The training text was split into words or pieces, and text is read without their options; generate reads none."""
+    task = (translator if model == "translator" else language_model)(tmp_path, symbols_of(models["own"]))
     if in_folder:
         shutil.copy(models[in_folder], tmp_path / names.SUBWORDS_FILE)
-    if remembers in models:
-        task.trained_names = {names.SUBWORDS: names.names_of_subwords(models[remembers])[names.SUBWORDS].text}
-    elif remembers:
-        task.trained_names = {names.SUBWORDS: remembers}
-    road(task)
-    found = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "WARNING")
-    assert re.search(warned, found) if warned else not found
+    if remembers == "own":
+        remembers = {names.SUBWORDS: names.names_of_subwords(models["own"])[names.SUBWORDS].text}
+    task.trained_names = remembers
+    through(road, task)
+    copy = "^.*subwords.model does not exist: copy it .*, or " if model == "translator" else "^"
+    found = sorted(warnings_in(caplog), key=lambda text: "--bpe" in text)
+    assert len(found) == (0 if road == "generate" else len(warned))
+    patterns = [pattern.replace("COPY", copy).replace("WANT", "give") for pattern in warned]
+    assert all(map(re.search, patterns, found))
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> List[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize("road", ["interactive", "hub"])
+@pytest.mark.parametrize(
+    ("remembers", "warned"),
+    [
+        (
+            CHARACTERS,
+            "--tokenizer moses: the checkpoint records --bpe characters of .*, and no --tokenizer: leave it out",
+        ),
+        ({}, None),
+        ({**CHARACTERS, names.TOKENIZER: "--tokenizer moses"}, None),
+    ],
+)
+def test_a_tokenizer_that_the_training_did_not_have(
+    road: str, remembers: Dict[str, str], warned: Optional[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told once, unless the checkpoint records no encoder at all."""
+    task = language_model(tmp_path, ["it", "is"])
+    task.trained_names = remembers
+    through(road, task, "moses")
+    found = [message for message in warnings_in(caplog) if "--tokenizer" in message]
+    assert len(found) == (warned is not None)
+    assert warned is None or re.search(warned, found[0])
 
 
 @pytest.mark.parametrize("bpe", [SimpleNamespace(), None], ids=["another", "none"])
@@ -342,11 +400,11 @@ def test_text_of_pieces_is_cut_by_no_other_means(
     if remembers:
         task.trained_names = {names.SUBWORDS: names.names_of_subwords(models["own"])[names.SUBWORDS].text}
     if bpe is None or not (in_folder or remembers):
-        pieces.compare(names.SUBWORDS, bpe, task)
+        pieces.compare(names.SUBWORDS, bpe, task, True)
         return
     file = tmp_path / names.SUBWORDS_FILE if in_folder else "FILE"
     with pytest.raises(names.OtherNames, match=f"give --bpe sentencepiece --sentencepiece-model {file}"):
-        pieces.compare(names.SUBWORDS, bpe, task)
+        pieces.compare(names.SUBWORDS, bpe, task, False)
 
 
 TEXT = [f"the {a} {b}er is {b}ing a well-known {a}est {b}" for a in ("low", "new", "wide") for b in ("read", "writ")]

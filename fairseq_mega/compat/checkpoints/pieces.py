@@ -16,6 +16,11 @@ logger = logging.getLogger("fairseq_mega.compat.checkpoints.pieces")
 STRANGE = 0.05  # fraction of a dictionary's symbols; some precede the pieces, for instance languages
 _BRACKETED = re.compile(r"[<\[_].*[>\]_]|madeupword\d+")
 _END_OF_WORD = "</w>"  # in the merges of subword-nmt and fastBPE
+PARTS = {names.SUBWORDS: "pieces", names.TOKENIZER: "words"}  # that encoders split a text into
+GIVE_OPTIONS = (
+    "give {options}, which split the training text, unless all text is split into its {parts} already: other text is "
+    "read as other tokens"
+)
 
 
 class Pieces(typing.NamedTuple):
@@ -71,13 +76,14 @@ def _build_named(
 
 def _build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
     bpe = original(self, args)
-    compare(names.SUBWORDS, bpe, self)
-    return joined_once(encoder_of_data(self, reads_lines()) if bpe is None else bpe)
+    used = encoder_of_data(self, reads_lines()) if bpe is None else bpe
+    compare(names.SUBWORDS, bpe, self, reads_lines())
+    return joined_once(used)
 
 
 def _build_compared_tokenizer(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
     tokenizer = original(self, args)
-    compare(names.TOKENIZER, tokenizer, self)
+    compare(names.TOKENIZER, tokenizer, self, reads_lines())
     return tokenizer
 
 
@@ -86,10 +92,11 @@ def _comparing(
 ) -> None:
     note_command({})  # in place of a command that this process ran before
     original(self, cfg, task, models)
-    compare(names.TOKENIZER, self.tokenizer, task)
-    compare(names.SUBWORDS, self.bpe, task)
-    if self.bpe is None:
+    compare(names.TOKENIZER, self.tokenizer, task, True)
+    bpe = self.bpe
+    if bpe is None:
         self.bpe = encoder_of_data(task, True)
+    compare(names.SUBWORDS, bpe, task, True)
 
 
 class TextOrPieces:
@@ -138,8 +145,6 @@ def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
     if callable(unit):
         return unit()
     model, dictionary = names.pieces_of_data(task), getattr(task, "source_dictionary", None)
-    if reads_text and not os.path.isfile(model):
-        warn_of_unsplit_text(task)
     if not reads_text or not os.path.isfile(model) or not isinstance(dictionary, Dictionary):
         return None
     encoder = encoders.build_bpe(argparse.Namespace(bpe="sentencepiece", sentencepiece_model=model))
@@ -151,32 +156,51 @@ def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
     return TextOrPieces(encoder)
 
 
-def warn_of_unsplit_text(task: typing.Any) -> None:
-    """Warn where the checkpoint records what split its training text, and neither data nor options name it now."""
-    known = getattr(task, "trained_names", {}).get(names.SUBWORDS)
-    if known is None:
+def warn_of_unsplit_text(kind: str, task: typing.Any) -> None:
+    """Warn where the checkpoint records what split its training text, and neither data nor options name it now.
+
+    Args:
+        kind: SUBWORDS or TOKENIZER, whose options are not given.
+        task: with its checkpoint loaded.
+    """
+    known = getattr(task, "trained_names", {}).get(kind)
+    if known is None or kind in names.names_of(task):
         return
     absent = ""
-    if names.is_sentencepiece(known):
+    if names.is_sentencepiece(known) and not hasattr(task, "unit"):  # which alone splits text, whatever the folder has
         absent = f"{names.pieces_of_data(task)} does not exist: copy it from the data of the training, or "
-    logger.warning(
-        f"{absent}give {names.options_of(known)}, which split the training text, unless all text is split into its "
-        "pieces already: other text is read as words"
-    )
+    _warn_once(task, absent + GIVE_OPTIONS.format(options=names.options_of(known), parts=PARTS[kind]), kind)
 
 
-def compare(kind: str, encoder: typing.Any, task: typing.Any) -> None:
+def _warn_once(task: typing.Any, message: str, key: typing.Optional[str] = None) -> None:
+    """Warn of a task's encoders once, however many of its interfaces compare them.
+
+    Args:
+        task: any; the warning is noted there.
+        message: the warning.
+        key: by which a warning counts as given already; None: the message.
+    """
+    given = vars(task).setdefault("warned_of_encoders", set())
+    if (key or message) not in given:
+        given.add(key or message)
+        logger.warning(message)
+
+
+def compare(kind: str, encoder: typing.Any, task: typing.Any, reads_text: bool) -> None:
     """Compare an encoder with the one that the checkpoint or the data folder records, else with the dictionary.
 
     Args:
         kind: SUBWORDS or TOKENIZER.
         encoder: any; None if the text is split already.
         task: with its checkpoint loaded.
+        reads_text: whether text is read; otherwise encoders decode alone, and none need be given.
 
     Raises:
         OtherNames: where the encoder is another one.
     """
     if encoder is None:
+        if reads_text:
+            warn_of_unsplit_text(kind, task)
         return
     theirs = getattr(task, "trained_names", {}).get(kind)
     own = names.names_of(task).get(kind)
@@ -185,24 +209,36 @@ def compare(kind: str, encoder: typing.Any, task: typing.Any) -> None:
     where = f"--{names.OPTIONS[kind]}" if given is None else given.where
     if known is None:
         if kind == names.TOKENIZER:
-            _warn_of_other_words(encoder, task.source_dictionary)
+            _warn_of_unrecorded_tokenizer(where, task)
+            _warn_of_other_words(encoder, task)
         else:
-            _look_at_dictionary(encoder, task.source_dictionary, given)
+            _look_at_dictionary(encoder, task, given)
     elif given is None or given.text != known:
         raise names.OtherNames(names.other_encoder(where, known, own))
 
 
-def _look_at_dictionary(bpe: typing.Any, dictionary: typing.Any, given: typing.Optional[names.Names]) -> None:
-    """Refuse an encoder that cannot have made a dictionary; warn of one that cannot be verified."""
+def _warn_of_unrecorded_tokenizer(where: str, task: typing.Any) -> None:
+    """Warn of a tokenizer where the checkpoint records what split its training text, and no tokenizer."""
+    pieces = getattr(task, "trained_names", {}).get(names.SUBWORDS)
+    if pieces is not None:
+        _warn_once(
+            task,
+            f"{where}: the checkpoint records {names.options_of(pieces)} of its training, and no --tokenizer: leave "
+            "it out unless the training text was split with it",
+        )
+
+
+def _look_at_dictionary(bpe: typing.Any, task: typing.Any, given: typing.Optional[names.Names]) -> None:
+    """Refuse an encoder that cannot have made a task's dictionary; warn of one that cannot be verified."""
     made, where = pieces_of(bpe), "--bpe" if given is None else given.where
-    symbol = None if made is None else strange_symbol(made, dictionary)
+    symbol = None if made is None else strange_symbol(made, task.source_dictionary)
     if symbol is not None:
         raise names.OtherNames(
             f"{where} did not split the training text: it has no {symbol!r}, which the dictionary has; give the "
             "training's"
         )
     if given is not None and given.where.count(" --"):
-        logger.warning(f"the checkpoint does not name what split its training text into pieces: {where} is used")
+        _warn_once(task, f"the checkpoint does not name what split its training text into pieces: {where} is used")
 
 
 def pieces_of(bpe: typing.Any) -> typing.Optional[Pieces]:
@@ -249,12 +285,18 @@ def strange_symbol(made: Pieces, dictionary: typing.Any) -> typing.Optional[str]
     return strange[0] if len(strange) > STRANGE * len(counts) else None
 
 
-def _warn_of_other_words(tokenizer: typing.Any, dictionary: typing.Any) -> None:
-    """Warn if the words of a dictionary differ from what ``--tokenizer moses`` writes with the options given."""
+def _warn_of_other_words(tokenizer: typing.Any, task: typing.Any) -> None:
+    """Warn if the words of a dictionary differ from what ``--tokenizer moses`` writes with the options given.
+
+    Args:
+        tokenizer: any.
+        task: has the dictionary.
+    """
     from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 
     if not isinstance(tokenizer, MosesTokenizer):
         return
+    dictionary = task.source_dictionary
     symbols = [dictionary[number] for number in range(dictionary.nspecial, len(dictionary))]
     found = {
         "moses_no_escape": (("&apos;", "&quot;"), re.compile("['\"]")),
@@ -265,12 +307,14 @@ def _warn_of_other_words(tokenizer: typing.Any, dictionary: typing.Any) -> None:
         has_written = any(mark in symbol for mark in written for symbol in symbols)
         has_plain = next(filter(plain.search, symbols), None)
         if has_written and is_given:
-            logger.warning(
+            _warn_once(
+                task,
                 f"{option}: the dictionary has words with {written[0]}, so its text was made without "
-                f"{option}: leave it out"
+                f"{option}: leave it out",
             )
         elif has_plain is not None and not has_written and not is_given:
-            logger.warning(
+            _warn_once(
+                task,
                 f"--tokenizer moses writes {written[0]}, which no word of the dictionary has, unlike {has_plain}: "
-                f"give {option} if the training text was split with it"
+                f"give {option} if the training text was split with it",
             )

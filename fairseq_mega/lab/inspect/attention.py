@@ -8,6 +8,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
+from fairseq_mega.compat.checkpoints import names
 from fairseq_mega.compat.checkpoints.pieces import warn_of_unsplit_text
 from fairseq_mega.compat.patches.interactive import tell_unknown
 from fairseq_mega.data.class_folders import holds_text
@@ -92,7 +93,7 @@ def _source_symbols(task: Any, text: str) -> str:
     folder = Path(utils.split_paths(task.cfg.data)[0])
     model = folder / MODEL_FILE
     if not model.is_file():
-        warn_of_unsplit_text(task)
+        warn_of_unsplit_text(names.SUBWORDS, task)
         return clean(text, steps_of_folder(folder))
     unit = SubwordUnit(model)
     return clean(text, unit.cleaning) if "\u2581" in text else unit.encode(text)
