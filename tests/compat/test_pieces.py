@@ -12,6 +12,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary, encoders
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import OmegaConf
 
 from fairseq_mega.compat.checkpoints import names, pieces
 from fairseq_mega.data.text_cleaning import SENTENCES, mark_model
@@ -296,12 +297,14 @@ def test_plain_text_with_the_mark_of_pieces(
 
 
 def through(road: str, task: Any, tokenizer: Optional[str] = None) -> None:
-    """Build the encoders of a task without ``--bpe``, as a command or the hub does."""
+    """Build the encoders of a task without ``--bpe``, as a command or the hub does, or as inspect does without any."""
     given = argparse.Namespace(tokenizer=tokenizer, source_lang="en", target_lang="de")
     if road == "hub":
         hub = SimpleNamespace(tokenizer=encoders.build_tokenizer(given), bpe=None)
         for _ in range(2):  # from_pretrained of a language model builds two interfaces
             pieces._comparing(lambda *_: None, SimpleNamespace(**vars(hub)), None, task, [])
+    elif road == "inspect":
+        attention._source_symbols(task, "a")
     else:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pieces, "reads_lines", lambda: road == "interactive")
@@ -320,7 +323,7 @@ MOSES = {names.TOKENIZER: "--tokenizer moses --moses-no-escape"}
 @pytest.mark.parametrize(
     ("model", "road"),
     [
-        *(("translator", road) for road in ("interactive", "hub", "generate")),
+        *(("translator", road) for road in ("interactive", "hub", "inspect", "generate")),
         *(("language model", road) for road in ("interactive", "hub", "generate")),
     ],
 )
@@ -354,9 +357,10 @@ def test_text_that_nothing_splits(
     task.trained_names = remembers
     through(road, task)
     copy = "^.*subwords.model does not exist: copy it .*, or " if model == "translator" else "^"
+    want = "--attention: give the text split into its (words|pieces) with" if road == "inspect" else "give"
     found = sorted(warnings_in(caplog), key=lambda text: "--bpe" in text)
     assert len(found) == (0 if road == "generate" else len(warned))
-    patterns = [pattern.replace("COPY", copy).replace("WANT", "give") for pattern in warned]
+    patterns = [pattern.replace("COPY", copy).replace("WANT", want) for pattern in warned]
     assert all(map(re.search, patterns, found))
 
 
@@ -386,6 +390,22 @@ def test_a_tokenizer_that_the_training_did_not_have(
     found = [message for message in warnings_in(caplog) if "--tokenizer" in message]
     assert len(found) == (warned is not None)
     assert warned is None or re.search(warned, found[0])
+
+
+@pytest.mark.parametrize("settings", ["absent", "without the file", "whole"])
+def test_attention_of_a_language_model(
+    settings: str, codes: Dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It reads plain text with the encoders of the training, or else the pieces of text, which a warning demands."""
+    task = language_model(tmp_path, [])
+    task.trained_names = {**MOSES, names.SUBWORDS: "--bpe subword_nmt --bpe-codes " + 64 * "0"}
+    file = codes["own"] if settings == "whole" else tmp_path / "codes"
+    bpe = {"_name": "subword_nmt", "bpe_codes": str(file), "bpe_separator": "@@"}
+    absent = settings == "absent"
+    cfg = OmegaConf.create({"bpe": None if absent else bpe, "tokenizer": None if absent else {"_name": "moses"}})
+    attention._choose_encoders(cfg, task)
+    assert len(warnings_in(caplog)) == (0 if settings == "whole" else 2)
+    assert (cfg.bpe is None) == (cfg.tokenizer is None) == (settings != "whole")
 
 
 @pytest.mark.parametrize("bpe", [SimpleNamespace(), None], ids=["another", "none"])

@@ -156,12 +156,13 @@ def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
     return TextOrPieces(encoder)
 
 
-def warn_of_unsplit_text(kind: str, task: typing.Any) -> None:
+def warn_of_unsplit_text(kind: str, task: typing.Any, remedy: str = GIVE_OPTIONS) -> None:
     """Warn where the checkpoint records what split its training text, and neither data nor options name it now.
 
     Args:
         kind: SUBWORDS or TOKENIZER, whose options are not given.
         task: with its checkpoint loaded.
+        remedy: contains ``{options}``, those of the training, and ``{parts}``, their results.
     """
     known = getattr(task, "trained_names", {}).get(kind)
     if known is None or kind in names.names_of(task):
@@ -169,7 +170,7 @@ def warn_of_unsplit_text(kind: str, task: typing.Any) -> None:
     absent = ""
     if names.is_sentencepiece(known) and not hasattr(task, "unit"):  # which alone splits text, whatever the folder has
         absent = f"{names.pieces_of_data(task)} does not exist: copy it from the data of the training, or "
-    _warn_once(task, absent + GIVE_OPTIONS.format(options=names.options_of(known), parts=PARTS[kind]), kind)
+    _warn_once(task, absent + remedy.format(options=names.options_of(known), parts=PARTS[kind]), kind)
 
 
 def _warn_once(task: typing.Any, message: str, key: typing.Optional[str] = None) -> None:

@@ -19,6 +19,11 @@ from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.text_generator import TextGenerator
 from fairseq_mega.tasks.lra_text import LRATextTask
 
+GIVE_PARTS = (  # in place of options, which the command does not have
+    "--attention: give the text split into its {parts} with {options}, as the training text was: other text is read as "
+    "other tokens"
+)
+
 
 class Attended(NamedTuple):
     """Weights (rows, columns) of one layer, with the symbols of both."""
@@ -37,7 +42,8 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
     Args:
         path: checkpoint.
         data: folder whose dictionaries the model was trained with; None: the folder in the checkpoint.
-        text: plain; for a translator whose data folder has no ``subwords.model``, words and pieces with spaces between.
+        text: plain; words and pieces with spaces between for a translator whose data folder has no ``subwords.model``,
+            and for a language model whose checkpoint or data folder does not have the encoder of its training.
         layer: counted from 1; None: the last.
 
     Raises:
@@ -58,6 +64,7 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
         run: Any = lambda: model(**inputs)
     elif decoder is not None:
         dictionary = task.source_dictionary
+        _choose_encoders(cfg, task)
         tokens = torch.tensor([TextGenerator(cfg, task, [model]).tokens_of(text)])
         run = lambda: model(tokens)
     else:
@@ -88,12 +95,26 @@ def _load(path: Path, data: Optional[Path]) -> Tuple[Any, Any, Any]:
     return model.eval(), cfg, task
 
 
+def _choose_encoders(cfg: Any, task: Any) -> None:
+    """Remove the encoders from the settings if a file of theirs is missing, and warn if the text must be split already.
+
+    Without one encoder the other is removed, too: it would split the pieces that are given.
+    """
+    for kind, option in names.OPTIONS.items():
+        if names.settings_of_encoder(kind, cfg[option]) and not names.names_of_encoder(kind, cfg[option]):
+            cfg.update(dict.fromkeys(names.OPTIONS.values()))
+    for kind, option in names.OPTIONS.items():
+        if cfg[option] is None:
+            warn_of_unsplit_text(kind, task, GIVE_PARTS)
+
+
 def _source_symbols(task: Any, text: str) -> str:
     """Return the pieces of an unsplit text if the data folder has their model; else the cleaned text."""
     folder = Path(utils.split_paths(task.cfg.data)[0])
     model = folder / MODEL_FILE
+    for kind in names.OPTIONS:
+        warn_of_unsplit_text(kind, task, GIVE_PARTS)
     if not model.is_file():
-        warn_of_unsplit_text(names.SUBWORDS, task)
         return clean(text, steps_of_folder(folder))
     unit = SubwordUnit(model)
     return clean(text, unit.cleaning) if "\u2581" in text else unit.encode(text)
