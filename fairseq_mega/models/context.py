@@ -33,6 +33,7 @@ class Context(NamedTuple):
     states: Tuple[Optional[StreamState], ...]  # of each model, one row, after all tokens but the last; None: no token
     last: int  # token that is read next
     unread: str = ""  # end of the text, whose tokens depend on the text that follows
+    encoders: Optional[Dict[str, str]] = None  # that split the text, see used_encoders; None: not known
 
 
 @torch.no_grad()
@@ -95,6 +96,7 @@ def save_context(context: Context, path: Path, models: Sequence[Any], dictionary
             "steps": steps,
             "last": context.last,
             "unread": context.unread,
+            "encoders": context.encoders,
             "belongs_to": _belongings(models, dictionary),
         }
     )
@@ -137,7 +139,7 @@ def load_context(path: Path, models: Sequence[Any], dictionary: Any) -> Context:
         _state(model, step, about["last"], _below(str(index), tensors)) if step else None
         for index, (model, step) in enumerate(zip(models, about["steps"]))
     ]
-    return Context(tuple(states), about["last"], about["unread"])
+    return Context(tuple(states), about["last"], about["unread"], about.get("encoders"))
 
 
 def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:

@@ -9,6 +9,7 @@ import torch
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
+from fairseq_mega.compat.checkpoints.pieces import used_encoders, warn_of_another_split
 from fairseq_mega.compat.patches.interactive import tell_unknown
 from fairseq_mega.data.text_units import LINE_END, TextUnit, encode_after_line_end, never_written, settled_lines
 from fairseq_mega.modules.state import StreamState
@@ -92,7 +93,7 @@ class TextGenerator(GeneratorHubInterface):
         before = self._start() if context is None else context._replace(unread="")
         *tokens, last = self.tokens_of(text[:end], before)
         states = read_tokens(list(self.models), tokens, before.states)[1] if tokens else before.states
-        return Context(states, last, text[end:])
+        return Context(states, last, text[end:], dict(used_encoders(self.task)))
 
     def save_context(self, context: Context, path: Union[str, Path]) -> None:
         """Write a context to a file, see :func:`fairseq_mega.models.context.save_context`."""
@@ -158,10 +159,12 @@ class TextGenerator(GeneratorHubInterface):
         """Tokens of a text that may continue: ``</s>`` in front, and for the end of each line but the last.
 
         Where ``</s>`` ends documents, the text is one that continues. With a context its last token is in front, and
-        its unread text comes before the text. Symbols that are unknown to the model are logged.
+        its unread text comes before the text. Symbols that are unknown to the model are logged, and other encoders than
+        those of the context.
         """
         dictionary = self.task.source_dictionary
         context = self._start() if context is None else context
+        warn_of_another_split(self.task, context.encoders)
         text = context.unread + text
         lines = text.split("\n") if self.parts_lines else [text]
         tokens = [context.last]

@@ -16,6 +16,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from omegaconf import II, OmegaConf
 
+from fairseq_mega.compat.checkpoints.pieces import warn_of_another_split
 from fairseq_mega.compat.patches.batches import is_for_training
 from fairseq_mega.compat.patches.launching import is_given
 from fairseq_mega.data.binarised_text import MANY_UNKNOWN, BinarisedText
@@ -315,6 +316,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         """Return fairseq's tokens and lengths; with ``--context`` the lines continue the context's text."""
         if self.context is None:
             return super().get_interactive_tokens_and_lengths(lines, encode_fn)
+        warn_of_another_split(self, self.context.encoders)
         if self.context.last != self.dictionary.eos():
             encode_fn = functools.partial(encode_after_line_end, encode_fn)
         unread = self.context.unread

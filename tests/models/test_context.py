@@ -4,7 +4,7 @@ import json
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
 import safetensors.torch
@@ -29,6 +29,7 @@ MODELS: Dict[str, Any] = {
     "mega": (MegaLanguageModel, tiny_lm.TINY),
     "megalodon": (MegalodonLanguageModel, tiny_megalodon.TINY),
 }
+MOSES = {"source_lang": "en", "target_lang": "en", "moses_no_escape": False, "moses_no_dash_splits": False}
 UNITS = ("words", "bytes", "subwords", "documents")
 LINES = "\n".join(json_texts.documents(2, seed=4))
 # Ends: of a line, of a word and a blank, within a word.
@@ -53,13 +54,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
     return found
 
 
-def generator_of(kind: str, folder: Path, count: int = 1, seed: int = 0, **options: Any) -> TextGenerator:
+def generator_of(
+    kind: str, folder: Path, count: int = 1, seed: int = 0, tokenizer: Optional[str] = None, **options: Any
+) -> TextGenerator:
     """Models of random weights in float64, for the unit of a folder."""
     documents = not (folder / "dict.txt").exists()
     task_class: Any = MegalodonPretrainTask if documents else MegaLanguageModelingTask
     config: Any = MegalodonPretrainConfig if documents else MegaLanguageModelingConfig
     cfg = OmegaConf.structured(FairseqConfig)
     cfg.task = config(data=str(folder))
+    cfg.tokenizer = {"_name": tokenizer, **(MOSES if tokenizer == "moses" else {})} if tokenizer else None
     task = task_class.setup_task(cfg.task)
     model, tiny = MODELS[kind]
     built: List[Any] = []
@@ -106,7 +110,7 @@ def test_going_on_from_a_file_equals_reading_the_whole(
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("kind", MODELS)
 def test_reading_in_parts(kind: str, unit: str, folders: Dict[str, Path]) -> None:
-    options = {"statistics_window": 2} if kind == "megalodon" else {}
+    options: Dict[str, Any] = {"statistics_window": 2} if kind == "megalodon" else {}
     generator, context = generator_of(kind, folders[unit], **options), None
     for begin in range(0, len(LINES), 37):
         context = generator.read(LINES[begin : begin + 37], context)
@@ -197,6 +201,42 @@ def test_contexts_of_others(options: Any, unit: str, words: str, folders: Dict[s
     with pytest.raises(ContextError, match=words) as found:
         generator_of("mega", folders[unit], **options).load_context(file)
     assert str(file) in str(found.value) and "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "words"),
+    [
+        ("", "", None),
+        ("moses", "moses", None),
+        ("moses", "", "was split with --tokenizer moses, and the text after it with no options: give the same"),
+        ("", "moses", "was split with no options, and the text after it with --tokenizer moses: give the same"),
+        ("space", "moses", "was split with --tokenizer space, and the text after it with --tokenizer moses"),
+        (None, "moses", None),
+    ],
+)
+@pytest.mark.parametrize("road", ["hub", "command"])
+def test_another_split(
+    first: Optional[str],
+    then: str,
+    words: Optional[str],
+    road: str,
+    folders: Dict[str, Path],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The file names the encoders of its text, unless it is older."""
+    file = tmp_path / "text.safetensors"
+    context = generator_of("mega", folders["words"], tokenizer=first).read(LINES)
+    later = generator_of("mega", folders["words"], tokenizer=then)
+    later.save_context(context if first is not None else context._replace(encoders=None), file)
+    for _ in range(2):  # and tell it once
+        if road == "hub":
+            later.complete("x", 1, context=later.load_context(file))
+        else:
+            later.task.context = later.load_context(file)
+            later.task.get_interactive_tokens_and_lengths(["x"], lambda line: line)
+    found = [message for message in caplog.messages if "was split with" in message]
+    assert len(found) == (words is not None) and (words is None or words in found[0])
 
 
 def test_files_that_are_none(folders: Dict[str, Path], tmp_path: Path) -> None:

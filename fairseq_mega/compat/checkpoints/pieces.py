@@ -199,12 +199,14 @@ def compare(kind: str, encoder: typing.Any, task: typing.Any, reads_text: bool) 
     Raises:
         OtherNames: where the encoder is another one.
     """
+    own = names.names_of(task).get(kind)
+    used = own if encoder is None else getattr(encoder, "names", {}).get(kind)
+    used_encoders(task)[kind] = used.text if used is not None else "" if encoder is None else f"--{names.OPTIONS[kind]}"
     if encoder is None:
         if reads_text:
             warn_of_unsplit_text(kind, task)
         return
     theirs = getattr(task, "trained_names", {}).get(kind)
-    own = names.names_of(task).get(kind)
     known = own.text if theirs is None and own is not None else theirs
     given = getattr(encoder, "names", {}).get(kind)
     where = f"--{names.OPTIONS[kind]}" if given is None else given.where
@@ -216,6 +218,32 @@ def compare(kind: str, encoder: typing.Any, task: typing.Any, reads_text: bool) 
             _look_at_dictionary(encoder, task, given)
     elif given is None or given.text != known:
         raise names.OtherNames(names.other_encoder(where, known, own))
+
+
+def used_encoders(task: typing.Any) -> typing.Dict[str, str]:
+    """Return the names of the encoders that split the text of a task, by kind: "" for none."""
+    return vars(task).setdefault("used_encoders", {})
+
+
+def warn_of_another_split(task: typing.Any, before: typing.Optional[typing.Mapping[str, str]]) -> None:
+    """Warn if other encoders split a text than the one before it.
+
+    Args:
+        task: its encoders were compared.
+        before: :func:`used_encoders` of the text before; None where they are not known.
+    """
+    now = used_encoders(task)
+    if before is None or dict(before) == now:
+        return
+    first, then = (
+        " ".join(names.options_of(used[kind]) for kind in names.OPTIONS if used.get(kind)) or "no options"
+        for used in (before, now)
+    )
+    _warn_once(
+        task,
+        f"the text of the context was split with {first}, and the text after it with "
+        f"{then}: give the same options and files, unless one text is split already",
+    )
 
 
 def _warn_of_unrecorded_tokenizer(where: str, task: typing.Any) -> None:
