@@ -200,16 +200,16 @@ def compare(kind: str, encoder: typing.Any, task: typing.Any, reads_text: bool) 
         OtherNames: where the encoder is another one.
     """
     own = names.names_of(task).get(kind)
-    used = own if encoder is None else getattr(encoder, "names", {}).get(kind)
-    used_encoders(task)[kind] = used.text if used is not None else "" if encoder is None else f"--{names.OPTIONS[kind]}"
+    given = getattr(encoder, "names", {}).get(kind)
+    used, nameless = (own, "") if encoder is None else (given, f"--{names.OPTIONS[kind]}")
+    used_encoders(task)[kind] = nameless if used is None else used.text
     if encoder is None:
         if reads_text:
             warn_of_unsplit_text(kind, task)
         return
     theirs = getattr(task, "trained_names", {}).get(kind)
     known = own.text if theirs is None and own is not None else theirs
-    given = getattr(encoder, "names", {}).get(kind)
-    where = f"--{names.OPTIONS[kind]}" if given is None else given.where
+    where = nameless if given is None else given.where
     if known is None:
         if kind == names.TOKENIZER:
             _warn_of_unrecorded_tokenizer(where, task)
