@@ -427,6 +427,7 @@ MOSTLY_UNKNOWN = {  # lines to learn from and to validate with, the unit, and th
     "no spaces": (CHINESE, None, "words", ["train", "valid", "test"]),
     "no spaces, as bytes": (CHINESE, None, "bytes", []),
     "another language in validation": (ENGLISH, CHINESE, "words", ["valid"]),
+    "another language in validation, as bytes": (ENGLISH, CHINESE, "bytes", ["valid"]),
     "one word of fourteen": (SELDOM_UNKNOWN, None, "words", ["train", "valid", "test"]),
     "empty lines beside": ([line + "\n" for line in CHINESE], None, "words", ["train", "valid", "test"]),
 }
@@ -441,7 +442,9 @@ def test_a_text_of_unknown_words_is_told(name: str, tmp_path: Path) -> None:
         (tmp_path / split).write_text("".join(lines), "utf-8")
     given = [word for split in files for word in (f"--{split}", tmp_path / split)]
     done = prepare("text-lm", *given, "--unit", unit, "--workers", 1, "--out", tmp_path / "out").succeeded()
-    notes = [line for line in done.output.splitlines() if line.startswith("note: ") and "--unit subwords" in line]
+    notes = [line for line in done.output.splitlines() if line.startswith("note: ") and "are <unk>" in line]
+    remedy = "train on text that has them" if unit == "bytes" else "give --unit subwords or --unit bytes"
+    assert all(line.endswith(remedy) for line in notes)
     assert [line.split()[1].rstrip(":") for line in notes] == told
 
 

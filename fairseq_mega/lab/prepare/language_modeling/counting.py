@@ -35,13 +35,20 @@ def unknown_share(counts: Mapping[str, int]) -> float:
     return counts["unknown"] / max(1, counts["tokens"] - counts["lines"])
 
 
-def note_unknown_words(splits: Mapping[str, Mapping[str, int]]) -> None:
-    """Print a note on each split with many ``<unk>``, which make its perplexity lower than the words' perplexity."""
+def note_unknown_words(splits: Mapping[str, Mapping[str, int]], unit: str) -> None:
+    """Print a note on each split with many ``<unk>``, which make its perplexity lower than the perplexity of the text.
+
+    Args:
+        splits: counts of each split.
+        unit: of the tokens.
+    """
+    remedy = "train on text that has them" if unit == "bytes" else "to keep them, give --unit subwords or --unit bytes"
+    tokens = unit if unit == "bytes" else "words"
     for split, counts in splits.items():
         if unknown_share(counts) > MANY_UNKNOWN:
             say(
-                f"note: {split}: {100 * unknown_share(counts):.0f} % of the words are <unk>, one symbol for all of "
-                f"them: to keep these words, give --unit subwords or --unit bytes"
+                f"note: {split}: {100 * unknown_share(counts):.0f} % of the {tokens} are <unk>, one symbol for all of "
+                f"them: {remedy}"
             )
 
 

@@ -103,7 +103,7 @@ def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
         tell_marks(*given.values())
         note_same_texts(given)
         note_known_lines(work.parts / "text", args.unit)
-        note_unknown_words(report.splits)
+        note_unknown_words(report.splits, args.unit)
     return report
 
 
