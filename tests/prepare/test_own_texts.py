@@ -81,6 +81,27 @@ def test_texts_that_are_equal_when_cut_are_told(tmp_path: Path) -> None:
     assert "note: texts of test that are also in train, which raises the score: 2" in run.output
 
 
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ("red blue red,blue", "red,blue"),
+        ("red;blue blue;green green;red", "blue;green, green;red, red;blue"),
+        ("[red, blue]/[blue, red]", "[blue, red], [red, blue]"),
+        ("red|blue red blue", "red|blue"),
+        ("red, dark/blue", ""),
+        ("New York, NY/Austin, TX/Boston", ""),
+    ],
+)
+def test_labels_that_are_lists_are_told(names: str, told: str, tmp_path: Path) -> None:
+    given = names.split("/" if "/" in names else " ")
+    (tmp_path / "own.tsv").write_text(tsv([(label, f"text {n} of {label}") for label in given for n in range(4)]))
+    run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
+    if told:
+        assert f"{told} seem to be several labels each" in run.output
+    else:
+        assert "several labels each" not in run.output
+
+
 REFUSED: Dict[str, Tuple[bytes, str]] = {
     "a header of other words": (
         tsv(ROWS, "Stimmung\tSatz\n").encode(),

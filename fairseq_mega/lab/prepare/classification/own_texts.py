@@ -1,9 +1,11 @@
 """The user's labelled texts, as bytes."""
 
 import argparse
+import re
 import unicodedata
+from collections import Counter
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -40,6 +42,7 @@ from fairseq_mega.tasks.lra_text import OWN_TEXTS, KeptBytes
 
 Texts = List[Tuple[bytes, str]]
 FIRST_TEXTS = 100  # whose form is looked at
+_SEPARATORS = re.compile("[,;|]")
 MISSING = frozenset(("\\n", "null", "<null>", "nan", "<na>", "#n/a"))  # a missing value in tables, in lower case
 
 DETAILS = """\
@@ -162,6 +165,13 @@ def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
         )
 
 
+def joined_labels(labels: Sequence[str]) -> List[str]:
+    """Return the labels that are lists of others, or of parts of others, as "red, blue" is beside "red;green"."""
+    lists = {label: [part.strip(" []") for part in _SEPARATORS.split(label)] for label in labels}
+    counts = Counter(part for parts in lists.values() for part in set(parts))
+    return [label for label, parts in lists.items() if len(parts) > 1 and all(counts[part] > 1 for part in parts)]
+
+
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables, hold out the splits that are not given, and write the texts."""
     files = _given(args)
@@ -176,6 +186,12 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         raise ValueError(f"--train {args.train} has one label only, {labels[0]!r}: give at least two")
     if told_alike(labels):
         say(f"--train {args.train}: {told_alike(labels)}")
+    joined = joined_labels(labels)
+    if joined:
+        say(
+            f"note: --train {args.train}: {listed(joined)} seem to be several labels each, and every such list is one "
+            f"label here"
+        )
     for split in files:
         unknown = {label for _, label in parts[split]} - set(labels)
         if unknown:
