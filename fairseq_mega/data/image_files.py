@@ -6,7 +6,7 @@ import logging
 import re
 import struct
 from pathlib import Path
-from typing import Any, Set
+from typing import Any, Callable, List, Set
 
 import numpy as np
 
@@ -19,6 +19,9 @@ ENDINGS = (
     *(".apng", ".avif", ".bmp", ".dib", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm"),
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
+LOOKED_AT = 100, 5  # classes, and images of each, that are looked at for one colour
+FIRST = 64  # images whose range is looked at
+_FAR_FROM_WHITE = 64
 AS_FRACTIONS = "255 is white: multiply numbers of 0 to 1 by 255 before they are saved"
 _UNREADABLE = ("JPEG XL", "Photoshop")
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262  # tags of TIFF
@@ -210,12 +213,41 @@ def _over_white(image: Any) -> Any:
 
 
 def has_one_colour(image: Any) -> bool:
-    """Return whether the pixels of an image of PIL, in RGB, are the same or hardly differ."""
+    """Return whether the pixels of an image of PIL in RGB, or of an array (H, W, 3), are the same or hardly differ."""
     return _spread(image) <= _FAINT
+
+
+def classes_of_one_colour(labels: np.ndarray, image: Callable[[int], Any]) -> List[int]:
+    """Return the first image of each of the first classes whose first images all have nearly one colour.
+
+    Args:
+        labels: (n,) the class of each image.
+        image: returns an image by its number; a ValueError or OSError, as of a broken file, ends the look at its class.
+    """
+    classes, images = LOOKED_AT
+    found = []
+    for number in np.unique(labels)[:classes]:
+        places = np.flatnonzero(labels == number)[:images].tolist()
+        with contextlib.suppress(ValueError, OSError):
+            if all(has_one_colour(image(place)) for place in places):
+                found.append(places[0])
+    return found
+
+
+def warn_of_small_numbers(pixels: np.ndarray, where: object) -> None:
+    """Warn of pixels (n, ...) of uint8 that are far from white, as those of numbers of 0 to 1 or of 0 to 15."""
+    largest = int(pixels.max(initial=0))
+    if largest < _FAR_FROM_WHITE:
+        logger.warning(
+            f"{where}: its first images have no number above {largest}, and 255 is white: multiply the numbers of all "
+            f"images by the same number"
+        )
 
 
 def _spread(image: Any) -> int:
     """Return the largest difference between two pixels in a band."""
+    if isinstance(image, np.ndarray):
+        return int(np.ptp(image, axis=(0, 1)).max())
     return max(high - low for low, high in image.getextrema())
 
 

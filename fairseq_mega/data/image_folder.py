@@ -1,6 +1,5 @@
 """Images in a folder per class, decoded when they are used."""
 
-import contextlib
 import logging
 import os
 from pathlib import Path
@@ -9,10 +8,9 @@ from typing import Any, List
 import numpy as np
 
 from .class_folders import class_files, class_names, listed, told_alike
-from .image_files import AS_FRACTIONS, PICTURES, has_one_colour, read_image
+from .image_files import AS_FRACTIONS, PICTURES, classes_of_one_colour, read_image
 
 logger = logging.getLogger(__name__)
-LOOKED_AT = 100, 5  # classes, and images of each, that are looked at for the warning of one colour
 
 
 def split_folder(data: Path, split: str) -> Path:
@@ -79,14 +77,8 @@ class ImageFolder:
         return self.folder / self.classes[self.labels[index]] / os.fsdecode(bytes(self._names[index]))
 
     def warn_of_one_colour(self) -> None:
-        """Warn of the first classes whose first images all have nearly one colour, as those of numbers of 0 to 1."""
-        classes, images = LOOKED_AT
-        first = np.searchsorted(self.labels, np.arange(min(classes, len(self.classes)) + 1))
-        empty = []
-        for begin, end in zip(first, first[1:]):
-            with contextlib.suppress(ValueError, OSError):  # of a broken file, which is refused where it is used
-                if all(has_one_colour(self[index]) for index in range(begin, min(end, begin + images))):
-                    empty.append(self.path(begin))
+        """Warn of classes whose first images have nearly one colour, see :func:`classes_of_one_colour`."""
+        empty = [self.path(place) for place in classes_of_one_colour(self.labels, self.__getitem__)]
         if empty:
             logger.warning(
                 f"{self.folder}: the first images of {listed([path.parent.name for path in empty])} have nearly one "

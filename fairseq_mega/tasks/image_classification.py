@@ -201,6 +201,7 @@ class ImageClassificationTask(ClassificationTask):
                 f"resize or crop the images"
             )
         logger.info(f"{split}: {len(labels):,} images of {height} x {width} pixels")
+        images.warn_of_one_colour(labels)
         return images, labels
 
     def augmented(self, images: Union[ImageArray, ImageFolder], labels: np.ndarray) -> AugmentedImageDataset:
