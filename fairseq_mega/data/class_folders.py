@@ -5,7 +5,20 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
+from typing import (
+    Callable,
+    DefaultDict,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from .file_kinds import FileKind, kind_of_file
 
@@ -13,10 +26,12 @@ SYSTEM_FILES = (  # files and folders of operating systems, ignored like hidden 
     *("desktop.ini", "ehthumbs.db", "thumbs.db", "__macosx", "@eadir", "lost+found", "$recycle.bin"),
     "system volume information",
 )
-_PARTS = "train|training|dev|val|valid|validation|eval|test|testing|public ?test|private ?test|fold"  # of a data set
+_PARTS = (  # of a data set
+    "train|training|dev|val|valid|validation|eval|test|testing|public ?test|private ?test|heldout|holdout|devtest|fold"
+)
 _KIND = r"(images?|pictures?|clips?|audio|sounds?|set|data|split|jpe?g|png|wav|[ab]|\d+)"
 _PART = re.compile(rf"({_KIND}[-_ ]?)*(?P<part>{_PARTS})([-_ ]?{_KIND})*")  # such as test_images, audio_train and fold1
-_PART_WORD = re.compile(rf"(?<![a-z])({_PARTS})(?![a-z])")
+_WORDS = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"[+-]?\d{1,15}([.,]0*)?", re.ASCII)
 _SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors of pictograms
 _DOTLESS = {0x131: "i", 0x307: None}  # Turkish letters, which casefold pairs differently
@@ -79,15 +94,48 @@ def part_of(name: str) -> str:
 
 
 def part_within(name: str) -> Tuple[str, str]:
-    """Return the word for a part of a data set anywhere in a name, and the other letters; ("", "") without one.
+    """Return the word for a part of a data set at one end of a name, and the other words; ("", "") without one.
 
-    Of c4-train.001 and c4-test.002 the other letters are the same.
+    Words with digits, such as the numbers of c4-train.00001-of-00512, do not count.
     """
     part = part_of(name)
-    word = _PART_WORD.search(name.lower())
-    if part or word is None:
-        return part, ""
-    return word[0], re.sub(r"[\W\d_]", "", name.lower().replace(word[0], "", 1))
+    words = [word for word in _WORDS.findall(name.lower()) if word != "of" and word.isalpha()]
+    for place in (0, -1) if words and not part else ():
+        if re.fullmatch(_PARTS, words[place]):
+            return words.pop(place), " ".join(words)
+    return part, ""
+
+
+def is_learnt(part: str) -> bool:
+    """Return whether a part of a data set is the one to train on."""
+    return part.startswith("train")
+
+
+def mixed_parts(files: Iterable[Path], endings: Sequence[str] = ()) -> Tuple[Dict[str, str], Dict[str, str]]:
+    """Return names of files or folders of a part to train on and of others, which are not to be mixed.
+
+    Args:
+        files: paths in one folder.
+        endings: of files, also followed by .gz.
+
+    Returns:
+        The parts of names that differ in nothing but the part, such as a/train-1 and a/test-2, and one name of every
+        part; both in sorted order, and empty without several parts.
+    """
+    groups: DefaultDict[Tuple[Path, str], Dict[str, str]] = defaultdict(dict)
+    examples: Dict[str, str] = {}
+    for place in sorted({place for file in files for place in (file, *file.parents)}):
+        stem = place.name.lower().removesuffix(".gz")
+        part, others = part_within(stem.removesuffix(next(filter(stem.endswith, endings), "")))
+        if part:
+            groups[place.parent, others][place.as_posix()] = part
+            examples[place.as_posix()] = part
+    alike = next((parts for parts in groups.values() if _are_several(parts)), {})
+    return alike, examples if _are_several(examples) else {}
+
+
+def _are_several(parts: Dict[str, str]) -> bool:
+    return len(set(map(is_learnt, parts.values()))) > 1
 
 
 def check_labels(folder: Path, labels: Sequence[str], things: str = "images") -> None:

@@ -89,6 +89,23 @@ def test_folders_that_will_not_do(files: List[str], message: str, tmp_path: Path
     assert re.search(message, refusal("own-images", "--dir", tmp_path / "images", "--out", tmp_path / "out"))
 
 
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ("train_cat train_dog test_cat test_dog", "test_cat, train_cat"),
+        ("cats-train cats-val", "cats-train, cats-val"),
+        ("cat dog test", "test"),
+        ("car plane train", ""),
+        ("test_tube train_station", ""),
+    ],
+)
+def test_labels_that_look_like_parts_are_told(labels: str, told: str, tmp_path: Path) -> None:
+    write(tmp_path / "images", [f"{label}/{number}.png" for label in labels.split() for number in range(4)])
+    output = prepare("own-images", "--dir", tmp_path / "images", "--out", tmp_path / "out").succeeded().output
+    note = f"note: --dir {tmp_path / 'images'}: {told} are names of parts of a data set, and labels here"
+    assert note in output if told else "names of parts" not in output
+
+
 def test_images_that_cannot_be_decoded(images: Path, tmp_path: Path) -> None:
     (images / "dog" / "1.png").write_bytes((images / "dog" / "1.png").read_bytes()[:-30])
     (images / "dog" / "2.png").write_text("no image")

@@ -7,7 +7,16 @@ from typing import DefaultDict, Dict, List, Optional, Sequence, Set, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.data.class_folders import Wanted, class_files, class_names, listed, told_alike
+from fairseq_mega.data.class_folders import (
+    Wanted,
+    class_files,
+    class_names,
+    is_learnt,
+    listed,
+    mixed_parts,
+    part_of,
+    told_alike,
+)
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import SPLITS
 
@@ -86,6 +95,12 @@ def labelled_files(folder: Path, wanted: Wanted) -> Dict[str, List[str]]:
         say(f"--dir {folder}: left out: {left_out.described()}")
     if told_alike([*files]):
         say(f"--dir {folder}: {told_alike([*files])}")
+    parts = mixed_parts(map(Path, files))[0] or [label for label in files if part_of(label) and not is_learnt(label)]
+    if parts:
+        say(
+            f"note: --dir {folder}: {listed([*parts])} are names of parts of a data set, and labels here: if they are "
+            f"parts, make a folder for each label alone"
+        )
     return files
 
 

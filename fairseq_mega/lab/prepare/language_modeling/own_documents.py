@@ -3,12 +3,12 @@
 import argparse
 import itertools
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, DefaultDict, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from fairseq_mega.data.class_folders import ending_of, files_below, holds_text, listed, part_within
+from fairseq_mega.data.class_folders import ending_of, files_below, holds_text, is_learnt, listed, mixed_parts
 from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
@@ -50,8 +50,9 @@ text, whose documents are separated by blank lines. The content decides, not the
 byte-order mark, and gzip are read. A folder stands for all its files, also those of folders within it and
 of linked ones, with the endings {", ".join(TEXTS)} (also with .gz).
 Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task megalodon_pretrain. One document of {HELD_OUT}
-is held out for valid, and one for test. The vocabulary has a piece for every byte; it is learnt from the first 20 MB in
-a minute or two, unless --vocabulary is given. For texts too large to copy, make the folder by hand: train/*.jsonl,
+is held out for valid, and one for test. The vocabulary has a piece for every byte: no character is unknown, and no
+warning names characters that the training texts lack. It is learnt from the first 20 MB in a minute or two, unless
+--vocabulary is given. For texts too large to copy, make the folder by hand: train/*.jsonl,
 valid.jsonl and {MODEL_FILE}."""
 
 
@@ -108,24 +109,6 @@ def parted(folder: Path) -> Tuple[List[Path], List[Path]]:
     return texts, [*(file for file in below if not is_text(file)), *filter(is_text, hidden)]
 
 
-def mixed_parts(files: Sequence[Path]) -> Dict[str, str]:
-    """Return names of files or folders that differ in the word for a part of a data set alone, such as train and test.
-
-    Args:
-        files: paths in one folder.
-
-    Returns:
-        The part of each of these names, in sorted order; nothing if they are all of one part.
-    """
-    groups: DefaultDict[Tuple[Path, str], Dict[str, str]] = defaultdict(dict)
-    for place in sorted({place for file in files for place in (file, *file.parents)}):
-        stem = place.name.lower().removesuffix(".gz")
-        part, others = part_within(stem.removesuffix(next(filter(stem.endswith, TEXTS), "")))
-        if part:
-            groups[place.parent, others][place.as_posix()] = part
-    return next((parts for parts in groups.values() if len({*parts.values()}) > 1), {})
-
-
 def is_text(file: Path) -> bool:
     """Return whether a file has the ending of a text, also followed by .gz."""
     return ending_of(file.name.lower().removesuffix(".gz")) in TEXTS
@@ -136,13 +119,15 @@ def check_folder(folder: Path) -> None:
     texts, others = parted(folder)
     if not texts:
         raise ValueError(f"--texts: the folder {folder} has no file {', '.join(TEXTS)}: give the names of its files")
-    parts = mixed_parts([file.relative_to(folder) for file in texts])
+    parts, named = mixed_parts((file.relative_to(folder) for file in texts), TEXTS)
     if parts:
-        learnt = min(parts, key=lambda name: not parts[name].startswith("train"))
+        learnt = next(name for name, part in parts.items() if is_learnt(part))
         raise ValueError(
             f"--texts: {listed([*parts])} in the folder {folder} are parts of a data set, and would be mixed and "
             f"divided anew: give the part to learn from, such as {folder / learnt}, or all of their names to mix them"
         )
+    if named:
+        say(f"note: {folder}: {listed([*named])} are names of parts of a data set, which are mixed and divided anew")
     if others:
         endings = listed(
             sorted({f"hidden {ending_of(file.name)}" if is_text(file) else ending_of(file.name) for file in others})
