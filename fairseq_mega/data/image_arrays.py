@@ -1,17 +1,13 @@
 """Images of one size with a class each, from a file of numpy."""
 
-import logging
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
 
-from .class_folders import listed
 from .classified import ClassifiedDataset
-from .image_files import AS_FRACTIONS, FIRST, classes_of_one_colour, warn_of_small_numbers
-
-logger = logging.getLogger(__name__)
+from .image_files import AS_FRACTIONS, FIRST, warn_of_small_numbers
 
 # Mean and standard deviation of ImageNet's red, green and blue, on the scale of [0, 1].
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -38,19 +34,6 @@ class ImageArray:
         warn_of_small_numbers(images[:FIRST], path)
         self.shape: Tuple[int, ...] = images.shape
         self._images: Optional[np.ndarray] = None
-
-    def warn_of_one_colour(self, labels: np.ndarray) -> None:
-        """Warn of classes whose first images have nearly one colour, see :func:`classes_of_one_colour`.
-
-        Args:
-            labels: (n,) the class of each image.
-        """
-        empty = classes_of_one_colour(labels, self.__getitem__)
-        if empty:
-            logger.warning(
-                f"{self.path}: the first images of {listed([f'class {labels[place]}' for place in empty])} have nearly "
-                f"one colour, such as image {empty[0] + 1} ({AS_FRACTIONS})"
-            )
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -6,11 +6,11 @@ import logging
 import re
 import struct
 from pathlib import Path
-from typing import Any, Callable, List, Set
+from typing import Any, Callable, Set, Tuple
 
 import numpy as np
 
-from .class_folders import Wanted
+from .class_folders import Wanted, listed
 from .file_kinds import HEAD, HEIC, NO_TEXT, ZEROS, FileKind, is_utf8, kind_of
 
 logger = logging.getLogger(__name__)
@@ -217,21 +217,29 @@ def has_one_colour(image: Any) -> bool:
     return _spread(image) <= _FAINT
 
 
-def classes_of_one_colour(labels: np.ndarray, image: Callable[[int], Any]) -> List[int]:
-    """Return the first image of each of the first classes whose first images all have nearly one colour.
+def warn_of_one_colour(
+    where: object, labels: np.ndarray, image: Callable[[int], Any], names: Callable[[int], Tuple[str, object]]
+) -> None:
+    """Warn of the first classes whose first images all have nearly one colour, as those of numbers of 0 to 1.
 
     Args:
+        where: folder or file of the images.
         labels: (n,) the class of each image.
         image: returns an image by its number; a ValueError or OSError, as of a broken file, ends the look at its class.
+        names: returns the names of an image's class and of the image.
     """
     classes, images = LOOKED_AT
-    found = []
+    empty = []
     for number in np.unique(labels)[:classes]:
         places = np.flatnonzero(labels == number)[:images].tolist()
         with contextlib.suppress(ValueError, OSError):
             if all(has_one_colour(image(place)) for place in places):
-                found.append(places[0])
-    return found
+                empty.append(names(places[0]))
+    if empty:
+        logger.warning(
+            f"{where}: the first images of {listed([name for name, _ in empty])} have nearly one colour, such as "
+            f"{empty[0][1]} ({AS_FRACTIONS})"
+        )
 
 
 def warn_of_small_numbers(pixels: np.ndarray, where: object) -> None:

@@ -8,7 +8,7 @@ from typing import Any, List
 import numpy as np
 
 from .class_folders import class_files, class_names, listed, told_alike
-from .image_files import AS_FRACTIONS, PICTURES, classes_of_one_colour, read_image
+from .image_files import PICTURES, read_image
 
 logger = logging.getLogger(__name__)
 
@@ -75,15 +75,6 @@ class ImageFolder:
     def path(self, index: int) -> Path:
         """Return the file of an image."""
         return self.folder / self.classes[self.labels[index]] / os.fsdecode(bytes(self._names[index]))
-
-    def warn_of_one_colour(self) -> None:
-        """Warn of classes whose first images have nearly one colour, see :func:`classes_of_one_colour`."""
-        empty = [self.path(place) for place in classes_of_one_colour(self.labels, self.__getitem__)]
-        if empty:
-            logger.warning(
-                f"{self.folder}: the first images of {listed([path.parent.name for path in empty])} have nearly one "
-                f"colour, such as {empty[0]} ({AS_FRACTIONS})"
-            )
 
     def __getitem__(self, index: int) -> Any:
         """Return one image of PIL, in RGB.

@@ -87,7 +87,7 @@ class ByteUnit(TextUnit):
 
     def tell_numbers(self, text: str) -> None:
         """Log a warning, once, if a text consists of symbols of the dictionary and the unit is a guess."""
-        words = text.split()
+        words = text.split() if self._untold else ()
         if words and self._untold.issuperset(words):
             self._untold = frozenset()
             logger.warning(

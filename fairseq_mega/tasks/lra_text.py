@@ -118,11 +118,9 @@ class LRATextTask(ClassificationTask):
         }
         dataset = setting_of(data, "dataset")
         if dataset is not None:
-            which = "these texts" if dataset == OWN_TEXTS else "its texts"
-            like = " --like DATA" if dataset == OWN_TEXTS else ""
-            remedy = (
-                f"give the data folder it was trained on, or prepare {which} (fairseq-mega-prepare {dataset}{like})"
-            )
+            which, like = ("these", " --like DATA") if dataset == OWN_TEXTS else ("its", "")
+            command = f"fairseq-mega-prepare {dataset}{like}"
+            remedy = f"give the data folder it was trained on, or prepare {which} texts ({command})"
             dictionaries = {kind: given._replace(remedy=remedy) for kind, given in dictionaries.items()}
         kept = KeptBytes.of_data(data)
         if kept is not None:

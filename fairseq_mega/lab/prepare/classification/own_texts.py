@@ -178,8 +178,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     if args.first_line != "example":
         check_columns(args.train)
     parts = {split: read_texts(path, args.first_line) for split, path in files.items()}
-    known = own_symbols(dictionaries_of(args.like)[1]) if args.like else [label for _, label in parts["train"]]
-    labels = sorted(set(known))
+    like = None if args.like is None else dictionaries_of(args.like)
+    labels = sorted({label for _, label in parts["train"]} if like is None else own_symbols(like[1]))
     if args.first_line == "auto" and (args.like is None or parts["train"][0][1] not in labels):
         check_first_row(args.train, parts["train"], [parts[split] for split in files if split != "train"])
     if len(labels) < 2:
@@ -217,7 +217,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     for split in SPLITS:
         texts = [parts[split][row] for row in kept(split, len(parts[split]), args.limit)]
         splits[split] = byte_split([((text,), label) for text, label in texts], args.length)
-    statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, labels, args.like)
+    statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, labels, like)
     say_lost(statistics["train"]["labels"], sorted({label for _, label in parts["train"]}))
     notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
     if missing:

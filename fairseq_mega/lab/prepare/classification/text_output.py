@@ -55,7 +55,7 @@ def write_text_task(
     splits: Dict[str, TextSplit],
     symbols: Sequence[str],
     labels: Sequence[str],
-    like: Optional[Path] = None,
+    like: Optional[Tuple[Any, Any]] = None,
 ) -> Dict[str, Dict[str, Any]]:
     """Binarise all splits below ``folder`` and return the counts of each.
 
@@ -64,7 +64,7 @@ def write_text_task(
     Args:
         symbols: names of the numbers in the texts.
         labels: all possible labels.
-        like: folder of an earlier data set, whose dictionaries are taken instead of those of train.
+        like: dictionaries of texts and labels, taken instead of those of train.
 
     Raises:
         ValueError: for a split without examples.
@@ -80,10 +80,8 @@ def write_text_task(
             counts += np.bincount(text, minlength=len(symbols))
     sides = len(example.texts)
     if like is None:
-        source_dictionary = _dictionary({symbol: count for symbol, count in zip(symbols, counts.tolist()) if count})
-        label_dictionary = _dictionary(label_counts)
-    else:
-        source_dictionary, label_dictionary = dictionaries_of(like)
+        like = _dictionary({s: count for s, count in zip(symbols, counts.tolist()) if count}), _dictionary(label_counts)
+    source_dictionary, label_dictionary = like
     numbers = np.array([source_dictionary.index(symbol) for symbol in symbols])
     sources = SOURCES[:sides]
     for name in sources:
