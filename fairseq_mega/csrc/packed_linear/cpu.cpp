@@ -108,6 +108,10 @@ struct Task {
   static constexpr int kWidth = width_of(kLevel);
   static constexpr int kBlock = kWidth * kParts<T>;  // weights of a vector of words
 
+  // Rows of x and outputs of a block, whose sums and weights stay in registers: AVX-512 has 32 of them, AVX2 16.
+  static constexpr int kMostRows = kWidth == 16 ? 5 : 4;
+  static constexpr int kMostOutputs = kWidth == 16 ? 4 : 3;
+
   // Sums for one output of one row: with one, each product would wait for the sum before it. Several rows have sums
   // enough between them.
   template <int kRows>
@@ -154,11 +158,11 @@ struct Task {
     }
 #pragma GCC unroll 4
     for (int part = 0; part < kParts<T>; ++part) {
-      Vector<float, kWidth> numbers[kRows];
-      for (int r = 0; r < kRows; ++r) numbers[r] = load<kWidth>(inputs + r * width + part * kWidth);
-      for (int o = 0; o < kOutputs; ++o) {
-        const Vector<float, kWidth> weights = widen<kLevel>(w + o * stride, part);
-        for (int r = 0; r < kRows; ++r) sums[r][o][part % kSums<kRows>] += weights * numbers[r];
+      Vector<float, kWidth> weights[kOutputs];
+      for (int o = 0; o < kOutputs; ++o) weights[o] = widen<kLevel>(w + o * stride, part);
+      for (int r = 0; r < kRows; ++r) {
+        const Vector<float, kWidth> numbers = load<kWidth>(inputs + r * width + part * kWidth);
+        for (int o = 0; o < kOutputs; ++o) sums[r][o][part % kSums<kRows>] += weights[o] * numbers;
       }
     }
   }
@@ -190,13 +194,25 @@ struct Task {
     }
   }
 
-  // All rows of x for kOutputs outputs, whose rows of the matrix stay in the cache after the first block.
+  // A block of `count` rows, which is kMost at most.
+  template <int kOutputs, int kMost = kMostRows>
+  FM_INLINE void block_of(int64_t count, int64_t row, int64_t output) const {
+    if constexpr (kMost > 1) {
+      if (count < kMost) return block_of<kOutputs, kMost - 1>(count, row, output);
+    }
+    block<kMost, kOutputs>(row, output, 1);
+  }
+
+  // All rows of x for kOutputs outputs, in blocks of nearly as many rows; the rows of the matrix stay in the cache after
+  // the first block.
   template <int kOutputs>
   FM_INLINE void rows(int64_t output) const {
     int64_t row = 0;
-    for (; row + 4 <= m.rows; row += 4) block<4, kOutputs>(row, output, 1);
-    for (; row + 2 <= m.rows; row += 2) block<2, kOutputs>(row, output, 1);
-    for (; row < m.rows; ++row) block<1, kOutputs>(row, output, 1);
+    for (int64_t blocks = (m.rows + kMostRows - 1) / kMostRows; blocks > 0; --blocks) {
+      const int64_t count = (m.rows - row + blocks - 1) / blocks;
+      block_of<kOutputs>(count, row, output);
+      row += count;
+    }
   }
 
   FM_INLINE void run(int64_t begin, int64_t end) const {
@@ -205,10 +221,7 @@ struct Task {
       for (int64_t i = 0; i < length; ++i) block<1, kStreams>(0, begin + i, length);
       begin += kStreams * length;
     }
-    if constexpr (kWidth == 16) {  // AVX-512 has twice as many registers
-      for (; begin + 4 <= end; begin += 4) rows<4>(begin);
-    }
-    for (; begin + 2 <= end; begin += 2) rows<2>(begin);
+    for (; begin + kMostOutputs <= end; begin += kMostOutputs) rows<kMostOutputs>(begin);
     for (; begin < end; ++begin) rows<1>(begin);
   }
 };
