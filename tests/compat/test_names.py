@@ -9,6 +9,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, tasks
 from fairseq.data import Dictionary
+from fairseq.models.transformer import TransformerModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mega.compat.checkpoints import names
@@ -125,6 +126,27 @@ def test_the_other_direction(direction: str, tiny_model: Any, device_flags: List
         helpers.run_fairseq(direction, [tiny_model.data, "--path", tiny_model.checkpoint, *flags], "w1\n")
 
 
+def test_a_model_of_another_task(tiny_model: Any, tmp_path: Path, device_flags: List[str]) -> None:
+    """Whose encoders and decoders, one for each language, only its own task can build."""
+    task = ["--task", "multilingual_translation", "--lang-pairs", "en-de"]
+    options = ["--arch", "multilingual_transformer", "--max-update", 1, "--disable-validation", "--save-dir", tmp_path]
+    sizes = [f"--{side}-{size}" for side in ("encoder", "decoder") for size in ("embed-dim", "ffn-embed-dim")]
+    options += [
+        "--optimizer",
+        "adam",
+        "--max-tokens",
+        200,
+        *device_flags,
+        *(word for size in sizes for word in (size, 8)),
+    ]
+    helpers.run_fairseq("train", [tiny_model.data, *task, *options])
+    given = [tiny_model.data, "--path", tmp_path / "checkpoint_last.pt", "-s", "en", "-t", "de", *device_flags]
+    asked = "was trained with --task multilingual_translation, .* --task translation: give --task multilingual_transl"
+    with pytest.raises(ValueError, match=asked):
+        helpers.run_fairseq("generate", given)
+    assert "Generate test" in helpers.run_fairseq("generate", [*given, *task, "--max-len-b", 3])
+
+
 def test_a_pair_that_a_training_of_several_has_not_seen(
     tiny_model: Any, tmp_path: Path, device_flags: List[str]
 ) -> None:
@@ -142,6 +164,12 @@ def test_a_pair_that_a_training_of_several_has_not_seen(
         output = helpers.run_fairseq("generate", [tiny_model.data, *task, pair, *flags])
         warned = f"{checkpoint} was trained on en-de, not on de-en: its translations may be wrong"
         assert (warned in output) == (pair == "de-en")
+    hub = TransformerModel.from_pretrained(
+        str(tmp_path), checkpoint.name, str(tiny_model.data), source_lang="en", target_lang="de", max_len_b=3
+    )
+    (translations,) = hub.generate([hub.encode("w1 w2")], beam=1)
+    assert hub.task.target_dictionary[translations[0]["tokens"][0]] == "__de__"
+    assert "__de__" not in hub.translate("w1 w2", beam=1)
     without = [*task[: task.index("--encoder-langtok")], "--lang-pairs", "en-de", "-s", "en", "-t", "de"]
     with pytest.raises(
         names.OtherNames,

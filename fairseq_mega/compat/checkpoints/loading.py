@@ -20,6 +20,7 @@ from fairseq_mega.compat.patching import ModuleWith, wrap
 
 from . import safetensors_files
 from .safe_globals import RefusedContents
+from .settings import task_of
 
 logger = logging.getLogger(__name__)
 # The modules of fairseq that open files with torch.load.
@@ -185,7 +186,7 @@ def load_data_only() -> None:
             module.torch = ModuleWith(torch, load=load_for_fairseq if module is checkpoint_utils else load)
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
     wrap(checkpoint_utils, "load_ema_from_checkpoint", _naming_the_file)
-    wrap(checkpoint_utils, "load_model_ensemble_and_task", _refusing_configurations)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task", _naming_the_configuration)
 
 
 def read_the_named_file() -> None:
@@ -219,12 +220,26 @@ def _naming_the_file(
         ) from error
 
 
-def _refusing_configurations(
-    original: typing.Callable, filenames: typing.Any, *args: typing.Any, **kwargs: typing.Any
+def _naming_the_configuration(
+    original: typing.Callable,
+    filenames: typing.Any,
+    arg_overrides: typing.Any = None,
+    task: typing.Any = None,
+    *args: typing.Any,
+    **kwargs: typing.Any,
 ) -> typing.Any:
-    """Call load_model_ensemble_and_task; the error of a refused configuration names its file."""
+    """Call load_model_ensemble_and_task; the error of a refused configuration, or of another task's, names its file."""
     try:
-        return original(filenames, *args, **kwargs)
+        return original(filenames, arg_overrides, task, *args, **kwargs)
+    except (AssertionError, AttributeError, TypeError) as error:  # of a model that relies on its own task
+        for path in filter(os.path.isfile, filenames if task is not None else ()):
+            trained, given = task_of(load_checkpoint(path)), task_of(getattr(task, "args", None) or task.cfg)
+            if None not in (trained, given) and trained != given:
+                raise ValueError(
+                    f"{path} was trained with --task {trained}, and its model cannot be built for --task {given}: give "
+                    f"--task {trained} and the task's options of the training"
+                ) from error
+        raise
     except UnexpectedName as error:
         raise RefusedContents(f"{', '.join(map(str, filenames))} is refused: {error}") from error
     except UnsafeExpression as error:

@@ -58,6 +58,12 @@ def seed_of(checkpoint: typing.Dict[str, typing.Any]) -> typing.Optional[int]:
     return typing.cast(typing.Optional[int], setting_of(_group_of(checkpoint, "common"), "seed"))
 
 
+def task_of(given: typing.Any) -> typing.Optional[str]:
+    """Return the name of the task in a checkpoint, or in a task's settings; None if it is not recorded."""
+    group = _group_of(given, "task") if isinstance(given, dict) and "model" in given else given
+    return typing.cast(typing.Optional[str], setting_of(group, "_name") or setting_of(group, "task"))
+
+
 def setting_of(model: typing.Any, name: str) -> typing.Any:
     """Return a setting, None if it is not known; a decoder without the setting has the encoder's.
 
