@@ -28,10 +28,12 @@ def use_generation_options() -> None:
     from fairseq import hub_utils, scoring, search, utils
     from fairseq.models import BaseFairseqModel
     from fairseq.tasks import FairseqTask
+    from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
     wrap(utils, "load_align_dict", _load_align_dict)
     wrap(utils, "replace_unk", _replace_unk)
     wrap(FairseqTask, "build_generator", _build_generator)
+    wrap(TranslationMultiSimpleEpochTask, "build_generator", _build_generator_of_many_languages)
     wrap(scoring, "build_scorer", _build_scorer)
     wrap(FairseqTask, "get_interactive_tokens_and_lengths", _remember_words)
     wrap(BaseFairseqModel, "prepare_for_inference_", _retain_in_named_modules)
@@ -39,6 +41,7 @@ def use_generation_options() -> None:
     wrap(search.LengthConstrainedBeamSearch, "step", _end_at_the_length)
     wrap(search.Sampling, "step", _draw_from_those_there_are)
     wrap(hub_utils.GeneratorHubInterface, "score", _score)
+    wrap(hub_utils.GeneratorHubInterface, "string", _string)
 
 
 def _draw_from_those_there_are(
@@ -111,6 +114,30 @@ def _replace_unk(
             found = source[aligned[place]]
             words[place] = align_dict.get(found, found)
     return " ".join(words)
+
+
+def _build_generator_of_many_languages(
+    original: typing.Callable,
+    self: typing.Any,
+    models: typing.Any,
+    args: typing.Any,
+    *further: typing.Any,
+    prefix_allowed_tokens_fn: typing.Optional[typing.Callable] = None,
+    **kwargs: typing.Any,
+) -> typing.Any:
+    """Accept the argument that a model of the hub passes to every task, and keep the tokens of its translations."""
+    if prefix_allowed_tokens_fn is not None:
+        raise ValueError(
+            "prefix_allowed_tokens_fn has no effect with --task translation_multi_simple_epoch: leave it out"
+        )
+    generator = original(self, models, args, *further, **kwargs)
+    self.symbols_to_strip = getattr(generator, "symbols_to_strip_from_output", None)
+    return generator
+
+
+def _string(original: typing.Callable, self: typing.Any, tokens: torch.Tensor) -> str:
+    """Leave out the token of the target language, as fairseq-generate does."""
+    return str(self.tgt_dict.string(tokens, extra_symbols_to_ignore=getattr(self.task, "symbols_to_strip", None)))
 
 
 def _build_generator(
