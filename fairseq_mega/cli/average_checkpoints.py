@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Dict, Optional, Sequence
 
 from fairseq_mega.cli.commands import failure
-from fairseq_mega.models.averaging import AveragingError, average, last_epoch_checkpoints
+from fairseq_mega.models.averaging import AveragingError, average, average_of_training, last_epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 
 
@@ -31,6 +31,9 @@ def build_parser() -> argparse.ArgumentParser:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--inputs", nargs="+", type=Path, metavar="FILE", help="checkpoints to average")
     which.add_argument("--last-epochs", type=int, metavar="N", help="average the last N epoch checkpoints of --dir")
+    which.add_argument(
+        "--ema", type=Path, metavar="FILE", help="take the average that --store-ema keeps in this checkpoint"
+    )
     parser.add_argument("--dir", type=Path, metavar="DIR", help="--save-dir of the training, for --last-epochs")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="averaged checkpoint to write")
     return parser
@@ -42,10 +45,16 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         if args.last_epochs is not None and args.dir is None:
             raise AveragingError("--last-epochs requires --dir, the --save-dir of the training")
-        if args.inputs is not None and args.dir is not None:
+        if args.last_epochs is None and args.dir is not None:
+            given = "--inputs" if args.ema is None else "--ema"
             raise AveragingError(
-                f"--dir {args.dir} requires --last-epochs: leave it out, or give --last-epochs instead of --inputs"
+                f"--dir {args.dir} requires --last-epochs: leave it out, or give --last-epochs instead of {given}"
             )
+        if args.ema is not None:
+            check_paths([args.ema], args.output)
+            save(average_of_training(args.ema), args.output)
+            print(f"average of --store-ema in {args.ema} written to {args.output}")
+            return 0
         paths = args.inputs or last_epoch_checkpoints(args.dir, args.last_epochs)
         check_paths(paths, args.output)
         for path in paths:

@@ -124,10 +124,34 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
     checkpoint["model"] = _means(checkpoint["model"], sums, len(paths))
     if lasting(names):
         checkpoint[KEY] = lasting(names)
+    return _for_use(checkpoint)
+
+
+def average_of_training(path: Path) -> Dict[str, Any]:
+    """Return a checkpoint with its weights replaced by the average that ``--store-ema`` keeps beside them.
+
+    Raises:
+        AveragingError: if the checkpoint has no average, or that of another model.
+        OSError, ValueError: as :func:`fairseq_mega.compat.checkpoints.loading.load`.
+    """
+    checkpoint = load_checkpoint(path)
+    averaged = (checkpoint.get("extra_state") or {}).get("ema")
+    if not isinstance(averaged, dict):
+        raise AveragingError(
+            f"--ema {path} has no average of its weights: give a checkpoint of a training with --store-ema, or average "
+            f"several checkpoints by --inputs"
+        )
+    check_same_shape(checkpoint["model"], averaged, path, Path(f"the average in {path}"))
+    checkpoint["model"] = averaged
+    return _for_use(checkpoint)
+
+
+def _for_use(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+    """Remove what belongs to the weights of the training."""
     for key in DROPPED:
         checkpoint.pop(key, None)
-    if isinstance(checkpoint.get("extra_state"), dict):
-        checkpoint["extra_state"].pop("ema", None)
+    for key in ("ema", "ema_fp32_params"):
+        (checkpoint.get("extra_state") or {}).pop(key, None)
     return checkpoint
 
 

@@ -60,6 +60,27 @@ def test_configuration_stays_and_optimiser_and_ema_go(tmp_path: Path) -> None:
     assert mean["extra_state"] == {"epoch": 3}
 
 
+def test_the_average_of_a_training_becomes_the_model(tmp_path: Path, capsys: Any) -> None:
+    kept = {"epoch": 3, "ema": weights(1), "ema_fp32_params": weights(2)}
+    path = write(tmp_path / "a.pt", weights(0), extra_state=kept)
+    assert run("--ema", path, "--output", tmp_path / "mean.pt") == 0
+    mean = torch.load(tmp_path / "mean.pt")
+    assert sorted(mean) == ["cfg", "extra_state", "model"] and mean["extra_state"] == {"epoch": 3}
+    assert all(torch.equal(mean["model"][key], value) for key, value in weights(1).items())
+    capsys.readouterr()
+    other = write(tmp_path / "other.pt", weights(0), extra_state={**kept, "ema": {"embed": torch.ones(5, 3)}})
+    without = write(tmp_path / "without.pt", weights(0), extra_state={"epoch": 3})
+    for options, message in (
+        (["--ema", path, "--output", path], "is one of the inputs, which are never overwritten"),
+        (["--ema", path, "--dir", tmp_path, "--output", tmp_path / "x.pt"], "give --last-epochs instead of --ema"),
+        (["--ema", without, "--output", tmp_path / "x.pt"], "give a checkpoint of a training with --store-ema, or"),
+        (["--ema", other, "--output", tmp_path / "x.pt"], f"the average in {other} lacks the key 'output' of {other}"),
+    ):
+        assert run(*options) == 1
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "x.pt").exists()
+
+
 @pytest.mark.parametrize(("seeds", "warned"), [((1, 2), True), ((3, 3), False), ((1, None), False)])
 def test_other_seeds_are_told(seeds: Tuple[Any, Any], warned: bool, tmp_path: Path, caplog: Any) -> None:
     """Two trainings, whose mean is a model only where they began with the same weights."""

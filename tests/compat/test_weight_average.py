@@ -45,7 +45,8 @@ def test_resumed_training_goes_on_with_the_average(
     options += ["--no-epoch-checkpoints", "--save-interval-updates", 2, "--dropout", 0.0]
     for folder, updates in (("whole", 4), ("resumed", 2), ("resumed", 4)):
         more: List[object] = ["--save-dir", tmp_path / folder, "--max-update", updates]
-        helpers.run_fairseq("train", trainings.arguments(kind, *options, *more))
+        output = helpers.run_fairseq("train", trainings.arguments(kind, *options, *more))
+        assert "average_checkpoints --ema FILE --output NEW" in output
     whole, resumed = (states(tmp_path / folder / "checkpoint_last.pt") for folder in ("whole", "resumed"))
     assert ("ema_fp32_params" in whole) == bool(precision)
     for name, entries in whole.items():

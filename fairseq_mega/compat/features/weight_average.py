@@ -47,6 +47,11 @@ def begin_with_the_weights() -> None:
 def _load_with_average(
     original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
+    if self.cfg.ema.store_ema:
+        logger.info(
+            "--store-ema keeps an average of the weights in each checkpoint; other commands read the weights. "
+            "python -m fairseq_mega.cli.average_checkpoints --ema FILE --output NEW makes a checkpoint of the average"
+        )
     token = _wanted.set(bool(self.cfg.ema.store_ema))
     try:
         return original(self, *args, **kwargs)
