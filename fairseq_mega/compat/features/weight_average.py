@@ -50,7 +50,7 @@ def _load_with_average(
     if self.cfg.ema.store_ema:
         logger.info(
             "--store-ema keeps an average of the weights in each checkpoint; other commands read the weights. "
-            "python -m fairseq_mega.cli.average_checkpoints --ema FILE --output NEW makes a checkpoint of the average"
+            "average_checkpoints --ema FILE --output NEW makes a checkpoint of the average"
         )
     token = _wanted.set(bool(self.cfg.ema.store_ema))
     try:
