@@ -70,6 +70,7 @@ def apply() -> None:
     copying.copy_states_of_tasks()
     binarised.compare_binarised_files()
     binarised.name_bad_dictionaries()
+    binarised.tell_unknown_words()
     paths.keep_existing_paths_whole()
     batches.keep_last_batch()
     batches.name_epochs_without_an_update()

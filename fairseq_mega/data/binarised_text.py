@@ -6,8 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-MANY_UNKNOWN = 0.05  # share of <unk> among the words above which subwords or bytes are recommended
-
 
 class BinarisedText:
     """Lines of a binarised text.

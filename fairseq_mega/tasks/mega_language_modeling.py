@@ -19,7 +19,7 @@ from omegaconf import II, OmegaConf
 from fairseq_mega.compat.checkpoints.pieces import warn_of_another_split
 from fairseq_mega.compat.patches.batches import is_for_training
 from fairseq_mega.compat.patches.launching import is_given
-from fairseq_mega.data.binarised_text import MANY_UNKNOWN, BinarisedText
+from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.data.text_units import TextUnit, encode_after_line_end, text_unit, unit_name
 from fairseq_mega.data.training_blocks import TrainingBlockDataset
@@ -371,13 +371,10 @@ class ScoredOnce:
         return self.batches.n
 
     def __iter__(self) -> Iterator[Dict[str, Any]]:
-        items = tokens = words = unknown = 0
-        dictionary = self.dataset.dictionary
+        items = tokens = 0
         for sample in self.batches:
             items += sample["id"].numel()
             tokens += sample["ntokens"]
-            words += int((sample["target"].ne(dictionary.pad()) & sample["target"].ne(dictionary.eos())).sum())
-            unknown += int(sample["target"].eq(dictionary.unk()).sum())
             yield self.task._with_carry(sample)
         expected = self.dataset.text.tokens
         if tokens != expected or items != len(self.dataset):
@@ -387,12 +384,6 @@ class ScoredOnce:
             f"scored {tokens:,} of {expected:,} tokens, each once, in {counted(self.dataset.segments)} of up to "
             f"{longest:,} tokens"
         )
-        if unknown > MANY_UNKNOWN * words:
-            logger.warning(
-                f"{100 * unknown / words:.0f} % of the words of {self.dataset.text.name!r} are <unk>: the perplexity "
-                f"is lower than the perplexity of the words themselves. Subwords or bytes keep all words "
-                f"(fairseq-mega-prepare text-lm --unit)"
-            )
 
 
 def counted(segments: Any) -> str:

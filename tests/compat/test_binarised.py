@@ -3,7 +3,7 @@
 import pickle
 import re
 from pathlib import Path
-from typing import Callable, Dict
+from typing import Callable, Dict, Optional
 
 import pytest
 from fairseq.data.data_utils import load_indexed_dataset
@@ -74,3 +74,21 @@ def test_a_bad_dictionary_is_named(tmp_path: Path, text: str, fault: str) -> Non
         Dictionary.load(str(tmp_path / "dict.txt"))
     (tmp_path / "dict.txt").write_text("a 3\na 2 #fairseq:overwrite\n")  # fairseq's own mark
     assert len(Dictionary.load(str(tmp_path / "dict.txt"))) == 6
+
+
+@pytest.mark.parametrize(("unknown", "told"), [(0, None), (4, None), (6, "6%"), (90, "90%")])
+def test_a_text_of_unknown_words(
+    unknown: int, told: Optional[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Told once for a dictionary; a text of which nothing is told has its words, and its ends of lines do not count."""
+    words = Dictionary()
+    words.add_symbol("w")
+    builder = make_builder(f"{tmp_path / 'a'}.bin", impl="mmap", vocab_size=len(words))
+    for number in range(100):
+        builder.add_item(words.encode_line("other" if number < unknown else "w", add_if_not_exist=False))
+    builder.finalize(f"{tmp_path / 'a'}.idx")
+    for _ in range(2):
+        assert len(load_indexed_dataset(str(tmp_path / "a"), words)) == 100
+    found = [record.getMessage() for record in caplog.records if "<unk>" in record.getMessage()]
+    assert len(found) == (told is not None)
+    assert all(f"{told} of the words of {tmp_path / 'a'} are <unk>, as they" in message for message in found)

@@ -1,8 +1,9 @@
 """Compare the two files of binarised data when they are opened: fairseq reads past an end, or at wrong places.
 
-Errors in a dictionary name its file.
+Errors in a dictionary name its file, and texts of unknown words are reported.
 """
 
+import logging
 import os
 import re
 import struct
@@ -10,6 +11,10 @@ import typing
 
 from fairseq_mega.compat.patching import wrap
 
+logger = logging.getLogger("fairseq_mega.compat.patches.binarised")
+MANY_UNKNOWN = 0.05  # share of <unk> among the words of a text, above which it is reported
+LINES = 1000  # maximum lines by which the share is estimated
+LONGEST = 10**6  # tokens of such a line
 UNREADABLE = (AssertionError, KeyError, ValueError, struct.error)  # of fairseq's reader of an index
 
 
@@ -78,3 +83,39 @@ def _read_dictionary(original: typing.Callable, self: typing.Any, f: typing.Any)
             f"{f}, line {lines[min(1, len(lines) - 1)]}: the symbol {twice[1]!r} is in the dictionary already, and "
             f"each line adds a number: give the dictionary that the data was made with, or make the data again"
         ) from error
+
+
+def tell_unknown_words() -> None:
+    """Warn of binarised text with many words that are ``<unk>``, once for each file of a task."""
+    from fairseq.data import indexed_dataset
+
+    wrap(indexed_dataset, "make_dataset", _make_and_look)
+
+
+def _make_and_look(
+    original: typing.Callable, path: str, impl: str, fix_lua_indexing: bool = False, dictionary: typing.Any = None
+) -> typing.Any:
+    lines = original(path, impl, fix_lua_indexing, dictionary)
+    reported = set() if dictionary is None else vars(dictionary).setdefault("texts_of_unknown_words", set())
+    share = 0.0 if dictionary is None or path in reported else _share_of_unknown(lines, dictionary)
+    if share > MANY_UNKNOWN:
+        reported.add(path)
+        logger.warning(
+            f"{share:.0%} of the words of {path} are <unk>, as they are not in its dictionary: losses and scores are "
+            "of <unk> in place of these words. Split and write the text like that of the dictionary, or make subwords "
+            "or bytes, which keep all words (fairseq-mega-prepare)"
+        )
+    return lines
+
+
+def _share_of_unknown(lines: typing.Any, dictionary: typing.Any) -> float:
+    """Return the share of ``<unk>`` in lines from all over a text; 0.0 where lines cannot be read one by one."""
+    if lines is None or getattr(lines, "supports_prefetch", False) or dictionary.unk_index is None:
+        return 0.0
+    words = unknown = 0
+    for number in range(0, len(lines), max(1, len(lines) // LINES)):
+        if lines.sizes[number] <= LONGEST:
+            tokens = lines[number]
+            words += int((tokens != dictionary.eos()).sum())
+            unknown += int((tokens == dictionary.unk()).sum())
+    return unknown / max(1, words)

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from fairseq_mega.data.binarised_text import MANY_UNKNOWN
+from fairseq_mega.compat.patches.binarised import MANY_UNKNOWN
 from fairseq_mega.data.text_units import MODEL_FILE, UNIT_FILE
 from fairseq_mega.lab.prepare.binarised import FILES, binarised_counts
 from fairseq_mega.lab.prepare.language_modeling.published import Corpus
