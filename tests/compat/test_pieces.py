@@ -296,6 +296,32 @@ def test_plain_text_with_the_mark_of_pieces(
     assert found.endswith(cause if "\u2581" in text else "(<unk>)")
 
 
+@pytest.mark.parametrize("road", ["interactive", "hub", "inspect"])
+@pytest.mark.parametrize("text", ["w1 w2", "\u2581w 1", ""])
+@pytest.mark.parametrize("of_pieces", [True, False])
+def test_text_that_is_not_split_into_the_pieces_of_a_dictionary(
+    road: str, text: str, of_pieces: bool, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, caplog: Any
+) -> None:
+    """Of data whose pieces nothing but their dictionary shows; words that are pieces within words, too, are known."""
+    data = Path(shutil.copytree(tiny_model.data, tmp_path / "data"))
+    symbols = symbols_of(models["words"])
+    for path in data.glob("dict.*.txt") if of_pieces else ():
+        path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[: len(path.read_text().splitlines())]))
+    torch.save({**torch.load(tiny_model.checkpoint), "names": {}}, tmp_path / "model.pt")
+    if road == "hub":
+        hub = MegaModel.from_pretrained(str(tmp_path), "model.pt", str(data))
+        hub.translate([text, text], beam=1)
+        printed = caplog.messages
+    elif road == "inspect":
+        attention.attention_for(tmp_path / "model.pt", data, text or "\u2581", None)
+        printed = caplog.messages
+    else:
+        given = [data, "--path", tmp_path / "model.pt", "--beam", 1, "--cpu"]
+        printed = helpers.run_fairseq("interactive", given, f"{text}\n{text}\n").splitlines()
+    found = [message for message in printed if "give --bpe sentencepiece --sentencepiece-model FILE, with" in message]
+    assert len(found) == (of_pieces and text == "w1 w2")
+
+
 def through(road: str, task: Any, tokenizer: Optional[str] = None) -> None:
     """Build the encoders of a task without ``--bpe``, as a command or the hub does, or as inspect does without any."""
     given = argparse.Namespace(tokenizer=tokenizer, source_lang="en", target_lang="de")

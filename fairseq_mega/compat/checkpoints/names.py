@@ -302,8 +302,9 @@ def _language_tokens(cfg: typing.Any) -> Names:
 
 
 def pieces_of_data(task: typing.Any) -> str:
-    """Return the path of the sentencepiece model in a task's first data folder, where there may be none."""
-    return os.path.join(_folders_of(_settings_of(task))[0], SUBWORDS_FILE)
+    """Return the path of the sentencepiece model in the folder of a task's text, where there may be none."""
+    folder = getattr(task, "text_folder", None) or _folders_of(_settings_of(task))[0]
+    return os.path.join(folder, SUBWORDS_FILE)
 
 
 def _settings_of(task: typing.Any) -> typing.Any:

@@ -21,6 +21,9 @@ GIVE_OPTIONS = (
     "give {options}, which split the training text, unless all text is split into its {parts} already: other text is "
     "read as other tokens"
 )
+GIVE_PARTS = (  # where there are no such options
+    "give the text split into its {parts} with {options}, as the training text was: other text is read as other tokens"
+)
 
 
 class Pieces(typing.NamedTuple):

@@ -9,8 +9,8 @@ from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
 from fairseq_mega.compat.checkpoints import names
-from fairseq_mega.compat.checkpoints.pieces import warn_of_unsplit_text
-from fairseq_mega.compat.patches.interactive import tell_unknown
+from fairseq_mega.compat.checkpoints.pieces import GIVE_PARTS, warn_of_unsplit_text
+from fairseq_mega.compat.patches.interactive import tell_unknown, tell_unsplit
 from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
@@ -19,10 +19,7 @@ from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.text_generator import TextGenerator
 from fairseq_mega.tasks.lra_text import LRATextTask
 
-GIVE_PARTS = (  # in place of options, which the command does not have
-    "--attention: give the text split into its {parts} with {options}, as the training text was: other text is read as "
-    "other tokens"
-)
+REMEDY = f"--attention: {GIVE_PARTS}"
 
 
 class Attended(NamedTuple):
@@ -105,7 +102,7 @@ def _choose_encoders(cfg: Any, task: Any) -> None:
             cfg.update(dict.fromkeys(names.OPTIONS.values()))
     for kind, option in names.OPTIONS.items():
         if cfg[option] is None:
-            warn_of_unsplit_text(kind, task, GIVE_PARTS)
+            warn_of_unsplit_text(kind, task, REMEDY)
 
 
 def _source_symbols(task: Any, text: str) -> str:
@@ -113,7 +110,7 @@ def _source_symbols(task: Any, text: str) -> str:
     folder = Path(utils.split_paths(task.cfg.data)[0])
     model = folder / MODEL_FILE
     for kind in names.OPTIONS:
-        warn_of_unsplit_text(kind, task, GIVE_PARTS)
+        warn_of_unsplit_text(kind, task, REMEDY)
     if not model.is_file():
         return clean(text, steps_of_folder(folder))
     unit = SubwordUnit(model)
@@ -124,6 +121,7 @@ def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attend
     """Return the cross attention of a decoder's layer while it reads its own translation."""
     symbols = _source_symbols(task, text)
     source = task.source_dictionary.encode_line(symbols, add_if_not_exist=False).long().unsqueeze(0)
+    tell_unsplit(symbols, text, task.source_dictionary, task)
     tell_unknown(text, source, task.source_dictionary, unchanged=symbols == text)
     lengths = torch.tensor([source.size(1)])
     sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
