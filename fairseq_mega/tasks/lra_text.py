@@ -105,6 +105,11 @@ class LRATextTask(ClassificationTask):
         logger.info(f"{len(dictionaries[0])} symbols, {len(own_symbols(dictionaries[1]))} labels")
         return cls(cfg, *dictionaries)
 
+    @property
+    def text_folder(self) -> str:
+        """Folder of the (first) documents, with the model of their pieces if any."""
+        return os.path.join(self.cfg.data, FIRST)
+
     def names_of_numbers(self) -> Dict[str, Names]:
         """Return the names of tokens and classes, and the length of texts if the data record it.
 

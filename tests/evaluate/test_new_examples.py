@@ -1,6 +1,7 @@
 """New examples for a trained classifier: names of files that are none, and texts cut as in training."""
 
 import argparse
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, List
@@ -9,8 +10,11 @@ import pytest
 from fairseq.data import Dictionary
 from PIL import Image
 
+from fairseq_mega.compat.checkpoints import names
+from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.evaluate import classify
 from fairseq_mega.lab.evaluate.new_examples import ClipReader, PictureReader, TextReader
+from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.tasks.lra_text import LRATextTask
 from tests.support.prepare_runs import prepare
 
@@ -111,6 +115,35 @@ def test_numbers_that_may_be_words_are_told(tmp_path: Path, caplog: pytest.LogCa
         assert inputs["src_tokens"].numel() == length + 1  # with </s>
         assert len([line for line in caplog.messages if f'write {{"unit": "words"}} to {record}' in line]) == number
         record.write_text('{"unit": "words"}')
+
+
+@pytest.mark.parametrize("place", ["data", "elsewhere", "words"])
+def test_pieces_of_the_training_text(place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Data of fairseq-preprocess do not record that text is of pieces; the file of these pieces, or a warning, does."""
+    lines = [f"{first}{second} {second}" for first in "abcdef" for second in "uvwxyz"]
+    train_model(lines, tmp_path / "pieces", 30)
+    cut = SubwordUnit(tmp_path / "pieces.model").encode
+    for folder, text in (("src-bin", map(cut if place != "words" else str, lines)), ("label-bin", iter("01"))):
+        made = Dictionary()
+        for line in text:
+            made.encode_line(line)
+        (tmp_path / folder).mkdir()
+        made.save(str(tmp_path / folder / "dict.txt"))
+    model = tmp_path / "src-bin" / MODEL_FILE
+    if place != "elsewhere":
+        shutil.copy(tmp_path / "pieces.model", model)
+    task: Any = LRATextTask.setup_task(argparse.Namespace(data=str(tmp_path)))
+    task.longest, task.pooling = 100, "mp"
+    if place != "words":
+        own = names.names_of_subwords(tmp_path / "pieces.model")
+        task.trained_names = {kind: found.text for kind, found in own.items()}
+    reader = TextReader(task)
+    for given in (lines[8], cut(lines[8])):
+        [(_, inputs)] = reader.read_lines(iter([given]))
+        read = task.dictionary.string(inputs["src_tokens"])
+        assert (read == cut(lines[8])) == (place == "data" or (place == "elsewhere" and given == cut(lines[8])))
+    warned = f"{model} does not exist: copy it from the data of the training, or give the text split into its pieces"
+    assert any(warned in message for message in caplog.messages) == (place == "elsewhere")
 
 
 @pytest.mark.parametrize(

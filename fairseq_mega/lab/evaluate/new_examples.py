@@ -7,13 +7,15 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
+from fairseq_mega.compat.checkpoints import names
+from fairseq_mega.compat.checkpoints.pieces import GIVE_PARTS, encoder_of_data, warn_of_unsplit_text
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.file_kinds import check_line
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import AS_FRACTIONS, check_whole, has_one_colour, read_image
-from fairseq_mega.data.text_units import ByteUnit, own_symbols, text_unit
+from fairseq_mega.data.text_units import UNIT_FILE, ByteUnit, TextUnit, own_symbols, text_unit
 from fairseq_mega.lab.prepare.classification.clips import AS_FLOATS, fitted, is_silent
 from fairseq_mega.lab.prepare.classification.sound_files import read_sound
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
@@ -69,10 +71,20 @@ class TextReader:
         self.length: Optional[int] = None if kept is None else kept.length
         self.last = kept is not None and kept.from_end
         dictionary = Dictionary.load(str(folder / "dict.txt"))
-        self.unit = text_unit(folder, dictionary) if kept is None else ByteUnit()
+        self.unit: Any = text_unit(folder, dictionary) if kept is None else ByteUnit()
+        if type(self.unit) is TextUnit and not (folder / UNIT_FILE).is_file():
+            self._find_pieces()
         self.reads_listops = set(own_symbols(dictionary)) == set(SYMBOLS)
         special = task.label_dictionary.nspecial
         self.labels: List[str] = task.label_dictionary.symbols[special:]
+
+    def _find_pieces(self) -> None:
+        """Split text as fairseq's encoders split the training text, where the data have their file; else warn."""
+        encoder = encoder_of_data(self.task, True)
+        for kind in names.OPTIONS:
+            if encoder is None or kind != names.SUBWORDS:
+                warn_of_unsplit_text(kind, self.task, GIVE_PARTS)
+        self.unit = encoder or self.unit
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
         """Return the items of lines of text; in retrieval, two texts a line, separated by TAB."""
