@@ -162,7 +162,7 @@ class ImageClassificationTask(ClassificationTask):
         return self.image_size
 
     def read_folder(self, split: str, folder: Path) -> Tuple[ImageFolder, np.ndarray]:
-        """Read images from a folder per class.
+        """Read images from a folder per class; warn at the training if those of the test are other classes.
 
         Raises:
             ValueError: if the classes differ from the training split's, or in number from the model's.
@@ -170,6 +170,11 @@ class ImageClassificationTask(ClassificationTask):
         first = self.class_folder()
         if first is not None and folder != first:
             check_same_classes(first, folder)
+        elif first is not None and first.with_name("test") in self.sources():
+            try:
+                check_same_classes(first, first.with_name("test"))
+            except ValueError as error:
+                logger.warning(f"{error}; the test images cannot be scored")
         images = ImageFolder(folder)
         if self.classes is not None and len(images.classes) != self.classes:
             raise ValueError(

@@ -201,6 +201,28 @@ def test_options_out_of_range(options, message, folder):
         type(task).setup_task(task.cfg)
 
 
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        (None, False),
+        (["class0", "class1", "class2"], False),
+        (["class0", "class9"], True),
+        (["all"], True),
+        ([], False),
+    ],
+)
+def test_other_classes_of_the_test_are_told_by_the_training(test, told, folder, tmp_path, caplog):
+    """Not refused: no training reads the test images, which may have no labels at all."""
+    data = shutil.copytree(folder, tmp_path / "data", ignore=shutil.ignore_patterns("test"))
+    if test is not None:
+        (data / "test").mkdir()
+        shutil.copy(next((data / "train" / "class0").iterdir()), data / "test")
+        for name in test:
+            shutil.copytree(data / "train" / "class0", data / "test" / name)
+    assert len(known(data).load_dataset("train")) > 0
+    assert any("the test images cannot be scored" in message for message in caplog.messages) == told
+
+
 def test_folders_that_do_not_fit(folder, tmp_path):
     with pytest.raises(ValueError, match="train has 3 classes, the model has 5: give --image-class-num 3"):
         task_of(folder, image_size=8, classes=5).load_dataset("train")
