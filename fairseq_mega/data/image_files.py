@@ -5,8 +5,9 @@ import io
 import logging
 import re
 import struct
+import sys
 from pathlib import Path
-from typing import Any, Callable, Set, Tuple
+from typing import Any, Callable, List, Set, Tuple
 
 import numpy as np
 
@@ -36,7 +37,7 @@ _TURNS = {
     8: "ROTATE_90",
 }
 WIDE = 65_535  # largest number of 16 bits
-_LEAST = 4_096  # minimum range of an image that uses its 16 bits
+_LEAST = 4_096  # minimum range of an image that uses its 16 bits: numbers of 10 and 12 bits are below
 _MANY, _FEW = 32, 20  # many different numbers that become few greys
 _ZEROS = 64  # zeros at the end of a file that no format produces
 _DARK = 16_384  # 14-bit numbers are below
@@ -67,7 +68,7 @@ def read_image(path: Path) -> Any:
 
     try:
         with Image.open(path) as image:
-            rgb = to_rgb(image)
+            rgb = to_rgb(path, image)
             _check_end(path, image)
             return _upright(image, rgb)
     except _Unfit as error:
@@ -80,13 +81,13 @@ class _Unfit(ValueError):
     """Error for an image that can be decoded but not shown in 8 bits."""
 
 
-def to_rgb(image: Any) -> Any:
-    """Convert an image of PIL to RGB.
+def to_rgb(path: Path, image: Any) -> Any:
+    """Convert an image of PIL, opened from a file, to RGB.
 
     Raises:
         ValueError: if its numbers have no known range, or the result would show nothing.
     """
-    wide = any(re.search(r"(RGB.?|LA|CMYK);16[BLN]", str(tile)) for tile in image.tile)  # PIL reads the upper bytes
+    wide = any(re.search(r"(RGB.?|LA|CMYK);16[BLN]|'ppm', .*'RGB', 65535", str(tile)) for tile in image.tile)
     _check_samples(image)
     _scale_transparent_shade(image)
     if image.format == "TIFF" and image.size != (image.tag_v2[_WIDTH], image.tag_v2[_HEIGHT]):
@@ -99,7 +100,7 @@ def to_rgb(image: Any) -> Any:
     else:
         rgb = image.convert("RGB")
     if wide:
-        _check_upper_halves(image, rgb)
+        _check_wide(path, image, rgb)
     _check_frames(image, rgb)
     return rgb
 
@@ -142,16 +143,52 @@ def _scale_transparent_shade(image: Any) -> None:
             image.info["transparency"] *= 255 // ((1 << bits) - 1)
 
 
-def _check_upper_halves(image: Any, rgb: Any) -> None:
-    """Raise _Unfit for 16-bit numbers whose upper bytes, the only part that is kept, are nearly constant."""
-    inks = image.getextrema()
-    highest = max(high for _, high in (inks if image.mode == "CMYK" else rgb.getextrema()))
-    if highest < _LEAST >> 8 or (image.mode[-1] in "Aa" and inks[-1][1] < _LEAST >> 8):
+def _check_wide(path: Path, image: Any, rgb: Any) -> None:
+    """Raise _Unfit for an image of several bands of 16 bits, of which PIL reads 8, if these bits show little.
+
+    Transparent pixels count as white.
+    """
+    bands, clear = list(image.split()), image.mode[-1] in "Aa"
+    if clear and bands.pop().getextrema()[1] < _LEAST >> 8:
         raise _Unfit(_unused(f"below {_LEAST}"))
-    if 0 < _spread(rgb) < _FAINT // 2:
-        raise _Unfit(_unused(f"within {256 * (_spread(rgb) + 1)} of each other"))
+    if all(sum(map(bool, band.histogram())) <= _FEW for band in bands):  # others show more
+        numbers = _wide_numbers(path)
+        if clear:
+            numbers = np.where(numbers[..., -1:] > WIDE // 2, numbers[..., :-1], WIDE)
+        different = [band for band in np.moveaxis(numbers, -1, 0) if np.ptp(band)]
+        if different and all(_shows_little(band, _in_8_bits(band)) for band in different):
+            raise _Unfit(_unused(_range_of(numbers)))
+    highest = max(high for _, high in (image if image.mode == "CMYK" else rgb).getextrema())
     if 0 < highest < _DARK >> 8:
         _tell_dark(image)
+
+
+def _wide_numbers(path: Path) -> np.ndarray:
+    """Return the numbers (H, W, bands), int64, of an image of several bands of 16 bits."""
+    from PIL import Image
+
+    bytes_of: List[np.ndarray] = []
+    for order in "BL":  # PIL keeps the first byte of each number, then the second
+        with Image.open(path) as image:
+            forms = str(image.tile)
+            image.tile = [_in_order(order, tile) for tile in image.tile]
+            bytes_of.append(np.asarray(image).astype(np.int64))
+    first, second = bytes_of
+    if "LA;16B" in forms:  # PIL cannot choose the byte: it reads the four bytes of a pixel as four bands
+        first, second = first[..., ::2], second[..., 1::2]
+    if ";16L" in forms or (";16N" in forms and sys.byteorder == "little"):
+        first, second = second, first
+    return 256 * first + second
+
+
+def _in_order(order: str, tile: Any) -> Any:
+    """Return a tile of PIL, of numbers of 16 bits, whose decoder keeps the upper byte by this order of bytes."""
+    decoder, extents, offset, args = tile
+    mode, *rest = (args,) if isinstance(args, str) else args
+    if decoder == "ppm":
+        decoder, mode, rest = "raw", "RGB;16B", [0, 1]
+    mode = "RGBA" if mode == "LA;16B" else mode[:-1] + order
+    return getattr(tile, "_make", tuple)((decoder, extents, offset, (mode, *rest)))  # a tuple before Pillow 11
 
 
 def _from_numbers(image: Any) -> Any:
@@ -169,18 +206,49 @@ def _from_numbers(image: Any) -> Any:
     values = values.astype(np.int64)
     if image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:
         values = WIDE - values  # zero is white
-    grey = (values * 255 + WIDE // 2) // WIDE
-    greys = len(np.unique(grey))
-    merged = greys <= _FEW and len(np.unique(values)) >= max(_MANY, 3 * greys)
-    merged = merged and np.ptp(np.percentile(values, (1, 99))) < _LEAST  # except for black and white images
-    if (values.max() < _LEAST or greys == 1 or merged) and values.min() != values.max():
-        raise _Unfit(_unused(f"from {values.min()} to {values.max()}"))
+    grey = _in_8_bits(values)
+    if _shows_little(values, grey):
+        raise _Unfit(_unused(_range_of(values)))
     if 0 < values.max() < _DARK:
         _tell_dark(image)
     seen, clear = Image.fromarray(grey.astype(np.uint8)), image.info.get("transparency")
     if clear is None:
         return seen
     return _over_white(Image.merge("LA", (seen, Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8)))))
+
+
+def _in_8_bits(values: np.ndarray) -> np.ndarray:
+    return (values * 255 + WIDE // 2) // WIDE
+
+
+def _shows_little(values: np.ndarray, shades: np.ndarray) -> bool:
+    """Return whether the shades (H, W) of 8 bits show little of different numbers (H, W) of 16 bits.
+
+    Numbers below 4,096 show little, and numbers of one shade. Others show little if at least 32 of them, three to a
+    shade or more, become at most 20 shades, and 98 % of the pixels are within 4,096 of each other. Pixels of the
+    largest number do not count, unless they are the greater part: white may be a scale bar, a hot pixel or an invalid
+    depth. An image of two clusters, such as a scan of text, is therefore read, except if its brighter cluster is a
+    single number in at most half of the pixels. Stars are read if they have many shades.
+    """
+    if values.min() == values.max():
+        return False
+    count = len(np.unique(shades))
+    if values.max() < _LEAST or count == 1:
+        return True
+    if count > _FEW or len(np.unique(values)) < max(_MANY, 3 * count):
+        return False
+    others = values[values < values.max()]
+    counted = others if 2 * others.size >= values.size else values
+    return bool(np.ptp(np.percentile(counted, (1, 99))) < _LEAST)
+
+
+def _range_of(values: np.ndarray) -> str:
+    """Return the range of numbers in words, without the largest number if the others are far below."""
+    largest = values.max()
+    others = values[values < largest]
+    if np.ptp(others) < _LEAST <= largest - others.max():
+        return f"from {others.min()} to {others.max()}, except for {largest}"
+    return f"from {values.min()} to {largest}"
 
 
 def _unused(values: str) -> str:

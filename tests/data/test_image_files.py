@@ -70,17 +70,18 @@ WIDE = RAMP * 65535 // 63
 MANY = np.arange(1024).reshape(32, 32)  # different numbers
 
 
-def tiff(rows: np.ndarray, planar: bool, signs: int = 1) -> bytes:
-    """An uncompressed TIFF (H, W, channels) of unsigned or signed numbers, its colours side by side or in planes."""
+def tiff(rows: np.ndarray, planar: bool, signs: int = 1, packed: bool = False, shades: int = 2) -> bytes:
+    """A TIFF (H, W, channels) of unsigned or signed numbers, its colours side by side or in planes."""
     height, width, channels = rows.shape
     planes = [rows[..., channel] for channel in range(channels)] if planar else [rows]
     parts = [np.ascontiguousarray(plane).tobytes() for plane in planes]
+    parts = [zlib.compress(part) for part in parts] if packed else parts
     fields = {
         256: [width],
         257: [height],
         258: [8 * rows.itemsize] * channels,
-        259: [1],
-        262: [2 if channels > 1 else 1],
+        259: [8 if packed else 1],
+        262: [shades if channels > 1 else 1],
     }
     fields.update({273: [0] * len(parts), 277: [channels], 278: [height], 279: [len(part) for part in parts]})
     fields.update({284: [2 if planar else 1], 339: [signs] * channels})
@@ -102,13 +103,6 @@ def noise(form: str, kept: float = 1.0, **options: Any) -> bytes:
     return part + bytes(len(content) - len(part) or 999)
 
 
-def hot() -> np.ndarray:
-    """Numbers of 12 bits, and one that is not."""
-    values = MANY * 4
-    values[0, 0] = 65535
-    return values.astype(np.uint16)
-
-
 def glyph(color: int, alpha: np.ndarray) -> np.ndarray:
     return np.stack([np.full_like(alpha, color)] * 3 + [alpha], axis=-1)
 
@@ -127,6 +121,7 @@ SCALED: Dict[str, Callable[[], bytes]] = {
     "palette": lambda: of_mode("P", "PNG"),
     "palette with transparency": palette_with_transparency,
     "GIF": lambda: of_mode("L", "GIF"),
+    "colour pixmap of 16 bits in digits": lambda: b"P3 8 8 65535\n%s" % b" ".join(b"%d" % n for n in WIDE.repeat(3)),
     "colour TIFF of 16 bits": lambda: tiff(np.stack([WIDE.astype("<u2")] * 3, axis=-1), False),
     "colour TIFF of 8 bits in planes": lambda: tiff(np.stack([WANTED.astype(np.uint8)] * 3, axis=-1), True),
     "CMYK": lambda: of_mode("CMYK", "TIFF"),
@@ -162,10 +157,9 @@ REFUSED: Dict[str, List[Any]] = {
     "12 bits in 16": [lambda: saved((RAMP * 65).astype(np.uint16), "PNG"), "from 0 to 4095, where 65535 is white"],
     "10 bits in 16": [lambda: saved((RAMP * 16).astype(np.uint16), "TIFF"), "multiply 16"],
     "two numbers of 16 bits": [lambda: saved((RAMP % 2 + 40000).astype(np.uint16), "PNG"), "from 40000 to 40001"],
-    "colour, 12 bits in 16": [lambda: png(2, np.stack([RAMP * 65] * 3, axis=-1)), "below 4096"],
+    "colour, 12 bits in 16": [lambda: png(2, np.stack([RAMP * 65] * 3, axis=-1)), "from 0 to 4095, where"],
     "hundreds of numbers within 1024": [lambda: saved((MANY + 30000).astype(np.uint16), "PNG"), "from 30000 to 31023"],
-    "12 bits in 16, one pixel of which is white": [lambda: saved(hot(), "TIFF"), "from 4 to 65535, where"],
-    "colour, within 512": [lambda: png(2, np.stack([MANY // 2 + 30000] * 3, axis=-1)), "within 768 of each other"],
+    "colour, within 512": [lambda: png(2, np.stack([MANY // 2 + 30000] * 3, axis=-1)), "from 30000 to 30511, where"],
     "colour and transparency, 12 bits in 16": [
         lambda: png(6, np.stack([RAMP * 65] * 3 + [np.full_like(RAMP, 4095)], axis=-1)),
         "laid over white, on which this image is invisible",
@@ -200,6 +194,102 @@ def test_what_has_none_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(content())
     with pytest.raises(ValueError, match=rf"picture\.png.*{message}"):
         read_image(tmp_path / "picture.png")
+
+
+def patched(values: np.ndarray, pixels: int, number: int = 65535) -> np.ndarray:
+    """The numbers of a picture, the first of them replaced."""
+    return np.where(np.arange(values.size).reshape(values.shape) < pixels, number, values)
+
+
+def stars() -> np.ndarray:
+    """A faint sky with noise, and round stars in a twentieth of it."""
+    sky = 1000 + MANY % 40
+    far = np.minimum((np.arange(32) - 9) ** 2, (np.arange(32) - 21) ** 2)
+    return np.minimum(sky + 64000 * np.exp(-(far[:, None] + far) / 2), 65535).astype(np.int64)
+
+
+COLOURS = 0.5, 0.8, 1.0  # of a picture whose colours differ
+STORED: Dict[str, Callable[[np.ndarray], bytes]] = {
+    "grey PNG": lambda values: saved(values.astype(np.uint16), "PNG"),
+    "grey TIFF": lambda values: saved(values.astype(np.uint16), "TIFF"),
+    "grey pixmap": lambda values: b"P5 32 32 65535\n" + values.astype(">u2").tobytes(),
+    "colour PNG": lambda values: png(2, in_colours(values)),
+    "colour PNG with transparency": lambda values: png(6, opaque(in_colours(values))),
+    "grey PNG with transparency": lambda values: png(4, opaque(values[..., None])),
+    "colour TIFF": lambda values: tiff(in_colours(values).astype("<u2"), False),
+    "packed TIFF": lambda values: tiff(in_colours(values).astype("<u2"), False, packed=True),
+    "TIFF of inks": lambda values: tiff(in_colours(values)[..., [0, 1, 2, 2]].astype("<u2"), False, shades=5),
+    "colour pixmap": lambda values: b"P6 32 32 65535\n" + in_colours(values).astype(">u2").tobytes(),
+}
+
+
+def in_colours(values: np.ndarray) -> np.ndarray:
+    return np.stack([np.where(values == 65535, values, values * share) for share in COLOURS], axis=-1).astype(np.int64)
+
+
+def opaque(rows: np.ndarray) -> np.ndarray:
+    return np.concatenate([rows, np.full_like(rows[..., :1], 65535)], axis=-1)
+
+
+FEW_SHADES: Dict[str, np.ndarray] = {
+    "12 bits": MANY * 4,
+    "12 bits and a hot pixel": patched(MANY * 4, 1),
+    "12 bits and a scale bar": patched(MANY * 4, 40),
+    "10 bits and a scale bar": patched(400 + MANY // 5, 40),
+    "10 bits and a bright scale bar": patched(400 + MANY // 5, 40, 60000),
+    "depths, nearly half of which are invalid": patched(1000 + MANY * 2, 500),
+    "within 1,024, with a scale bar": patched(30000 + MANY, 40),
+}
+MANY_SHADES: Dict[str, np.ndarray] = {
+    "full range": MANY * 64,
+    "full range and a scale bar": patched(MANY * 64, 40),
+    "dark": MANY * 10,
+    "dark, with a scale bar": patched(MANY * 6, 40),
+    "13 bits in the middle": 20000 + MANY * 8,
+    "a mask": patched(MANY * 0, 300),
+    "a mask of three numbers": patched(patched(MANY * 0, 300), 100, 1000),
+    "a mask of 30 numbers": patched(MANY % 30, 300),
+    "paper and ink with noise": patched(63000 + MANY, 100, 0) + MANY % 50,
+    "paper of one number, ink with noise": patched(300 + MANY % 200, 900),
+    "ink of one number, paper with noise": patched(63000 + MANY, 100, 0),
+    "stars": stars(),
+    "depths of a wide range": patched(500 + MANY * 10, 300),
+}
+
+
+@pytest.mark.parametrize("form", STORED)
+@pytest.mark.parametrize("name", FEW_SHADES)
+def test_numbers_of_16_bits_that_become_few_shades_are_refused(name: str, form: str, tmp_path: Path) -> None:
+    """White pixels do not hide that the others are nearly alike."""
+    (tmp_path / "x").write_bytes(STORED[form](FEW_SHADES[name]))
+    with pytest.raises(ValueError, match=r"x: its numbers of 16 bits are from .* 8 bits would show little: scale all"):
+        read_image(tmp_path / "x")
+
+
+@pytest.mark.parametrize("form", STORED)
+@pytest.mark.parametrize("name", MANY_SHADES)
+def test_numbers_of_16_bits_that_keep_their_shades_are_read(name: str, form: str, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(STORED[form](MANY_SHADES[name]))
+    assert np.ptp(np.asarray(read_image(tmp_path / "x"))) > 8
+
+
+def test_the_range_is_told_without_the_white(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(STORED["colour PNG"](patched(400 + MANY // 5, 1)))
+    with pytest.raises(ValueError, match="16 bits are from 200 to 604, except for 65535, where 65535 is white"):
+        read_image(tmp_path / "x")
+
+
+@pytest.mark.parametrize("pixels, refused", [(400, True), (600, False)])
+def test_what_is_transparent_counts_as_white(pixels: int, refused: bool, tmp_path: Path) -> None:
+    """Dark colours show a shape, if the greater part lies on white."""
+    rows = opaque(in_colours(1 + MANY * 4))
+    rows[np.arange(1024).reshape(32, 32) < pixels] = 0
+    (tmp_path / "x").write_bytes(png(6, rows))
+    if not refused:
+        assert np.ptp(np.asarray(read_image(tmp_path / "x"))) > 200
+        return
+    with pytest.raises(ValueError, match="from 800 to 4093, except for 65535"):
+        read_image(tmp_path / "x")
 
 
 def test_a_picture_of_one_colour_is_one(tmp_path: Path) -> None:
