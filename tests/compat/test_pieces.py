@@ -1,6 +1,7 @@
 """The encoder that options give is the one that cut the training text, wherever it is given."""
 
 import argparse
+import contextlib
 import json
 import re
 import shutil
@@ -77,6 +78,22 @@ def test_what_a_model_cannot_have_made(
     symbols = symbols_of(models[cut_by]) if cut_by else []
     found = pieces.strange_symbol(made_by(models["own"]), dictionary([*symbols, *more]))
     assert (found is not None) is strange
+
+
+@pytest.mark.parametrize(("model", "message"), [("words", None), ("own", "own.model did not split the training text")])
+def test_pieces_of_a_training_are_compared_before_it(
+    model: str, message: Optional[str], models: Dict[str, Path], tiny_model: Any, tmp_path: Path
+) -> None:
+    """With the dictionary, as it is later, where nothing is recorded."""
+    data = Path(shutil.copytree(tiny_model.data, tmp_path / "data"))
+    symbols = symbols_of(models["words"])
+    for path in data.glob("dict.*.txt"):
+        path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[: len(path.read_text().splitlines())]))
+    options = [data, *helpers.TINY_TRAINING, "--cpu", "--max-update", 1, "--save-dir", tmp_path / "saved"]
+    options += ["--bpe", "sentencepiece", "--sentencepiece-model", models["words"].with_name(f"{model}.model")]
+    with contextlib.nullcontext() if message is None else pytest.raises(ValueError, match=message):
+        helpers.run_fairseq("train", options)
+    assert (tmp_path / "saved" / "checkpoint_last.pt").exists() == (message is None)
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,30 @@ def compare_encoders() -> None:
     from fairseq.data import encoders
     from fairseq.hub_utils import GeneratorHubInterface
     from fairseq.tasks import FairseqTask
+    from fairseq.trainer import Trainer
 
     wrap(encoders, "build_bpe", _build_named_bpe)
     wrap(encoders, "build_tokenizer", _build_named_tokenizer)
     wrap(FairseqTask, "build_bpe", _build_compared_bpe)
     wrap(FairseqTask, "build_tokenizer", _build_compared_tokenizer)
     wrap(GeneratorHubInterface, "__init__", _comparing)
+    wrap(Trainer, "load_checkpoint", _comparing_for_training)
+
+
+def _comparing_for_training(
+    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    """Refuse, before a training, a ``--bpe`` of it that cannot have made its dictionary: later commands ask for it."""
+    from fairseq.data import Dictionary, encoders
+
+    cfg = getattr(self.cfg, "bpe", None)
+    given = names.names_of_encoder(names.SUBWORDS, cfg).get(names.SUBWORDS)
+    loads = getattr(cfg, "_name", None) == "gpt2"  # its files by default
+    if cfg is not None and not loads and isinstance(getattr(self.task, "source_dictionary", None), Dictionary):
+        encoder = encoders.build_bpe(cfg)
+        if encoder is not None:
+            _refuse_other_pieces(encoder, self.task, "--bpe" if given is None else given.where)
+    return original(self, *args, **kwargs)
 
 
 def _build_named_bpe(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
@@ -262,15 +280,21 @@ def _warn_of_unrecorded_tokenizer(where: str, task: typing.Any) -> None:
 
 def _look_at_dictionary(bpe: typing.Any, task: typing.Any, given: typing.Optional[names.Names]) -> None:
     """Refuse an encoder that cannot have made a task's dictionary; warn of one that cannot be verified."""
-    made, where = pieces_of(bpe), "--bpe" if given is None else given.where
+    _refuse_other_pieces(bpe, task, "--bpe" if given is None else given.where)
+    if given is not None and given.where.count(" --"):
+        _warn_once(
+            task, f"the checkpoint does not name what split its training text into pieces: {given.where} is used"
+        )
+
+
+def _refuse_other_pieces(bpe: typing.Any, task: typing.Any, where: str) -> None:
+    made = pieces_of(bpe)
     symbol = None if made is None else strange_symbol(made, task.source_dictionary)
     if symbol is not None:
         raise names.OtherNames(
             f"{where} did not split the training text: it has no {symbol!r}, which the dictionary has; give the "
             "training's"
         )
-    if given is not None and given.where.count(" --"):
-        _warn_once(task, f"the checkpoint does not name what split its training text into pieces: {where} is used")
 
 
 def pieces_of(bpe: typing.Any) -> typing.Optional[Pieces]:
