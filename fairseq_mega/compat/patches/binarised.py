@@ -9,12 +9,13 @@ import re
 import struct
 import typing
 
+import numpy as np
+
 from fairseq_mega.compat.patching import wrap
 
 logger = logging.getLogger("fairseq_mega.compat.patches.binarised")
 MANY_UNKNOWN = 0.05  # share of <unk> among the words of a text, above which it is reported
-LINES = 1000  # maximum lines by which the share is estimated
-LONGEST = 10**6  # tokens of such a line
+PARTS, LENGTH = 1000, 1000  # maximum parts by which the share is estimated, and their tokens
 UNREADABLE = (AssertionError, KeyError, ValueError, struct.error)  # of fairseq's reader of an index
 
 
@@ -109,13 +110,16 @@ def _make_and_look(
 
 
 def _share_of_unknown(lines: typing.Any, dictionary: typing.Any) -> float:
-    """Return the share of ``<unk>`` in lines from all over a text; 0.0 where lines cannot be read one by one."""
-    if lines is None or getattr(lines, "supports_prefetch", False) or dictionary.unk_index is None:
+    """Return the share of ``<unk>`` among the words of a text; of a long one, among those of parts from all over it.
+
+    Return 0.0 for data that are not mapped into memory.
+    """
+    index = getattr(lines, "_index", None)
+    if index is None or not hasattr(lines, "_bin_buffer"):
         return 0.0
-    words = unknown = 0
-    for number in range(0, len(lines), max(1, len(lines) // LINES)):
-        if lines.sizes[number] <= LONGEST:
-            tokens = lines[number]
-            words += int((tokens != dictionary.eos()).sum())
-            unknown += int((tokens == dictionary.unk()).sum())
+    tokens = np.frombuffer(lines._bin_buffer, dtype=index.dtype)
+    if len(tokens) > PARTS * LENGTH:
+        begins = np.random.RandomState(0).randint(len(tokens) - LENGTH, size=PARTS)
+        tokens = np.concatenate([tokens[begin : begin + LENGTH] for begin in begins])
+    words, unknown = int((tokens != dictionary.eos()).sum()), int((tokens == dictionary.unk()).sum())
     return unknown / max(1, words)
