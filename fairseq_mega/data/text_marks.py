@@ -28,6 +28,17 @@ _TAG = re.compile(  # excludes <unk> and List<String>
     re.IGNORECASE,
 )
 
+# Strings of code, and paths of Windows, where a backslash is meant.
+_MEANT = re.compile(
+    r"(?<!\\)\"(?:[^\"\\]|\\.)*\"|(?<![\w\\])[bfru]{0,2}'(?:[^'\\]|\\.)*'(?!\w)|`[^`]*`|\b[a-zA-Z]:\\\S*|(?<!\S)\\\\\w\S*"
+)
+_BACKSLASH = re.compile(
+    r"\\[uU](?=[a-fA-F]*\d)[\da-fA-F]{4}|\\x(?!def)[\da-fA-F]{2}"  # \u00e9 or \xe9
+    r"|\w:\\/\\/|\w\\'(?:s|t|re|ve|ll)\b|[\w.,!?]\\\"(?=[\s.,;:!?)]|$)"  # https:\/\/, don\'t or \"yes\"
+    r"|[\w.,;:!?\"](?<!\\[a-z])(?:\\r)?\\[nt](?![a-z{])|\\n(?:\\r)?(?:\\n|[A-Z])"  # end.\nBegin, unlike \nabla
+    r"|^[^\\${}]*(?:\w\\n[a-z][^\\${}]*){2,}$"  # one\ntwo\nthree and nothing of LaTeX
+)
+
 _LATEX = "begin|end|(sub)*section|chapter|emph|text[a-z]{2}|cite[a-z]*|(eq)?ref|label|footnote|usepackage|documentclass"
 
 
@@ -52,8 +63,14 @@ def _is_lost(line: str) -> bool:
     return inside or ("??" in line and not any(map(str.isalnum, line)))
 
 
+def _has_backslashes(line: str) -> bool:
+    """Return whether a line holds escapes such as those of JSON outside of strings of code."""
+    return "\\" in line and _BACKSLASH.search(_MEANT.sub('""', line)) is not None
+
+
 PROCESSED: Dict[str, Callable[[str], object]] = {  # name of a mark -> search for the mark in a line
     "escapes such as &apos; and &quot;": _is_escaped,
+    r"backslash escapes such as \u00e9 and \n (write the characters themselves)": _has_backslashes,
     "subwords that end in @@": re.compile(r"\S@@(\s|$)").search,
     "pieces of sentencepiece (\u2581)": re.compile("\u2581").search,
     "words joined by @-@": re.compile(r"\s@-@\s").search,

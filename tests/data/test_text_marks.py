@@ -117,6 +117,51 @@ def test_markup_of_other_kinds_of_files(name: str) -> None:
     assert all(map(mark, MARKED[name])) and not any(map(mark, UNMARKED))
 
 
+ESCAPED = [
+    *(r"caf\u00e9", r"na\xefve", r"a \U0001f600", r"C\u0027est", r"\u4f60\u597d", r"caf\\u00e9"),
+    *(r"The end.\nThe beginning", r"one,\r\ntwo, three\r\nFour", r"a line \n\nAn other", r"name\tAge", r"end\n"),
+    *(r"one\ntwo words\nthree", r"конец\nначало", r"\"Yes,\" she said.", r"He said \"yes\".", r"don\'t", r"it\'s"),
+    *(r"see https:\/\/example.org", r'"Yes," he said.\n"No," said she.', r"1. one\n2. two"),
+]
+MEANT = [
+    *(
+        r"a \new command",
+        r"the gradient $\nabla f$",
+        r"\textbf{x} and $x\neq y$",
+        r"$P\to Q$, \noindent \rm",
+        r"sch\"on",
+    ),
+    *(r"caf\'e d\'ej\`a \"{o} \u{a} \t{oo}", r"a \\ b \\", r"C:\new\temp", r"D:\Users\x41\New", r"\\server\share\New"),
+    *(
+        r'printf("Hello.\n");',
+        r"print('caf\u00e9.\n')",
+        r"b'1 2\n', f'{a}.\n'",
+        r"`\n\nA` and `\u00e9`",
+        r"don't say 'a.\n'",
+    ),
+    *(
+        r"write \n for a line feed, \t for a TAB",
+        r"the mark (\n) ends a line",
+        r"\r\n ends lines",
+        r"/(\d+)\n/",
+        r"s/a/\n/",
+    ),
+    *(r"CORP\nancy", r"x\nu", r"\xdef\a{b}", r"\d{3}\-\w+", "\\", r"5\% of 3\$", r"AC\DC"),
+]
+
+
+@pytest.mark.parametrize("line", ESCAPED)
+def test_escapes_with_a_backslash_are_told(line: str) -> None:
+    (note,) = told_marks("a.txt", [*map("line {}".format, range(99)), line])
+    assert note.startswith("note: 1 of the 100 lines of a.txt hold backslash escapes such as")
+
+
+@pytest.mark.parametrize("line", MEANT)
+def test_backslashes_of_code_latex_and_paths_are_meant(line: str) -> None:
+    (mark,) = (mark for what, mark in PROCESSED.items() if what.startswith("backslash"))
+    assert not mark(line)
+
+
 CELLS = ["salt, above house", 'he said "no", twice', "road", "one, two, three"] * 30
 TABLES: Dict[str, Tuple[List[Any], Dict[str, Any]]] = {  # rows, and options of the writer
     "fields with a comma": ([[cell] for cell in CELLS], {}),
