@@ -6,7 +6,7 @@ import logging
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 
@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 BAD_LINES = ("error", "skip")
 SPLITS = ("train", "valid", "test")
 ENDINGS = (".jsonl", ".ndjson", ".jsonlines", ".jl", ".json")
+FIRST_TEXTS = 100  # of a file, which show the form of all
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _OBJECT = re.compile(rb'\s*\{[ \t]*"(?:[^"\\\n]|\\.)*"[ \t]*:')  # beginning of an object on one line
 _BYTES = re.compile(r"""b(['"]).*\1,?""").fullmatch  # of Python
@@ -92,9 +93,24 @@ def _parsed(line: str) -> Any:
 
 
 def _is_array(line: str) -> bool:
-    """Return whether a line is an array of JSON that contains a text."""
+    """Return whether a line is an array of JSON that contains a text or an object."""
     found = _parsed(line) if line.startswith("[") else None
-    return isinstance(found, list) and any(isinstance(entry, str) for entry in found)
+    return isinstance(found, list) and any(isinstance(entry, (str, dict)) for entry in found)
+
+
+def form_of_texts(texts: Iterable[str]) -> str:
+    """Return the name of the form if texts are data, such as "objects of JSON", else an empty name."""
+    lines = [" ".join(text.split()) for text in texts if text.strip()]
+    if lines and all(begins_object(line.encode()) for line in lines):
+        return "objects of JSON"
+    return form_of_records("".join(f"{line}\n" for line in lines))
+
+
+def told_form(path: object, texts: Iterable[str]) -> Iterator[str]:
+    """Yield a note if texts to learn from are data."""
+    form = form_of_texts(texts)
+    if form:
+        yield f"note: the texts of {path} are {form}, and the model learns their marks: write the texts alone"
 
 
 def looks_like_json(path: Path) -> bool:

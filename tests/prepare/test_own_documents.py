@@ -115,6 +115,32 @@ def test_lists_of_texts_beside_the_text_are_told(name: str, indent: Optional[int
     assert ("a.json: 1 objects hold lists of texts, longer than their field 'text'" in run.output) == told
 
 
+NESTED: Dict[str, Tuple[Callable[[int], str], str]] = {  # the text of a document by its number, and its form
+    "objects": (lambda number: json.dumps({"text": f"text {number}"}), "objects of JSON"),
+    "on several lines": (lambda number: json.dumps({"text": f"text {number}"}, indent=1), "objects of JSON"),
+    "arrays": (lambda number: json.dumps([{"text": f"text {number}"}]), "arrays of JSON"),
+    "texts": (lambda number: json.dumps(f"text {number}"), "texts of JSON"),
+    "dictionaries": (lambda number: str({"text": number}), "dictionaries of Python"),
+    "some objects": (lambda number: '{"a": 1}' if number % 3 else f"text {number}", ""),
+    "code": (lambda number: f"{{ return {number}; }}", ""),
+    "speech": (lambda number: f'"Yes, {number}," he said.', ""),
+    "notes": (lambda number: f"[{number}] A note", ""),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("is_array", [False, True])
+def test_documents_that_are_data_are_told(name: str, is_array: bool, tmp_path: Path) -> None:
+    text, form = NESTED[name]
+    texts = [text(number) for number in range(120)]
+    (tmp_path / "a.json").write_text(json.dumps(texts) if is_array else lines(texts))
+    run = prepare(
+        "own-documents", "--texts", tmp_path / "a.json", "--vocab-size", 300, "--out", tmp_path / "out"
+    ).succeeded()
+    notes = [line for line in run.output.splitlines() if "the texts of" in line]
+    assert [note.split(" are ")[1].startswith(form) for note in notes] == [True] * bool(form)
+
+
 def test_a_limit_is_told(tmp_path: Path) -> None:
     for name in "abc":
         json_texts.write(tmp_path / f"{name}.jsonl", json_texts.documents(30, 1))

@@ -374,6 +374,7 @@ RECORDS = {
     "texts of JSON": [r'"sch\u00f6n"', r'"\u00f6de"'],
     "arrays of JSON": ['["a", "b"]', '["c"]'],
     "objects of JSON": ['{"text": "a"}', '{"text": "b"}'],
+    "arrays of JSON, one a line": ['[{"text": "a"}, 1]', "[{}]"],
     "": ["b's house", "'a' and 'b'"],
 }
 

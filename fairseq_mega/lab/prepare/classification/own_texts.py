@@ -10,7 +10,7 @@ from typing import Dict, List, Sequence, Tuple
 import numpy as np
 
 from fairseq_mega.data.class_folders import holds_text, is_visible, listed, told_alike
-from fairseq_mega.data.json_lines import begins_object, form_of_records
+from fairseq_mega.data.json_lines import FIRST_TEXTS, told_form
 from fairseq_mega.data.text_marks import told_marks
 from fairseq_mega.data.text_units import own_symbols
 from fairseq_mega.lab.prepare.checksums import records_of
@@ -41,7 +41,6 @@ from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.lra_text import OWN_TEXTS, KeptBytes
 
 Texts = List[Tuple[bytes, str]]
-FIRST_TEXTS = 100  # whose form is looked at
 _SEPARATORS = re.compile("[,;|]")
 MISSING = frozenset(("\\n", "null", "<null>", "nan", "<na>", "#n/a"))  # a missing value in tables, in lower case
 
@@ -128,12 +127,8 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
                 f"note: {len(missing):,} of the {len(found):,} rows of {path} have the {what} {missing[0]!r}, as "
                 f"databases write a missing value, and it is read as a {what}: remove these rows unless it is meant"
             )
-    first = [" ".join(text.split()) for text in readable[:FIRST_TEXTS] if text.strip()]
-    form = form_of_records("".join(f"{text}\n" for text in first))
-    if first and all(begins_object(text.encode()) for text in first):
-        form = "objects of JSON"
-    if form:
-        say(f"note: the texts of {path} are {form}, and the model learns their marks: write the texts alone")
+    for note in told_form(path, readable[:FIRST_TEXTS]):
+        say(note)
     if others:
         mixed = is_partly_utf8(text for text, _ in found)
         say(

@@ -13,6 +13,7 @@ from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
     ENDINGS,
+    FIRST_TEXTS,
     Repeated,
     Source,
     bad_line,
@@ -21,6 +22,7 @@ from fairseq_mega.data.json_lines import (
     check_not_all_bad,
     form_of_records,
     text_of,
+    told_form,
     without_repeats,
 )
 from fairseq_mega.data.text_cleaning import BYTE_ORDER_MARK, LINES
@@ -260,14 +262,19 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
         if file.marked_up:
             say(f"note: {path} is taken as plain text, its commas or tags included; write its texts as JSON lines")
         beginning: List[str] = []
+        first: List[str] = []
         room = SAMPLE
         for text in itertools.islice(file, left):
             count += 1
             if room > 0:
                 room -= len(text) + 1
                 beginning += text.splitlines()
+                first += [text] if count <= FIRST_TEXTS else []
             yield text
-        for note in told_marks(path, beginning, first=room <= 0):
+        for note in (
+            *told_marks(path, beginning, first=room <= 0),
+            *told_form(path, first),
+        ):
             say(note)
         if file.beside:
             say(

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Collection, List, Optional
 
 from fairseq_mega.data.file_kinds import check_plain, kind_of_file
-from fairseq_mega.data.json_lines import PACKED, form_of_records, looks_like_json
+from fairseq_mega.data.json_lines import FIRST_TEXTS, PACKED, form_of_texts, looks_like_json
 from fairseq_mega.data.text_marks import told_marks
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
@@ -13,7 +13,6 @@ from fairseq_mega.lab.prepare.translation.corpus import Corpus
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
 from fairseq_mega.lab.runs.files import LINE_ENDS, ends_no_line
 
-FIRST_LINES = 100  # that show the form of a file
 TABLE = 0.9  # share of lines with a TAB in a table
 
 
@@ -57,7 +56,7 @@ def _records(path: Path, lines: List[str]) -> str:
     last = next((line.rstrip() for line in reversed(lines) if line.strip()), "")
     if looks_like_json(path) and last.endswith(("}", "]")):
         return f"JSON, and one sentence per line is needed: extract the texts, for example with `jq -r .text {path}`"
-    form = form_of_records("".join(f"{line}\n" for line in lines[:FIRST_LINES]))
+    form = form_of_texts(lines[:FIRST_TEXTS])
     return form and f"{form}, and one sentence per line is needed: extract the texts"
 
 
