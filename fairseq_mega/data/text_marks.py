@@ -91,6 +91,10 @@ WRITTEN: Dict[str, Callable[[str], object]] = {  # other ways to write character
 }
 
 
+_MISSING = re.compile(  # a missing value of databases, of R, Python and JavaScript, and of spreadsheets
+    r"NA|NaT|None|(?i:\\N|null|<null>|\(null\)|-?nan|<na>|n/a|undefined|\((?:blank|empty)\)"
+    r"|#(?:n/?a|name\?|null!|ref!|div/0!|value!|num!))"
+)
 _CELL = re.compile(r'(^|[,;\t])"([^"]|"")*"([,;\t]|$)|^\d+[,;\t](?!\d)').search  # quotes, or a number of rows
 _HOLDING: Dict[str, Callable[[str], bool]] = {  # lines of CSV that have such a field
     "with a comma": lambda line: "," in line.rstrip(","),
@@ -136,6 +140,27 @@ def told_marks(path: object, lines: Sequence[str], first: bool = False) -> Itera
     line, count = Counter(text).most_common(1)[0] if len(text) >= _FEW else ("", 0)
     if count > _MOST * len(text):
         yield f"note: {count:,} of the {len(text):,} lines of {path} are {line[:60]!r}: the text has little else"
+
+
+def told_missing(
+    path: object, fields: Sequence[str], rows: str, what: str = "text", share: float = _MANY
+) -> Iterator[str]:
+    """Yield a note on fields that are words for a missing value.
+
+    Args:
+        path: name of the text.
+        rows: name of the places of the fields, in the plural.
+        what: name of a field.
+        share: least share of such fields that is reported; one is always needed.
+    """
+    missing = Counter(field.strip() for field in fields if _MISSING.fullmatch(field.strip()))
+    count = sum(missing.values())
+    if count >= max(1, share * len(fields)):
+        words = ", ".join(repr(word) for word, _ in missing.most_common())
+        yield (
+            f"note: {count:,} of the {len(fields):,} {rows} of {path} have the {what} {words}, as programs write a "
+            f"missing value, which the model learns as a {what}: leave them out unless they are meant"
+        )
 
 
 def first_lines(path: Path) -> Tuple[List[str], bool]:

@@ -141,6 +141,15 @@ def test_documents_that_are_data_are_told(name: str, is_array: bool, tmp_path: P
     assert [note.split(" are ")[1].startswith(form) for note in notes] == [True] * bool(form)
 
 
+@pytest.mark.parametrize(("period", "told"), [(3, True), (101, False)])
+def test_documents_that_are_missing_values_are_told(period: int, told: bool, tmp_path: Path) -> None:
+    texts = ["text nan", *("None" if number % period == 0 else f"text {number}" for number in range(1, 120))]
+    (tmp_path / "a.jsonl").write_text(lines(texts))
+    options = ("--texts", tmp_path / "a.jsonl", "--vocab-size", 300, "--out", tmp_path / "out")
+    run = prepare("own-documents", *options).succeeded()
+    assert ("of the 100 first documents" in run.output) == told
+
+
 def test_a_limit_is_told(tmp_path: Path) -> None:
     for name in "abc":
         json_texts.write(tmp_path / f"{name}.jsonl", json_texts.documents(30, 1))

@@ -397,7 +397,9 @@ def test_texts_that_are_data_are_noted(form: str, tmp_path: Path, capsys: pytest
         (("NULL", "fine"), "label"),
         (("good", "\\N"), "text"),
         (("good", "nan"), "text"),
-        (("none", "nan bread"), ""),
+        *((("NA", "fine"), "label"), (("None", "fine"), "label"), (("n/a", "fine"), "label")),
+        *((("#NAME?", "fine"), "label"), (("good", "None"), "text"), (("good", "NA"), "text")),
+        *((("none", "nan bread"), ""), (("NONE", "None of them"), ""), (("na", "N/A here"), ""), (("-", "?"), "")),
     ],
 )
 def test_missing_values_are_noted(

@@ -294,6 +294,20 @@ def test_texts_made_for_other_tools_are_told(
             assert not output
 
 
+@pytest.mark.parametrize("word", ["None", "nan", "NA", "#N/A"])
+@pytest.mark.parametrize(("count", "told"), [(3, True), (1, False)])
+def test_missing_values_among_sentences_are_told(
+    word: str, count: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """One of 200 may be a word of a program, translated."""
+    (tmp_path / "t.en").write_text(f"{word}\n" * count + "".join(f"{word} of {n}\n" for n in range(200 - count)))
+    (tmp_path / "t.de").write_text("".join(f"Satz {number}\n" for number in range(200)))
+    read_pairs(str(tmp_path / "t"), "en", "de")
+    notes = capsys.readouterr().err
+    note = f"note: {count} of the 200 lines of {tmp_path / 't.en'} have the text {word!r}, as programs write a missing"
+    assert (note in notes) == told and (told or not notes)
+
+
 def test_a_text_beside_itself_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     for language in ("en", "de"):
         (tmp_path / f"t.{language}").write_text("one\ntwo\n")

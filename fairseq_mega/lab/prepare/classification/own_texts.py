@@ -11,7 +11,7 @@ import numpy as np
 
 from fairseq_mega.data.class_folders import holds_text, is_visible, listed, told_alike
 from fairseq_mega.data.json_lines import FIRST_TEXTS, told_form
-from fairseq_mega.data.text_marks import told_marks
+from fairseq_mega.data.text_marks import told_marks, told_missing
 from fairseq_mega.data.text_units import own_symbols
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.classification.labelled_rows import FIRST_LINE, FIRST_LINES, check_columns, labelled_rows
@@ -42,7 +42,6 @@ from fairseq_mega.tasks.lra_text import OWN_TEXTS, KeptBytes
 
 Texts = List[Tuple[bytes, str]]
 _SEPARATORS = re.compile("[,;|]")
-MISSING = frozenset(("\\n", "null", "<null>", "nan", "<na>", "#n/a"))  # a missing value in tables, in lower case
 
 DETAILS = """\
 Tables with an example per line: label TAB text. A label is any word or words, a text any bytes without a line feed. A
@@ -118,16 +117,13 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
             f"write double quotes"
         )
     readable = [text.decode("utf-8", "replace") for text, _ in found]
-    for note in told_marks(path, [text.decode("utf-8", "ignore") for text, _ in found]):  # others are told below
-        say(note)
-    for what, fields in (("label", [label for _, label in found]), ("text", readable)):
-        missing = [field.strip() for field in fields if field.strip().lower() in MISSING]
-        if missing:
-            say(
-                f"note: {len(missing):,} of the {len(found):,} rows of {path} have the {what} {missing[0]!r}, as "
-                f"databases write a missing value, and it is read as a {what}: remove these rows unless it is meant"
-            )
-    for note in told_form(path, readable[:FIRST_TEXTS]):
+    whole = [text.decode("utf-8", "ignore") for text, _ in found]  # other bytes are told below
+    for note in (
+        *told_marks(path, whole),
+        *told_missing(path, [label for _, label in found], "rows", "label", share=0),
+        *told_missing(path, whole, "rows", share=0),
+        *told_form(path, readable[:FIRST_TEXTS]),
+    ):
         say(note)
     if others:
         mixed = is_partly_utf8(text for text, _ in found)

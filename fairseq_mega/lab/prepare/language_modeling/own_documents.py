@@ -26,7 +26,7 @@ from fairseq_mega.data.json_lines import (
     without_repeats,
 )
 from fairseq_mega.data.text_cleaning import BYTE_ORDER_MARK, LINES
-from fairseq_mega.data.text_marks import SAMPLE, told_marks
+from fairseq_mega.data.text_marks import SAMPLE, told_marks, told_missing
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
@@ -274,6 +274,7 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
         for note in (
             *told_marks(path, beginning, first=room <= 0),
             *told_form(path, first),
+            *told_missing(path, first, "first documents"),
         ):
             say(note)
         if file.beside:

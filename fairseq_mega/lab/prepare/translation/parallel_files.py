@@ -5,7 +5,7 @@ from typing import Collection, List, Optional
 
 from fairseq_mega.data.file_kinds import check_plain, kind_of_file
 from fairseq_mega.data.json_lines import FIRST_TEXTS, PACKED, form_of_texts, looks_like_json
-from fairseq_mega.data.text_marks import told_marks
+from fairseq_mega.data.text_marks import told_marks, told_missing
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
 from fairseq_mega.lab.prepare.text_files import is_partly_utf8, not_utf8, read_lines
@@ -89,7 +89,7 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
                 f"note: {cells:,} of the {len(text):,} lines of {path} contain a TAB, like a table; its columns are "
                 "read as one sentence"
             )
-        for note in told_marks(path, lines):
+        for note in (*told_marks(path, lines), *told_missing(path, lines, "lines")):
             say(note)
     if sides[0] == sides[1]:
         say(f"note: {paths[0]} and {paths[1]} are the same: a model of them learns to repeat its input")
