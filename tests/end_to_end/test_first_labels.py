@@ -115,11 +115,13 @@ def test_texts_prepared_like_others(texts, tmp_path) -> None:
         path.write_text("lob\ttoll\nkein Lob\tübel\nkein Lob\tfad\n", encoding="utf-8")
     assert validate("three", *sum(zip(("--train", "--valid", "--test"), three), ()), "--like", data).returncode == 0
     like = ("own-texts", "--train", many, "--out", tmp_path / "refused", "--like")
-    assert "--length is 4000, and" in refusal(*like, data)
-    assert "has the first 60 bytes of each text: give --length 60" in refusal(*like, data)
+    assert "--length is 4000, and" in refusal(*like, data, "--length", 4000)
+    assert "has the first 60 bytes of each text: give --length 60" in refusal(*like, data, "--length", 4000)
+    prepare("own-texts", "--train", many, "--out", tmp_path / "of its length", "--like", data).succeeded()
+    assert source_of(tmp_path / "of its length")["settings"]["length"] == 60
     assert "src-bin/dict.txt does not exist: give the data folder of a classifier" in refusal(*like, tmp_path)
     many.write_text("".join(rows) + "mittel\tgeht so\n" * 5, encoding="utf-8")
-    assert f"labels that --like {data} lacks: mittel" in refusal(*like, data, "--length", 60)
+    assert f"labels that --like {data} lacks: mittel" in refusal(*like, data)
 
 
 def test_files_that_are_no_plain_text(texts, monkeypatch, capsys, tmp_path) -> None:

@@ -92,7 +92,7 @@ class Dataset:
         toy: writes a little invented data to a folder and returns the options that read them, for --smoke; ``make``
             compares them with no published count.
         usual_out: folder below ``outputs`` of the checkout where --out is left out; None where it is required.
-        reads: files that the result depends on and that no option names as they are, by a name for each.
+        reads: files and values that the result depends on and that no option names as they are, by a name for each.
         members: by option, patterns of the files that are read in its folder; without patterns all files.
         leaves: names of all results, where the folder may contain other files; none for a folder of its own.
         layout: files of the finished folder that a training reads.
@@ -118,7 +118,7 @@ class Dataset:
     make: Callable[[argparse.Namespace, WorkFolder], Report]
     toy: Optional[Callable[[Path], List[str]]] = None
     usual_out: Optional[Callable[[argparse.Namespace], str]] = None
-    reads: Callable[[argparse.Namespace], Dict[str, Path]] = lambda args: {}
+    reads: Callable[[argparse.Namespace], Mapping[str, Any]] = lambda args: {}
     members: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
     leaves: Tuple[str, ...] = ()
     layout: Layout = Layout()

@@ -6,6 +6,8 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from fairseq_mega.lab.runs.options import usable_cores
 
+LENGTH = 4000  # bytes of a text that are kept by default
+
 
 def add_out(parser: argparse.ArgumentParser, required: bool) -> None:
     """Add --out."""
@@ -19,14 +21,15 @@ def add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--smoke", action="store_const", const=True, help=toy)
 
 
-def add_length(parser: argparse.ArgumentParser) -> None:
-    """Add --length, for texts as bytes."""
+def add_length(parser: argparse.ArgumentParser, like: bool = False) -> None:
+    """Add --length, for texts as bytes; ``like``: its value is None where it is not given, for that of --like."""
+    usual = f"that of --like, or {LENGTH}" if like else LENGTH
     parser.add_argument(
         "--length",
         type=int,
-        default=4000,
+        default=None if like else LENGTH,
         metavar="N",
-        help="bytes to keep of the beginning of a text (default: %(default)s)",
+        help=f"bytes to keep of the beginning of a text (default: {usual})",
     )
 
 

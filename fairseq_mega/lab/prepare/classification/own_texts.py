@@ -34,7 +34,7 @@ from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report
 from fairseq_mega.lab.prepare.language_modeling.words import RESERVED
 from fairseq_mega.lab.prepare.layouts import TEXTS
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length, need_files
+from fairseq_mega.lab.prepare.shared_options import LENGTH, add_length, add_limit, check_length, need_files
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.text_files import is_partly_utf8, is_utf8, not_utf8
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             f"--{split}", type=Path, metavar="FILE", help=f"{split} table (default: held out of --train)"
         )
     parser.add_argument("--first-line", choices=FIRST_LINES, default="auto", help=FIRST_LINE)
-    add_length(parser)
+    add_length(parser, like=True)
     like = "earlier output of this command, the data of a classifier: use its symbols and labels"
     parser.add_argument("--like", type=Path, metavar="DATA", help=like)
     add_limit(parser)
@@ -69,8 +69,17 @@ def _given(args: argparse.Namespace) -> Dict[str, Path]:
     return {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
 
 
+def length_of(args: argparse.Namespace) -> Dict[str, int]:
+    """Return --length by its name; where it is not given, that of --like."""
+    if args.length is not None:
+        return {"length": args.length}
+    like = None if args.like is None else KeptBytes.of_data(args.like)
+    return {"length": LENGTH if like is None else like.length}
+
+
 def check(args: argparse.Namespace) -> None:
-    """Refuse files that are not there, and a length other than that of --like."""
+    """Refuse files that are not there, and a length other than that of --like; set --length."""
+    args.length = length_of(args)["length"]
     check_length(args)
     for split, path in _given(args).items():
         need_files(f"--{split}", path)
@@ -224,6 +233,7 @@ DATASET = Dataset(
     add_options,
     check,
     make,
+    reads=length_of,
     members={"like": ("*-bin/dict.txt",)},
     layout=TEXTS,
     own=True,
