@@ -122,6 +122,8 @@ def test_texts_prepared_like_others(texts, tmp_path) -> None:
     assert "src-bin/dict.txt does not exist: give the data folder of a classifier" in refusal(*like, tmp_path)
     many.write_text("".join(rows) + "mittel\tgeht so\n" * 5, encoding="utf-8")
     assert f"labels that --like {data} lacks: mittel" in refusal(*like, data)
+    many.write_text("lob\ttoll\n" + "kein Lob\tfad\n" * 5, encoding="utf-8")
+    assert "hold one out for valid and test: give --valid and --test, more of" in refusal(*like, data)
 
 
 def test_files_that_are_no_plain_text(texts, monkeypatch, capsys, tmp_path) -> None:

@@ -206,7 +206,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     missing = [split for split in SPLITS if split not in files]
     if missing:
         numbers = np.array([labels.index(label) for _, label in parts["train"]])
-        rows = stratified_split(numbers, dict.fromkeys(missing, 0.1), labels)
+        remedy = f"give {' and '.join(f'--{split}' for split in missing)}, more of them, or remove the label"
+        rows = stratified_split(numbers, dict.fromkeys(missing, 0.1), labels, remedy)
         parts = {**parts, **{split: [parts["train"][row] for row in which] for split, which in rows.items()}}
     seen = {split: [(text[: args.length], label) for text, label in texts] for split, texts in parts.items()}
     say_copies(seen, "texts")

@@ -51,13 +51,19 @@ def random_split(size: int, train: int, valid: int) -> Dict[str, np.ndarray]:
     return dict(zip(SPLITS, np.split(order, [train, train + valid])))
 
 
-def stratified_split(labels: np.ndarray, held_out: Dict[str, float], names: Sequence[str]) -> Dict[str, np.ndarray]:
+def stratified_split(
+    labels: np.ndarray,
+    held_out: Dict[str, float],
+    names: Sequence[str],
+    remedy: str = "give more of them, or remove the label",
+) -> Dict[str, np.ndarray]:
     """Hold out a share of the examples of every label, at least one, for each named split; the rest is train.
 
     Args:
         labels: (n,) integers from 0, one value for each class.
         held_out: share by the name of the split.
         names: of the labels 0, 1, ..., for messages.
+        remedy: for labels with too few examples.
 
     Returns:
         For each split the numbers of its examples in random order, (m,) int64.
@@ -72,7 +78,7 @@ def stratified_split(labels: np.ndarray, held_out: Dict[str, float], names: Sequ
     if few:
         raise ValueError(
             f"labels with too few examples: {listed(few)}; {len(held_out) + 1} of each are needed to hold one out for "
-            f"{' and '.join(held_out)}: give more of them, or remove the label"
+            f"{' and '.join(held_out)}: {remedy}"
         )
     for label in np.unique(labels):
         rows = draw.permutation(np.flatnonzero(labels == label))
