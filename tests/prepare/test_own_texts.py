@@ -317,6 +317,11 @@ TOLD: Dict[str, Tuple[str, str]] = {
         comma("text,label\n") + '"never closed,good\n' + "a film,bad\n" * 20 + '5",bad\n',
         "1 rows have several lines, the longest one 22, up to line 29",
     ),
+    "lines of Windows in a field": (
+        (comma("text,label\n") + '"one\ntwo",good\n"one\n",bad\n').replace("\n", "\r\n"),
+        r"2 of the 8 texts of .* have lines that end in CR LF, .*`sed 's/\\r\$//' .*own.tsv >OUT`",
+    ),
+    "lines of Windows around fields": (comma("text,label\n").replace("\n", "\r\n"), ""),
     "one text, two labels": (tsv([*ROWS, ("bad", ROWS[0][1])]), "with several labels, .* learn only one: 1"),
     "escapes of HTML": (tsv([*ROWS, ("bad", "it &quot;is&quot;")]), "1 of the 7 lines of .* hold escapes such as"),
     "UTF-8 that was misread": (tsv([*ROWS, ("bad", "sch\u00c3\u00b6n")]), "1 of the 7 lines of .* letters such as"),
@@ -327,7 +332,7 @@ TOLD: Dict[str, Tuple[str, str]] = {
 @pytest.mark.parametrize("name", TOLD)
 def test_what_is_odd_is_told(name: str, tmp_path: Path) -> None:
     content, message = TOLD[name]
-    (tmp_path / "own.tsv").write_text(content)
+    (tmp_path / "own.tsv").write_text(content, newline="")
     run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
     assert re.search(message, run.output) if message else "note: " not in run.output
 

@@ -134,6 +134,12 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
         *told_form(path, readable[:FIRST_TEXTS]),
     ):
         say(note)
+    returns = sum(b"\r\n" in text for text, _ in found)
+    if returns:
+        say(
+            f"note: {returns:,} of the {len(found):,} texts of {path} have lines that end in CR LF, and the model "
+            rf"learns the CR, which other texts lack: `sed 's/\r$//' {path} >OUT` removes it"
+        )
     if others:
         mixed = is_partly_utf8(text for text, _ in found)
         say(
