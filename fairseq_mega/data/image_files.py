@@ -39,6 +39,10 @@ _TURNS = {
 WIDE = 65_535  # largest number of 16 bits
 _LEAST = 4_096  # minimum range of an image that uses its 16 bits: numbers of 10 and 12 bits are below
 _MANY, _FEW = 32, 20  # many different numbers that become few greys
+_SCALE = (
+    "scale all images in the same way to the whole range, for example 12-bit images with `magick IN -evaluate multiply "
+    "16 OUT.png`"
+)
 _ZEROS = 64  # zeros at the end of a file that no format produces
 _DARK = 16_384  # 14-bit numbers are below
 _FAINT = 8  # difference of shades that is hardly visible
@@ -151,13 +155,16 @@ def _check_wide(path: Path, image: Any, rgb: Any) -> None:
     bands, clear = list(image.split()), image.mode[-1] in "Aa"
     if clear and bands.pop().getextrema()[1] < _LEAST >> 8:
         raise _Unfit(_unused(f"below {_LEAST}"))
-    if all(sum(map(bool, band.histogram())) <= _FEW for band in bands):  # others show more
+    if all(_may_merge(np.array(band.histogram())) for band in bands):  # others show more
         numbers = _wide_numbers(path)
         if clear:
             numbers = np.where(numbers[..., -1:] > WIDE // 2, numbers[..., :-1], WIDE)
         different = [band for band in np.moveaxis(numbers, -1, 0) if np.ptp(band)]
-        if different and all(_shows_little(band, _in_8_bits(band)) for band in different):
-            raise _Unfit(_unused(_range_of(numbers)))
+        if different and all(map(_shows_little, different)):
+            raise _Unfit(_unused(f"from {numbers.min()} to {numbers.max()}"))
+        merged = list(map(_merged, different))
+        if merged and all(merged):
+            _tell_merged(image, *max(merged))
     highest = max(high for _, high in (image if image.mode == "CMYK" else rgb).getextrema())
     if 0 < highest < _DARK >> 8:
         _tell_dark(image)
@@ -206,9 +213,11 @@ def _from_numbers(image: Any) -> Any:
     values = values.astype(np.int64)
     if image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:
         values = WIDE - values  # zero is white
-    grey = _in_8_bits(values)
-    if _shows_little(values, grey):
-        raise _Unfit(_unused(_range_of(values)))
+    if _shows_little(values):
+        raise _Unfit(_unused(f"from {values.min()} to {values.max()}"))
+    grey, merged = _in_8_bits(values), _merged(values)
+    if merged:
+        _tell_merged(image, *merged)
     if 0 < values.max() < _DARK:
         _tell_dark(image)
     seen, clear = Image.fromarray(grey.astype(np.uint8)), image.info.get("transparency")
@@ -221,41 +230,59 @@ def _in_8_bits(values: np.ndarray) -> np.ndarray:
     return (values * 255 + WIDE // 2) // WIDE
 
 
-def _shows_little(values: np.ndarray, shades: np.ndarray) -> bool:
-    """Return whether the shades (H, W) of 8 bits show little of different numbers (H, W) of 16 bits.
+def _shows_little(values: np.ndarray) -> bool:
+    """Return whether 8 bits show little of different numbers (H, W) of 16 bits.
 
     Numbers below 4,096 show little, and numbers of one shade. Others show little if at least 32 of them, three to a
-    shade or more, become at most 20 shades, and 98 % of the pixels are within 4,096 of each other. Pixels of the
-    largest number do not count, unless they are the greater part: white may be a scale bar, a hot pixel or an invalid
-    depth. An image of two clusters, such as a scan of text, is therefore read, except if its brighter cluster is a
-    single number in at most half of the pixels. Stars are read if they have many shades.
+    shade or more, become at most 20 shades, and 98 % of the pixels are within 4,096 of each other.
     """
     if values.min() == values.max():
         return False
-    count = len(np.unique(shades))
+    count = len(np.unique(_in_8_bits(values)))
     if values.max() < _LEAST or count == 1:
         return True
     if count > _FEW or len(np.unique(values)) < max(_MANY, 3 * count):
         return False
-    others = values[values < values.max()]
-    counted = others if 2 * others.size >= values.size else values
-    return bool(np.ptp(np.percentile(counted, (1, 99))) < _LEAST)
+    return bool(np.ptp(np.percentile(values, (1, 99))) < _LEAST)
 
 
-def _range_of(values: np.ndarray) -> str:
-    """Return the range of numbers in words, without the largest number if the others are far below."""
-    largest = values.max()
-    others = values[values < largest]
-    if np.ptp(others) < _LEAST <= largest - others.max():
-        return f"from {others.min()} to {others.max()}, except for {largest}"
-    return f"from {values.min()} to {largest}"
+def _merged(values: np.ndarray) -> Tuple[int, ...]:
+    """Return how many numbers of 16 bits become how many shades, if these are few in most of an image; else nothing.
+
+    Shades of a single number lose nothing and do not count: masks, scale bars, invalid depths.
+    """
+    pixels = np.bincount(values.ravel(), minlength=WIDE + 1)
+    shade_of = _in_8_bits(np.arange(WIDE + 1))
+    numbers = np.bincount(shade_of[pixels > 0], minlength=256)
+    shades = np.bincount(shade_of, weights=pixels, minlength=256) * (numbers > 1)
+    common = np.argsort(-shades)[: _shades_of_most(shades)]
+    found = int(numbers[common].sum())
+    return (found, len(common)) if len(common) <= _FEW and found >= max(_MANY, 3 * len(common)) else ()
+
+
+def _shades_of_most(pixels: np.ndarray) -> int:
+    """Return in how many shades, with these numbers of pixels, nine tenths of the pixels are."""
+    covered = np.cumsum(np.sort(pixels)[::-1])
+    return int(np.searchsorted(covered, 0.9 * covered[-1])) + 1
+
+
+def _may_merge(pixels: np.ndarray) -> bool:
+    """Return whether an image with these pixels of each upper byte may be one of :func:`_merged`."""
+    others = np.where(np.arange(256) == pixels.argmax(), 0, pixels)  # the most frequent one may be a single number
+    return min(_shades_of_most(pixels), _shades_of_most(others)) <= _FEW
+
+
+def _tell_merged(image: Any, numbers: int, shades: int) -> None:
+    _tell_once(
+        "merged",
+        image,
+        f"has {numbers:,} different numbers of 16 bits that become {shades} shades of 8 bits: if their differences "
+        f"matter, {_SCALE}",
+    )
 
 
 def _unused(values: str) -> str:
-    return (
-        f"its numbers of 16 bits are {values}, where {WIDE} is white, so 8 bits would show little: scale all images in "
-        f"the same way to the whole range, for example 12-bit images with `magick IN -evaluate multiply 16 OUT.png`"
-    )
+    return f"its numbers of 16 bits are {values}, where {WIDE} is white, so 8 bits would show little: {_SCALE}"
 
 
 def _over_white(image: Any) -> Any:
