@@ -276,7 +276,7 @@ def _tell_merged(image: Any, numbers: int, shades: int) -> None:
     _tell_once(
         "merged",
         image,
-        f"has {numbers:,} different numbers of 16 bits that become {shades} shades of 8 bits: if their differences "
+        f"has {numbers:,} different numbers of 16 bits that become {shades} of 8 bits: if their differences "
         f"matter, {_SCALE}",
     )
 
@@ -376,16 +376,17 @@ def _tell_once(what: str, image: Any, message: str) -> None:
 
 
 def _check_end(path: Path, image: Any) -> None:
-    """Raise _Unfit for an image that ends in zeros: PIL would replace the missing part by grey."""
-    if image.format not in ("JPEG", "MPO", "WEBP", "AVIF"):
+    """Raise _Unfit for an image that ends in zeros: PIL would replace the missing part by grey, or read the zeros."""
+    if image.format not in ("JPEG", "MPO", "WEBP", "AVIF", "PNG"):
         return
+    zeros = 8 if image.format == "PNG" else _ZEROS  # an end without its marker is enough
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _ZEROS))
+        file.seek(max(0, path.stat().st_size - zeros))
         if file.read().strip(b"\0"):
             return
         file.seek(0)
         content = file.read()
-    if not content[: _end_of(content)][-_ZEROS:].strip(b"\0"):
+    if not content[: _end_of(content)][-zeros:].strip(b"\0"):
         raise _Unfit("it ends in zeros, like an incomplete copy: get a new copy")
 
 
@@ -412,9 +413,11 @@ def check_whole(path: Path) -> None:
 
 
 def _end_of(content: bytes) -> int:
-    """Return the end of a JPEG, WebP or AVIF within the bytes of its file, by the markers of the format."""
+    """Return the end of a JPEG, PNG, WebP or AVIF within the bytes of its file, by the markers of the format."""
     if content.startswith(b"\xff\xd8"):
         return content.find(b"\xff\xd9", content.rfind(b"\xff\xda")) % (len(content) + 1)  # -1: all of it
+    if content.startswith(b"\x89PNG"):
+        return content.rfind(b"IEND") % (len(content) + 1)  # -1: all of it
     if content.startswith(b"RIFF"):
         return 8 + int(struct.unpack_from("<I", content, 4)[0])
     end = 0
