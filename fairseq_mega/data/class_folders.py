@@ -76,7 +76,7 @@ def class_names(folder: Path, things: str = "images") -> List[str]:
 
     Raises:
         FileNotFoundError: if the folder does not exist.
-        ValueError: if the folder holds no folders.
+        ValueError: if the folder holds no folders, or a name is of several lines.
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} does not exist: give a folder with one folder of {things} per class")
@@ -84,6 +84,9 @@ def class_names(folder: Path, things: str = "images") -> List[str]:
         names = sorted(entry.name for entry in entries if not is_hidden(entry.name) and entry.is_dir())
     if not names:
         raise ValueError(f"{folder} holds no folders: give a folder with one folder of {things} per class")
+    for name in names:
+        if "\n" in name:
+            raise ValueError(f"{folder} holds a folder {name!r}, and names of classes have one line: rename the folder")
     return names
 
 

@@ -80,3 +80,11 @@ def test_files_below_linked_folders_are_found_once(name: str, tmp_path: Path) ->
     (tmp_path / "data" / "sub" / "gone.txt").symlink_to("nowhere")
     with pytest.raises(ValueError, match="sub/gone.txt is a broken link: correct it, or remove it"):
         files_below(tmp_path / "data")
+
+
+def test_names_of_classes_have_one_line(tmp_path: Path) -> None:
+    """A checkpoint keeps one name in a line: others would shift the names after them."""
+    for name in ("a", "b\nc"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=r"holds a folder 'b\\nc', and names of classes have one line: rename"):
+        class_names(tmp_path)
