@@ -10,10 +10,11 @@ from torch import Tensor
 
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.compat.checkpoints.names import KEY, difference, lasting, noun, trained_names
-from fairseq_mega.compat.checkpoints.settings import other_settings, seed_of
+from fairseq_mega.compat.checkpoints.settings import group_of, other_settings, seed_of, setting_of
 
 logger = logging.getLogger("fairseq_mega.averaging")
 EPOCH_CHECKPOINT = re.compile(r"checkpoint(\d+)\.pt")
+MANY = 0.05  # share of the first weights in an average
 DROPPED = ("last_optimizer_state",)
 
 
@@ -142,6 +143,13 @@ def average_of_training(path: Path) -> Dict[str, Any]:
             f"several checkpoints by --inputs"
         )
     check_same_shape(checkpoint["model"], averaged, path, Path(f"the average in {path}"))
+    decay = setting_of(group_of(checkpoint, "ema"), "ema_decay")
+    updates = (checkpoint.get("optimizer_history") or [{}])[-1].get("num_updates", 0)
+    if decay is not None and updates and decay**updates > MANY:
+        logger.warning(
+            f"{decay**updates:.0%} of the average in {path} are first weights of its training ({updates:,} updates): "
+            f"train longer, or with a lower --ema-decay than {decay}"
+        )
     checkpoint["model"] = averaged
     return _for_use(checkpoint)
 

@@ -60,6 +60,15 @@ def test_configuration_stays_and_optimiser_and_ema_go(tmp_path: Path) -> None:
     assert mean["extra_state"] == {"epoch": 3}
 
 
+@pytest.mark.parametrize(("updates", "told"), [(150, "99%"), (20_000, "14%"), (50_000, None)])
+def test_an_average_of_first_weights_is_told(updates: int, told: Any, tmp_path: Path, caplog: Any) -> None:
+    extra = {"cfg": {"ema": {"ema_decay": 0.9999}}, "optimizer_history": [{"num_updates": updates}]}
+    path = write(tmp_path / "a.pt", weights(0), extra_state={"ema": weights(1)}, **extra)
+    assert run("--ema", path, "--output", tmp_path / "mean.pt") == 0
+    found = [line for line in caplog.messages if "are first weights of its training" in line]
+    assert [line.split()[0] for line in found] == ([] if told is None else [told])
+
+
 def test_the_average_of_a_training_becomes_the_model(tmp_path: Path, capsys: Any) -> None:
     kept = {"epoch": 3, "ema": weights(1), "ema_fp32_params": weights(2)}
     path = write(tmp_path / "a.pt", weights(0), extra_state=kept)

@@ -55,12 +55,12 @@ def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) 
 
 def seed_of(checkpoint: typing.Dict[str, typing.Any]) -> typing.Optional[int]:
     """Return the seed of the training that wrote a checkpoint; None if it is not recorded."""
-    return typing.cast(typing.Optional[int], setting_of(_group_of(checkpoint, "common"), "seed"))
+    return typing.cast(typing.Optional[int], setting_of(group_of(checkpoint, "common"), "seed"))
 
 
 def task_of(given: typing.Any) -> typing.Optional[str]:
     """Return the name of the task in a checkpoint, or in a task's settings; None if it is not recorded."""
-    group = _group_of(given, "task") if isinstance(given, dict) and "model" in given else given
+    group = group_of(given, "task") if isinstance(given, dict) and "model" in given else given
     return typing.cast(typing.Optional[str], setting_of(group, "_name") or setting_of(group, "task"))
 
 
@@ -79,10 +79,10 @@ def setting_of(model: typing.Any, name: str) -> typing.Any:
 
 def _model_of(given: typing.Any) -> typing.Any:
     """Return the configuration of the model in a checkpoint; a configuration itself is returned unchanged."""
-    return _group_of(given, "model") if isinstance(given, dict) and "model" in given else given
+    return group_of(given, "model") if isinstance(given, dict) and "model" in given else given
 
 
-def _group_of(checkpoint: typing.Dict[str, typing.Any], name: str) -> typing.Any:
+def group_of(checkpoint: typing.Dict[str, typing.Any], name: str) -> typing.Any:
     """Return a group of a checkpoint's options; all options of a checkpoint of an older fairseq."""
     whole = checkpoint.get("cfg")
     return checkpoint.get("args") if whole is None else setting_of(whole, name)
