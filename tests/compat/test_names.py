@@ -170,6 +170,9 @@ def test_a_pair_that_a_training_of_several_has_not_seen(
     (translations,) = hub.generate([hub.encode("w1 w2")], beam=1)
     assert hub.task.target_dictionary[translations[0]["tokens"][0]] == "__de__"
     assert "__de__" not in hub.translate("w1 w2", beam=1)
+    without = TransformerModel.from_pretrained(str(tmp_path), checkpoint.name, str(tiny_model.data))
+    with pytest.raises(ValueError, match="languages of the translations are missing: give .* source_lang and target_l"):
+        without.translate("w1 w2")
     without = [*task[: task.index("--encoder-langtok")], "--lang-pairs", "en-de", "-s", "en", "-t", "de"]
     with pytest.raises(
         names.OtherNames,

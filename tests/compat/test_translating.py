@@ -181,7 +181,7 @@ def test_a_folder_of_several_pairs(
     with pytest.raises((SystemExit, ValueError)) as refused:
         fairseq.options.parse_args_and_arch(COMMANDS[command](), words)
     assert re.search(
-        "has data of en-de and en-fr: give --source-lang and --target-lang",
+        "(has data of en-de and en-fr|--task translation_multi_simple_epoch): give --source-lang and --target-lang",
         capsys.readouterr().err + str(refused.value),
     )
 

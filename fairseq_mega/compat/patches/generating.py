@@ -130,6 +130,11 @@ def _build_generator_of_many_languages(
         raise ValueError(
             "prefix_allowed_tokens_fn has no effect with --task translation_multi_simple_epoch: leave it out"
         )
+    if None in (self.args.source_lang, self.args.target_lang):
+        raise ValueError(
+            "the languages of the translations are missing: give --source-lang and --target-lang, or source_lang and "
+            "target_lang in Python"
+        )
     generator = original(self, models, args, *further, **kwargs)
     self.symbols_to_strip = getattr(generator, "symbols_to_strip_from_output", None)
     return generator

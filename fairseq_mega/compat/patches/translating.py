@@ -16,6 +16,7 @@ from . import paths, unread
 from .bleu_tokenizers import KOREAN, USUAL, language_of, tokenizer_for
 
 logger = logging.getLogger("fairseq_mega.compat.patches.translating")
+MANY_LANGUAGES = "translation_multi_simple_epoch"
 ORDERS = 4  # maximum n of the n-grams of BLEU
 PIECES = {"subword_nmt": re.compile(r"\S@@$").search, "sentencepiece": re.compile("\u2581").search}  # as --post-process
 JOINED_BY = {"subword_nmt": ("subword_nmt", "@@ "), "sentencepiece": ("sentencepiece",)}  # values of --post-process
@@ -54,11 +55,14 @@ def pairs_of(folder: str) -> typing.List[typing.Tuple[str, str]]:
 
 
 def several_pairs(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Return a message if a translation's folder has data of several pairs and no option names any, else None.
+    """Return a message if no option names the languages of a model, or of a folder, of several pairs, else None.
 
     Args:
         given: all options by the parser's names.
     """
+    uses = unread.command_of(given) in ("generate", "interactive")
+    if uses and given.get("task") == MANY_LANGUAGES and given.get("source_lang") is None:
+        return f"--task {MANY_LANGUAGES}: give --source-lang and --target-lang of the translations"
     folder = paths.split(given.get("data") or ".")[0]
     named = any(given.get(option) for option in ("source_lang", "target_lang", "lang_pairs"))
     if named or "source_lang" not in given or not os.path.isdir(folder):
