@@ -87,14 +87,15 @@ UNKNOWN: Dict[str, Tuple[Sequence[str], Optional[str]]] = {
 }
 
 
+@pytest.mark.parametrize("impl", ["mmap", "lazy"])
 @pytest.mark.parametrize("kind", UNKNOWN)
-def test_a_text_of_unknown_words(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_text_of_unknown_words(kind: str, impl: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Told once for a dictionary; a text of which nothing is told has its words, and its ends of lines do not count."""
     text, told = UNKNOWN[kind]
     words = Dictionary()
     words.add_symbol("w")
     encoded = {line: words.encode_line(line, add_if_not_exist=False) for line in set(text)}
-    builder = make_builder(f"{tmp_path / 'a'}.bin", impl="mmap", vocab_size=len(words))
+    builder = make_builder(f"{tmp_path / 'a'}.bin", impl=impl, vocab_size=len(words))
     for line in text:
         builder.add_item(encoded[line])
     builder.finalize(f"{tmp_path / 'a'}.idx")

@@ -110,16 +110,19 @@ def _make_and_look(
 
 
 def _share_of_unknown(lines: typing.Any, dictionary: typing.Any) -> float:
-    """Return the share of ``<unk>`` among the words of a text; of a long one, among those of parts from all over it.
+    """Return the share of ``<unk>`` among the words of a text; of a long one, among those of parts from all over it."""
+    from fairseq.data.indexed_dataset import IndexedDataset, MMapIndexedDataset
 
-    Return 0.0 for data that are not mapped into memory.
-    """
-    index = getattr(lines, "_index", None)
-    if index is None or not hasattr(lines, "_bin_buffer"):
+    shift = 0
+    if isinstance(lines, MMapIndexedDataset):
+        tokens = np.frombuffer(lines._bin_buffer, dtype=lines._index.dtype)
+    elif isinstance(lines, IndexedDataset):  # of --dataset-impl lazy and cached, which count from 1
+        tokens = np.memmap(f"{lines.path}.bin", lines.dtype, "r")
+        shift = int(lines.fix_lua_indexing)
+    else:
         return 0.0
-    tokens = np.frombuffer(lines._bin_buffer, dtype=index.dtype)
     if len(tokens) > PARTS * LENGTH:
         begins = np.random.RandomState(0).randint(len(tokens) - LENGTH, size=PARTS)
         tokens = np.concatenate([tokens[begin : begin + LENGTH] for begin in begins])
-    words, unknown = int((tokens != dictionary.eos()).sum()), int((tokens == dictionary.unk()).sum())
-    return unknown / max(1, words)
+    ends, unknown = (int((tokens == number + shift).sum()) for number in (dictionary.eos(), dictionary.unk()))
+    return unknown / max(1, len(tokens) - ends)
