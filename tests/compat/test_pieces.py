@@ -335,8 +335,29 @@ def test_text_that_is_not_split_into_the_pieces_of_a_dictionary(
     else:
         given = [data, "--path", tmp_path / "model.pt", "--beam", 1, "--cpu"]
         printed = helpers.run_fairseq("interactive", given, f"{text}\n{text}\n").splitlines()
-    found = [message for message in printed if "give --bpe sentencepiece --sentencepiece-model FILE, with" in message]
+    found = [message for message in printed if "give the --bpe of the training, such as --bpe sentencepiece" in message]
     assert len(found) == (of_pieces and text == "w1 w2")
+
+
+@pytest.mark.parametrize(
+    ("symbols", "text", "encoder", "option"),
+    [
+        (["\u2581do", "do", "n", "a"], "do  do", "", "--bpe sentencepiece --sentencepiece-model FILE"),
+        (["\u2581do", "do", "n", "a"], "do  do", "--bpe sentencepiece", None),
+        (["\u2581do", "do", "n", "a"], "\u2581do do", "", None),
+        (["\u2581", "d", "o", "\u00e9"], "d \u00e9", "", "--bpe characters"),
+        (["\u2581", "do", "re", "mi"], "do re", "", None),  # a word
+        (["do", "re", "mi"], "do re", "", None),
+    ],
+)
+def test_whole_words_that_may_be_pieces(
+    symbols: List[str], text: str, encoder: str, option: Optional[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    task = SimpleNamespace(source_dictionary=dictionary(symbols), used_encoders={names.SUBWORDS: encoder})
+    for _ in range(2):
+        pieces.warn_of_whole_words(text, task)
+    assert len(caplog.messages) == (option is not None)
+    assert all(f"such as {option}, unless" in message for message in caplog.messages)
 
 
 def through(road: str, task: Any, tokenizer: Optional[str] = None) -> None:

@@ -6,7 +6,8 @@ import os
 import re
 import typing
 
-from fairseq_mega.compat.patches.translating import PIECES, joined_once, note_command, reads_lines
+from fairseq_mega.compat.patches.interactive import MARK
+from fairseq_mega.compat.patches.translating import MANY, PIECES, joined_once, note_command, reads_lines
 from fairseq_mega.compat.patching import wrap
 
 from . import names
@@ -46,6 +47,21 @@ def compare_encoders() -> None:
     wrap(FairseqTask, "build_tokenizer", _build_compared_tokenizer)
     wrap(GeneratorHubInterface, "__init__", _comparing)
     wrap(Trainer, "load_checkpoint", _comparing_for_training)
+    wrap(FairseqTask, "get_interactive_tokens_and_lengths", _reading_lines)
+    wrap(GeneratorHubInterface, "binarize", _reading_a_sentence)
+
+
+def _reading_lines(
+    original: typing.Callable, self: typing.Any, lines: typing.Sequence[str], *args: typing.Any
+) -> typing.Any:
+    for line in lines:
+        warn_of_whole_words(line, self)
+    return original(self, lines, *args)
+
+
+def _reading_a_sentence(original: typing.Callable, self: typing.Any, sentence: str) -> typing.Any:
+    warn_of_whole_words(sentence, self.task)
+    return original(self, sentence)
 
 
 def _comparing_for_training(
@@ -192,6 +208,37 @@ def warn_of_unsplit_text(kind: str, task: typing.Any, remedy: str = GIVE_OPTIONS
     if names.is_sentencepiece(known) and not hasattr(task, "unit"):  # which alone splits text, whatever the folder has
         absent = f"{names.pieces_of_data(task)} does not exist: copy it from the data of the training, or "
     _warn_once(task, absent + remedy.format(options=names.options_of(known), parts=PARTS[kind]), kind)
+
+
+def warn_of_whole_words(text: str, task: typing.Any) -> None:
+    """Warn of text that no encoder splits, and that is not split, where the dictionary alone shows the pieces.
+
+    Args:
+        text: a text without a mark of sentencepiece is not split, unless the model of its pieces adds none.
+        task: its encoders were compared, or there are none.
+    """
+    if MARK in text or not text.strip() or used_encoders(task).get(names.SUBWORDS):
+        return
+    known = vars(task)
+    if "split_by" not in known:
+        known["split_by"] = _split_by(task.source_dictionary)
+    if known["split_by"]:
+        _warn_once(
+            task,
+            f"symbols of the dictionary have {MARK} (U+2581), the mark of blanks in pieces, and {text[:40]!r} none: "
+            f"give the --bpe of the training, such as {known['split_by']}, unless the text is split already",
+            MARK,
+        )
+
+
+def _split_by(dictionary: typing.Any) -> str:
+    """Return options that make pieces such as those of a dictionary; none for words."""
+    symbols = [dictionary[number] for number in range(dictionary.nspecial, len(dictionary))]
+    if sum(symbol.startswith(MARK) and symbol != MARK for symbol in symbols) > MANY * len(symbols):
+        return "--bpe sentencepiece --sentencepiece-model FILE"
+    return (
+        "--bpe characters" if MARK in symbols and sum(len(symbol) == 1 for symbol in symbols) > len(symbols) / 2 else ""
+    )
 
 
 def _warn_once(task: typing.Any, message: str, key: typing.Optional[str] = None) -> None:

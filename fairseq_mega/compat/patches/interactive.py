@@ -10,7 +10,7 @@ import typing
 
 from fairseq_mega.compat.patching import wrap
 
-from .translating import MANY, SPACES
+from .translating import SPACES
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +171,6 @@ def _with_unknown_symbols_of_lines(
     found = original(self, lines, encode_fn)
     for line, tokens in zip(lines, found[0]):
         _tell_empty(tokens, self.source_dictionary, self)
-        tell_unsplit(encode_fn(line), line, self.source_dictionary, self)
         tell_unknown(line, tokens, self.source_dictionary, unchanged=MARK in line and encode_fn(line) == line)
     return found
 
@@ -179,8 +178,6 @@ def _with_unknown_symbols_of_lines(
 def _with_unknown_symbols(original: typing.Callable, self: typing.Any, sentence: str) -> typing.Any:
     tokens = original(self, sentence)
     _tell_empty(tokens, self.src_dict, self.task)
-    if self.bpe is None:
-        tell_unsplit(sentence, sentence, self.src_dict, self.task)
     tell_unknown(sentence, tokens, self.src_dict, unchanged=getattr(self.bpe, "unchanged", False))
     return tokens
 
@@ -189,27 +186,6 @@ def _tell_empty(tokens: typing.Any, dictionary: typing.Any, task: typing.Any) ->
     translates = getattr(getattr(task, "cfg", None), "source_lang", None) is not None
     if translates and bool((tokens == dictionary.eos()).all()):
         logger.warning("a line contains no text: its output is not a translation")
-
-
-def tell_unsplit(encoded: str, text: str, dictionary: typing.Any, task: typing.Any) -> None:
-    """Warn, once for a task, of text without a mark of sentencepiece if the words of the dictionary are its pieces.
-
-    Args:
-        encoded: symbols of the text; those of an encoder need no warning.
-        text: the original text.
-        dictionary: dictionary of the symbols.
-        task: the warning is recorded there.
-    """
-    if encoded != text or MARK in text or not text.strip() or vars(task).get("told_unsplit"):
-        return
-    first = sum(symbol.startswith(MARK) and symbol != MARK for symbol in dictionary.symbols)
-    if first > MANY * len(dictionary):
-        task.told_unsplit = True
-        logger.warning(
-            f"the symbols of the dictionary are pieces of sentencepiece, which begin words with {MARK} (U+2581), "
-            f"and the text {text[:40]!r} has none: give --bpe sentencepiece --sentencepiece-model FILE, "
-            "with the model that split the training text"
-        )
 
 
 def tell_unknown(

@@ -4,16 +4,16 @@ from pathlib import Path
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
 from fairseq_mega.compat.checkpoints import names
-from fairseq_mega.compat.checkpoints.pieces import GIVE_PARTS, warn_of_unsplit_text
-from fairseq_mega.compat.patches.interactive import tell_unknown, tell_unsplit
+from fairseq_mega.compat.checkpoints.pieces import GIVE_PARTS, warn_of_unsplit_text, warn_of_whole_words
+from fairseq_mega.compat.patches.interactive import tell_unknown
 from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
-from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
+from fairseq_mega.data.text_units import SubwordUnit
 from fairseq_mega.lab.evaluate.new_examples import reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.text_generator import TextGenerator
@@ -107,12 +107,11 @@ def _choose_encoders(cfg: Any, task: Any) -> None:
 
 def _source_symbols(task: Any, text: str) -> str:
     """Return the pieces of an unsplit text if the data folder has their model; else the cleaned text."""
-    folder = Path(utils.split_paths(task.cfg.data)[0])
-    model = folder / MODEL_FILE
+    model = Path(names.pieces_of_data(task))
     for kind in names.OPTIONS:
         warn_of_unsplit_text(kind, task, REMEDY)
     if not model.is_file():
-        return clean(text, steps_of_folder(folder))
+        return clean(text, steps_of_folder(model.parent))
     unit = SubwordUnit(model)
     return clean(text, unit.cleaning) if "\u2581" in text else unit.encode(text)
 
@@ -121,7 +120,8 @@ def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attend
     """Return the cross attention of a decoder's layer while it reads its own translation."""
     symbols = _source_symbols(task, text)
     source = task.source_dictionary.encode_line(symbols, add_if_not_exist=False).long().unsqueeze(0)
-    tell_unsplit(symbols, text, task.source_dictionary, task)
+    if symbols == text:
+        warn_of_whole_words(text, task)
     tell_unknown(text, source, task.source_dictionary, unchanged=symbols == text)
     lengths = torch.tensor([source.size(1)])
     sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
