@@ -359,9 +359,9 @@ def write_released(root: Path, count: int = 25) -> Path:
     for number in range(count):
         table, place = divmod(number, 2)
         (folder / "imgs" / str(table)).mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((32, 32), number, np.uint8), "L").save(
-            folder / "imgs" / str(table) / f"sample_{place}.png"
-        )
+        picture = np.full((32, 32), number, np.uint8)
+        picture[-1, -1] = 255
+        Image.fromarray(picture, "L").save(folder / "imgs" / str(table) / f"sample_{place}.png")
         with open(folder / "metadata" / f"{table}.npy", "a") as stream:
             stream.write(f"imgs/{table} sample_{place}.png {place} {number % 2} 1.0 14 4 2 0.5 1 1\n")
     return folder
@@ -396,7 +396,12 @@ def test_damaged_released_images_are_named(tmp_path: Path) -> None:
     assert "sample_1.png cannot be read" in refusal(*options)
     Image.fromarray(np.zeros((31, 32), np.uint8), "L").save(picture)
     assert "32 x 32 pixels are needed, found (31, 32)" in refusal(*options)
+    Image.merge("LA", [Image.new("L", (32, 32)), Image.open(io.BytesIO(whole))]).save(picture)
+    assert "sample_1.png has one shade of grey, and no contour in it" in refusal(*options)
     picture.write_bytes(whole)
+    (folder / "metadata" / "3.npy").rename(tmp_path / "3.npy")
+    assert "3.npy does not exist, and imgs/3 has images; unpack" in refusal(*options)
+    (tmp_path / "3.npy").rename(folder / "metadata" / "3.npy")
     table = folder / "metadata" / "4.npy"
     table.write_text("imgs/4 sample_0.png 0 2\n")
     assert "4.npy: line 1 is 'imgs/4 sample_0.png 0 2'" in refusal(*options)

@@ -66,6 +66,10 @@ class Released:
         tables = [path for path in (self.folder / "metadata").glob("*.npy") if path.stem.isdigit()]
         if not tables:
             raise ValueError(f"{self.folder / 'metadata'} holds no table named NUMBER.npy; unpack the archive again")
+        folders = {path.name for path in self.folder.glob("imgs/*") if path.is_dir() and path.name.isdigit()}
+        for name in sorted(folders.difference(path.stem for path in tables)):
+            missing = self.folder / "metadata" / f"{name}.npy"
+            raise ValueError(f"{missing} does not exist, and imgs/{name} has images; unpack the archive again")
         return sorted(tables, key=lambda path: int(path.stem))
 
     def _read(self, table: Path) -> List[Tuple[Path, int]]:
@@ -91,6 +95,8 @@ class Released:
             raise ValueError(f"{path} cannot be read ({error}); unpack the archive again") from error
         if image.shape != (self.size, self.size):
             raise ValueError(f"{path}: {self.size} x {self.size} pixels are needed, found {image.shape}")
+        if image.min() == image.max():
+            raise ValueError(f"{path} has one shade of grey, and no contour in it; unpack the archive again")
         return image
 
     def record(self) -> Dict[str, Any]:
