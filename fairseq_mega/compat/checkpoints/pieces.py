@@ -225,8 +225,8 @@ def warn_of_whole_words(text: str, task: typing.Any) -> None:
     if known["split_by"]:
         _warn_once(
             task,
-            f"symbols of the dictionary have {MARK} (U+2581), the mark of blanks in pieces, and {text[:40]!r} none: "
-            f"give the --bpe of the training, such as {known['split_by']}, unless the text is split already",
+            f"symbols of the dictionary have {MARK} (U+2581), the mark of blanks in pieces; {text[:40]!r} lacks it: "
+            f"split text as the training text was, by {known['split_by']} or another --bpe, unless it is split already",
             MARK,
         )
 
