@@ -24,6 +24,12 @@ from fairseq_mega.data.class_folders import alike, class_names, files_below
         ["I\u011eDIR", "\u0131\u011fd\u0131r"],
         ["\u0130zmir", "izmir"],
         ["Stra\u00dfe", "STRASSE"],
+        ["non-fiction", "non\u2010fiction", "non\u2013fiction", "non\u2212fiction"],
+        ["can't", "can\u2019t"],
+        ["cold", "c\u043eld"],  # a Cyrillic letter
+        ["\u0639\u0644\u06cc", "\u0639\u0644\u064a"],  # of Persian and Arabic
+        ["3", "\u0663"],
+        ["go\x07od", "good"],
     ],
 )
 def test_alike(names: list) -> None:
