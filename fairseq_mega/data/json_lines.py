@@ -6,7 +6,7 @@ import logging
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 
@@ -21,6 +21,8 @@ ENDINGS = (".jsonl", ".ndjson", ".jsonlines", ".jl", ".json")
 FIRST_TEXTS = 100  # of a file, which show the form of all
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _OBJECT = re.compile(rb'\s*\{[ \t]*"(?:[^"\\\n]|\\.)*"[ \t]*:')  # beginning of an object on one line
+_DICTIONARY = re.compile(r"\{\s*'[^']*'\s*:").match
+_LIST = re.compile(r"\[\s*'.*'\s*\],?").fullmatch
 _BYTES = re.compile(r"""b(['"]).*\1,?""").fullmatch  # of Python
 _SPREAD = re.compile(rb'\s*\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
 _ARRAY = re.compile(  # of objects, arrays, texts, or nothing; a text may be cut where the beginning of a file ends
@@ -71,17 +73,28 @@ def form_of_records(head: str) -> str:
     behind = list(itertools.dropwhile(lambda line: line.startswith(("#", "//")), whole))
     if head.startswith("\x1e"):
         return "a sequence of JSON texts, each behind the byte 1E"
-    if whole and re.match(r"\{\s*'[^']*'\s*:", whole[0]):
+    if _most(_DICTIONARY, whole):
         return "dictionaries of Python"
-    if len(whole) > 1 and all(map(_BYTES, whole)):
+    if _most(_LIST, whole):
+        return "lists of Python"
+    if len(whole) > 1 and _most(_BYTES, whole):
         return "bytes of Python, one a line"
-    if behind and behind != whole and all(begins_object(line.encode()) for line in behind):
-        return "JSON lines behind a comment"
-    if whole and all(map(_is_array, whole)):
+    if _most(_is_object, whole):
+        return "JSON lines behind a comment" if behind != whole else "objects of JSON"
+    if _most(_is_array, whole):
         return "arrays of JSON, one a line"
-    if len(whole) > 1 and all(line.startswith('"') and _parsed(line) is not None for line in whole):
+    if len(whole) > 1 and _most(lambda line: line.startswith('"') and _parsed(line) is not None, whole):
         return "texts of JSON, one a line"
     return ""
+
+
+def _most(has_form: Callable[[str], object], lines: Sequence[str]) -> bool:
+    """Return whether most lines have a form: a heading, or a line that was cut off, makes no plain text of others."""
+    return 2 * sum(bool(has_form(line)) for line in lines) > len(lines)
+
+
+def _is_object(line: str) -> bool:
+    return begins_object(line.encode())
 
 
 def _parsed(line: str) -> Any:
@@ -101,8 +114,6 @@ def _is_array(line: str) -> bool:
 def form_of_texts(texts: Iterable[str]) -> str:
     """Return the name of the form if texts are data, such as "objects of JSON", else an empty name."""
     lines = [" ".join(text.split()) for text in texts if text.strip()]
-    if lines and all(begins_object(line.encode()) for line in lines):
-        return "objects of JSON"
     return form_of_records("".join(f"{line}\n" for line in lines))
 
 
