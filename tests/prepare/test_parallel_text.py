@@ -220,7 +220,24 @@ RECORDS = [
     ("b'a, b'\nb'c'\n", "bytes of Python, one a line"),
     ('[\n"a, b",\n"c"\n]\n', "JSON, and one"),
     ('"a, b"\n"c"\n', "texts of JSON, one a line"),
+    ('text\n{"text": "a"}\n{"text": "b"}\n', "objects of JSON, and one sentence per line is needed"),
+    ("['a']\n['b', 'c']\n", "lists of Python, and one sentence per line is needed"),
 ]
+
+
+@pytest.mark.parametrize(("copies", "told"), [(0, False), (4, False), (6, True), (99, True)])
+def test_lines_that_are_not_translated_are_counted(
+    copies: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Names and numbers stay, in a few lines."""
+    for language in ("en", "de"):
+        lines = [f"line {number}" if number < copies else f"{language} {number}" for number in range(100)]
+        (tmp_path / f"t.{language}").write_text("\n".join([*lines, "", ""]))
+    read_pairs(str(tmp_path / "t"), "en", "de")
+    note = (
+        f"note: {copies} of the 100 lines of {tmp_path / 't.de'} equal those of {tmp_path / 't.en'}: without a transl"
+    )
+    assert (note in capsys.readouterr().err) == told
 
 
 def test_a_sentence_in_brackets_is_no_json(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -13,6 +13,7 @@ from fairseq_mega.lab.prepare.translation.corpus import Corpus
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
 from fairseq_mega.lab.runs.files import LINE_ENDS, ends_no_line
 
+COPIES = 0.05  # share of lines that equal their translation, unlike names and numbers
 TABLE = 0.9  # share of lines with a TAB in a table
 
 
@@ -94,6 +95,13 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
     if sides[0] == sides[1]:
         say(f"note: {paths[0]} and {paths[1]} are the same: a model of them learns to repeat its input")
     pairs = [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
+    filled = [pair for pair in pairs if pair[0] or pair[1]]
+    copies = sum(source == target for source, target in filled)
+    if len(filled) > copies > max(2, COPIES * len(filled)):
+        say(
+            f"note: {copies:,} of the {len(filled):,} lines of {paths[1]} equal those of {paths[0]}: "
+            "without a translation, a model learns to repeat its input"
+        )
     empty = [[number for number, pair in enumerate(pairs, 1) if not pair[side] and pair[1 - side]] for side in (0, 1)]
     if empty[0] and empty[1]:
         say(
