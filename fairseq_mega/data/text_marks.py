@@ -73,6 +73,8 @@ PROCESSED: Dict[str, Callable[[str], object]] = {  # name of a mark -> search fo
     r"backslash escapes such as \u00e9 and \n (write the characters themselves)": _has_backslashes,
     "subwords that end in @@": re.compile(r"\S@@(\s|$)").search,
     "pieces of sentencepiece (\u2581)": re.compile("\u2581").search,
+    "pieces of WordPiece (##) or GPT-2 (\u0120)": re.compile(r"\w ##\w|\u0120\w+ \u0120\w").search,
+    "symbols of other models such as [CLS] and [SEP]": re.compile(r"\[(CLS|SEP|PAD|MASK|UNK)\]").search,
     "words joined by @-@": re.compile(r"\s@-@\s").search,
     "letters such as \u00c3\u00a9 for \u00e9, of UTF-8 that was read as another encoding": _is_misread,
     "? or \ufffd in place of letters that an encoding lacks (get the text again, in UTF-8)": _is_lost,

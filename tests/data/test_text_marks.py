@@ -187,3 +187,20 @@ def test_a_column_saved_as_csv_is_told(name: str) -> None:
 )
 def test_speech_is_no_csv(line: str) -> None:
     assert not list(told_marks("a.txt", ['"Come in, please."', "plain", *(f"{line} {i}" for i in range(30))]))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("the aff ##able house", "pieces of WordPiece"),
+        ("the \u0120house \u0120is", "pieces of WordPiece"),
+        ("[CLS] the house [SEP]", "symbols of other models such as [CLS]"),
+        ("the house [PAD] [PAD]", "symbols of other models such as [CLS]"),
+        ("take #1 or ## 2", None),
+        ("see [1] and [a]", None),
+        ("\u0120anni and \u0120u\u017c\u00e8 of Malta", None),
+    ],
+)
+def test_tokens_of_other_models(text: str, told: Optional[str]) -> None:
+    notes = list(told_marks("a.txt", [text, "another line", "a third"]))
+    assert len(notes) == (told is not None) and all(str(told) in note for note in notes)
