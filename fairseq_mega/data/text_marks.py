@@ -112,8 +112,8 @@ _ALWAYS = (_DOCUMENT.search, _SPECIAL.search)  # reported even if only one line 
 SAMPLE = 4_000_000  # characters or bytes at the beginning of a text that are searched for marks
 
 
-def told_marks(path: object, lines: Sequence[str], first: bool = False) -> Iterator[str]:
-    """Yield notes on marks of other tools in a training text, and on a line that is most of the text.
+def told_marks(path: object, lines: Sequence[str], first: bool = False, most: float = _MOST) -> Iterator[str]:
+    """Yield notes on marks of other tools in a training text, and on a line that is much of the text.
 
     A model trained on a text with marks expects the marks in every text.
 
@@ -121,6 +121,7 @@ def told_marks(path: object, lines: Sequence[str], first: bool = False) -> Itera
         path: name of the text.
         lines: lines of the text.
         first: whether ``lines`` are only the first lines of the text.
+        most: share of the lines that may be one line.
     """
     for what, has_mark in PROCESSED.items():
         count = counted(lines, has_mark)
@@ -140,8 +141,8 @@ def told_marks(path: object, lines: Sequence[str], first: bool = False) -> Itera
             )
             break
     line, count = Counter(text).most_common(1)[0] if len(text) >= _FEW else ("", 0)
-    if count > _MOST * len(text):
-        yield f"note: {count:,} of the {len(text):,} lines of {path} are {line[:60]!r}: the text has little else"
+    if count > most * len(text):
+        yield f"note: {count:,} of the {len(text):,} lines of {path} are {line[:60]!r}: leave them out unless meant"
 
 
 def told_missing(

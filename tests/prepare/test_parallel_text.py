@@ -225,6 +225,21 @@ RECORDS = [
 ]
 
 
+@pytest.mark.parametrize(("count", "told"), [(2, False), (10, False), (12, True)])
+def test_a_line_for_many_sentences_is_told(
+    count: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Such as the message of a server in place of translations."""
+    for language in ("en", "de"):
+        lines = [
+            "Error 429" if number < count and language == "de" else f"{language} {number}" for number in range(100)
+        ]
+        (tmp_path / f"t.{language}").write_text("\n".join([*lines, ""]))
+    read_pairs(str(tmp_path / "t"), "en", "de")
+    note = f"note: {count} of the 100 lines of {tmp_path / 't.de'} are 'Error 429': leave them out"
+    assert (note in capsys.readouterr().err) == told
+
+
 @pytest.mark.parametrize(("copies", "told"), [(0, False), (4, False), (6, True), (99, True)])
 def test_lines_that_are_not_translated_are_counted(
     copies: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture

@@ -13,6 +13,7 @@ from fairseq_mega.lab.prepare.translation.corpus import Corpus
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
 from fairseq_mega.lab.runs.files import LINE_ENDS, ends_no_line
 
+EQUAL = 0.1  # share of lines that are one sentence, such as the message of a server
 COPIES = 0.05  # share of lines that equal their translation, unlike names and numbers
 TABLE = 0.9  # share of lines with a TAB in a table
 
@@ -90,7 +91,7 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
                 f"note: {cells:,} of the {len(text):,} lines of {path} contain a TAB, like a table; its columns are "
                 "read as one sentence"
             )
-        for note in (*told_marks(path, lines), *told_missing(path, lines, "lines")):
+        for note in (*told_marks(path, lines, most=EQUAL), *told_missing(path, lines, "lines")):
             say(note)
     if sides[0] == sides[1]:
         say(f"note: {paths[0]} and {paths[1]} are the same: a model of them learns to repeat its input")
