@@ -362,6 +362,14 @@ def test_whole_words_that_may_be_pieces(
     assert all(f"by {option} or another --bpe, unless" in message for message in caplog.messages)
 
 
+def test_moses_has_the_languages_of_the_checkpoint_in_python(tiny_model: Any) -> None:
+    """A hub's tokenizer is for English where no language is given; the checkpoint is for en-de."""
+    hub = MegaModel.from_pretrained(
+        str(tiny_model.checkpoint.parent), tiny_model.checkpoint.name, str(tiny_model.data), tokenizer="moses"
+    )
+    assert (hub.tokenizer.cfg.source_lang, hub.tokenizer.cfg.target_lang) == ("en", "de")
+
+
 def through(road: str, task: Any, tokenizer: Optional[str] = None) -> None:
     """Build the encoders of a task without ``--bpe``, as a command or the hub does, or as inspect does without any."""
     given = argparse.Namespace(tokenizer=tokenizer, source_lang="en", target_lang="de")

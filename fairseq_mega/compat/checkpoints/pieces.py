@@ -128,12 +128,24 @@ def _comparing(
     original: typing.Callable, self: typing.Any, cfg: typing.Any, task: typing.Any, models: typing.Any
 ) -> None:
     note_command({})  # in place of a command that this process ran before
+    _set_languages(getattr(cfg, "tokenizer", None), task)
     original(self, cfg, task, models)
     compare(names.TOKENIZER, self.tokenizer, task, True)
     bpe = self.bpe
     if bpe is None:
         self.bpe = encoder_of_data(task, True)
     compare(names.SUBWORDS, bpe, task, True)
+
+
+def _set_languages(tokenizer: typing.Any, task: typing.Any) -> None:
+    """Set the languages of ``--tokenizer moses`` to those of a task, in place of English, the default."""
+    if getattr(tokenizer, "_name", None) != "moses":
+        return
+    settings = getattr(task, "args", None) or getattr(task, "cfg", None)
+    for side in ("source_lang", "target_lang"):
+        language = getattr(settings, side, None)
+        if isinstance(language, str):
+            setattr(tokenizer, side, language)
 
 
 class TextOrPieces:
