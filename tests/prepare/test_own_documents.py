@@ -275,6 +275,10 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
         lambda: lines(TEXTS).replace("\n", "\r").encode(),
         "carriage returns, which do not end lines .`tr",
     ),
+    "doubled.txt": (
+        lambda: b"one\r\r\ntwo\r\r\n\r\r\nthree\r\r\n",
+        "its lines end in CR CR LF, so that each of them would",
+    ),
     "latin.jsonl": (lambda: b'{"text": "gr\xf6\xdfer"}\n', "line 1: it is not UTF-8 .invalid.*, byte 0xf6"),
     "fields.json": (lambda: b'[{"body": "x"}]', "entry 1: it has no text in the field 'text'"),
 }

@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import json
+import re
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -155,8 +156,10 @@ class DocumentFile:
 
     def __init__(self, path: Path, field: str, bad_lines: str) -> None:
         self.source, self.skipped, self.empty, self.beside = Source(path, field, bad_lines), 0, 0, 0
-        with open_text(path, "surrogateescape") as file:
+        with open_text(path, "surrogateescape", newline="") as file:
             text = file.read(HEAD)
+        doubled = text.count("\r\r\n") > text.count("\n") / 2
+        text = re.sub("\r\n|\r", "\n", text)
         head = text.encode("utf-8", "surrogateescape")
         if begins_object(head) or (path.suffix.lower() in ENDINGS and head.strip()[:1] not in (b"[", b"{")):
             self.form = "JSON lines"
@@ -164,6 +167,11 @@ class DocumentFile:
             self.form = "JSON"
         else:
             self.form = "plain text"
+            if doubled:
+                raise ValueError(
+                    f"{path}: its lines end in CR CR LF, so that each of them would be a document: "
+                    rf"`tr -d '\r' <{path} >OUT` corrects this"
+                )
             form = form_of_records(head.decode("utf-8", "replace"))
             if form:
                 raise ValueError(
