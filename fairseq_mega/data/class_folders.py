@@ -33,12 +33,15 @@ _KIND = r"(images?|pictures?|clips?|audio|sounds?|set|data|split|jpe?g|png|wav|[
 _PART = re.compile(rf"({_KIND}[-_ ]?)*(?P<part>{_PARTS})([-_ ]?{_KIND})*")  # such as test_images, audio_train and fold1
 _WORDS = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"[+-]?\d{1,15}([.,]0*)?", re.ASCII)
-_QUOTES = {**dict.fromkeys("\u2018\u2019\u02bc\u2032\u00b4`", "'"), **dict.fromkeys("\u201c\u201d\u201e\u2033", '"')}
 _SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors of pictograms
-_LETTERS = str.maketrans(
-    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u06cc\u06a9\u0649", "aeopcyxijs\u064a\u0643\u064a"
-)
-_DOTLESS = {0x131: "i", 0x307: None}  # Turkish letters, which casefold pairs differently
+_SHAPES: Dict[int, Optional[str]] = {  # one form of letters and quotes that look the same
+    0x131: "i",  # Turkish letters, which casefold pairs differently
+    0x307: None,
+    **dict(zip(map(ord, "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455"), "aeopcyxijs")),  # Cyrillic
+    **dict(zip(map(ord, "\u06cc\u06a9\u0649"), "\u064a\u0643\u064a")),  # Persian
+    **dict.fromkeys(map(ord, "\u2018\u2019\u02bc\u2032\u00b4`"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u2033"), '"'),
+}
 
 
 class Wanted(NamedTuple):
@@ -189,20 +192,20 @@ def alike(names: Sequence[str]) -> List[List[str]]:
     groups: Dict[str, List[str]] = defaultdict(list)
     for name in names:
         seen = "".join(filter(is_visible, name)).translate(_SELECTORS)
-        folded = unicodedata.normalize("NFKC", seen).casefold().strip().translate(_DOTLESS).translate(_LETTERS)
+        folded = unicodedata.normalize("NFKC", seen).casefold().strip().translate(_SHAPES)
         folded = "".join(map(_plain, folded))
         groups[str(int(re.split("[.,]", folded)[0])) if _NUMBER.fullmatch(folded) else folded].append(name)
     return [group for group in groups.values() if len(group) > 1]
 
 
 def _plain(character: str) -> str:
-    """Return the ASCII dash, apostrophe, quote or digit for its forms in other scripts; else the character."""
+    """Return the ASCII dash or digit for its forms in other scripts; else the character."""
     category = unicodedata.category(character)
     if category == "Pd" or character == "\u2212":
         return "-"
     if category == "Nd":
         return str(unicodedata.digit(character))
-    return _QUOTES.get(character, character)
+    return character
 
 
 def is_visible(character: str) -> bool:
