@@ -319,7 +319,7 @@ def test_plain_text_with_the_mark_of_pieces(
 def test_text_that_is_not_split_into_the_pieces_of_a_dictionary(
     road: str, text: str, of_pieces: bool, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, caplog: Any
 ) -> None:
-    """Of data whose pieces nothing but their dictionary shows; words that are pieces within words, too, are known."""
+    """Warn for data whose pieces only their dictionary shows: words that are also pieces within words are known."""
     data = Path(shutil.copytree(tiny_model.data, tmp_path / "data"))
     symbols = symbols_of(models["words"])
     for path in data.glob("dict.*.txt") if of_pieces else ():

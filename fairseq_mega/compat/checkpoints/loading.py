@@ -20,7 +20,7 @@ from fairseq_mega.compat.patching import ModuleWith, wrap
 
 from . import safetensors_files
 from .safe_globals import RefusedContents
-from .settings import task_of
+from .settings import settings_of, task_of
 
 logger = logging.getLogger(__name__)
 # The modules of fairseq that open files with torch.load.
@@ -233,7 +233,7 @@ def _naming_the_configuration(
         return original(filenames, arg_overrides, task, *args, **kwargs)
     except (AssertionError, AttributeError, TypeError) as error:  # of a model that relies on its own task
         for path in filter(os.path.isfile, filenames if task is not None else ()):
-            trained, given = task_of(load_checkpoint(path)), task_of(getattr(task, "args", None) or task.cfg)
+            trained, given = task_of(load_checkpoint(path)), task_of(settings_of(task))
             if None not in (trained, given) and trained != given:
                 raise ValueError(
                     f"{path} was trained with --task {trained}, and its model cannot be built for --task {given}: give "

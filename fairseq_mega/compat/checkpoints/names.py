@@ -14,7 +14,7 @@ import typing
 
 from fairseq_mega.compat.patching import wrap
 
-from .settings import other_settings
+from .settings import other_settings, settings_of
 
 logger = logging.getLogger("fairseq_mega.compat.checkpoints.names")
 KEY = "names"  # in a checkpoint
@@ -119,7 +119,7 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
     """
     from fairseq.data import Dictionary
 
-    cfg = _settings_of(task)
+    cfg = settings_of(task)
     folder, *further = _folders_of(cfg)
     pair = [getattr(cfg, f"{side}_lang", None) for side in (SOURCE, TARGET)]
     found: typing.Dict[str, Names] = {}
@@ -303,12 +303,8 @@ def _language_tokens(cfg: typing.Any) -> Names:
 
 def pieces_of_data(task: typing.Any) -> str:
     """Return the path of the sentencepiece model in the folder of a task's text, where there may be none."""
-    folder = getattr(task, "text_folder", None) or _folders_of(_settings_of(task))[0]
+    folder = getattr(task, "text_folder", None) or _folders_of(settings_of(task))[0]
     return os.path.join(folder, SUBWORDS_FILE)
-
-
-def _settings_of(task: typing.Any) -> typing.Any:
-    return getattr(task, "args", None) or getattr(task, "cfg", None)
 
 
 def _folders_of(cfg: typing.Any) -> typing.List[str]:
@@ -458,7 +454,7 @@ def _warn_of_unnamed_classes(
     if LABELS in own:
         named, numbered, text = own[LABELS].where, file, own[LABELS].text
     else:
-        named, numbered, text = file, _folders_of(_settings_of(task))[0], theirs[LABELS]
+        named, numbered, text = file, _folders_of(settings_of(task))[0], theirs[LABELS]
     classes = [f"{number} is {name!r}" for number, name in enumerate(text.split("\n"))]
     told = ", ".join([*classes[:3], *(["..."] if len(classes) > 3 else [])])
     logger.warning(

@@ -11,6 +11,7 @@ from fairseq_mega.compat.patches.translating import MANY, PIECES, joined_once, n
 from fairseq_mega.compat.patching import wrap
 
 from . import names
+from .settings import settings_of
 
 logger = logging.getLogger("fairseq_mega.compat.checkpoints.pieces")
 
@@ -141,9 +142,8 @@ def _set_languages(tokenizer: typing.Any, task: typing.Any) -> None:
     """Set the languages of ``--tokenizer moses`` to those of a task, in place of English, the default."""
     if getattr(tokenizer, "_name", None) != "moses":
         return
-    settings = getattr(task, "args", None) or getattr(task, "cfg", None)
     for side in ("source_lang", "target_lang"):
-        language = getattr(settings, side, None)
+        language = getattr(settings_of(task), side, None)
         if isinstance(language, str):
             setattr(tokenizer, side, language)
 

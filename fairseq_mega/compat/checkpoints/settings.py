@@ -58,6 +58,11 @@ def seed_of(checkpoint: typing.Dict[str, typing.Any]) -> typing.Optional[int]:
     return typing.cast(typing.Optional[int], setting_of(group_of(checkpoint, "common"), "seed"))
 
 
+def settings_of(task: typing.Any) -> typing.Any:
+    """Return the settings of a task of fairseq, new or old; None if it has none."""
+    return getattr(task, "args", None) or getattr(task, "cfg", None)
+
+
 def task_of(given: typing.Any) -> typing.Optional[str]:
     """Return the name of the task in a checkpoint, or in a task's settings; None if it is not recorded."""
     group = group_of(given, "task") if isinstance(given, dict) and "model" in given else given

@@ -11,6 +11,7 @@ import torch
 from fairseq_mega.compat.patching import wrap
 
 from . import paths
+from .translating import MANY_LANGUAGES
 
 logger = logging.getLogger("fairseq_mega.compat.patches.generating")
 PACKAGES = {  # scorer -> name of its package for import, and for installation
@@ -127,9 +128,7 @@ def _build_generator_of_many_languages(
 ) -> typing.Any:
     """Accept the argument that a model of the hub passes to every task, and keep the tokens of its translations."""
     if prefix_allowed_tokens_fn is not None:
-        raise ValueError(
-            "prefix_allowed_tokens_fn has no effect with --task translation_multi_simple_epoch: leave it out"
-        )
+        raise ValueError(f"prefix_allowed_tokens_fn has no effect with --task {MANY_LANGUAGES}: leave it out")
     if None in (self.args.source_lang, self.args.target_lang):
         raise ValueError(
             "the languages of the translations are missing: give --source-lang and --target-lang, or source_lang and "
