@@ -1,6 +1,7 @@
 """Check that the encoders of ``--bpe`` and ``--tokenizer`` are the ones that split the training text."""
 
 import argparse
+import json
 import logging
 import os
 import re
@@ -40,12 +41,14 @@ def compare_encoders() -> None:
     from fairseq.data import encoders
     from fairseq.hub_utils import GeneratorHubInterface
     from fairseq.tasks import FairseqTask
+    from fairseq.tasks.translation import TranslationTask
     from fairseq.trainer import Trainer
 
     wrap(encoders, "build_bpe", _build_named_bpe)
     wrap(encoders, "build_tokenizer", _build_named_tokenizer)
     wrap(FairseqTask, "build_bpe", _build_compared_bpe)
     wrap(FairseqTask, "build_tokenizer", _build_compared_tokenizer)
+    wrap(TranslationTask, "build_model", _building_for_bleu)
     wrap(GeneratorHubInterface, "__init__", _comparing)
     wrap(Trainer, "load_checkpoint", _comparing_for_training)
     wrap(FairseqTask, "get_interactive_tokens_and_lengths", _reading_lines)
@@ -142,10 +145,23 @@ def _set_languages(tokenizer: typing.Any, task: typing.Any) -> None:
     """Set the languages of ``--tokenizer moses`` to those of a task, in place of English, the default."""
     if getattr(tokenizer, "_name", None) != "moses":
         return
-    for side in ("source_lang", "target_lang"):
-        language = getattr(settings_of(task), side, None)
-        if isinstance(language, str):
-            setattr(tokenizer, side, language)
+    for side, language in _languages_of(task).items():
+        setattr(tokenizer, side, language)
+
+
+def _building_for_bleu(
+    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    """Detokenise for ``--eval-bleu-detok moses`` by the rules of the task's languages, in place of English."""
+    if self.cfg.eval_bleu and self.cfg.eval_bleu_detok == "moses":
+        given = json.loads(self.cfg.eval_bleu_detok_args or "{}")
+        self.cfg.eval_bleu_detok_args = json.dumps({**_languages_of(self), **given})
+    return original(self, *args, **kwargs)
+
+
+def _languages_of(task: typing.Any) -> typing.Dict[str, str]:
+    found = {side: getattr(settings_of(task), side, None) for side in ("source_lang", "target_lang")}
+    return {side: language for side, language in found.items() if isinstance(language, str)}
 
 
 class TextOrPieces:
