@@ -54,11 +54,16 @@ class ImageArray:
                 f"train/ and valid/ with a folder per class"
             )
         try:
-            return np.load(self.path, mmap_mode="r", allow_pickle=False)
+            found = np.load(self.path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise ValueError(
                 f"{self.path} is not a file of numpy.save, or is truncated ({error}): get a new copy"
             ) from error
+        if not isinstance(found, np.ndarray):
+            raise ValueError(
+                f"{self.path} is an archive of numpy.savez ({', '.join(found)}): write its images with numpy.save"
+            )
+        return found
 
 
 class ImageDataset(ClassifiedDataset):

@@ -81,6 +81,10 @@ def test_commands(folder, tmp_path, device_flags, capsys):
         (np.full((9, 7, 8, 3), 99, np.uint8), "images of 7 x 8 pixels, the model reads --image-size 8: resize or crop"),
         (np.array([{}] * 9), r"test\.npy is not a file of numpy\.save, or is truncated"),
         (b"\x93NUMPY", r"test\.npy is not a file of numpy\.save, or is truncated"),
+        (
+            {"x": np.zeros(2), "y": np.zeros(2)},
+            r"test\.npy is an archive of numpy\.savez \(x, y\): write its images with",
+        ),
         (None, r"test\.npy does not exist: give the folder that holds input/ and label/"),
     ],
 )
@@ -90,6 +94,9 @@ def test_images_that_do_not_fit(images, message, folder, tmp_path):
     path.unlink()
     if isinstance(images, bytes):
         path.write_bytes(images)
+    elif isinstance(images, dict):
+        with open(path, "wb") as stream:
+            np.savez(stream, **images)
     elif images is not None:
         np.save(path, images, allow_pickle=True)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
