@@ -70,6 +70,22 @@ def operations(model: nn.Module, length: int) -> float:
     return own if whole else own + sum(operations(part, length) for part in model._modules.values() if part is not None)
 
 
+def training_products(model: nn.Module, length: int) -> float:
+    """Return the operations of all matrix products of a forward and backward pass for each position.
+
+    A linear map has three products. Attention has two products forward; backward it computes the weights again, and
+    four products of gradients, so that it has four of width z and three of width v. Moving averages are not counted.
+    """
+    counted = 0.0
+    for part in model.modules():
+        if isinstance(part, nn.Linear):
+            counted += 6.0 * part.weight.numel()
+        elif isinstance(part, (GatedAttention, NormalizedGatedAttention)):
+            width = 4 * part.kappa.size(-1) + 3 * part.output_proj.in_features
+            counted += _attention(width, length, part.chunk_size, part.causal)
+    return counted
+
+
 def _attention(width: int, length: int, chunk: int = -1, causal: bool = False) -> float:
     """Return the operations of queries with keys and of weights with values, whose widths add up to ``width``."""
     seen = length if chunk < 0 else min(chunk, length)

@@ -126,7 +126,9 @@ def test_products_of_a_layer_are_counted():
     maps = 8 * 16 + 8 * (8 + 4 + 16 + 8) + 16 * 8 + 2 * 8 * 16
     assert layer.products("mega-chunk", 16, arguments) == 2 * 32 * (3 * maps + 8 * (4 * 4 + 3 * 16))
     assert layer.products("mega", 16, arguments) == 2 * 32 * (3 * maps + 16 * (4 * 4 + 3 * 16))
-    assert layer.products("transformer", 16, arguments) == 0
+    maps = 8 * 16 + 8 * (8 + 4 + 16) + 16 * 8 + 2 * 8 * 16
+    assert layer.products("megalodon-chunk", 16, arguments) == 2 * 32 * (3 * maps + 4 * (4 * 4 + 3 * 16))  # causal
+    assert layer.products("transformer", 16, arguments) == layer.products("published-chunk", 16, arguments) == 0
 
 
 def test_layers_are_measured_under_autocast(monkeypatch):

@@ -115,18 +115,13 @@ def explicit_attention(fused: Any) -> Any:
     return ExplicitAttention()
 
 
-def products(model: str, length: int, arguments: argparse.Namespace) -> int:
-    """Multiplications and additions of a MEGA layer's matrix products in a forward and backward pass; 0 for others.
+def products(model: str, length: int, arguments: argparse.Namespace) -> float:
+    """Return the operations of the matrix products of a layer of ours in a pass; 0 for other layers."""
+    from fairseq_mega.models.cost import training_products  # imports fairseq, which a measured process does not need
 
-    A map has three products. Attention has two products forward; backward it computes the weights again, and four
-    products of gradients.
-    """
-    if not model.startswith("mega") or "megalodon" in model:
-        return 0
-    d, v, z = arguments.embed_dim, arguments.hidden_dim, arguments.z_dim
-    maps = 3 * (d * v + d * (2 * d + z + v) + v * d + 2 * d * v)
-    keys = length if model == "mega" else min(length, arguments.chunk_size)
-    return 2 * (arguments.tokens // length) * length * (maps + keys * (4 * z + 3 * v) // (2 if arguments.causal else 1))
+    if not model.startswith("mega") or "published" in model:
+        return 0.0
+    return arguments.tokens // length * length * training_products(build(model, length, arguments), length)
 
 
 def output(layer: Any, x: Any) -> Any:

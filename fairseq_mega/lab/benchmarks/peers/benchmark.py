@@ -45,7 +45,8 @@ A forward and backward pass in float32 over the same random symbols, on a CPU; w
 none. Every model runs in a separate process, in the environment of its package. The processes of a shape take turns,
 and the median of the passes counts. Peak memory is counted on top of the model and its compiled program. Parameters
 differ by at most one percent. First, two steps down the gradients must lower the loss by as much as the gradients
-predict. A peer that is not installed is skipped. The peers:
+predict. A peer that is not installed is skipped. "At most" is the speed of a model that computed nothing but the
+matrix products of ours, at the peak of the cores' registers. The peers:
 
 """ + "\n".join(f"  {name} (beside {peer.ours}): {peer.meaning}" for name, peer in PEERS.items())
 SMOKE = ("--shapes=2x32", "--layers=1", "--chunk=16", "--repeat=1")
@@ -148,7 +149,8 @@ def measure_beside(
         arguments: of the command line, for the number of turns and the allocator.
 
     Returns:
-        ``seconds``, ``memory_mib``, ``parameters``, ``losses`` and ``versions`` of every model.
+        ``seconds``, ``memory_mib``, ``parameters``, ``products``, ``losses`` and ``versions`` of every model, and the
+        ``peak`` of the cores, operations per second or None.
 
     Raises:
         ValueError: if a peer has more or fewer parameters than our model, or a model cannot be trained.
@@ -165,12 +167,13 @@ def measure_beside(
             if abs(count - own) > own / 100:
                 raise ValueError(f"{name} has {count:,} parameters and {ours} {own:,}: give another --width")
         seconds: Dict[str, List[float]] = {name: [] for name in found}
+        peak = measuring.float32_peak(arguments.threads)
         for turn in range(arguments.repeat):
             print(f"turn {turn + 1} of {arguments.repeat}: {', '.join(found)}", file=sys.stderr)
             for name in found:
                 seconds[name].append(processes[name].ask("step")["seconds"])
         return {
-            name: {**row, "seconds": statistics.median(seconds[name]), **processes[name].ask("memory")}
+            name: {**row, "seconds": statistics.median(seconds[name]), "peak": peak, **processes[name].ask("memory")}
             for name, row in found.items()
         }
 
@@ -187,8 +190,8 @@ def run(arguments: argparse.Namespace) -> None:
     kept = Rows(arguments.rows, settings, arguments.stop_after)
     scores: Dict[str, float] = {}
     details: Dict[str, Dict[str, Any]] = {"peers": {}, "losses": {}}
-    print("| model | batch x L | parameters | tokens/s | ours is | peak MiB | ours needs |")
-    print("|---|---|---|---|---|---|---|")
+    print("| model | batch x L | parameters | tokens/s | ours is | at most | peak MiB | ours needs |")
+    print("|---|---|---|---|---|---|---|---|")
     for batch, length in shapes:
         for ours, peers in groups.items():
             shape = {"batch": batch, "length": length}
@@ -201,14 +204,17 @@ def run(arguments: argparse.Namespace) -> None:
                 subject = f"{name}, batch {batch} L={length}"
                 details["losses"][subject], details["peers"][name] = row["losses"], row["versions"]
                 figures = {key: row[key] for key in ("seconds", "memory_mib", "parameters")}
-                against = ["", ""]
+                against = ["", "", ""]
                 if name != ours:
                     figures["speed"] = row["seconds"] / found[ours]["seconds"]
                     figures["memory"] = found[ours]["memory_mib"] / max(row["memory_mib"], 0.1)
-                    against = [f"{figures['speed']:.2f}x as fast", f"{figures['memory']:.2f}x as much"]
+                    against = [f"{figures['speed']:.2f}x as fast", "", f"{figures['memory']:.2f}x as much"]
+                if row["peak"] is not None:
+                    figures["speed_limit"] = row["seconds"] * row["peak"] / found[ours]["products"]
+                    against[1] = f"{figures['speed_limit']:.2f}x"
                 scores.update({f"{subject} {key}": value for key, value in figures.items()})
-                rate = f"{row['parameters']:,} | {batch * length / row['seconds']:,.0f} | {against[0]}"
-                memory = f"{row['memory_mib']:,.0f} | {against[1]}"
+                rate = f"{row['parameters']:,} | {batch * length / row['seconds']:,.0f} | {against[0]} | {against[1]}"
+                memory = f"{row['memory_mib']:,.0f} | {against[2]}"
                 print(f"| {name} | {batch} x {length:,} | {rate} | {memory} |", flush=True)
     delattr(arguments, "python")  # the paths of one machine; the versions are kept
     tokens = sum(batch * length for batch, length in shapes)

@@ -4,10 +4,10 @@
 this file imports the standard library and the package alone. ``SETTINGS`` is a JSON object: ``model``, a key of
 ``BUILDERS``, ``width``, ``layers``, ``chunk``, ``symbols``, ``batch``, ``length``, ``threads`` and ``seed``.
 
-The first line of the output is a JSON object: the model's ``parameters``, the ``versions`` of its packages and the
-``losses`` of the warm-up, or a ``fault``. Every line of the input is a word that requests another object: ``step`` for
-the ``seconds`` of a forward and backward pass, ``memory`` for ``memory_mib``, the peak of all passes on top of model
-and compiled program.
+The first line of the output is a JSON object: the model's ``parameters``, the ``versions`` of its packages, the
+``losses`` of the warm-up and the operations of the ``products`` of a pass (0 if unknown), or a ``fault``. Every line of
+the input is a word that requests another object: ``step`` for the ``seconds`` of a forward and backward pass,
+``memory`` for ``memory_mib``, the peak of all passes on top of model and compiled program.
 """
 
 import ctypes
@@ -35,6 +35,7 @@ class Training(NamedTuple):
     # Take one step down these gradients; the number is the factor of the gradients over their squared norm.
     descend: Callable[[Any, float], None]
     packages: List[str]  # packages whose versions are recorded
+    products: float = 0.0  # operations of the matrix products of a pass; 0: unknown
 
 
 def tokens_of(sizes: Sizes) -> List[List[int]]:
@@ -83,6 +84,7 @@ def ours(sizes: Sizes) -> Training:
     from fairseq_mega.lab.benchmarks import lm_pair
     from fairseq_mega.lab.benchmarks.layer_models import PUBLISHED, published_ema
     from fairseq_mega.lab.benchmarks.megalodon_layer import PublishedComplexEMA
+    from fairseq_mega.models.cost import training_products
     from fairseq_mega.ops.common.dispatch import VARIABLE
 
     configure_process()  # as fairseq-mega-train does
@@ -94,7 +96,9 @@ def ours(sizes: Sizes) -> Training:
         for layer in model.decoder.layers:
             rearranged = PublishedComplexEMA if name == "megalodon" else published_ema
             layer.attention.ema = rearranged(layer.attention.ema)
-    return train_torch(model, lambda tokens: model(tokens)[0], sizes, ["fairseq-mega"])
+    training = train_torch(model, lambda tokens: model(tokens)[0], sizes, ["fairseq-mega"])
+    length = sizes["length"]
+    return training._replace(products=sizes["batch"] * length * training_products(model, length))
 
 
 def megalodon_jax(sizes: Sizes) -> Training:
@@ -238,7 +242,8 @@ def main() -> None:
     except ValueError as error:
         return answer(fault=str(error))
     versions = {name: importlib.metadata.version(name) for name in training.packages}
-    answer(parameters=training.parameters, losses=losses, versions={"python": sys.version.split()[0], **versions})
+    versions["python"] = sys.version.split()[0]
+    answer(parameters=training.parameters, losses=losses, versions=versions, products=training.products)
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     for line in sys.stdin:
         if line.strip() == "memory":
