@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from .classified import ClassifiedDataset
-from .image_files import AS_FRACTIONS, FIRST, warn_of_small_numbers
+from .image_files import AS_FRACTIONS, FIRST
 
 # Mean and standard deviation of ImageNet's red, green and blue, on the scale of [0, 1].
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -31,7 +31,6 @@ class ImageArray:
             raise ValueError(f"{path} holds {images.dtype} {images.shape}: uint8 (n, height, width, 3) is required")
         if len(images) and images[:FIRST].max() <= 1:
             raise ValueError(f"{path} holds no numbers above 1: {AS_FRACTIONS}")
-        warn_of_small_numbers(images[:FIRST], path)
         self.shape: Tuple[int, ...] = images.shape
         self._images: Optional[np.ndarray] = None
 

@@ -22,7 +22,7 @@ ENDINGS = (
 )
 LOOKED_AT = 100, 5  # classes, and images of each, that are looked at for one colour
 FIRST = 64  # images whose range is looked at
-_FAR_FROM_WHITE = 64
+FAR_FROM_WHITE = 64  # largest number of dark images
 AS_FRACTIONS = "255 is white: multiply numbers of 0 to 1 by 255 before they are saved"
 _UNREADABLE = ("JPEG XL", "Photoshop")
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262  # tags of TIFF
@@ -312,10 +312,10 @@ def has_one_colour(image: Any) -> bool:
     return _spread(image) <= _FAINT
 
 
-def warn_of_one_colour(
+def warn_of_dark_images(
     where: object, labels: np.ndarray, image: Callable[[int], Any], names: Callable[[int], Tuple[str, object]]
 ) -> None:
-    """Warn of the first classes whose first images all have nearly one colour, as those of numbers of 0 to 1.
+    """Warn of the first classes whose first images all have nearly one colour, or of small numbers in all classes.
 
     Args:
         where: folder or file of the images.
@@ -324,27 +324,40 @@ def warn_of_one_colour(
         names: returns the names of an image's class and of the image.
     """
     classes, images = LOOKED_AT
-    empty = []
+    empty, largest = [], 0
+
+    def shows_nothing(pixels: Any) -> bool:
+        nonlocal largest
+        largest = max(largest, largest_number(pixels))
+        return has_one_colour(pixels)
+
     for number in np.unique(labels)[:classes]:
         places = np.flatnonzero(labels == number)[:images].tolist()
         with contextlib.suppress(ValueError, OSError):
-            if all(has_one_colour(image(place)) for place in places):
+            if all(shows_nothing(image(place)) for place in places):
                 empty.append(names(places[0]))
     if empty:
         logger.warning(
             f"{where}: the first images of {listed([name for name, _ in empty])} have nearly one colour, such as "
             f"{empty[0][1]} ({AS_FRACTIONS})"
         )
+    elif largest < FAR_FROM_WHITE:
+        logger.warning(f"{where}: its first images have {small_numbers(largest)}")
 
 
-def warn_of_small_numbers(pixels: np.ndarray, where: object) -> None:
-    """Warn of pixels (n, ...) of uint8 that are far from white, as those of numbers of 0 to 1 or of 0 to 15."""
-    largest = int(pixels.max(initial=0))
-    if largest < _FAR_FROM_WHITE:
-        logger.warning(
-            f"{where}: its first images have no number above {largest}, and 255 is white: multiply the numbers of all "
-            f"images by the same number"
-        )
+def small_numbers(largest: int) -> str:
+    """Return what to say of images whose largest number is below FAR_FROM_WHITE, as those of numbers of 0 to 15."""
+    return (
+        f"no number above {largest}, and 255 is white: multiply the numbers of all images by the same number, unless "
+        f"they should be dark"
+    )
+
+
+def largest_number(image: Any) -> int:
+    """Return the largest number of an image of PIL, or of an array of images."""
+    if isinstance(image, np.ndarray):
+        return int(image.max(initial=0))
+    return max(high for _, high in image.getextrema())
 
 
 def _spread(image: Any) -> int:

@@ -137,5 +137,17 @@ def test_images_of_one_colour_are_counted(tmp_path: Path) -> None:
     assert re.search(f"{found}all of 'dark'", run.output)
 
 
+@pytest.mark.parametrize(("white", "told"), [(16, True), (255, False)])
+def test_images_of_small_numbers_are_told(white: int, told: bool, tmp_path: Path) -> None:
+    """For instance digits of 17 shades; white is brighter in one image."""
+    for label in ("one", "two"):
+        (tmp_path / "dir" / label).mkdir(parents=True)
+        for number in range(3):
+            shades = np.eye(4, dtype=np.uint8) * (white if number == 1 else 16)
+            Image.fromarray(shades).save(tmp_path / "dir" / label / f"{number}.png")
+    run = prepare("own-images", "--dir", tmp_path / "dir", "--out", tmp_path / "out").succeeded()
+    assert ("note: the images have no number above 16, and 255 is white: multiply" in run.output) == told
+
+
 def test_a_result_among_the_labels(images: Path) -> None:
     assert "lies in --dir" in refusal("own-images", "--dir", images, "--out", images / "out")

@@ -88,6 +88,19 @@ def test_classes_of_one_colour_are_told(dark, told, split, folder, tmp_path, cap
         assert f"the first images of {told} have nearly one colour, such as {path} (255 is white" in found[0]
 
 
+@pytest.mark.parametrize("white, told", [(16, True), (63, True), (64, False)])
+def test_images_of_small_numbers_are_told(white, told, folder, tmp_path, caplog):
+    """In all classes; one bright image is enough for silence."""
+    data = shutil.copytree(folder, tmp_path / "data")
+    for number in range(3):
+        for path in (data / "train" / f"class{number}").iterdir():
+            Image.fromarray(np.eye(12, dtype=np.uint8) * (white if number == 1 else 16)).save(path.with_suffix(".png"))
+            path.unlink()
+    known(data).load_dataset("train")
+    note = f"{data / 'train'}: its first images have no number above {white}, and 255 is white"
+    assert any(message.startswith(note) for message in caplog.messages) == told
+
+
 def palette(image):
     return image.quantize(256)
 

@@ -6,12 +6,20 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 
 from fairseq_mega.data.class_folders import check_labels, class_files, class_names
-from fairseq_mega.data.image_files import AS_FRACTIONS, check_whole, has_one_colour, read_image
+from fairseq_mega.data.image_files import (
+    AS_FRACTIONS,
+    FAR_FROM_WHITE,
+    check_whole,
+    has_one_colour,
+    largest_number,
+    read_image,
+    small_numbers,
+)
 from fairseq_mega.data.image_files import PICTURES as FILES
 from fairseq_mega.data.image_folder import split_folder
 from fairseq_mega.lab.prepare.classification.subsets import labelled_files, say_copies, say_empty, stratified_split
@@ -58,8 +66,10 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     images = [Path(label, name) for label in labels for name in files[label]]
     numbers = np.repeat(np.arange(len(labels)), [len(files[label]) for label in labels])
     rows = stratified_split(numbers, HELD_OUT, labels)
-    is_empty = check_images([args.dir / image for image in images])
-    say_empty([*map(str, images)], numbers, is_empty, labels, f"images have nearly one colour ({AS_FRACTIONS})")
+    is_empty, largest = check_images([args.dir / image for image in images])
+    empty = f"images have nearly one colour ({AS_FRACTIONS})"
+    if not say_empty([*map(str, images)], numbers, is_empty, labels, empty) and largest < FAR_FROM_WHITE:
+        say(f"note: the images have {small_numbers(largest)}")
     contents = [(hashlib.sha256((args.dir / image).read_bytes()).digest(), image.parent.name) for image in images]
     say_copies({split: [contents[row] for row in which] for split, which in rows.items()}, "images")
     counted: Dict[str, Dict[str, Any]] = {}
@@ -73,23 +83,24 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(f"own images, {args.dir.resolve()}", counted, {}, notes)
 
 
-def check_images(paths: Sequence[Path]) -> np.ndarray:
-    """Return whether each image has nearly one colour, (n,) bool.
+def check_images(paths: Sequence[Path]) -> Tuple[np.ndarray, int]:
+    """Return whether each image has nearly one colour, (n,) bool, and the largest number of all.
 
     Raises:
         ValueError: names images that cannot be decoded, which would stop the training, or not to the end.
     """
-    problems, is_empty = [], np.zeros(len(paths), dtype=bool)
+    problems, is_empty, largest = [], np.zeros(len(paths), dtype=bool), 0
     for place, path in enumerate(Progress("reading", "images", len(paths)).follow(paths)):
         try:
-            is_empty[place] = has_one_colour(read_image(path))
+            image = read_image(path)
+            is_empty[place], largest = has_one_colour(image), max(largest, largest_number(image))
             check_whole(path)
         except ValueError as error:
             problems.append(str(error))
     if problems:
         more = f" (and {len(problems) - MOST:,} more)" if problems[MOST:] else ""
         raise ValueError("; ".join(problems[:MOST]) + more)
-    return is_empty
+    return is_empty, largest
 
 
 def link_or_copy(source: Path, target: Path) -> None:
