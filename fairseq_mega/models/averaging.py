@@ -143,12 +143,15 @@ def average_of_training(path: Path) -> Dict[str, Any]:
             f"several checkpoints by --inputs"
         )
     check_same_shape(checkpoint["model"], averaged, path, Path(f"the average in {path}"))
-    decay = setting_of(group_of(checkpoint, "ema"), "ema_decay")
+    group = group_of(checkpoint, "ema")
+    decay, start, every = (setting_of(group, f"ema_{name}") for name in ("decay", "start_update", "update_freq"))
     updates = (checkpoint.get("optimizer_history") or [{}])[-1].get("num_updates", 0)
-    if decay is not None and updates and decay**updates > MANY:
+    first = max((start or 0) - 1, 0)  # the update whose weights begin the average
+    share = 0.0 if decay is None or updates <= first else decay ** ((updates - first) // (every or 1))
+    if share > MANY:
         logger.warning(
-            f"{decay**updates:.0%} of the average in {path} are first weights of its training ({updates:,} updates): "
-            f"train longer, or with a lower --ema-decay than {decay}"
+            f"{share:.0%} of the average in {path} are weights of update {first:,} of {updates:,}: train longer, or "
+            f"with a lower --ema-decay than {decay}"
         )
     checkpoint["model"] = averaged
     return _for_use(checkpoint)
