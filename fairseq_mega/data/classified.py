@@ -1,5 +1,6 @@
 """Base of the datasets of classification tasks: one class per example, and every example in a batch."""
 
+import logging
 from typing import Any, Dict, List, Optional
 
 import numpy as np
@@ -7,6 +8,8 @@ import torch
 from fairseq.data import data_utils
 
 from .sized import SizedDataset
+
+logger = logging.getLogger(__name__)
 
 
 class ClassifiedDataset(SizedDataset):
@@ -75,7 +78,7 @@ def shuffled(count: int, seed: int) -> np.ndarray:
 def check_labels(
     labels: np.ndarray, classes: Optional[int], where: str, first: int = 1, option: str = "--sentence-class-num"
 ) -> None:
-    """Raise a ValueError that names file and line if a label is out of range.
+    """Raise a ValueError that names file and line if a label is out of range; warn of labels that are all the same.
 
     Args:
         labels: (n,) integers.
@@ -94,3 +97,5 @@ def check_labels(
             f"{where} {place} {wrong[0] + first}: class {labels[wrong[0]]} does not exist, classes are 0 to "
             f"{'...' if classes is None else classes - 1} ({option} {classes}){remedy}"
         )
+    if len(labels) > 1 and (labels == labels[0]).all():
+        logger.warning(f"{where}: all {len(labels):,} examples have class {labels[0]}, so any accuracy says little")
