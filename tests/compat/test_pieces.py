@@ -362,6 +362,17 @@ def test_whole_words_that_may_be_pieces(
     assert all(f"by {option} or another --bpe, unless" in message for message in caplog.messages)
 
 
+@pytest.mark.parametrize("bpe", ["sentencepiece", "characters"])
+def test_an_encoder_that_no_checkpoint_names_is_told(bpe: str, models: Dict[str, Path], caplog: Any) -> None:
+    symbols = symbols_of(models["own"]) if bpe == "sentencepiece" else ["a", "b", "\u2581"]
+    task = SimpleNamespace(source_dictionary=dictionary(symbols))
+    encoder = encoders.build_bpe(argparse.Namespace(bpe=bpe, sentencepiece_model=str(models["own"])))
+    for _ in range(2):
+        pieces.compare(names.SUBWORDS, encoder, task, True)
+    (told,) = caplog.messages
+    assert told.startswith("the checkpoint does not name what split its training text into pieces: --bpe " + bpe)
+
+
 def test_moses_has_the_languages_of_the_checkpoint_in_python(tiny_model: Any) -> None:
     """A hub's tokenizer is for English where no language is given; the checkpoint is for en-de."""
     hub = MegaModel.from_pretrained(

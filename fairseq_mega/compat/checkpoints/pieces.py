@@ -356,7 +356,7 @@ def _warn_of_unrecorded_tokenizer(where: str, task: typing.Any) -> None:
 def _look_at_dictionary(bpe: typing.Any, task: typing.Any, given: typing.Optional[names.Names]) -> None:
     """Refuse an encoder that cannot have made a task's dictionary; warn of one that cannot be verified."""
     _refuse_other_pieces(bpe, task, "--bpe" if given is None else given.where)
-    if given is not None and given.where.count(" --"):
+    if given is not None:
         _warn_once(
             task, f"the checkpoint does not name what split its training text into pieces: {given.where} is used"
         )
