@@ -1,6 +1,7 @@
 """Base of the classification tasks, which use the model's form of input and score every example."""
 
 import json
+import logging
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -12,9 +13,12 @@ from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
 from fairseq_mega.compat.checkpoints.names import LABELS, Names
+from fairseq_mega.data.class_folders import listed
 from fairseq_mega.data.classified import ClassifiedDataset, shuffled
 from fairseq_mega.data.file_kinds import SOURCE
 from fairseq_mega.models.classifier import SequenceClassifier
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -113,7 +117,20 @@ class ClassificationTask(FairseqTask):
         if not np.array_equal(members, np.arange(len(dataset))):
             raise RuntimeError(f"the batches hold {len(members)} of {len(dataset)} examples, or some of them twice")
         self.expected = len(dataset)
+        if dataset is self.datasets.get("train"):
+            self.warn_of_classes_without_training()
         return iterator
+
+    def warn_of_classes_without_training(self) -> None:
+        """Warn of classes in the validation data, which are loaded first, that no training example has."""
+        for split, dataset in self.datasets.items():
+            unknown = np.setdiff1d(dataset.labels, self.datasets["train"].labels)
+            if len(unknown):
+                count = int(np.isin(dataset.labels, unknown).sum())
+                logger.warning(
+                    f"{count:,} of the {len(dataset):,} examples of {split} have a class that no example of train has: "
+                    f"{listed([*map(str, unknown)])}; if the data were sorted by class, shuffle them before the split"
+                )
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
         super().begin_epoch(epoch, model)

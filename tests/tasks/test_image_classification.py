@@ -170,3 +170,18 @@ def test_images_that_are_nearly_black_are_told(change, told, folder, tmp_path, c
     found = [message for message in caplog.messages if "white" in message]
     assert len(found) == bool(told)
     assert not told or told.format(first=labels.tolist().index(1) + 1) in found[0]
+
+
+@pytest.mark.parametrize("sorted_by_class", [True, False])
+def test_classes_without_training_are_told(sorted_by_class, folder, tmp_path, caplog):
+    """As of data that were sorted by class and then cut; with each class in both splits nothing is told."""
+    data = shutil.copytree(folder, tmp_path / "data")
+    for split in ("train", "valid"):
+        path = data / "label" / f"{split}.label"
+        labels = np.arange(len(path.read_text().split())) % 2 + (split == "valid" and sorted_by_class)
+        path.write_text("".join(f"{label}\n" for label in labels))
+    task = task_of(data, image_size=8, classes=3)
+    for split in ("valid", "train"):  # as in a training
+        task.get_batch_iterator(dataset=task.load_dataset(split), max_sentences=2)
+    found = [message for message in caplog.messages if "have a class that no example of train has: 2; if" in message]
+    assert len(found) == sorted_by_class
