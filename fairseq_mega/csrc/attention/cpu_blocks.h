@@ -27,7 +27,7 @@ class Pieces {
 // Queries of a block: its logits fill a part of the cache, two rows form pairs.
 inline int64_t block_rows(const AttentionGroups& g) {
   const int64_t fitting = (int64_t{1} << 16) / std::max<int64_t>(g.call.keys, 1) / 2 * 2;
-  return std::clamp<int64_t>(fitting, 16, 64);
+  return std::clamp<int64_t>(fitting, product_least_rows_cpu(), 64);
 }
 
 // Keys that the queries before `stop` see at most.

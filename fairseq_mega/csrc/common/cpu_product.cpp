@@ -16,8 +16,10 @@ struct VectorOf {
 
 constexpr int lanes(CpuLevel level) { return level >= CpuLevel::kAvx512 ? 16 : level == CpuLevel::kAvx2 ? 8 : 4; }
 
-// Rows of a tile: with two vectors a row the sums fill the registers that the level has, two or three left free.
-constexpr int tile_rows(CpuLevel level) { return level >= CpuLevel::kAvx512 ? 12 : level == CpuLevel::kAvx2 ? 6 : 4; }
+// Vectors of columns and rows of a tile: their sums fill the registers that the level has, some left free. With a whole
+// panel of columns a tile reads the lines of the panel in order.
+constexpr int tile_vectors(CpuLevel level) { return level == CpuLevel::kAvx2 ? 4 : 2; }
+constexpr int tile_rows(CpuLevel level) { return level >= CpuLevel::kAvx512 ? 12 : level == CpuLevel::kAvx2 ? 3 : 4; }
 
 template <class Floats>
 FM_INLINE Floats read(const uint32_t* from) {
@@ -45,30 +47,33 @@ FM_INLINE void finish(float* to, Floats sum, bool add) {
   std::memcpy(to, &sum, sizeof sum);
 }
 
-// kRows rows and two vectors of columns of C.
+// kRows rows and tile_vectors(kLevel) vectors of columns of C. Loops over sums are unrolled, so that sums stay in
+// registers.
 template <CpuLevel kLevel, Word kWord, bool kPacked, int kRows>
 FM_INLINE void tile(const uint32_t* a, int64_t a_row, const uint32_t* b, int64_t steps, const float* start, float* c,
                     int64_t c_row, int64_t columns, bool add) {
-  constexpr int kLanes = lanes(kLevel), kColumns = 2 * kLanes;
+  constexpr int kLanes = lanes(kLevel), kVectors = tile_vectors(kLevel), kColumns = kVectors * kLanes;
   using Floats = typename VectorOf<kLanes>::Floats;
-  Floats sums[kRows][2] = {};
+  Floats sums[kRows][kVectors];
 #pragma GCC unroll 12
-  for (int i = 0; i < kRows; ++i) {  // by the time the sums are known, their place is in the cache
-    __builtin_prefetch(c + i * c_row, 1);
-    __builtin_prefetch(c + i * c_row + kLanes, 1);
-  }
-  if (start) {
-    for (int i = 0; i < kRows; ++i) std::memcpy(sums[i], start, sizeof sums[i]);
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) {  // by the time the sums are known, their place is in the cache
+      __builtin_prefetch(c + i * c_row + j * kLanes, 1);
+      sums[i][j] = start ? read<Floats>(reinterpret_cast<const uint32_t*>(start + j * kLanes)) : Floats{};
+    }
   }
   for (int64_t k = 0; k < steps; ++k) {
-    const Floats left = read<Floats>(b), right = read<Floats>(b + kLanes);
+    Floats row[kVectors];  // of B
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) row[j] = read<Floats>(b + j * kLanes);
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
       float number;
       std::memcpy(&number, a + (kPacked ? i : i * a_row), sizeof number);
       const Floats same = number - Floats{};
-      sums[i][0] = multiply_add<kWord>(sums[i][0], same, left);
-      sums[i][1] = multiply_add<kWord>(sums[i][1], same, right);
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) sums[i][j] = multiply_add<kWord>(sums[i][j], same, row[j]);
     }
     a += kPacked ? kPanel : 1;
     b += kPanel;
@@ -76,16 +81,20 @@ FM_INLINE void tile(const uint32_t* a, int64_t a_row, const uint32_t* b, int64_t
   if (columns >= kColumns) {
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
-      finish(c + i * c_row, sums[i][0], add);
-      finish(c + i * c_row + kLanes, sums[i][1], add);
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) finish(c + i * c_row + j * kLanes, sums[i][j], add);
     }
     return;
   }
+  float values[kRows][kColumns];
+#pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
-    float values[kColumns];
-    std::memcpy(values, sums[i], sizeof values);
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) std::memcpy(values[i] + j * kLanes, &sums[i][j], sizeof(Floats));
+  }
+  for (int i = 0; i < kRows; ++i) {
     float* row = c + i * c_row;
-    for (int64_t j = 0; j < columns; ++j) row[j] = add ? row[j] + values[j] : values[j];
+    for (int64_t j = 0; j < columns; ++j) row[j] = add ? row[j] + values[i][j] : values[i][j];
   }
 }
 
@@ -100,7 +109,7 @@ FM_INLINE void tile_of(int rows, const uint32_t* a, int64_t a_row, const uint32_
 
 template <CpuLevel kLevel, Word kWord, bool kPacked>
 FM_INLINE void multiply(const Product& p) {
-  constexpr int kColumns = 2 * lanes(kLevel), kMost = tile_rows(kLevel);
+  constexpr int kColumns = tile_vectors(kLevel) * lanes(kLevel), kMost = tile_rows(kLevel);
   for (int64_t column = 0; column < p.columns; column += kColumns) {
     const uint32_t* b = p.b + column / kPanel * p.b_panel + column % kPanel;
     const float* start = p.start ? p.start + column : nullptr;
@@ -135,7 +144,7 @@ FM_INLINE void multiply(const Product& p) {
 template <CpuLevel kLevel>
 FM_INLINE int64_t multiply_add_registers(int64_t rounds) {
   using Floats = typename VectorOf<lanes(kLevel)>::Floats;
-  constexpr int kSums = 2 * tile_rows(kLevel);
+  constexpr int kSums = tile_vectors(kLevel) * tile_rows(kLevel);
   Floats sums[kSums];
   for (int i = 0; i < kSums; ++i) sums[i] = Floats{} + static_cast<float>(i);
   const Floats half = Floats{} + 0.5f;
@@ -168,6 +177,8 @@ void multiply_part(const Product& part) {
 }  // namespace
 
 int64_t product_rows_cpu(Word word) { return has_tiles(word) ? 64 : 24; }
+
+int64_t product_least_rows_cpu() { return current_cpu_level.load() == CpuLevel::kAvx2 ? 24 : 16; }
 
 void multiply_vectors(const Product& product) { FM_AT_CPU_LEVEL(multiply<kLevel>(product)); }
 

@@ -40,6 +40,9 @@ void multiply_cpu(const Product& product);
 // Rows of A for one product, where they are many: whole tiles or vectors' tiles, and a part of the first cache.
 int64_t product_rows_cpu(Word word);
 
+// Rows of A for one product whose steps or columns are very many: the fewest that are fast.
+int64_t product_least_rows_cpu();
+
 // How multiply_cpu does it: with vectors, or pairs with tiles (AMX).
 void multiply_vectors(const Product& product);
 void multiply_tiles(const Product& product);
