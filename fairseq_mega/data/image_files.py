@@ -22,7 +22,7 @@ ENDINGS = (
 )
 LOOKED_AT = 100, 5  # classes, and images of each, that are looked at for one colour
 FIRST = 64  # images whose range is looked at
-FAR_FROM_WHITE = 64  # largest number of dark images
+_FAR_FROM_WHITE = 64
 AS_FRACTIONS = "255 is white: multiply numbers of 0 to 1 by 255 before they are saved"
 _UNREADABLE = ("JPEG XL", "Photoshop")
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262  # tags of TIFF
@@ -341,12 +341,14 @@ def warn_of_dark_images(
             f"{where}: the first images of {listed([name for name, _ in empty])} have nearly one colour, such as "
             f"{empty[0][1]} ({AS_FRACTIONS})"
         )
-    elif largest < FAR_FROM_WHITE:
+    elif small_numbers(largest):
         logger.warning(f"{where}: its first images have {small_numbers(largest)}")
 
 
 def small_numbers(largest: int) -> str:
-    """Return what to say of images whose largest number is below FAR_FROM_WHITE, as those of numbers of 0 to 15."""
+    """Return a note on images whose largest number is far from white, as of numbers of 0 to 15; else nothing."""
+    if largest >= _FAR_FROM_WHITE:
+        return ""
     return (
         f"no number above {largest}, and 255 is white: multiply the numbers of all images by the same number, unless "
         f"they should be dark"

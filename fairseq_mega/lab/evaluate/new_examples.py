@@ -21,7 +21,6 @@ from fairseq_mega.data.file_kinds import check_line
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import (
     AS_FRACTIONS,
-    FAR_FROM_WHITE,
     check_whole,
     has_one_colour,
     largest_number,
@@ -213,7 +212,7 @@ class PictureReader:
         check_whole(path)
         if has_one_colour(image):
             say(f"note: {path} has nearly one colour ({AS_FRACTIONS})")
-        elif largest_number(image) < FAR_FROM_WHITE:
+        elif small_numbers(largest_number(image)):
             say(f"note: {path} has {small_numbers(largest_number(image))}")
         if self.kept == WHOLE and image.size != (self.size, self.size):
             self.notes.say(

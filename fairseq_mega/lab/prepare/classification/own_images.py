@@ -13,7 +13,6 @@ import numpy as np
 from fairseq_mega.data.class_folders import check_labels, class_files, class_names
 from fairseq_mega.data.image_files import (
     AS_FRACTIONS,
-    FAR_FROM_WHITE,
     check_whole,
     has_one_colour,
     largest_number,
@@ -68,7 +67,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     rows = stratified_split(numbers, HELD_OUT, labels)
     is_empty, largest = check_images([args.dir / image for image in images])
     empty = f"images have nearly one colour ({AS_FRACTIONS})"
-    if not say_empty([*map(str, images)], numbers, is_empty, labels, empty) and largest < FAR_FROM_WHITE:
+    if not say_empty([*map(str, images)], numbers, is_empty, labels, empty) and small_numbers(largest):
         say(f"note: the images have {small_numbers(largest)}")
     contents = [(hashlib.sha256((args.dir / image).read_bytes()).digest(), image.parent.name) for image in images]
     say_copies({split: [contents[row] for row in which] for split, which in rows.items()}, "images")
