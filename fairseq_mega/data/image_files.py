@@ -341,8 +341,8 @@ def warn_of_dark_images(
             f"{where}: the first images of {listed([name for name, _ in empty])} have nearly one colour, such as "
             f"{empty[0][1]} ({AS_FRACTIONS})"
         )
-    elif small_numbers(largest):
-        logger.warning(f"{where}: its first images have {small_numbers(largest)}")
+    elif note := small_numbers(largest):
+        logger.warning(f"{where}: its first images have {note}")
 
 
 def small_numbers(largest: int) -> str:

@@ -100,8 +100,7 @@ class LRAImageTask(ClassificationTask):
             )
         dataset = NumberSequenceDataset(pixels, labels, self.normalization, self.training_order(len(labels)))
         logger.info(f"{split}: {len(dataset):,} images of {pixels.shape[1]:,} pixels")
-        note = small_numbers(largest_number(pixels[:FIRST]))
-        if note:
+        if note := small_numbers(largest_number(pixels[:FIRST])):
             logger.warning(f"{source}: its first images have {note}")
         self.datasets[split] = dataset
         return dataset

@@ -212,8 +212,8 @@ class PictureReader:
         check_whole(path)
         if has_one_colour(image):
             say(f"note: {path} has nearly one colour ({AS_FRACTIONS})")
-        elif small_numbers(largest_number(image)):
-            say(f"note: {path} has {small_numbers(largest_number(image))}")
+        elif note := small_numbers(largest_number(image)):
+            say(f"note: {path} has {note}")
         if self.kept == WHOLE and image.size != (self.size, self.size):
             self.notes.say(
                 f"note: {path} has {image.width} x {image.height} pixels, the arrays of training had {self.size} x "

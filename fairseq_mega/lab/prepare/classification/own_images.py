@@ -67,8 +67,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     rows = stratified_split(numbers, HELD_OUT, labels)
     is_empty, largest = check_images([args.dir / image for image in images])
     empty = f"images have nearly one colour ({AS_FRACTIONS})"
-    if not say_empty([*map(str, images)], numbers, is_empty, labels, empty) and small_numbers(largest):
-        say(f"note: the images have {small_numbers(largest)}")
+    if not say_empty([*map(str, images)], numbers, is_empty, labels, empty) and (note := small_numbers(largest)):
+        say(f"note: the images have {note}")
     contents = [(hashlib.sha256((args.dir / image).read_bytes()).digest(), image.parent.name) for image in images]
     say_copies({split: [contents[row] for row in which] for split, which in rows.items()}, "images")
     counted: Dict[str, Dict[str, Any]] = {}
