@@ -341,7 +341,7 @@ def warn_of_dark_images(
             f"{where}: the first images of {listed([name for name, _ in empty])} have nearly one colour, such as "
             f"{empty[0][1]} ({AS_FRACTIONS})"
         )
-    elif note := small_numbers(largest):
+    elif largest and (note := small_numbers(largest)):  # images were read
         logger.warning(f"{where}: its first images have {note}")
 
 

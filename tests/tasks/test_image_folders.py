@@ -101,6 +101,15 @@ def test_images_of_small_numbers_are_told(white, told, folder, tmp_path, caplog)
     assert any(message.startswith(note) for message in caplog.messages) == told
 
 
+def test_images_that_cannot_be_read_are_not_called_dark(folder, tmp_path, caplog):
+    """The look at the first images ends at a broken file."""
+    data = shutil.copytree(folder, tmp_path / "data")
+    for path in (data / "train").iterdir():
+        (path / "00.jpg").write_bytes(b"broken")
+    known(data).load_dataset("train")
+    assert not any("255 is white" in message for message in caplog.messages)
+
+
 def palette(image):
     return image.quantize(256)
 
