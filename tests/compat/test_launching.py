@@ -318,7 +318,7 @@ def gather(rank: int) -> List[Any]:
 
 def test_processes_on_a_cpu_gather_what_they_logged(tmp_path: Path) -> None:
     both = [{"rank": 0, "loss": torch.tensor(0.0)}, {"rank": 1, "loss": torch.tensor(0.5)}]
-    assert processes.run_forked(gather, 2, tmp_path) == [both, both]
+    assert processes.run_group(gather, 2, tmp_path) == [both, both]
 
 
 @pytest.mark.parametrize("task", ["translation", "language_modeling", "masked_lm", "lra-text", "lra-image"])

@@ -13,7 +13,7 @@ from fairseq_mega.compat.features.sharded_model import Shard, ShardedModel
 from fairseq_mega.compat.features.sharding import converted
 from tests.support import tiny_llama, tiny_lm, tiny_megalodon
 from tests.support.numerics import assert_close
-from tests.support.processes import run_forked
+from tests.support.processes import run_group
 
 BUILD: Dict[str, Any] = {"mega": tiny_lm.build, "megalodon": tiny_megalodon.build, "llama": tiny_llama.build}
 CASES = [
@@ -97,7 +97,7 @@ def share_out(rank):
 
 @pytest.mark.skipif(not hasattr(fsdp, "fully_shard"), reason="fully_shard needs torch 2.6")
 def test_two_processes_find_what_one_does(tmp_path):
-    first, second = run_forked(share_out, 2, tmp_path)
+    first, second = run_group(share_out, 2, tmp_path)
     for (kind, options), one, two in zip(CASES, first, second):
         model = build(kind, options)
         expected, optimizer = train(model, [0, 1])

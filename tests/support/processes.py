@@ -1,4 +1,4 @@
-"""Several processes on this machine: forked ones for tests of their messages, fairseq's for whole trainings."""
+"""Several processes on this machine: a group for tests of their messages, fairseq's for whole trainings."""
 
 import multiprocessing
 import os
@@ -15,8 +15,8 @@ import torch.distributed as dist
 from fairseq_mega.cli import console
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# Imported before the first training is started: imports take longer than all that a training of a few updates does.
-TRAINING = ["tests.support.processes", "fairseq_cli.train"]
+# Imported before the first process is started: imports take longer than all that a training of a few updates does.
+IMPORTED = ["tests.support.processes", "fairseq_cli.train"]
 
 
 def free_port() -> int:
@@ -26,20 +26,24 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def start_forked(work: Callable[..., Any], processes: int, folder: Path, *arguments: Any) -> List[Any]:
+def new_process(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
+    """Start a copy of a process that has imported fairseq and done nothing else, so without what other tests left."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    process = context.Process(target=work, args=arguments)
+    process.start()
+    return process
+
+
+def start_group(work: Callable[..., Any], processes: int, folder: Path, *arguments: Any) -> List[Any]:
     """Call ``work(rank, *arguments)`` in processes with a gloo group; each saves what it returns in ``folder/rank``."""
-    context = multiprocessing.get_context("fork")  # all is imported already
     init = f"file://{folder / 'group'}"
-    given = [(work, rank, processes, init, folder, *arguments) for rank in range(processes)]
-    started = [context.Process(target=_run, args=args) for args in given]
-    for process in started:
-        process.start()
-    return started
+    return [new_process(_run, work, rank, processes, init, folder, *arguments) for rank in range(processes)]
 
 
-def run_forked(work: Callable[..., Any], processes: int, folder: Path, *arguments: Any) -> List[Any]:
-    """Start processes by :func:`start_forked` and return the result of each."""
-    started = start_forked(work, processes, folder, *arguments)
+def run_group(work: Callable[..., Any], processes: int, folder: Path, *arguments: Any) -> List[Any]:
+    """Start processes by :func:`start_group` and return the result of each."""
+    started = start_group(work, processes, folder, *arguments)
     for process in started:
         process.join(120)
     assert [process.exitcode for process in started] == [0] * processes
@@ -47,20 +51,16 @@ def run_forked(work: Callable[..., Any], processes: int, folder: Path, *argument
 
 
 def _run(work: Any, rank: int, processes: int, init: str, folder: Path, *arguments: Any) -> None:
-    torch.set_num_threads(1)  # the threads of OpenMP do not outlive a fork
     dist.init_process_group("gloo", init_method=init, rank=rank, world_size=processes)
     torch.save(work(rank, *arguments), folder / str(rank))
 
 
 class Training:
-    """A process of fairseq-mega-train: a copy of one that has imported fairseq and done nothing else."""
+    """A process of fairseq-mega-train, see :func:`new_process`."""
 
     def __init__(self, arguments: List[str]) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(TRAINING)
-        mine, its = context.Pipe(duplex=False)
-        self.process = context.Process(target=_train, args=(arguments, os.getcwd(), dict(os.environ), its))
-        self.process.start()
+        mine, its = multiprocessing.Pipe(duplex=False)
+        self.process = new_process(_train, arguments, os.getcwd(), dict(os.environ), its)
         its.close()
         self.stdout = os.fdopen(os.dup(mine.fileno()), encoding="utf-8")  # and its stderr
         mine.close()

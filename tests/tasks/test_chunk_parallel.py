@@ -15,7 +15,7 @@ from fairseq_mega.models.process_wire import LostNeighbour, ProcessWire
 from fairseq_mega.tasks.chunk_parallel import ChunkParallel, bounds, join
 from tests.support import tiny_lm, tiny_megalodon
 from tests.support.numerics import assert_close
-from tests.support.processes import run_forked, start_forked
+from tests.support.processes import run_group, start_group
 
 PAD, EOS, CHUNK = 1, 2, 5
 BUILD: Dict[str, Any] = {"mega": tiny_lm.build, "megalodon": tiny_megalodon.build}
@@ -77,7 +77,7 @@ def share(rank, sizes, kinds):
 @pytest.mark.parametrize("processes, sizes, kinds", [(2, [2], list(BUILD)), (4, [4, 2], WHOLE)])
 def test_all_sums_are_those_of_one_process(processes, sizes, kinds, tmp_path):
     """Sums over all processes equal those of one; two groups of 2 among 4 processes read batches of their own."""
-    results = run_forked(share, processes, tmp_path, sizes, kinds)
+    results = run_group(share, processes, tmp_path, sizes, kinds)
     for size in sizes:
         for kind in kinds:
             model = build(kind)
@@ -91,25 +91,21 @@ def test_all_sums_are_those_of_one_process(processes, sizes, kinds, tmp_path):
                         assert_close(f"{name} of {kind}, length {length}", part, of_one[name])
 
 
-def wait_for_one_that(how, timeout):
-    """Return work whose result is the error about a neighbour that dies or sleeps in mid-pass, and the seconds."""
-
-    def work(rank):
-        wire = ProcessWire(2, timeout)
-        wire.meet()
-        if rank == 0:
-            os._exit(3) if how == "dies" else time.sleep(8)
-        start = time.monotonic()
-        with pytest.raises(LostNeighbour) as error:
-            wire.receive(torch.empty(8, dtype=torch.uint8), True, 0)
-        return str(error.value), time.monotonic() - start
-
-    return work
+def wait_for_one_that(rank, how, timeout):
+    """The error about a neighbour that dies or sleeps in mid-pass, and the seconds."""
+    wire = ProcessWire(2, timeout)
+    wire.meet()
+    if rank == 0:
+        os._exit(3) if how == "dies" else time.sleep(8)
+    start = time.monotonic()
+    with pytest.raises(LostNeighbour) as error:
+        wire.receive(torch.empty(8, dtype=torch.uint8), True, 0)
+    return str(error.value), time.monotonic() - start
 
 
 @pytest.mark.parametrize("how, timeout", [("dies", 60), ("sleeps", 1)])
 def test_a_lost_neighbour_ends_the_pass(how, timeout, tmp_path):
-    lost, waiting = start_forked(wait_for_one_that(how, timeout), 2, tmp_path)
+    lost, waiting = start_group(wait_for_one_that, 2, tmp_path, how, timeout)
     waiting.join(40)
     lost.kill()
     lost.join()
@@ -130,7 +126,7 @@ def dies_between_passes(rank):
 
 
 def test_a_process_that_is_gone_between_batches_is_noticed(tmp_path):
-    _, waiting = start_forked(dies_between_passes, 2, tmp_path)
+    _, waiting = start_group(dies_between_passes, 2, tmp_path)
     waiting.join(40)
     assert waiting.exitcode == 0
 
