@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import shutil
 import sys
 import tarfile
 import wave
@@ -180,6 +181,24 @@ def test_another_number_of_clips_is_refused(folder: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
+def test_silent_clips_are_named(folder: Path, tmp_path: Path) -> None:
+    wavs = shutil.copytree(folder, tmp_path / "wavs")
+    for path in [wavs / "no" / "3_nohash_0.wav", *(wavs / "up").iterdir()]:
+        path.write_bytes(wav(np.ones(16000)))
+    ran = prepare("speech-commands", "--out", tmp_path / "out", "--dir", wavs, "--any-count").succeeded()
+    assert "note: 9 of the clips are silent from beginning to end" in ran.output
+    assert "no/3_nohash_0.wav" in ran.output and "; all of 'up'" in ran.output
+
+
+def test_a_word_without_clips_of_one_second_is_refused(folder: Path, tmp_path: Path) -> None:
+    wavs = shutil.copytree(folder, tmp_path / "wavs")
+    for path in (wavs / "up").iterdir():
+        path.write_bytes(wav(np.ones(15000)))
+    message = refusal("speech-commands", "--out", tmp_path / "out", "--dir", wavs, "--any-count")
+    assert "no clip of 16000 samples says up; 17 clips have another length" in message
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -201,10 +220,10 @@ def test_clips_of_another_form_are_named(tmp_path: Path, content: bytes, message
 def test_too_few_clips_and_a_missing_word_are_refused(tmp_path: Path) -> None:
     for word in WORDS:
         (tmp_path / "wavs" / word).mkdir(parents=True)
-    (tmp_path / "wavs" / "up" / "a.wav").write_bytes(wav(np.zeros(16000)))
+        (tmp_path / "wavs" / word / "a.wav").write_bytes(wav(np.zeros(16000)))
     options = ("speech-commands", "--out", tmp_path / "out", "--dir", tmp_path / "wavs", "--any-count")
     assert "too few clips to be split" in refusal(*options)
-    (tmp_path / "wavs" / "go").rmdir()
+    shutil.rmtree(tmp_path / "wavs" / "go")
     assert "has no folder go" in refusal(*options)
 
 

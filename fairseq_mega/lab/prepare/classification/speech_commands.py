@@ -10,14 +10,14 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.data.class_folders import LeftOut, files_of
+from fairseq_mega.data.class_folders import LeftOut, files_of, listed
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.classification import toy_data
-from fairseq_mega.lab.prepare.classification.clips import save_clips
+from fairseq_mega.lab.prepare.classification.clips import AS_FLOATS, is_silent, save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, WAVES, read_wave
-from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
+from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, say_empty
 from fairseq_mega.lab.prepare.classification.wave_files import FULL_SCALE
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
@@ -88,7 +88,11 @@ def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
 
 
 def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarray, np.ndarray, int]:
-    """Return clips (n, SAMPLES) int16 and labels (n,) in sorted order, and the number of clips of another length."""
+    """Return clips (n, SAMPLES) int16 and labels (n,) in sorted order, and the number of clips of another length.
+
+    Prints which clips are silent. Raises ValueError if there are more or fewer clips than published, unless any number
+    is accepted, and if a word has none.
+    """
     progress = Progress("reading", "clips", CLIPS)
     clips: Dict[Tuple[int, str], np.ndarray] = {}
     dropped = 0
@@ -106,9 +110,18 @@ def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarr
         )
     order = sorted(clips)
     labels = np.array([label for label, _ in order], dtype=np.int64)
+    lost = [word for number, word in enumerate(WORDS) if number not in labels]
+    if lost:
+        raise ValueError(
+            f"no clip of {SAMPLES} samples says {listed(lost)}; {dropped} clips have another length: give all ten "
+            "words, or make data of your own labels with fairseq-mega-prepare recordings"
+        )
     samples = np.empty((len(order), SAMPLES), dtype=np.int16)
     for row, key in enumerate(order):
         samples[row] = clips.pop(key)
+    is_quiet = np.array([is_silent(clip) for clip in samples])
+    names = [name for _, name in order]
+    say_empty(names, labels, is_quiet, WORDS, f"clips are silent from beginning to end ({AS_FLOATS})")
     return samples, labels, dropped
 
 
