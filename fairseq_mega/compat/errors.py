@@ -111,7 +111,12 @@ def remedy(error: BaseException, text: str) -> str:
         return ""  # our message contains the remedy
     if "Model file not found" in text:
         return "give the checkpoint to --path; training leaves checkpoint_best.pt in its --save-dir"
-    if "Dataset not found" in text or "language pair" in text or "dict." in text:
+    if "language pair" in text:
+        return (
+            "the folder is not one of fairseq-preprocess with a dictionary of each language; give the --task of data "
+            "without languages, such as --task language_modeling (the default is translation)"
+        )
+    if "Dataset not found" in text or "dict." in text:
         return "the first argument must be a folder of fairseq-preprocess that holds this part of the data"
     if "--restore-file" in text:
         return "leave --restore-file out to continue from checkpoint_last.pt of --save-dir"

@@ -59,7 +59,7 @@ class TestErrors:
             (ValueError("--encoder-chunk-size is 0"), 2, "--encoder-chunk-size is 0"),
             (FileNotFoundError(2, "No such file or directory", "data-bin"), 1, "data-bin does not exist"),
             (OSError("Model file not found: a.pt"), 1, "give the checkpoint to --path"),
-            (Exception("Could not infer language pair, please provide it explicitly"), 2, "fairseq-preprocess"),
+            (Exception("Could not infer language pair, please provide it explicitly"), 2, "--task language_modeling"),
             (pickle.UnpicklingError("invalid load key"), 2, "truncated"),
             (EOFError(), 1, "truncated"),
             (UnicodeDecodeError("utf-8", b"caf\xe9", 3, 4, "invalid byte"), 2, "iconv -f cp1252 -t utf-8"),
