@@ -1,5 +1,6 @@
 """Several processes on this machine: a group for tests of their messages, fairseq's for whole trainings."""
 
+import faulthandler
 import multiprocessing
 import os
 import socket
@@ -46,11 +47,13 @@ def run_group(work: Callable[..., Any], processes: int, folder: Path, *arguments
     started = start_group(work, processes, folder, *arguments)
     for process in started:
         process.join(120)
-    assert [process.exitcode for process in started] == [0] * processes
+    statuses = [process.exitcode for process in started]
+    assert statuses == [0] * processes, f"the processes of {work.__name__} ended with {statuses}"
     return [torch.load(folder / str(rank)) for rank in range(processes)]
 
 
 def _run(work: Any, rank: int, processes: int, init: str, folder: Path, *arguments: Any) -> None:
+    faulthandler.enable()  # says where the process was when it crashed
     dist.init_process_group("gloo", init_method=init, rank=rank, world_size=processes)
     torch.save(work(rank, *arguments), folder / str(rank))
 
