@@ -28,6 +28,7 @@ RENAME = "rename the file or folder; where LC_ALL=C is set, PYTHONUTF8=1 reads t
 NUMBER_OF_NUMPY = re.compile(r"np\.\w+\(([^()]*)\)")
 CALLED_IN = "the folder that the command is called in"
 OUTSIDE = "index out of range in self"  # raised by an embedding table
+DICTIONARY = re.compile(r"dict\.(.+)\.txt")  # of one language
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
 ONE_LIMIT = re.compile(r"max_positions=\d")
 NOT_UTF8 = (  # first bytes of a file -> its format and the remedy
@@ -75,6 +76,14 @@ def _is_unknown_name(error: KeyError) -> bool:
     return bool(frames) and frames[-1].filename.endswith(os.path.join("fairseq", "registry.py"))
 
 
+def _languages_beside(missing: typing.Any) -> typing.List[str]:
+    """Return the languages of the dictionaries in the folder of a dictionary that does not exist."""
+    folder, name = os.path.split(str(missing))
+    if DICTIONARY.fullmatch(name) is None or not os.path.isdir(folder or os.curdir):
+        return []
+    return sorted(found[1] for found in map(DICTIONARY.fullmatch, os.listdir(folder or os.curdir)) if found)
+
+
 def remedy(error: BaseException, text: str) -> str:
     """Return the remedy of a user's error, "" where the message contains the remedy."""
     if isinstance(error, (OtherNames, OtherLayout)):
@@ -116,6 +125,8 @@ def remedy(error: BaseException, text: str) -> str:
             "the folder is not one of fairseq-preprocess with a dictionary of each language; give the --task of data "
             "without languages, such as --task language_modeling (the default is translation)"
         )
+    if isinstance(error, FileNotFoundError) and (languages := _languages_beside(error.filename)):
+        return f"the folder has dictionaries of {', '.join(languages)}: give these to --source-lang and --target-lang"
     if "Dataset not found" in text or "dict." in text:
         return "the first argument must be a folder of fairseq-preprocess that holds this part of the data"
     if "--restore-file" in text:

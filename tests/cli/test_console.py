@@ -79,6 +79,15 @@ class TestErrors:
         assert message.startswith("fairseq-mega-train: error: ") and message.count("\n") == 1
         assert expected.lower() in message.lower()
 
+    def test_a_language_without_dictionary(self, tmp_path, monkeypatch, capsys) -> None:
+        for language in ("th_TH", "en"):
+            (tmp_path / f"dict.{language}.txt").touch()
+        missing = str(tmp_path / "dict.th.txt")
+        self.raising(monkeypatch, FileNotFoundError(2, "No such file or directory", missing))
+        assert console.run("train", ["data"]) == console.FILE_ERROR
+        told = "The folder has dictionaries of en, th_TH: give these to --source-lang and --target-lang"
+        assert f"{missing} does not exist. {told}" in capsys.readouterr().err
+
     @pytest.mark.parametrize("main", [lambda words: console.run("train", words), preparing.main, reproducing.main])
     def test_names_that_are_not_utf8(self, main, tmp_path, monkeypatch, capsys) -> None:
         """Names of other encodings, and all that LC_ALL=C does not know, before anything is written."""
