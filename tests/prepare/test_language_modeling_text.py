@@ -214,6 +214,15 @@ def test_carriage_returns_are_told(
         assert remedy and subprocess.check_output(remedy[1], shell=True) == path.read_bytes().replace(b"\r", b"")
 
 
+def test_lines_of_cr_cr_lf_are_not_doubled_by_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "text"
+    lines = "\n".join(helpers.random_sentences(400, seed=3)) + "\n"
+    path.write_bytes(lines.replace("\n", "\r\r\n").encode())
+    cut("words", path, tmp_path / "out", vocab_size=60)
+    remedy = re.search("which do not end lines here .`(tr .*)` removes them", capsys.readouterr().err)
+    assert remedy and subprocess.check_output(f"{remedy[1]} <{path}", shell=True).decode() == lines
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1251", "gb18030", "shift-jis", "utf-8"])
 def test_bytes_of_another_encoding_are_told(encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Text that is typed for a model of bytes is UTF-8."""

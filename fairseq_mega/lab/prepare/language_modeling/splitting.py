@@ -122,9 +122,10 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
             say(f"note: {path} is not UTF-8, and what is typed for its model is: {not_utf8(path)}")
         feeds, returns, pairs = (0, 0, 0) if kind is not None else line_ends(path)
         if returns > MANY_RETURNS * feeds:
+            change = TO_LINE_FEEDS if 2 * pairs <= feeds else r"`tr -d '\r'` removes them"  # lines that end in CR CR LF
             say(
                 f"note: {path} has {feeds} line feeds and {returns} carriage returns without one, which do not end "
-                f"lines here ({TO_LINE_FEEDS})"
+                f"lines here ({change})"
             )
         if unit == "bytes" and pairs > MANY_RETURNS * feeds:
             say(
