@@ -21,7 +21,7 @@ from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.translation.corpus import Corpus, add_names, clean_pages, leak_key, own_corpus
 from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus
 from fairseq_mega.lab.prepare.translation.parallel_files import describe_dropped, read_pairs, write_corpus
-from fairseq_mega.lab.prepare.translation.parallel_text import seem_swapped
+from fairseq_mega.lab.prepare.translation.parallel_text import seem_swapped, swapped_lines
 from fairseq_mega.lab.prepare.translation.subwords import MODEL, PIECES, TRAIN_PIECES, cut_pairs, require
 from fairseq_mega.lab.prepare.translation.toy_data import write_pages
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -96,6 +96,11 @@ def write_own_pairs(
     corpus = own_corpus(given["train"], given.get("valid"), given.get("test"), held_out)
     write_corpus(corpus, output, *languages, limit=limit, whole=[name for name in SPLITS[1:] if name in given])
     write_steps(output, SENTENCES)
+    for first, last in swapped_lines(given["train"]):
+        say(
+            f"note: about lines {first} to {last} of --text {prefixes['train']} seem to have their languages swapped "
+            f"against its first lines: unless this is meant, exchange the two sides there"
+        )
     earlier = {"text": corpus.splits["train"]}
     for name in SPLITS[1:]:
         empty = sum(not all(pair) for pair in given.get(name, ()))

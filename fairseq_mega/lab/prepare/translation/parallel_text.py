@@ -1,10 +1,11 @@
 """Pairs of a text and its translation: cleaning, and the rules for kept pairs."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.data.text_cleaning import SENTENCES, clean
 
+PARTS = 20  # of a text, each compared with the first
 COMPARED = 10_000  # pairs of a text that are compared with another one
 SWAPPED = 0.2  # by so much greater is the share of known words in swapped pairs from the other side of the training
 
@@ -87,3 +88,15 @@ def seem_swapped(pairs: Sequence[Pair], training: Sequence[Pair]) -> bool:
         if min(gains) > SWAPPED:
             return True
     return False
+
+
+def swapped_lines(pairs: Sequence[Pair]) -> List[Tuple[int, int]]:
+    """Return the first and last line, from 1, of parts whose languages seem swapped against the first part."""
+    size = max(-(-len(pairs) // PARTS), 1)
+    found: List[Tuple[int, int]] = []
+    for begin in range(size, len(pairs), size):
+        end = min(begin + size, len(pairs))
+        if seem_swapped(pairs[begin:end], pairs[:size]):
+            joins = bool(found) and found[-1][1] == begin
+            found.append((found.pop()[0] if joins else begin + 1, end))
+    return found
