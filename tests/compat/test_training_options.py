@@ -58,6 +58,7 @@ REFUSED = [
     (["--store-ema", "--ema-seed-model", "/none"], "--ema-seed-model /none does not exist: give a file"),
     (["--continue-once", "/"], "--continue-once / is a folder: give the file of a checkpoint"),
     (["--optimizer-overrides", "[1]"], "--optimizer-overrides [1]: give a dictionary, for example"),
+    (["--optimizer-overrides", "{'lr': 0.1}"], "--lr-scheduler fixed sets the learning rate: give --lr"),
     ([METRIC, "nosuch"], "--best-checkpoint-metric nosuch is unknown: give loss, nll_loss, ppl, accuracy or bleu"),
     ([METRIC, "wps", MAXIMIZE], "--best-checkpoint-metric wps is unknown: give loss, "),
     ([METRIC, "bleu", MAXIMIZE], "--best-checkpoint-metric bleu: add --eval-bleu"),

@@ -157,16 +157,20 @@ def impossible(given):
     problem = generating.obstacle(given) or training_options.obstacle(given) or contradiction(given)
     if problem is not None:
         return problem
-    for option, example in (("--model-overrides", "dropout"), ("--optimizer-overrides", "lr")):
+    for option, example in (("--model-overrides", "dropout"), ("--optimizer-overrides", "weight_decay")):
         overrides = given.get(option[2:].replace("-", "_"))
         if isinstance(overrides, str) and not isinstance(literal(overrides), dict):
             return f"{option} {overrides}: give a dictionary, for example \"{{'{example}': 0.1}}\""
+    overrides, scheduler = given.get("optimizer_overrides"), given.get("lr_scheduler")
+    if isinstance(overrides, str) and "lr" in literal(overrides) and scheduler not in KEEP_THE_RATE:
+        return f"--optimizer-overrides {overrides}: --lr-scheduler {scheduler} sets the learning rate: give --lr"
     criterion = given.get("criterion")
     if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):
         return f"--criterion {criterion} does not support --adaptive-softmax-cutoff: give --criterion adaptive_loss"
     return None
 
 
+KEEP_THE_RATE = ("pass_through", "reduce_lr_on_plateau")  # schedulers that leave a checkpoint's rate as it is
 PACKAGES = {"write_checkpoints_asynchronously": "iopath", "use_plasma_view": "pyarrow", "tpu": "torch-xla"}
 WAYS_TO_JOIN = ("sentencepiece", "wordpiece", "letter", "silence", "_EOW", "subword_nmt", "@@ ", "@@", "none")
 
