@@ -10,6 +10,7 @@ from fairseq_mega.tasks.speech_commands import FOLDER
 FILE_NAMES = {"train": "train", "valid": "val", "test": "test"}
 SILENCE = 2  # range of samples, in units of 16 bits, that holds no sound; floats cut to whole numbers have this range
 AS_FLOATS = "32,767 is full scale: multiply floats of -1 to 1 by it before they are saved as whole numbers"
+SILENT = f"clips are silent from beginning to end ({AS_FLOATS})"
 
 
 def is_silent(samples: np.ndarray) -> bool:

@@ -11,7 +11,7 @@ import torch
 
 from fairseq_mega.data.class_folders import check_labels, class_files, class_names, listed
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
-from fairseq_mega.lab.prepare.classification.clips import AS_FLOATS, FOLDER, fitted, is_silent, save_clips
+from fairseq_mega.lab.prepare.classification.clips import FOLDER, SILENT, fitted, is_silent, save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, SOUNDS, read_sound
 from fairseq_mega.lab.prepare.classification.subsets import (
     kept,
@@ -131,8 +131,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     say(f"{len(clips)} clips of {len(labels)} labels, made {length} samples long ({changed})")
     is_quiet = np.array([is_silent(clip) for clip in clips])
     if is_quiet.all():
-        raise ValueError(f"--dir {args.dir}: all clips are silent from beginning to end ({AS_FLOATS})")
-    silent = say_empty(paths, numbers, is_quiet, labels, f"clips are silent from beginning to end ({AS_FLOATS})")
+        raise ValueError(f"--dir {args.dir}: all {SILENT}")
+    silent = say_empty(paths, numbers, is_quiet, labels, SILENT)
     rows = {split: which[kept(split, len(which), args.limit)] for split, which in drawn.items()}
     contents = [hashlib.sha256(clip.tobytes()).digest() for clip in samples]
     say_copies(

@@ -15,7 +15,7 @@ from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.classification import toy_data
-from fairseq_mega.lab.prepare.classification.clips import AS_FLOATS, is_silent, save_clips
+from fairseq_mega.lab.prepare.classification.clips import SILENT, is_silent, save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, WAVES, read_wave
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, say_empty
 from fairseq_mega.lab.prepare.classification.wave_files import FULL_SCALE
@@ -120,8 +120,7 @@ def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarr
     for row, key in enumerate(order):
         samples[row] = clips.pop(key)
     is_quiet = np.array([is_silent(clip) for clip in samples])
-    names = [name for _, name in order]
-    say_empty(names, labels, is_quiet, WORDS, f"clips are silent from beginning to end ({AS_FLOATS})")
+    say_empty([name for _, name in order], labels, is_quiet, WORDS, SILENT)
     return samples, labels, dropped
 
 
