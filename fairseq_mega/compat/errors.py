@@ -1,6 +1,7 @@
 """Errors of fairseq and torch that are about the user's input, with the remedy in one line."""
 
 import os
+import pathlib
 import pickle
 import re
 import traceback
@@ -28,7 +29,6 @@ RENAME = "rename the file or folder; where LC_ALL=C is set, PYTHONUTF8=1 reads t
 NUMBER_OF_NUMPY = re.compile(r"np\.\w+\(([^()]*)\)")
 CALLED_IN = "the folder that the command is called in"
 OUTSIDE = "index out of range in self"  # raised by an embedding table
-DICTIONARY = re.compile(r"dict\.(.+)\.txt")  # of one language
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
 ONE_LIMIT = re.compile(r"max_positions=\d")
 NOT_UTF8 = (  # first bytes of a file -> its format and the remedy
@@ -78,10 +78,9 @@ def _is_unknown_name(error: KeyError) -> bool:
 
 def _languages_beside(missing: typing.Any) -> typing.List[str]:
     """Return the languages of the dictionaries in the folder of a dictionary that does not exist."""
-    folder, name = os.path.split(str(missing))
-    if DICTIONARY.fullmatch(name) is None or not os.path.isdir(folder or os.curdir):
-        return []
-    return sorted(found[1] for found in map(DICTIONARY.fullmatch, os.listdir(folder or os.curdir)) if found)
+    path, pattern = pathlib.Path(str(missing)), "dict.?*.txt"
+    found = path.parent.glob(pattern) if path.match(pattern) else ()
+    return sorted(other.name[len("dict.") : -len(".txt")] for other in found)
 
 
 def remedy(error: BaseException, text: str) -> str:
