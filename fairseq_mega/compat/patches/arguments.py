@@ -170,7 +170,7 @@ def impossible(given):
     return None
 
 
-KEEP_THE_RATE = ("pass_through", "reduce_lr_on_plateau")  # schedulers that leave a checkpoint's rate as it is
+KEEP_THE_RATE = ("pass_through", "reduce_lr_on_plateau")  # schedulers under which a checkpoint's rate can stay
 PACKAGES = {"write_checkpoints_asynchronously": "iopath", "use_plasma_view": "pyarrow", "tpu": "torch-xla"}
 WAYS_TO_JOIN = ("sentencepiece", "wordpiece", "letter", "silence", "_EOW", "subword_nmt", "@@ ", "@@", "none")
 
