@@ -524,20 +524,21 @@ def test_swapped_languages_are_told(name: str, split: str, tmp_path: Path, capsy
 
 
 @pytest.mark.parametrize("name", SIDES)
-@pytest.mark.parametrize("swapped", [(), (0, 150), (150, 300), (90, 210), (285, 300)], ids=str)
+@pytest.mark.parametrize(
+    ("begin", "end", "lines"),
+    [(0, 0, ""), (0, 150, "151 to 300"), (150, 300, "151 to 300"), (90, 210, "91 to 210"), (285, 300, "286 to 300")],
+)
 def test_swapped_parts_of_the_text_are_told(
-    name: str, swapped: Tuple[int, ...], tmp_path: Path, capsys: pytest.CaptureFixture
+    name: str, begin: int, end: int, lines: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """Such as a second corpus that was appended the wrong way round; the first twentieth says which way is right."""
     both = [Pair(f"{source} {n}", f"{target} {n}") for n in range(60) for source, target in zip(*SIDES[name])]
-    for begin, end in [swapped] if swapped else []:
-        both[begin:end] = [Pair(target, source) for source, target in both[begin:end]]
+    both[begin:end] = [Pair(target, source) for source, target in both[begin:end]]
     write_pairs(str(tmp_path / "t"), "en", "xx", both)
     write_own_pairs({"train": str(tmp_path / "t"), "valid": None, "test": None}, tmp_path / "out", ("en", "xx"))
-    first, last = (151, 300) if swapped == (0, 150) else (swapped[0] + 1, swapped[1]) if swapped else (0, 0)
     told = [line for line in capsys.readouterr().err.splitlines() if "languages swapped" in line]
-    assert len(told) == (last > 0 and name != "the same words")
-    assert all(f"lines {first} to {last} of --text" in line for line in told)
+    assert len(told) == (bool(lines) and name != "the same words")
+    assert all(f"lines {lines} of --text" in line for line in told)
 
 
 def test_options_without_effect_are_refused(tmp_path: Path) -> None:
