@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as of_all_modules
 
+from fairseq_mega.ops.common.transforms import is_transformed
 from fairseq_mega.ops.decoding import StepFunctions, step_functions
 
 from .dropout import Dropout
@@ -85,7 +86,7 @@ class ParameterCache:
 
     def _may_keep(self, module: nn.Module) -> bool:
         """Return whether nothing is compiled or trained, and no parameter is computed by a parametrisation."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or is_transformed():  # a tangent does not change a tensor's version
             return False
         if module.training or torch.is_grad_enabled():
             self._values.clear()  # an optimiser may write next

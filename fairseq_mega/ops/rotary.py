@@ -9,6 +9,7 @@ from torch import Tensor
 from .common import native
 from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
 from .common.recompute import inputs_of, keep_operator
+from .common.transforms import is_transformed
 from .norm import row_norm
 
 PATHS = Operator("rotary", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
@@ -91,11 +92,13 @@ def _reach(last: int, chunk_size: int) -> int:
 
 
 def _kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Keep the last tables. A table made while a model is traced (torch.export) belongs to that trace alone."""
+    """Keep the last tables. A table made while a model is traced (torch.export) or transformed belongs to it alone."""
     cached = lru_cache(maxsize=16)(table)
 
     @wraps(table)
     def find(*arguments: Any) -> Tensor:
+        if is_transformed():
+            return table(*arguments)
         found = cached(*arguments)
         if type(found) is not Tensor:
             cached.cache_clear()

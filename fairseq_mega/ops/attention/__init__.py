@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_obstacle
 from fairseq_mega.ops.common.native import DTYPES, reaches
+from fairseq_mega.ops.common.transforms import is_transformed
 from fairseq_mega.ops.dropout import draw_seed
 
 from . import native_backward  # noqa: F401  registers the gradients of .native
@@ -67,7 +68,13 @@ def _prefers_blocks(q: Tensor, weights: int) -> bool:
     return _prefers_native(q, weights) and q.size(-2) >= BLOCKS_FROM[q.dtype]
 
 
+def _prefers_torch(q: Tensor, weights: int) -> bool:
+    return not is_transformed()  # torch's fused attention has no forward-mode derivatives
+
+
 def _prefers_dense(q: Tensor, weights: int) -> bool:
+    if not _prefers_torch(q, weights):
+        return False
     if q.size(-2) == 1:  # a single query has as many weights as keys
         return True
     return weights <= _dense_limits(q)[0 if torch.is_grad_enabled() else 1]
@@ -81,7 +88,7 @@ def _dense_limits(q: Tensor) -> Tuple[int, int]:
 PATHS = Operator(
     "attention",
     Path("reference"),
-    Path("torch_blockwise"),
+    Path("torch_blockwise", suits=_prefers_torch),
     Path("torch", suits=_prefers_dense),
     Path("native", kernels_obstacle, DTYPES, suits=_prefers_native),
     Path("native_blocks", blocks_obstacle, DTYPES, suits=_prefers_blocks),
@@ -249,5 +256,5 @@ def multi_head_attention(
     mask = None if padding_mask is None else padding_mask.unsqueeze(1)
     path = PATHS.forced()
     if path == "auto" and (blocks_obstacle(q) is not None or not _prefers_blocks(q, q[..., 0].numel() * k.size(-2))):
-        path = "torch"
+        path = "reference" if is_transformed() else "torch"
     return _attend(q, k, v, Options(causal=causal, padding_mask=mask, dropout=dropout), path)

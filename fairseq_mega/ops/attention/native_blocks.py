@@ -52,7 +52,7 @@ def blocks_attention(a: Arguments) -> Tensor:
     The same weights are dropped as by the path "native". Results do not depend on the number of threads.
     """
     dtype = torch.promote_types(torch.promote_types(a.q.dtype, a.k.dtype), a.v.dtype)
-    out, _ = torch.ops.fairseq_mega.attention_groups(
+    out, _ = native.operators.attention_groups(
         a.q.to(dtype),
         a.k.to(dtype),
         a.v.to(dtype),

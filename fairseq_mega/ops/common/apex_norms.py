@@ -25,6 +25,8 @@ from typing import Any, ContextManager, Optional, Tuple
 import torch
 from torch import Tensor
 
+from .transforms import is_transformed
+
 VARIABLE = "FAIRSEQ_MEGA_APEX"
 MODES = ("auto", "on", "off")
 HALF = (torch.float16, torch.bfloat16)
@@ -68,6 +70,7 @@ def possible(x: Tensor, weight: Optional[Tensor]) -> bool:
         and (weight is None or weight.dtype == x.dtype)
         and not torch.is_autocast_enabled("cuda")  # apex would then compute in half what torch keeps in float32
         and not (torch.jit.is_tracing() or torch.jit.is_scripting() or torch.compiler.is_compiling())
+        and not is_transformed()
         and kernels() is not None
     )
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from . import native
 from .gpus import gpu_obstacle
+from .transforms import transform_obstacle
 
 VARIABLE = native.PATHS_VARIABLE
 BLANKETS = ("auto", "reference", "native")
@@ -143,16 +144,18 @@ def _entries(text: str) -> Dict[str, str]:
 
 
 def device_obstacle(device: torch.device) -> Optional[str]:
-    """Return the reason why the compiled kernels cannot run on a device, with the remedy, or None."""
+    """Return the reason why the compiled kernels cannot run on a device now, with the remedy, or None."""
     if native.PROBLEM is not None:
         return f"it needs the compiled kernels, which cannot be used: {native.PROBLEM}; {native.REMEDY}"
     if device.type == "cpu":
-        return None
+        return transform_obstacle()
     if device.type != "cuda" or not native.HAS_CUDA:
         remedy = native.REMEDY.replace("=cpu", "=cuda")
         return f"it needs compiled kernels, and there are none for tensors on {device.type}; {remedy}"
     problem = gpu_obstacle(torch.cuda.current_device() if device.index is None else device.index)
-    return None if problem is None else f"it needs the compiled kernels, which cannot be used: {problem}"
+    if problem is not None:
+        return f"it needs the compiled kernels, which cannot be used: {problem}"
+    return transform_obstacle()
 
 
 def kernels_obstacle(x: Tensor, *call: Any) -> Optional[str]:

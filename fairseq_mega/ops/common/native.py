@@ -9,6 +9,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 import torch
 
+from . import transforms
+
 NAMESPACE = "fairseq_mega"
 VARIABLE = "FAIRSEQ_MEGA_NATIVE"
 MODES = ("auto", "off", "require")
@@ -115,10 +117,11 @@ _choose_cpu_level()
 
 
 class Operators:
-    """The operators of a library, ``operators.ema_scan(...)``; calls with gradients bypass torch's dispatcher.
+    """The operators of a library, ``operators.ema_scan(...)``: the one place that all calls of kernels pass.
 
     A call through torch's dispatcher to the Python function that was registered for gradients costs more than the
-    kernel of a small tensor. Eager calls therefore call a function of autograd directly.
+    kernel of a small tensor. Eager calls with gradients therefore call a function of autograd directly. A call under a
+    transform raises RuntimeError, because torch would treat the results as constants.
 
     Args:
         namespace: of the library.
@@ -129,17 +132,18 @@ class Operators:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(getattr(torch.ops, self._namespace), name)
-        function = _FUNCTIONS.get(f"{self._namespace}::{name}")
-        if function is not None:
-            found = _shortest(found.default, function)
+        found = _shortest(found.default, _FUNCTIONS.get(f"{self._namespace}::{name}"))
         setattr(self, name, found)
         return found
 
 
-def _shortest(operator: Callable[..., Any], function: Type[torch.autograd.Function]) -> Callable[..., Any]:
+def _shortest(operator: Callable[..., Any], function: Optional[Type[torch.autograd.Function]]) -> Callable[..., Any]:
     def call(*arguments: Any, **named: Any) -> Any:
+        if transforms.is_transformed():
+            raise RuntimeError(f"{operator}: {transforms.transform_obstacle()}")
         eager = torch.is_grad_enabled() and not torch.compiler.is_compiling() and not named
-        if eager and any(isinstance(argument, torch.Tensor) and argument.requires_grad for argument in arguments):
+        needed = (isinstance(argument, torch.Tensor) and argument.requires_grad for argument in arguments)
+        if function is not None and eager and any(needed):
             return function.apply(*arguments)
         return operator(*arguments, **named)
 
@@ -175,9 +179,10 @@ def register_gradients(
         def checked(ctx: Any, *grads: Any) -> Any:
             if torch.is_grad_enabled():
                 raise RuntimeError(
-                    f"{name} has no second derivatives, which create_graph=True requires: set "
-                    f"{PATHS_VARIABLE}=reference, which chooses operators of PyTorch"
+                    f"{name} has no second derivatives, which create_graph=True requires: {transforms.REMEDY}"
                 )
+            if in_python is not None and any(map(transforms.is_batched, grads)):
+                raise RuntimeError(f"{name} has no gradients of several outputs at once: {transforms.REMEDY}")
             return gradients(ctx, *grads)
 
         return gradients if twice else checked

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairseq_mega.ops.common.dispatch import Operator, Path, kernels_obstacle
 from fairseq_mega.ops.common.native import DTYPES
+from fairseq_mega.ops.common.transforms import is_transformed
 from fairseq_mega.ops.packed_linear import MOST_ROWS
 from fairseq_mega.ops.timestep_norm import TimestepNormState
 
@@ -102,7 +103,7 @@ def step_functions(x: Tensor) -> Optional[StepFunctions]:
     path = PATHS.forced()
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
         return None
-    if x.size(0) == 0:
+    if x.size(0) == 0 or is_transformed():
         return None
     if path == "reference":
         return REFERENCE
