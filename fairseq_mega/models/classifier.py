@@ -113,8 +113,15 @@ class SequenceClassifier(BaseFairseqModel):
             str(cfg.classifier_activation_fn),
             cfg.dropout,
         )
+        self.scaling = SCALES.index(getattr(task, "scaling", None))
         if hasattr(task, "scaling"):
-            self.register_buffer(SCALE, torch.tensor([SCALES.index(task.scaling)]))
+            self.register_buffer(SCALE, torch.empty(1, dtype=torch.long))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Record the scale of the task's samples."""
+        if hasattr(self, SCALE):
+            self.get_buffer(SCALE).fill_(self.scaling)
 
     def forward(
         self,

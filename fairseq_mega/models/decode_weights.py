@@ -7,6 +7,7 @@ from fairseq.modules.adaptive_softmax import TiedLinear
 from torch import Tensor, nn
 
 from fairseq_mega.compat.features.decode_weights import add_decode_weights, asked_for
+from fairseq_mega.modules.drawn import PlainLinear
 from fairseq_mega.modules.packed_linear import LinearMap, PackedLinear, linear_map, pack_linear_maps
 from fairseq_mega.modules.trunk import Trunk
 from fairseq_mega.ops.linear import linear
@@ -27,7 +28,7 @@ class OutputTable:
     shared_output: bool
     packed_output: Optional[PackedLinear]  # no default: a class's attribute would hide the module of that name
     embedding: Any
-    output_projection: nn.Linear
+    output_projection: PlainLinear
 
     def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
         """Project features (..., d) to logits (..., V); for an adaptive softmax return the features themselves."""

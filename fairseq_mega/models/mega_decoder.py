@@ -11,7 +11,7 @@ from fairseq_mega.modules.layer import LayerContext
 
 from .decoder_stack import DecoderStack, IncrementalState, mega_layers
 from .options.layer_config import layer_config
-from .tables import adaptive_softmax, token_embedding
+from .tables import adaptive_softmax, output_projection, token_embedding
 
 
 class MegaDecoder(DecoderStack):
@@ -33,8 +33,7 @@ class MegaDecoder(DecoderStack):
         self.shared_output = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
         self.adaptive_softmax = adaptive_softmax(cfg, dictionary, config.embed_dim, embed_tokens)
         if self.adaptive_softmax is None and not self.shared_output:
-            self.output_projection = nn.Linear(config.embed_dim, len(dictionary), bias=False)
-            nn.init.normal_(self.output_projection.weight, std=config.embed_dim**-0.5)
+            self.output_projection = output_projection(config.embed_dim, len(dictionary))
 
     def forward(
         self,

@@ -21,7 +21,7 @@ from .carry import Carry
 from .decoder_stack import DecoderStack, IncrementalState, mega_layers
 from .options.completion import check_at_least, complete
 from .options.layer_config import layer_config
-from .tables import adaptive_softmax, check_tables, decoder_table, token_embedding
+from .tables import adaptive_softmax, check_tables, decoder_table, output_projection, token_embedding
 
 UNLIMITED = 10**9  # positions, if no part of the model limits their number
 
@@ -83,8 +83,7 @@ class LanguageModelDecoder(DecoderStack):
         self.shared_output = cfg.share_decoder_input_output_embed
         self.adaptive_softmax = adaptive_softmax(cfg, dictionary, width, embedding.tokens)
         if self.adaptive_softmax is None and not self.shared_output:
-            self.output_projection = nn.Linear(width, len(dictionary), bias=False)
-            nn.init.normal_(self.output_projection.weight, std=width**-0.5)
+            self.output_projection = output_projection(width, len(dictionary))
         postpone(self, cfg.late_dropout)
 
     def forward(

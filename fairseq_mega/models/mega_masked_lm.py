@@ -88,7 +88,7 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
             cfg.pad_batches,
         )
         log_padding(encoder)
-        shared = table.weight if cfg.share_encoder_input_output_embed else None
+        shared = table if cfg.share_encoder_input_output_embed else None
         head = SymbolHead(config.embed_dim, len(symbols), not cfg.no_hidden_layer, shared)
         return cls(encoder, head, cfg.max_positions)
 

@@ -1,14 +1,16 @@
 """MEGALODON language model (Ma et al., NeurIPS 2024, section 4)."""
 
 from argparse import Namespace
+from functools import partial
 from typing import Any, Optional, Union
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import register_model
 from omegaconf import DictConfig
-from torch import Tensor, nn
+from torch import Tensor
 
+from fairseq_mega.modules.drawn import Table, draw_tokens
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.layer import PLAIN, LayerContext
 from fairseq_mega.modules.megalodon.initialization import truncated_normal_
@@ -88,15 +90,14 @@ class MegalodonLanguageModelDecoder(LanguageModelDecoder):
         config = megalodon_layer_config(cfg, "decoder", "max_target_positions")
         width = config.embed_dim
         tokens = decoder_table(cfg, dictionary, cfg.decoder_input_dim or width, width)
-        if isinstance(tokens, nn.Embedding) and not cfg.decoder_embed_path:
-            draw_table(tokens.weight)
-            nn.init.zeros_(tokens.weight[dictionary.pad()])
+        if isinstance(tokens, Table) and not cfg.decoder_embed_path:
+            tokens.drawn(partial(draw_tokens, draw=draw_table, padding=dictionary.pad()))
         layers = [MegalodonLayer(config, index) for index in range(cfg.decoder_layers)]
         final_norm = TimestepNorm(width, config.norm_groups)
         embedding = TokenEmbedding(tokens, cfg.dropout, cfg.scale_embedding, dim=width)
         super().__init__(cfg, dictionary, embedding, layers, final_norm)
         if self.adaptive_softmax is None and not self.shared_output:
-            draw_table(self.output_projection.weight)
+            self.output_projection.drawn(draw_table)
         self.window = cfg.statistics_window
         self.excluded = dictionary.pad() if cfg.no_padding_logit else None
 

@@ -1,15 +1,17 @@
 """Tables between tokens and vectors: plain tables, random or read from a file, and adaptive tables."""
 
 import logging
-from typing import Dict, List, Optional
+from functools import partial
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-from fairseq import utils
+from fairseq import modules, utils
 from fairseq.data import Dictionary
-from fairseq.modules import AdaptiveInput, AdaptiveSoftmax
+from fairseq.modules.adaptive_softmax import TiedLinear
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from fairseq_mega.modules.drawn import PlainLinear, Table, adopt, draw_tokens
 from fairseq_mega.modules.embedding import TokenEmbedding, token_table
 
 logger = logging.getLogger(__name__)
@@ -58,16 +60,57 @@ def band_ends(option: str, value: str, symbols: int) -> List[int]:
     return ends
 
 
-class AdaptiveEmbedding(AdaptiveInput):
+class AdaptiveEmbedding(modules.AdaptiveInput):
     """fairseq's adaptive input, usable under autocast and without uninitialized memory in checkpoints."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
+        for part in list(self.modules()):
+            if isinstance(part, nn.Embedding):  # a row of every band is zero, as fairseq draws them
+                normal = partial(nn.init.normal_, std=part.embedding_dim**-0.5)
+                adopt(part, partial(draw_tokens, draw=normal, padding=self.padding_idx))
+            elif isinstance(part, nn.Linear):
+                adopt(part, nn.init.xavier_uniform_)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Fill the buffer; the tables draw their values themselves."""
         self._float_tensor.zero_()
 
     def forward(self, input: Tensor) -> Tensor:
         with torch.autocast(input.device.type, enabled=False):
             return super().forward(input)
+
+
+class AdaptiveSoftmax(modules.AdaptiveSoftmax):  # options of fairseq know it by this name
+    """fairseq's adaptive softmax, without uninitialized memory in checkpoints.
+
+    Args:
+        args: as fairseq orders them.
+        tied: the adaptive input whose tables it shares, or None.
+        tied_projections: whether it shares the projections, too.
+    """
+
+    def __init__(self, *args: Any, tied: Optional[nn.Module], tied_projections: bool) -> None:
+        super().__init__(*args, tied, tied_projections)
+        tables = [] if tied is None else [part for part in tied.modules() if hasattr(part, "weight")]
+        owners = {id(part.weight): part for part in tables}
+        self.ties: List[Tuple[nn.Module, nn.Module]] = []  # parts that share a matrix, and the parts that own it
+        for part in list(self.modules()):
+            if isinstance(part, nn.Linear):
+                adopt(part, nn.init.xavier_uniform_)
+            elif isinstance(part, TiedLinear):
+                self.ties.append((part, owners[id(part.weight)]))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Fill the buffers and share the matrices again, which ``to_empty`` parts; their owners draw them."""
+        for part, owner in self.ties:
+            part.weight = owner.weight
+        self.version.fill_(1)
+        for name, buffer in self.named_buffers():
+            if name.endswith("_float_tensor"):
+                buffer.zero_()
 
 
 def decoder_table(cfg: DictConfig, dictionary: Dictionary, first: int, width: int) -> nn.Module:
@@ -103,22 +146,23 @@ def adaptive_softmax(
     """
     if cfg.adaptive_softmax_cutoff is None:
         return None
-    softmax = AdaptiveSoftmax(
+    return AdaptiveSoftmax(
         len(dictionary),
         width,
         band_ends("--adaptive-softmax-cutoff", cfg.adaptive_softmax_cutoff, len(dictionary)),
         cfg.adaptive_softmax_dropout,
         cfg.adaptive_softmax_factor,
-        tokens if cfg.tie_adaptive_weights else None,
-        cfg.tie_adaptive_proj,
+        tied=tokens if cfg.tie_adaptive_weights else None,
+        tied_projections=cfg.tie_adaptive_proj,
     )
-    for name, buffer in softmax.named_buffers():
-        if name.endswith("_float_tensor"):
-            buffer.zero_()  # else checkpoints would contain uninitialized memory
-    return softmax
 
 
-def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, option: str = "") -> nn.Embedding:
+def output_projection(width: int, symbols: int) -> PlainLinear:
+    """Build the matrix of an output layer (symbols, width), drawn from Normal(0, width^-0.5)."""
+    return PlainLinear(width, symbols, bias=False).drawn(partial(nn.init.normal_, std=width**-0.5))
+
+
+def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, option: str = "") -> Table:
     """Build an embedding table (V, width) from Normal(0, width^-0.5) with a zero row for padding, or from a file.
 
     Args:

@@ -1,13 +1,15 @@
 """Vision Transformers, the baseline of MEGA on ImageNet (MEGA, Table 6, DeiT-B); the layers are timm's."""
 
 from argparse import Namespace
+from functools import partial
 from typing import Any, Optional, Union
 
 from fairseq.models import register_model
 from omegaconf import DictConfig
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_mega.compat.patches.torchvision_operators import import_timm
+from fairseq_mega.modules.drawn import adopt
 from fairseq_mega.modules.images import check_images, check_patches
 
 from .image_classifier import ImageClassifier, complete_images
@@ -63,7 +65,15 @@ class VitImageModel(ImageClassifier):
             proj_drop_rate=float(cfg.dropout),
             drop_path_rate=float(cfg.drop_path),
         )
+        for part in self.encoder.modules():
+            if type(part) is nn.Linear:
+                adopt(part, partial(nn.init.trunc_normal_, std=0.02))  # as timm draws them
         self.mark_undecayed()
+
+    def reset_parameters(self) -> None:
+        """Draw position vectors and class token as timm does, whose encoder has no method for them alone."""
+        nn.init.trunc_normal_(self.encoder.pos_embed, std=0.02)
+        nn.init.normal_(self.encoder.cls_token, std=1e-6)
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "VitImageModel":

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .activation import get_activation
+from .drawn import PlainLinear
 from .dropout import Dropout
 
 POOLINGS = ("mp", "cls")
@@ -50,15 +51,13 @@ class ClassifierHead(nn.Module):
     ) -> None:
         super().__init__()
         widths = [in_dim, *[hidden_dim] * hidden_layers]
-        self.hidden = nn.ModuleList(nn.Linear(low, high) for low, high in zip(widths, widths[1:]))
-        self.output = nn.Linear(widths[-1], classes, bias=False)
+        self.hidden = nn.ModuleList(PlainLinear(low, high) for low, high in zip(widths, widths[1:]))
+        self.output = PlainLinear(widths[-1], classes, bias=False)
         self.activation = get_activation(activation)
         self.dropout = Dropout(dropout)
         for layer in [*self.hidden, self.output]:
-            assert isinstance(layer, nn.Linear)
-            nn.init.xavier_uniform_(layer.weight)
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
+            assert isinstance(layer, PlainLinear)
+            layer.drawn(nn.init.xavier_uniform_)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map sentence vectors (B, in_dim) to logits (B, classes)."""

@@ -1,11 +1,13 @@
 """Inputs of classifiers: real numbers as vectors, and learned positions for models that need them."""
 
 import math
+from functools import partial
 from typing import Optional
 
 import torch
 from torch import Tensor, nn
 
+from .drawn import Table
 from .dropout import Dropout
 from .embedding import TokenEmbedding
 from .errors import FieldError
@@ -26,6 +28,10 @@ class RealNumberEmbedding(nn.Module):
         self.embedding_dim = embed_dim
         self.weight = nn.Parameter(torch.empty(embed_dim))
         self.bias = nn.Parameter(torch.empty(embed_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters."""
         nn.init.normal_(self.weight)
         nn.init.normal_(self.bias, std=0.1)
 
@@ -39,11 +45,9 @@ class RealNumberEmbedding(nn.Module):
         return f"embed_dim={self.embedding_dim}"
 
 
-def character_table(size: int, embed_dim: int) -> nn.Embedding:
+def character_table(size: int, embed_dim: int) -> Table:
     """Embedding table (size, embed_dim) drawn from Normal(0, d^-0.5), the row of padding too, as published."""
-    table = nn.Embedding(size, embed_dim)
-    nn.init.normal_(table.weight, std=embed_dim**-0.5)
-    return table
+    return Table(size, embed_dim).drawn(partial(nn.init.normal_, std=embed_dim**-0.5))
 
 
 def sinusoids(positions: int, dim: int) -> Tensor:
@@ -78,11 +82,20 @@ class PositionedEmbedding(nn.Module):
         dim = int(tokens.embedding_dim)  # type: ignore[arg-type]
         self.positions: Tensor
         if sinusoidal:
-            self.register_buffer("positions", sinusoids(max_positions, dim), persistent=False)
+            self.register_buffer("positions", torch.empty(max_positions, dim), persistent=False)
         else:
             self.positions = nn.Parameter(torch.empty(max_positions, dim))
-            nn.init.normal_(self.positions, std=dim**-0.5)
+        self.reset_parameters()
         self.dropout = Dropout(dropout)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw or compute the vectors of the positions."""
+        count, dim = self.positions.shape
+        if isinstance(self.positions, nn.Parameter):
+            nn.init.normal_(self.positions, std=dim**-0.5)
+        else:
+            self.positions.copy_(sinusoids(count, dim))
 
     def forward(
         self, inputs: Tensor, padding_mask: Optional[Tensor] = None, positions: Optional[Tensor] = None

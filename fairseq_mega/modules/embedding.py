@@ -1,10 +1,12 @@
 """Token embeddings, the input of MEGA's first layer."""
 
 import math
+from functools import partial
 from typing import Optional
 
 from torch import Tensor, nn
 
+from .drawn import PlainLinear, Table, draw_tokens
 from .dropout import Dropout
 from .norm import build_norm
 from .padding import zero_padding
@@ -39,15 +41,13 @@ class TokenEmbedding(nn.Module):
         table_dim = int(tokens.embedding_dim)  # type: ignore[arg-type]
         dim = dim or table_dim
         self.tokens = tokens
-        self.projection: Optional[nn.Linear] = None
+        self.projection: Optional[PlainLinear] = None
         if table_dim != dim:
-            self.projection = nn.Linear(table_dim, dim, bias=False)
-            nn.init.xavier_uniform_(self.projection.weight)
+            self.projection = PlainLinear(table_dim, dim, bias=False).drawn(nn.init.xavier_uniform_)
         self.scale = math.sqrt(dim) if scale else 1.0
-        self.types: Optional[nn.Embedding] = None
+        self.types: Optional[Table] = None
         if types:
-            self.types = nn.Embedding(types, dim)
-            nn.init.normal_(self.types.weight, std=0.02)
+            self.types = Table(types, dim).drawn(partial(nn.init.normal_, std=0.02))
         self.norm = build_norm(norm, dim) if norm is not None else None
         self.dropout = Dropout(dropout)
 
@@ -71,9 +71,7 @@ class TokenEmbedding(nn.Module):
         return zero_padding(self.dropout(x), padding_mask)
 
 
-def token_table(size: int, embed_dim: int, padding_idx: int) -> nn.Embedding:
+def token_table(size: int, embed_dim: int, padding_idx: int) -> Table:
     """Embedding table (size, embed_dim) drawn from Normal(0, d^-0.5), with a zero row for padding."""
-    table = nn.Embedding(size, embed_dim, padding_idx=padding_idx)
-    nn.init.normal_(table.weight, std=embed_dim**-0.5)
-    nn.init.zeros_(table.weight[padding_idx])
-    return table
+    normal = partial(nn.init.normal_, std=embed_dim**-0.5)
+    return Table(size, embed_dim, padding_idx=padding_idx).drawn(partial(draw_tokens, draw=normal, padding=padding_idx))

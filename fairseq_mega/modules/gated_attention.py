@@ -83,8 +83,8 @@ class GatedAttention(nn.Module):
         self.gate_proj = linear(d, d + z + v + d)  # update gate, shared representation, reset gate, candidate
         self.output_proj = linear(v, d)
         self.kappa = nn.Parameter(torch.empty(2, z))  # scales of query and key
-        self.mu = nn.Parameter(torch.zeros(2, z))  # offsets of query and key
-        nn.init.normal_(self.kappa, std=0.02)
+        self.mu = nn.Parameter(torch.empty(2, z))  # offsets of query and key
+        self.reset_parameters()
         chunked = config.chunk_size > 0
         self.relative_bias = build_relative_bias(
             config.relative_bias,
@@ -95,6 +95,11 @@ class GatedAttention(nn.Module):
         self.dropout = Dropout(config.dropout, config.feature_dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout, config.feature_dropout)
         self.stochastic_depth = StochasticDepth(config.stochastic_depth)
+
+    def reset_parameters(self) -> None:
+        """Draw new scales of query and key; their offsets are zero."""
+        nn.init.normal_(self.kappa, std=0.02)
+        nn.init.zeros_(self.mu)
 
     def forward(
         self,

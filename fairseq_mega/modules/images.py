@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from fairseq_mega.ops.activation import silu
 
 from .classifier_head import sentence_vector
+from .drawn import PlainLinear
 from .errors import FieldError
 from .linear import linear
 
@@ -33,7 +34,11 @@ class PatchEmbedding(nn.Module):
         self.image_size = image_size
         self.patches = nn.Conv2d(CHANNELS, embed_dim, patch_size, stride=patch_size)
         self.positions = nn.Parameter(torch.empty(patch_count(image_size, patch_size), embed_dim))
-        nn.init.trunc_normal_(self.positions, std=embed_dim**-0.5)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new vectors of the places."""
+        nn.init.trunc_normal_(self.positions, std=self.positions.size(1) ** -0.5)
 
     def forward(self, images: Tensor, padding_mask: None = None) -> Tensor:
         """Embed images (B, 3, S, S), S the image size, as (B, (S / P)^2, d), row by row.
@@ -59,9 +64,7 @@ class ImageHead(nn.Module):
     def __init__(self, embed_dim: int, classes: int) -> None:
         super().__init__()
         self.hidden = linear(embed_dim, embed_dim)
-        self.output = nn.Linear(embed_dim, classes)
-        nn.init.xavier_uniform_(self.output.weight)
-        nn.init.zeros_(self.output.bias)
+        self.output = PlainLinear(embed_dim, classes).drawn(nn.init.xavier_uniform_)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map hidden states (B, L, d) to logits (B, classes)."""

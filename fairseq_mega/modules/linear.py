@@ -1,11 +1,15 @@
 """Linear maps with MEGA's initialisation and products."""
 
+from functools import partial
+
 from torch import nn
 
 from fairseq_mega.ops.linear import linear_map
 
+from .drawn import PlainLinear
 
-class Linear(nn.Linear):
+
+class Linear(PlainLinear):
     """PyTorch's linear map, multiplied by :func:`fairseq_mega.ops.linear.linear`."""
 
     forward = linear_map
@@ -13,8 +17,4 @@ class Linear(nn.Linear):
 
 def linear(in_features: int, out_features: int, bias: bool = True) -> Linear:
     """Linear map with weights from Normal(0, 0.02), and a bias of zeros if it has one."""
-    layer = Linear(in_features, out_features, bias)
-    nn.init.normal_(layer.weight, std=0.02)
-    if bias:
-        nn.init.zeros_(layer.bias)
-    return layer
+    return Linear(in_features, out_features, bias).drawn(partial(nn.init.normal_, std=0.02))

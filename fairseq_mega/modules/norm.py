@@ -39,7 +39,13 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.dim = dim
         self.weight: Optional[nn.Parameter]
-        self.register_parameter("weight", nn.Parameter(torch.ones(dim)) if affine else None)
+        self.register_parameter("weight", nn.Parameter(torch.empty(dim)) if affine else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the weight to one."""
+        if self.weight is not None:
+            nn.init.ones_(self.weight)
 
     def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
         """Normalise (..., D); into ``dtype``, None for that of x."""
@@ -53,7 +59,13 @@ class ScaleNorm(nn.Module):
         super().__init__()
         self.dim = dim
         self.scalar: Optional[nn.Parameter]
-        self.register_parameter("scalar", nn.Parameter(torch.ones(1)) if affine else None)
+        self.register_parameter("scalar", nn.Parameter(torch.empty(1)) if affine else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the scalar to one."""
+        if self.scalar is not None:
+            nn.init.ones_(self.scalar)
 
     def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
         """Normalise (..., D); into ``dtype``, None for that of x."""

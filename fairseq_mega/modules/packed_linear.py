@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from fairseq_mega.ops.decoding import StepMap, step_map
 from fairseq_mega.ops.packed_linear import PackedMatrix, pack, packed_linear
 
+from .drawn import PlainLinear
 from .linear import Linear
+
+LINEAR_MAPS = (nn.Linear, PlainLinear, Linear)  # another subclass may do more than a linear map
 
 
 class LinearMap(NamedTuple):
@@ -57,7 +60,11 @@ class PackedLinear(nn.Module):
 
 def linear_map(module: nn.Module) -> Optional[LinearMap]:
     """Return the matrix and bias of a module that is exactly a linear map, else None."""
-    if isinstance(module, nn.Linear) and type(module) in (nn.Linear, Linear):  # another subclass may do more
+    if isinstance(module, nn.Linear) and type(module) in (
+        nn.Linear,
+        PlainLinear,
+        Linear,
+    ):  # another subclass may do more
         return LinearMap(module.weight, module.bias)
     return None
 

@@ -26,6 +26,10 @@ class SimpleRelativeBias(nn.Module):
         self.max_positions = max_positions
         self.field = field
         self.weight = nn.Parameter(torch.empty(2 * max_positions - 1))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new values."""
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, queries: int, keys: int, offset: int = 0, prepared: Optional[ParameterCache] = None) -> Tensor:
@@ -90,6 +94,10 @@ class RotaryRelativeBias(nn.Module):
         self.z_dim = z_dim
         self.alpha = nn.Parameter(torch.empty(1, z_dim))
         self.beta = nn.Parameter(torch.empty(1, z_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new vectors."""
         nn.init.normal_(self.alpha, std=0.02)
         nn.init.normal_(self.beta, std=0.02)
 

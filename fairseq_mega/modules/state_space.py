@@ -1,13 +1,16 @@
 """A diagonal state space (S4D) with its learned parameters."""
 
 import math
-from typing import Optional
+from functools import partial
+from typing import Optional, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
 from fairseq_mega.ops.ema.state_space import state_space_coefficients
+
+from .drawn import Draw
 
 INITIALIZATIONS = ("lin", "inv")
 
@@ -27,6 +30,11 @@ def frequencies(initialization: str, modes: int) -> Tensor:
     return 2 * modes / math.pi * (2 * modes / (2 * n + 1) - 1)
 
 
+def fill_with_frequencies(features: Tensor, initialization: str) -> None:
+    """Give every feature of (D, M) the frequencies of its modes, see :func:`frequencies`."""
+    features.copy_(frequencies(initialization, features.size(1)))
+
+
 class SlowParameter(nn.Module):
     """A parameter ``start + rate change``, which Adam changes ``rate`` times as fast as others.
 
@@ -34,16 +42,24 @@ class SlowParameter(nn.Module):
     parameter towards ``start``.
 
     Args:
-        start: the first value.
+        shape: of the parameter.
         rate: of its changes.
+        draw: fills ``start``, the first value.
     """
 
-    def __init__(self, start: Tensor, rate: float) -> None:
+    def __init__(self, shape: Sequence[int], rate: float, draw: Draw) -> None:
         super().__init__()
         self.rate = rate
+        self.draw = draw
         self.start: Tensor
-        self.register_buffer("start", start)
-        self.change = nn.Parameter(torch.zeros_like(start))
+        self.register_buffer("start", torch.empty(shape))
+        self.change = nn.Parameter(torch.empty(shape))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw a new first value, without a change."""
+        self.draw(self.start)
+        nn.init.zeros_(self.change)
 
     def forward(self) -> Tensor:
         """Return the present value."""
@@ -81,14 +97,17 @@ class DiagonalStateSpace(nn.Module):
         self.embed_dim = embed_dim
         self.bidirectional = bidirectional
         modes = state_dim // 2
-        low, high = math.log(least_step), math.log(largest_step)
-        turning = frequencies(initialization, modes).to(torch.get_default_dtype())
-        first_steps = torch.empty(embed_dim, 1).uniform_(low, high)
-        self.log_step = SlowParameter(first_steps, rate if step_rate is None else step_rate)
-        self.log_decay = SlowParameter(torch.full((embed_dim, modes), math.log(0.5)), rate)
-        self.frequency = SlowParameter(turning.repeat(embed_dim, 1), rate)
+        steps = partial(nn.init.uniform_, a=math.log(least_step), b=math.log(largest_step))
+        self.log_step = SlowParameter((embed_dim, 1), rate if step_rate is None else step_rate, steps)
+        self.log_decay = SlowParameter((embed_dim, modes), rate, partial(nn.init.constant_, val=math.log(0.5)))
+        turning = partial(fill_with_frequencies, initialization=initialization)
+        self.frequency = SlowParameter((embed_dim, modes), rate, turning)
         self.projection = nn.Parameter(torch.empty((1 + bidirectional) * embed_dim, modes, 2))  # C
         self.omega = nn.Parameter(torch.empty(embed_dim))  # D of the paper
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw a new projection and skip weight."""
         nn.init.normal_(self.projection, std=math.sqrt(0.5))
         nn.init.normal_(self.omega)
 

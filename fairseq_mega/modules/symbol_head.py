@@ -5,6 +5,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
+from .drawn import Table
 from .linear import linear
 
 
@@ -15,17 +16,22 @@ class SymbolHead(nn.Module):
         dim: width d of the hidden states.
         symbols: number of symbols V.
         hidden: with the hidden layer H (d, d).
-        table: a parameter, embeddings (V, d) shared as W; None: W is a separate parameter.
+        table: embeddings (V, d) shared as W; None: W is a separate parameter.
 
     Source: the head of transformers' former MegaForMaskedLM; all own matrices Normal(0, 0.02), biases 0.
     """
 
-    def __init__(self, dim: int, symbols: int, hidden: bool, table: Optional[Tensor] = None) -> None:
+    def __init__(self, dim: int, symbols: int, hidden: bool, table: Optional[Table] = None) -> None:
         super().__init__()
         self.hidden = linear(dim, dim) if hidden else None
         self.output = linear(dim, symbols)
-        if table is not None:
-            self.output.weight = table
+        self.shared = [] if table is None else [table]  # a list: the table is not a part of the head
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Share the table, which ``to_empty`` parts from the output."""
+        for table in self.shared:
+            self.output.weight, self.output.draw = table.weight, table.draw
 
     def forward(self, x: Tensor) -> Tensor:
         """Map hidden states (..., d) to logits (..., V)."""

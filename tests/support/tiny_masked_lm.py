@@ -23,6 +23,6 @@ def task(symbols: int = 16) -> SimpleNamespace:
     return SimpleNamespace(source_dictionary=dictionary(symbols))
 
 
-def build(**options: Any) -> MegaMaskedLanguageModel:
-    torch.manual_seed(0)
+def build(seed: int = 0, **options: Any) -> MegaMaskedLanguageModel:
+    torch.manual_seed(seed)
     return MegaMaskedLanguageModel.build_model(Namespace(**{**TINY, **options}), task())

@@ -62,12 +62,18 @@ class NormalizedGatedAttention(nn.Module):
         self.value_proj = matrix(d, v, mode=config.init_mode, bias=True)
         self.gate_proj = matrix(d, z, v, d, mode=config.init_mode, bias=True)  # shared, output gate, candidate
         self.output_proj = matrix(v, d, mode=config.init_mode, bias=False)
-        self.kappa = nn.Parameter(torch.zeros(2, z))  # scales of query and key minus one
-        self.mu = nn.Parameter(torch.zeros(2, z))  # offsets of query and key
+        self.kappa = nn.Parameter(torch.empty(2, z))  # scales of query and key minus one
+        self.mu = nn.Parameter(torch.empty(2, z))  # offsets of query and key
+        self.reset_parameters()
         self.dropout = Dropout(config.dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout)
         self.attention_dropout = Dropout(config.attention_dropout)
         self.stochastic_depth = StochasticDepth(config.stochastic_depth)
+
+    def reset_parameters(self) -> None:
+        """Set the scales of query and key to one, and their offsets to zero."""
+        nn.init.zeros_(self.kappa)
+        nn.init.zeros_(self.mu)
 
     def forward(
         self,

@@ -36,12 +36,18 @@ class FeedForward(nn.Module):
         self.norm = LayerNorm(d, config.norm_affine)
         self.input_proj = matrix(d, *self.widths, mode=config.init_mode, bias=False)
         self.output_proj = matrix(f, d, mode=config.init_mode, bias=False)
+        self.first_scale = FIRST_SCALE * 0.5**index
         self.scale: Optional[nn.Parameter]
-        scale = nn.Parameter(torch.full((d,), FIRST_SCALE * 0.5**index)) if config.layer_scale else None
-        self.register_parameter("scale", scale)
+        self.register_parameter("scale", nn.Parameter(torch.empty(d)) if config.layer_scale else None)
+        self.reset_parameters()
         self.dropout = Dropout(config.dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout)
         self.stochastic_depth = StochasticDepth(config.stochastic_depth)
+
+    def reset_parameters(self) -> None:
+        """Set the scale to its first value."""
+        if self.scale is not None:
+            nn.init.constant_(self.scale, self.first_scale)
 
     def forward(
         self,

@@ -1,6 +1,8 @@
 """Initial values of MEGALODON's matrices."""
 
 import math
+from functools import partial
+from typing import Sequence
 
 from torch import Tensor, nn
 
@@ -43,9 +45,10 @@ def matrix(inputs: int, *outputs: int, mode: str, bias: bool) -> Linear:
         mode: see :func:`initialize_`.
         bias: whether the map has one.
     """
-    layer = Linear(inputs, sum(outputs), bias=bias)
-    for part in layer.weight.data.split(outputs):
+    return Linear(inputs, sum(outputs), bias=bias).drawn(partial(initialize_parts_, outputs=outputs, mode=mode))
+
+
+def initialize_parts_(weight: Tensor, outputs: Sequence[int], mode: str) -> None:
+    """Draw matrices of ``outputs`` rows, which lie one below the other in ``weight``, see :func:`initialize_`."""
+    for part in weight.data.split(outputs):
         initialize_(part, mode)
-    if bias:
-        nn.init.zeros_(layer.bias)
-    return layer

@@ -31,8 +31,15 @@ class ScaledNorm(nn.Module):
         self.dim = dim
         self.weight: Optional[nn.Parameter]
         self.bias: Optional[nn.Parameter]
-        self.register_parameter("weight", nn.Parameter(torch.zeros(dim)) if affine else None)
-        self.register_parameter("bias", nn.Parameter(torch.zeros(dim)) if affine and shift else None)
+        self.register_parameter("weight", nn.Parameter(torch.empty(dim)) if affine else None)
+        self.register_parameter("bias", nn.Parameter(torch.empty(dim)) if affine and shift else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the scale to one and the shift to zero."""
+        for parameter in (self.weight, self.bias):
+            if parameter is not None:
+                nn.init.zeros_(parameter)
 
     @property
     def scale(self) -> Optional[Tensor]:
