@@ -4,6 +4,7 @@ import os
 import pathlib
 import pickle
 import re
+import textwrap
 import traceback
 import typing
 
@@ -29,6 +30,7 @@ RENAME = "rename the file or folder; where LC_ALL=C is set, PYTHONUTF8=1 reads t
 NUMBER_OF_NUMPY = re.compile(r"np\.\w+\(([^()]*)\)")
 CALLED_IN = "the folder that the command is called in"
 OUTSIDE = "index out of range in self"  # raised by an embedding table
+OTHER_TENSORS = "Error(s) in loading state_dict"  # raised by torch, with the name of every tensor
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
 ONE_LIMIT = re.compile(r"max_positions=\d")
 NOT_UTF8 = (  # first bytes of a file -> its format and the remedy
@@ -61,7 +63,7 @@ def is_users_error(error: BaseException) -> bool:
         return bool(text) and ("fairseq_cli" in folders or "fairseq" in folders)
     if is_of_a_worker(error):
         return True
-    return isinstance(error, RuntimeError) and "PytorchStreamReader" in text
+    return isinstance(error, RuntimeError) and ("PytorchStreamReader" in text or text.startswith(OTHER_TENSORS))
 
 
 def is_of_a_worker(error: BaseException) -> bool:
@@ -148,7 +150,7 @@ def remedy(error: BaseException, text: str) -> str:
             "only one of the two trainings has --fp16 or --bf16: give the option of the checkpoint's training, or "
             "--precision bf16, which continues from float32"
         )
-    if "Cannot load model parameters" in text:
+    if "Cannot load model parameters" in text or text.startswith(OTHER_TENSORS):
         return "give the model options that the checkpoint was trained with, or another --save-dir"
     return ""
 
@@ -203,6 +205,7 @@ def describe(error: BaseException) -> str:
     cause = error.__cause__ or error.__context__
     if type(error) is Exception and cause is not None:
         parts.append(str(cause))
+    parts = [textwrap.shorten(part, 400) if part.startswith(OTHER_TENSORS) else part for part in parts]
     advice = remedy(error, parts[0])
     parts.append(advice[:1].upper() + advice[1:])
     return " ".join(". ".join(part.strip().rstrip(".!") for part in parts if part.strip()).split())

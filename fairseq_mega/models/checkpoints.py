@@ -1,4 +1,4 @@
-"""Check that a checkpoint fits a model, with errors that name the user's options."""
+"""Fit the tensors of older checkpoints to a model; PyTorch compares names and shapes."""
 
 from typing import Dict
 
@@ -9,47 +9,45 @@ from fairseq_mega.compat.checkpoints.loading import check_layout
 from fairseq_mega.compat.checkpoints.names import is_fingerprint
 from fairseq_mega.modules.megalodon.norms import ScaledNorm, TimestepNorm
 
+EMPTY = ("._float_tensor", ".version")  # ends of buffers of fairseq's adaptive tables, which hold no information
 
-def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
-    """Raise a ValueError that names the difference if a checkpoint's tensors do not fit the model.
 
-    Fingerprints of dictionaries, which old checkpoints store as tensors, are removed from ``state_dict``.
+def upgrade_tensors(model: nn.Module, state_dict: Dict[str, Tensor], *optional: str) -> None:
+    """Change the tensors of an older checkpoint in place to those of the model.
+
+    Fingerprints of dictionaries, which old checkpoints store as tensors, are removed. Tensors that a whole checkpoint
+    lacked in some version are added. Nothing is added to a part of a checkpoint, in which other tensors are missing.
+
+    Args:
+        model, state_dict: the model and the tensors.
+        optional: names of buffers that may be missing; they keep the model's values.
+
+    Raises:
+        OtherLayout: for tensors of the published code.
     """
-    own = model.state_dict()
     for key in filter(is_fingerprint, list(state_dict)):
         del state_dict[key]
     check_layout(state_dict, "this checkpoint")
-    missing, foreign = sorted(own.keys() - state_dict.keys()), sorted(state_dict.keys() - own.keys())
-    if missing or foreign:
-        raise ValueError(
-            f"this checkpoint belongs to another model: {len(missing)} tensors missing (such as {missing[:2]}), "
-            f"{len(foreign)} unknown (such as {foreign[:2]}); check --path / --restore-file, --arch and layer options"
-        )
-    for key, tensor in own.items():
-        if tensor.shape != state_dict[key].shape:
-            raise ValueError(
-                f"this checkpoint has other dimensions: {key} is {tuple(state_dict[key].shape)} in the checkpoint and "
-                f"{tuple(tensor.shape)} in the model; give the options of its training"
-            )
+    own = model.state_dict()
+    known = {key: tensor for key, tensor in own.items() if key.endswith(EMPTY) or key in optional}
+    known.update(_plain_norms(model, state_dict))
+    missing = own.keys() - state_dict.keys()
+    if missing <= known.keys():
+        state_dict.update({key: known[key] for key in missing})
 
 
-def add_empty_buffers(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
-    """Add missing buffers of fairseq's adaptive tables, which hold no information, to a checkpoint."""
-    for key, tensor in model.state_dict().items():
-        if key.endswith(("._float_tensor", ".version")):
-            state_dict.setdefault(key, tensor)
-
-
-def add_plain_norms(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
-    """Add scale one (stored minus one) and shift zero of norms over time to an old checkpoint without them.
+def _plain_norms(model: nn.Module, state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """Return scale one (stored minus one) and shift zero of norms over time without a tensor in a checkpoint.
 
     Before these norms had parameters in every model, models with --no-affine-norm stored none.
     """
     norms = [(name, module) for name, module in model.named_modules() if isinstance(module, ScaledNorm)]
+    plain: Dict[str, Tensor] = {}
     if all(norm.weight is not None for _, norm in norms):
-        return
+        return plain
     for name, norm in norms:
         if isinstance(norm, TimestepNorm):
             parameters = {f"{name}.{key}": parameter for key, parameter in norm.named_parameters()}
             if parameters.keys().isdisjoint(state_dict):
-                state_dict.update({key: torch.zeros_like(parameter) for key, parameter in parameters.items()})
+                plain.update({key: torch.zeros_like(parameter) for key, parameter in parameters.items()})
+    return plain

@@ -13,7 +13,7 @@ from fairseq_mega.modules.classifier_inputs import RealNumberEmbedding, characte
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .checkpoints import add_plain_norms, check_state_dict
+from .checkpoints import upgrade_tensors
 from .options.completion import check_at_least
 from .options.flags import naming_flags
 
@@ -167,20 +167,19 @@ class SequenceClassifier(BaseFairseqModel):
         return self.longest
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Check that a checkpoint fits.
+        """Fit an older checkpoint, see :func:`.checkpoints.upgrade_tensors`.
 
         Raises:
-            ValueError: if the tensors are not this model's, or the data of its training had another scale.
+            ValueError: if the data of its training had another scale.
         """
         super().upgrade_state_dict_named(state_dict, name)
         scale = self.state_dict().get(SCALE)
         if scale is not None:
-            given, trained = (SCALES[int(number)] for number in (scale, state_dict.setdefault(SCALE, scale)))
+            given, trained = (SCALES[int(number)] for number in (scale, state_dict.get(SCALE, scale)))
             if None not in (given, trained) and given != trained:
                 raise ValueError(
                     f"this checkpoint was trained on samples divided by 32768 {trained}, the samples of the data "
                     f"folder are divided {given}: give the data of its training (fairseq-mega-prepare speech-commands "
                     f"--scaling {trained}), or another --save-dir"
                 )
-        add_plain_norms(self, state_dict)
-        check_state_dict(self, state_dict)
+        upgrade_tensors(self, state_dict, SCALE)

@@ -13,7 +13,7 @@ from fairseq_mega.modules.errors import check_probability
 from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .checkpoints import add_plain_norms, check_state_dict
+from .checkpoints import upgrade_tensors
 from .options.completion import check_at_least, complete
 from .options.flags import naming_flags
 
@@ -70,14 +70,9 @@ class ImageClassifier(BaseFairseqModel):
         raise NotImplementedError
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Check that a checkpoint fits.
-
-        Raises:
-            ValueError: if the tensors are not this model's.
-        """
+        """Fit an older checkpoint, see :func:`.checkpoints.upgrade_tensors`."""
         super().upgrade_state_dict_named(state_dict, name)
-        add_plain_norms(self, state_dict)
-        check_state_dict(self, state_dict)
+        upgrade_tensors(self, state_dict)
 
 
 class PatchClassifier(ImageClassifier):

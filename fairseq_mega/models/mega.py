@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.dropout import postpone
 
-from .checkpoints import add_empty_buffers, check_state_dict
+from .checkpoints import upgrade_tensors
 from .decode_weights import DecodesPacked
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
@@ -117,11 +117,6 @@ class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
         return self.decoder(prev_output_tokens, encoder_out=encoder_out, **options)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Check that a checkpoint fits.
-
-        Raises:
-            ValueError: if the tensors are not this model's.
-        """
-        add_empty_buffers(self, state_dict)
+        """Fit an older checkpoint, see :func:`.checkpoints.upgrade_tensors`."""
         super().upgrade_state_dict_named(state_dict, name)
-        check_state_dict(self, state_dict)
+        upgrade_tensors(self, state_dict)

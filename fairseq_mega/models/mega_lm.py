@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_mega.compat.patches import architectures
 
-from .checkpoints import add_empty_buffers, add_plain_norms, check_state_dict
+from .checkpoints import upgrade_tensors
 from .decode_weights import DecodesPacked
 from .mega_lm_decoder import LanguageModelDecoder, MegaLanguageModelDecoder, complete_language_model
 from .options.completion import check_embedding_norm
@@ -86,13 +86,12 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         return TextGenerator(hub.cfg, hub.task, hub.models)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Fit a checkpoint to a smaller chunk, and check that it fits the model.
+        """Fit an older checkpoint, see :func:`.checkpoints.upgrade_tensors`, or one to a smaller chunk.
 
         Raises:
-            ValueError: if the tensors are not this model's, or the simple bias is too short for the chunk.
+            ValueError: if the simple bias is too short for the chunk.
         """
         own = self.state_dict()
-        add_empty_buffers(self, state_dict)
         super().upgrade_state_dict_named(state_dict, name)
         for key in own:
             if not key.endswith("relative_bias.weight") or key not in state_dict:
@@ -106,5 +105,4 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
                 )
             rest = (trained - needed) // 2
             state_dict[key] = state_dict[key][rest : rest + needed]
-        add_plain_norms(self, state_dict)
-        check_state_dict(self, state_dict)
+        upgrade_tensors(self, state_dict)

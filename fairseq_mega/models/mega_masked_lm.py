@@ -12,7 +12,7 @@ from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 from fairseq_mega.modules.symbol_head import SymbolHead
 
-from .checkpoints import check_state_dict
+from .checkpoints import upgrade_tensors
 from .classifier import log_padding
 from .options.completion import check_at_least, check_embedding_norm, complete
 from .options.flags import naming_flags
@@ -129,10 +129,6 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
         return self.longest
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Check that a checkpoint fits.
-
-        Raises:
-            ValueError: if the tensors are not this model's.
-        """
+        """Fit an older checkpoint, see :func:`.checkpoints.upgrade_tensors`."""
         super().upgrade_state_dict_named(state_dict, name)
-        check_state_dict(self, state_dict)
+        upgrade_tensors(self, state_dict)

@@ -112,6 +112,9 @@ class AdaptiveSoftmax(modules.AdaptiveSoftmax):  # options of fairseq know it by
             if name.endswith("_float_tensor"):
                 buffer.zero_()
 
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Do nothing: fairseq refuses a checkpoint without its version, as a part of a checkpoint may be."""
+
 
 def decoder_table(cfg: DictConfig, dictionary: Dictionary, first: int, width: int) -> nn.Module:
     """Build the input table of a decoder: adaptive with ``--adaptive-input``, else plain.

@@ -104,6 +104,18 @@ class TestErrors:
         console.run("train", ["data"])
         assert "4 layers, the model 6" in capsys.readouterr().err
 
+    def test_tensors_of_another_model(self, monkeypatch, capsys) -> None:
+        """Torch names all of them; the first of hundreds are enough."""
+        missing = '"decoder.layers.1.x", ' * 500
+        text = f"Error(s) in loading state_dict for Model:\n\tMissing key(s) in state_dict: {missing}"
+        cause = Exception("Cannot load model parameters from checkpoint a.pt")
+        cause.__context__ = RuntimeError(text)
+        for error in (RuntimeError(text), cause):
+            self.raising(monkeypatch, error)
+            assert console.run("train", ["data"]) != 0
+            message = capsys.readouterr().err
+            assert "decoder.layers.1.x" in message and message.count("\n") == 1 and len(message) < 800
+
     @pytest.mark.parametrize("error", [KeyError("bug"), TypeError("bug"), RuntimeError("bug"), AssertionError("bug")])
     def test_of_ours_keep_the_traceback(self, error, monkeypatch) -> None:
         self.raising(monkeypatch, error)

@@ -9,7 +9,7 @@ import torch.distributed.fsdp as fsdp
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
 
-from fairseq_mega.compat.features.sharded_model import Shard, ShardedModel
+from fairseq_mega.compat.features.sharded_model import Shard, ShardedModel, is_shared
 from fairseq_mega.compat.features.sharding import converted
 from tests.support import tiny_llama, tiny_lm, tiny_megalodon
 from tests.support.numerics import assert_close
@@ -84,6 +84,9 @@ def share_out(rank):
         weights = model.state_dict()
         again = ShardedModel(build(kind, options), mesh)
         loss_of(again.eval(), 0, 0)  # what it gathered must not stay
+        key = next(name for name, tensor in model.module.state_dict().items() if is_shared(tensor))
+        with pytest.raises(RuntimeError, match="size mismatch"):  # its first rows would fit
+            again.load_state_dict({**weights, key: torch.cat([weights[key], weights[key]])})
         again.train().load_state_dict(weights)
         other = torch.optim.Adam(again.parameters(), lr=0.01)
         mine: Any = list(again.parameters())

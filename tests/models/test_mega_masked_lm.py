@@ -62,8 +62,8 @@ def test_options_out_of_range() -> None:
 def test_a_dictionary_of_another_size_is_refused() -> None:
     given = build().state_dict()
     model = MegaMaskedLanguageModel.build_model(Namespace(**TINY), task(17))
-    with pytest.raises(ValueError, match="this checkpoint has other dimensions"):
-        model.upgrade_state_dict_named(given, "")
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        model.load_state_dict(given)
 
 
 def test_fairseq_trains_it(tmp_path: Path, device_flags, monkeypatch) -> None:

@@ -123,9 +123,9 @@ def test_bad_options(options, message):
 
 
 def test_a_dictionary_of_another_size_and_another_model_are_refused():
-    with pytest.raises(ValueError, match="this checkpoint has other dimensions"):
+    with pytest.raises(RuntimeError, match="size mismatch"):
         build(symbols=21).load_state_dict(build().state_dict())
-    with pytest.raises(ValueError, match="this checkpoint belongs to another model: .* tensors missing"):
+    with pytest.raises(RuntimeError, match="Missing key"):
         build(decoder_layers=3).load_state_dict(build().state_dict())
 
 
@@ -155,7 +155,7 @@ def test_norms_over_time_have_scale_and_shift_without_affine_norms_too(kind):
     plain.load_state_dict(dict(old))
     assert not any(plain.state_dict()[name].any() for name in over_time)
     damaged = {**old, sorted(over_time)[0]: plain.state_dict()[sorted(over_time)[0]]}
-    with pytest.raises(ValueError, match="1 tensors missing"):
+    with pytest.raises(RuntimeError, match="Missing key"):
         plain.load_state_dict(damaged)
-    with pytest.raises(ValueError, match=f"{len(over_time)} tensors missing"):
+    with pytest.raises(RuntimeError, match="Missing key"):
         affine.load_state_dict({name: tensor for name, tensor in affine.state_dict().items() if name not in over_time})

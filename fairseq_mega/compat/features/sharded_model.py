@@ -99,7 +99,7 @@ class ShardedModel(nn.Module):
             upgrade(given)
         shards = {id(shard.whole): shard for shard in self.shards.values()}
         for name, whole in self.module.state_dict(keep_vars=True).items():
-            if is_shared(whole) and name in given:
+            if is_shared(whole) and name in given and given[name].shape == whole.shape:
                 with torch.no_grad():
                     shards[id(whole)].copy_(shards[id(whole)].part_of(given[name]))
                 given[name] = whole  # loaded already
