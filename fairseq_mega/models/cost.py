@@ -5,7 +5,6 @@ Models are those of :func:`fairseq_mega.models.on_paper.build`: nothing is compu
 
 import contextlib
 import functools
-import math
 import os
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
@@ -30,6 +29,7 @@ from fairseq_mega.modules.relay import Relay
 from fairseq_mega.modules.state_space import DiagonalStateSpace
 from fairseq_mega.modules.transformer_layer import TransformerLayer
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.operations import attention_operations, average_operations
 from fairseq_mega.ops.cross_entropy import cross_entropy
 
 from .decode_weights import OutputTable
@@ -89,7 +89,7 @@ def training_products(model: nn.Module, length: int) -> float:
 def _attention(width: int, length: int, chunk: int = -1, causal: bool = False) -> float:
     """Return the operations of queries with keys and of weights with values, whose widths add up to ``width``."""
     seen = length if chunk < 0 else min(chunk, length)
-    return 2.0 * width * (seen / 2 if causal else seen)
+    return attention_operations(width, seen, seen, causal) / seen
 
 
 def _gated_attention(module: Any, length: int) -> float:
@@ -98,7 +98,7 @@ def _gated_attention(module: Any, length: int) -> float:
 
 def _convolution(module: Any, length: int) -> float:
     used = getattr(module, "ema_dim", 1) > 0
-    return 15.0 * module.embed_dim * math.log2(max(2, 2 * length)) * used
+    return average_operations(module.embed_dim, length) / length * used
 
 
 def _output_table(module: Any, length: int) -> float:

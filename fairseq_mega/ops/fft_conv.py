@@ -13,6 +13,7 @@ from torch import Tensor
 from .common import native
 from .common.dispatch import device_obstacle
 from .common.gpus import gpu
+from .common.operations import average_operations, count
 
 SHORTEST_RING, LONGEST = 16, 16384
 
@@ -131,3 +132,7 @@ def _register(namespace: str) -> None:
 
 
 native.register(_register)
+count(
+    ring_convolution=lambda x, ring: x[0] * average_operations(x[2], x[1]),
+    ring_convolution_backward=lambda grad, x, ring: 2 * x[0] * average_operations(x[2], x[1]),
+)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .common import native
 from .common.dispatch import Operator, Path, kernels_obstacle
+from .common.operations import count, map_operations
 
 KINDS = ("bf16", "int8")
 # With more rows, unpacking and a product of float32 are faster: measured with AVX-512, 10,000 x 512 and layers of that
@@ -114,3 +115,4 @@ def _register(namespace: str) -> None:
 
 
 native.register(_register)
+count(packed_linear=lambda x, weight, *rest: map_operations(x[0], weight))

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.operations import count
 
-from .native_blocks import Arguments, visible_counts
+from .native_blocks import Arguments, forward_operations, visible_counts
 from .reference import FUNCTIONS
 
 # Attention weights (groups x queries x keys) of a block: on a CPU they should stay in its cache; on a GPU a block must
@@ -153,6 +154,7 @@ def _register(namespace: str) -> None:
 
 
 native.register(_register)
+count(attention=lambda *shapes: forward_operations(shapes, Arguments(*shapes).causal))
 
 
 def native_attention(a: Arguments) -> Tensor:
@@ -160,6 +162,8 @@ def native_attention(a: Arguments) -> Tensor:
 
     Memory grows with n + m, in training too. Dropped weights depend on torch's seed, but differ from the torch paths'.
     """
-    if not torch.compiler.is_compiling() and not torch.is_grad_enabled():
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
+        return _attention(*a)[0]  # as one operator, which a mode may count
+    if not torch.is_grad_enabled():
         return _forward(a)[0]  # decoding makes many small calls: the dispatcher costs as much as they do
     return _operators.attention(*a)[0]

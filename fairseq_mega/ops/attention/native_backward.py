@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.operations import count
 
 from .native import SCHEMA, Call, forward_of, multiply, view
-from .native_blocks import Arguments
+from .native_blocks import Arguments, backward_operations
 
 
 def accumulate(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
@@ -114,3 +115,4 @@ def _register(namespace: str) -> None:
 
 
 native.register(_register)
+count(attention_backward=lambda grad_out, statistics, *shapes: backward_operations(shapes, Arguments(*shapes).causal))

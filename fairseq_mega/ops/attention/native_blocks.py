@@ -5,13 +5,14 @@ CPUs with instructions for bfloat16 multiply bfloat16 directly, with sums in flo
 weights again.
 """
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import kernels_obstacle
+from fairseq_mega.ops.common.operations import attention_operations, count
 
 from .reference import FUNCTIONS
 
@@ -69,6 +70,18 @@ def blocks_attention(a: Arguments) -> Tensor:
     return out.to(a.v.dtype)
 
 
+def forward_operations(shapes: Sequence[Any], causal: bool) -> float:
+    """Return the operations of an attention, from the shapes of its tensors."""
+    q, k, v = shapes[:3]
+    return q[0] * attention_operations(q[2] + v[2], q[1], k[1], causal)
+
+
+def backward_operations(shapes: Sequence[Any], causal: bool) -> float:
+    """Return the operations of its gradients: the weights again, and the products of four gradients."""
+    q, k, v = shapes[:3]
+    return q[0] * attention_operations(3 * q[2] + 2 * v[2], q[1], k[1], causal)
+
+
 def _fake(q: Tensor, k: Tensor, v: Tensor, *options: Any) -> Tuple[Tensor, Tensor]:
     rows = q.size(1) if FUNCTIONS[options[4]] == "softmax" else 0
     statistics = q.new_empty(q.size(0), rows, 2, dtype=torch.float32)
@@ -101,3 +114,7 @@ if native.PROBLEM is None:  # the simulator of the tests has kernels for GPUs on
     torch.library.register_fake(_NAME, _fake)
     torch.library.register_fake(f"{_NAME}_backward", _fake_backward)
     native.register_gradients(_NAME, _gradients, _keep)
+    count(
+        attention_groups=lambda *arguments: forward_operations(arguments, arguments[8]),
+        attention_groups_backward=lambda grad, *arguments: backward_operations(arguments, arguments[9]),
+    )

@@ -1,13 +1,14 @@
 """Single steps by the compiled kernels; arguments and results as in :mod:`.reference`, all float32."""
 
 import functools
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.ops.attention import FUNCTIONS
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.operations import attention_operations, average_operations, count, map_operations
 from fairseq_mega.ops.timestep_norm import TimestepNormState, widened
 
 from . import reference
@@ -219,3 +220,21 @@ def normalized_layers_step(
 def norm_arguments(norm: Optional[StepNorm]) -> Tuple[bool, Optional[Tensor], Optional[Tensor]]:
     """Return whether there is a norm, its scale and its shift."""
     return (False, None, None) if norm is None else (True, *norm)
+
+
+def _step_operations(x: Any, maps: Sequence[Any], keys: Any, values: Any, past: int) -> float:
+    """Return the operations of a gated attention's step, from the shapes of its tensors."""
+    attended = x[0] * attention_operations(keys[-1] + values[-1], 1, past + 1)
+    return map_operations(x[0], *maps) + x[0] * average_operations(x[1], 1) + attended
+
+
+# Not those of all layers: the counter hooks every module, and hooked layers are computed one by one.
+count(
+    average_step=lambda x, *rest: x[0] * average_operations(x[1], 1),
+    attention_step=lambda gates, value, kappa, mu, bias, keys, values, past, *rest: (
+        value[0] * attention_operations(keys[-1] + values[-1], 1, past + 1)
+    ),
+    gated_attention_step=lambda x, *rest: _step_operations(x, rest[4:11:3], *rest[22:25]),
+    normalized_attention_step=lambda x, *rest: _step_operations(x, rest[5:12:3], *rest[24:27]),
+    feed_forward_step=lambda x, *rest: map_operations(x[0], rest[4], rest[7]),
+)

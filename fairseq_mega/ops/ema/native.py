@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.operations import average_operations, count
 
 from .coefficients import EMACoefficients
 
@@ -201,3 +202,8 @@ def _states(x: Tensor, log_decay: Tensor, expansion: Tensor, bidirectional: bool
 
 
 native.register(_register)
+count(
+    ema_scan=lambda x, *rest: x[0] * average_operations(x[2], x[1]),
+    ema_scan_backward=lambda grad_y, grad_state, x, *rest: 2 * x[0] * average_operations(x[2], x[1]),
+    ema_step=lambda x, *rest: x[0] * average_operations(x[1], 1),
+)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.operations import count, map_operations
 
 Keep = Callable[[Any, Tuple[Any, ...], Any], None]  # context, inputs, output
 
@@ -99,3 +100,17 @@ def _register_silu_linear(namespace: str, keep: Keep) -> None:
     torch.library.register_fake(f"{namespace}::silu_linear")(fake)
     torch.library.register_fake(f"{namespace}::silu_linear_backward")(fake_backward)
     native.register_gradients(f"{namespace}::silu_linear", backward, keep, twice=True)
+
+
+def _backward_operations(x: Any, weight: Any, need_x: bool, need_weight: bool, *need_bias: bool) -> int:
+    return (need_x + need_weight) * map_operations(x[0], weight)
+
+
+count(
+    linear=lambda x, weight, *rest: map_operations(x[0], weight),
+    linear_parts=lambda x, weight, *rest: map_operations(x[0], weight),
+    silu_linear=lambda x, factor, weight, *rest: map_operations(x[0], weight),
+    linear_backward=lambda grad, *rest: _backward_operations(*rest),
+    linear_parts_backward=lambda *arguments: _backward_operations(*arguments[4:]),
+    silu_linear_backward=lambda grad, x, factor, *rest: _backward_operations(x, *rest),
+)
