@@ -141,10 +141,9 @@ def _shortest(operator: Callable[..., Any], function: Optional[Type[torch.autogr
     def call(*arguments: Any, **named: Any) -> Any:
         if transforms.is_transformed():
             raise RuntimeError(f"{operator}: {transforms.transform_obstacle()}")
-        eager = torch.is_grad_enabled() and not torch.compiler.is_compiling() and not named
-        needed = (isinstance(argument, torch.Tensor) and argument.requires_grad for argument in arguments)
-        if function is not None and eager and any(needed):
-            return function.apply(*arguments)
+        eager = function is not None and torch.is_grad_enabled() and not torch.compiler.is_compiling() and not named
+        if eager and any(isinstance(argument, torch.Tensor) and argument.requires_grad for argument in arguments):
+            return function.apply(*arguments)  # type: ignore[union-attr]
         return operator(*arguments, **named)
 
     call.default = operator  # type: ignore[attr-defined]  # the name that it has in torch.ops
