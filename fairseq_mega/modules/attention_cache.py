@@ -1,6 +1,6 @@
 """Cache of a gated attention: the keys and values of the unfinished chunk."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -40,14 +40,6 @@ class AttentionCache(NamedTuple):
         if ended is None:
             return self
         return self._replace(padding_mask=ended if self.padding_mask is None else ended | self.padding_mask)
-
-
-def kept_steps(cache: Optional[AttentionCache], x: Tensor, widths: Tuple[int, int]) -> Tuple[TimeBuffer, TimeBuffer]:
-    """Return the keys and values of the steps before x (B, 1, D), of these widths; empty without a cache."""
-    if cache is not None:
-        return cache.keys, cache.values
-    keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in widths)
-    return keys, values
 
 
 def cached(

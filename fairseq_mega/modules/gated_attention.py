@@ -1,6 +1,6 @@
 """Moving-average equipped gated attention, the heart of MEGA."""
 
-from typing import NamedTuple, Optional, Protocol
+from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
@@ -9,42 +9,25 @@ from torch import Tensor, nn
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import GatedAttentionWeights, StepFunctions, gated_attention_weights, step_coefficients
+from fairseq_mega.ops.decoding import GatedAttentionWeights, StepBias, step_coefficients
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import after_silu, in_parts
 from fairseq_mega.ops.query_key import query_key
 
 from .activation import get_activation
-from .attention_cache import AttentionCache, cached, kept_steps
+from .attention_cache import AttentionCache, cached
 from .config import MegaLayerConfig
 from .dropout import Dropout, StochasticDepth
 from .ema import MultiDimensionalDampedEMA
-from .layer import PLAIN, LayerContext, is_plain
+from .layer import PLAIN, AttentionOutput, LayerContext
 from .linear import linear
 from .norm import build_norm, norm_for_products, step_norm, type_of_products
 from .packed_linear import step_maps
 from .padding import finite_padding
-from .parameter_cache import ParameterCache, is_patched
+from .parameter_cache import ParameterCache
 from .relative_bias import build_relative_bias
+from .single_steps import attention_step, by_single_steps
 from .state import LayerMemory, memory_for
-
-
-class AttentionOutput(NamedTuple):
-    """Result of a gated attention."""
-
-    hidden: Tensor  # (B, L, D)
-    memory: Optional[LayerMemory] = None
-    cache: Optional[AttentionCache] = None
-
-
-class AttentionStep(Protocol):
-    """A gated attention as a function of one step without padding."""
-
-    def __call__(
-        self, x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: ParameterCache
-    ) -> AttentionOutput:
-        """Apply the sub-layer to x (B, D), which follows memory and cache; the result is (B, D), too."""
-        ...
 
 
 class GatedAttention(nn.Module):
@@ -63,6 +46,7 @@ class GatedAttention(nn.Module):
         super().__init__()
         d, v, z = config.embed_dim, config.hidden_dim, config.z_dim
         self.widths = (d, z, v)
+        self.cache_widths = (z, v)
         self.causal = not config.bidirectional
         self.chunk_size = config.chunk_size
         self.kept_steps = config.chunk_size if config.chunk_size > 0 else None  # the most steps in a cache; None: all
@@ -86,7 +70,7 @@ class GatedAttention(nn.Module):
         self.mu = nn.Parameter(torch.empty(2, z))  # offsets of query and key
         self.reset_parameters()
         chunked = config.chunk_size > 0
-        self.relative_bias = build_relative_bias(
+        self.relative_bias: Any = build_relative_bias(
             config.relative_bias,
             config.chunk_size if chunked else config.max_positions,
             z,
@@ -101,6 +85,7 @@ class GatedAttention(nn.Module):
         nn.init.normal_(self.kappa, std=0.02)
         nn.init.zeros_(self.mu)
 
+    @by_single_steps(attention_step)
     def forward(
         self,
         x: Tensor,
@@ -127,11 +112,6 @@ class GatedAttention(nn.Module):
         prepared = None
         if cache is not None or context.return_state:
             prepared = ParameterCache() if cache is None or x.size(1) != 1 else cache.prepared
-            if not self.training and is_plain(context) and (cache is None or cache.suits_step_of(x.dtype)):
-                step = prepared.step_of(self, x, context.steps)
-                if step is not None:
-                    hidden, memory, cache = step(x[:, 0], memory, cache, prepared)
-                    return AttentionOutput(hidden.unsqueeze(1), memory, cache)
         residual = x
         x = norm_for_products(self.norm, x) if self.prenorm else x.to(type_of_products(x))
         value = self.activation(self.value_proj(x))
@@ -207,57 +187,23 @@ class GatedAttention(nn.Module):
         )
         return out[:, past:]
 
-    def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[AttentionStep]:
-        """Return the sub-layer as a function of single steps, with its present settings; None if operators compute
-        steps.
-
-        Args:
-            functions: of the steps.
-            dtype: of the hidden states.
-        """
-        gated_attention, relative_bias = functions.gated_attention, self.relative_bias
-        weights = None if gated_attention is None else self.step_weights(dtype)
-        if gated_attention is None or weights is None:
-            return None
-        norm_after = None if self.prenorm else self.norm
-
-        def step(
-            x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: ParameterCache
-        ) -> AttentionOutput:
-            keys, values = kept_steps(cache, x, self.widths[1:])
-            past = len(keys)
-            out, ema, keys, values = gated_attention(
-                x,
-                weights,
-                None if memory is None else memory.ema,
-                relative_bias(1, past + 1, past, prepared),
-                keys,
-                values,
-                self.function,
-                self.kept_steps,
-            )
-            cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
-            return AttentionOutput(out if norm_after is None else norm_after(out), LayerMemory(ema), cache)
-
-        return step
-
     def step_weights(self, dtype: torch.dtype) -> Optional[GatedAttentionWeights]:
-        """Return the parameters in the form for functions of single steps; None where operators compute steps."""
+        """Return the parameters for single steps of this type; None where operators on sequences compute them."""
         dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
-        if self.training or not self.causal or self.ema.ema_dim == 0 or is_patched(self):
-            return None
-        if any(dropout.active for dropout in dropouts):  # retained in evaluation
-            return None
-        if self.activation is not silu:
+        plain = self.causal and self.activation is silu and self.ema.ema_dim > 0 and self.kappa.dtype == dtype
+        if not plain or any(dropout.active for dropout in dropouts):  # retained in evaluation
             return None
         projections = (self.value_proj, self.gate_proj, self.output_proj)
-        return gated_attention_weights(
-            dtype,
-            self.norm if self.prenorm else None,
-            step_norm(self.norm) if self.prenorm else None,
-            projections,
-            step_maps(*projections),
-            self.kappa,
-            self.mu,
-            step_coefficients(self.ema.coefficients(), self.ema.omega),
+        return GatedAttentionWeights(
+            normalize=self.norm if self.prenorm else None,
+            norm=step_norm(self.norm) if self.prenorm else None,
+            projections=projections,
+            maps=step_maps(*projections),
+            kappa=self.kappa,
+            mu=self.mu,
+            coefficients=step_coefficients(self.ema.coefficients(), self.ema.omega),
+            bias=StepBias(self.relative_bias),
+            function=self.function,
+            most=self.kept_steps,
+            normalize_after=None if self.prenorm else self.norm,
         )

@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn.modules import module as of_all_modules
 
 from fairseq_mega.ops.common.transforms import is_transformed
-from fairseq_mega.ops.decoding import StepFunctions, step_functions
 
 from .dropout import Dropout
 
@@ -71,18 +70,8 @@ class ParameterCache:
         if versions is None:
             return compute()
         settings = [*map(TRAINING, parts.members), *map(RATES, parts.dropouts), *map(bool, parts.hooks)]
-        settings += map(contains, parts.attributes, repeat("forward"))  # see is_patched
+        settings += map(contains, parts.attributes, repeat("forward"))  # see is_watched
         return self._kept(key, versions + settings, compute)
-
-    def step_of(self, module: Any, x: torch.Tensor, functions: Optional[StepFunctions]) -> Any:
-        """Return ``module.single_step(functions, x.dtype)``, kept as by :meth:`get_of_all`.
-
-        Without functions those for x (B, L, D) are used; where there are none, the result is None.
-        """
-        functions, dtype = functions or step_functions(x), x.dtype
-        if functions is None:
-            return None
-        return self.get_of_all(module, (module, functions, dtype), lambda: module.single_step(functions, dtype))
 
     def _may_keep(self, module: nn.Module) -> bool:
         """Return whether nothing is compiled or trained, and no parameter is computed by a parametrisation."""
@@ -116,12 +105,13 @@ def hooks_of(modules: Iterable[nn.Module]) -> List[Dict[int, Any]]:
     return found
 
 
-def is_patched(module: nn.Module) -> bool:
-    """Return whether a ``forward`` from outside this package and torch computes a module or a part of it.
+def is_watched(module: nn.Module) -> bool:
+    """Return whether a module or a part of it has hooks, or a ``forward`` from outside this package and torch.
 
-    The ``forward`` is set on the object, or belongs to a subclass. Kernels that replace the module would ignore it.
+    The ``forward`` is set on the object, or belongs to a subclass. Kernels that replace the module would ignore both.
     """
-    return any("forward" in vars(part) or not _is_known(type(part).forward) for part in module.modules())
+    parts = list(module.modules())
+    return any(hooks_of(parts)) or any("forward" in vars(part) or not _is_known(type(part).forward) for part in parts)
 
 
 def _is_known(forward: Any) -> bool:

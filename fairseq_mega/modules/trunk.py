@@ -8,9 +8,10 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_mega.ops.decoding import step_functions
 
-from .layer import PLAIN, LayerContext, LayerOutput, Steps, are_joinable, is_plain, steps_of
+from .layer import PLAIN, LayerContext, LayerOutput
 from .padding import zero_padding
 from .parameter_cache import ParameterCache
+from .single_steps import Steps, accepts_steps, are_joinable, steps_of
 from .state import LayerCache, LayerMemory, StreamState, TrunkMemory
 
 
@@ -106,7 +107,7 @@ class Trunk:
         """Return the layers, or functions for a single step, and the values prepared for the next step."""
         layers: Sequence[Any] = self.layers  # type: ignore[assignment]  # a ModuleList is a sequence in all but name
         functions = context.steps
-        if functions is None or self.training or state is None or not is_plain(context):
+        if functions is None or self.training or state is None or not accepts_steps(context):
             return Steps(layers), None
         prepared = state.prepared or ParameterCache()
         key = functions, x.dtype

@@ -6,24 +6,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_mega.modules.attention_cache import AttentionCache, cached, kept_steps
+from fairseq_mega.modules.attention_cache import AttentionCache, cached
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth
-from fairseq_mega.modules.gated_attention import AttentionOutput, AttentionStep
-from fairseq_mega.modules.layer import PLAIN, LayerContext, is_plain
+from fairseq_mega.modules.layer import PLAIN, AttentionOutput, LayerContext
 from fairseq_mega.modules.norm import EPS
 from fairseq_mega.modules.packed_linear import step_maps
-from fairseq_mega.modules.parameter_cache import ParameterCache, is_patched
+from fairseq_mega.modules.parameter_cache import ParameterCache
+from fairseq_mega.modules.single_steps import attention_step, by_single_steps
 from fairseq_mega.modules.state import LayerMemory, memory_for
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import (
-    NormalizedAttentionWeights,
-    StepFunctions,
-    complex_step_coefficients,
-)
+from fairseq_mega.ops.decoding import NormalizedAttentionWeights, complex_step_coefficients
 from fairseq_mega.ops.linear import after_silu, in_parts
-from fairseq_mega.ops.rotary import normalized_query_key, rotations
+from fairseq_mega.ops.rotary import normalized_query_key
 
 from .complex_ema import ComplexEMA
 from .config import MegalodonLayerConfig
@@ -48,6 +44,7 @@ class NormalizedGatedAttention(nn.Module):
         super().__init__()
         d, v, z = config.embed_dim, config.hidden_dim, config.z_dim
         self.widths = (z, v, d)
+        self.cache_widths = (z, v)
         self.heads = config.heads
         self.causal = not config.bidirectional
         self.chunk_size = config.chunk_size
@@ -75,6 +72,7 @@ class NormalizedGatedAttention(nn.Module):
         nn.init.zeros_(self.kappa)
         nn.init.zeros_(self.mu)
 
+    @by_single_steps(attention_step)
     def forward(
         self,
         x: Tensor,
@@ -94,11 +92,6 @@ class NormalizedGatedAttention(nn.Module):
         prepared = None
         if cache is not None or context.return_state:
             prepared = ParameterCache() if cache is None or x.size(1) != 1 else cache.prepared
-            if is_plain(context) and (cache is None or cache.suits_step_of(x.dtype)):
-                step = prepared.step_of(self, x, context.steps)
-                if step is not None:
-                    hidden, memory, cache = step(x[:, 0], memory, cache, prepared)
-                    return AttentionOutput(hidden.unsqueeze(1), memory, cache)
         if context.relay is not None:
             fresh = LayerMemory(self.ema.fresh_state(x), self.norm.fresh_statistics(x))
             memory = context.relay.receive(self, memory, fresh)
@@ -133,56 +126,28 @@ class NormalizedGatedAttention(nn.Module):
         cache = cache.unfinished(self.chunk_size).forgetting(documents)
         return AttentionOutput(out, LayerMemory(ema, statistics), cache)
 
-    def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[AttentionStep]:
-        """Return the sub-layer as a function of single steps, for any dtype; None while anything is dropped.
-
-        See :meth:`fairseq_mega.modules.gated_attention.GatedAttention.single_step`.
-        """
-        normalized_attention, weights, norm = functions.normalized_attention, self.step_weights(), self.norm
-        if weights is None:
-            return None
-
-        def step(
-            x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: ParameterCache
-        ) -> AttentionOutput:
-            keys, values = kept_steps(cache, x, self.widths[:2])
-            state, statistics = (None, None) if memory is None else (memory.ema, memory.norm)
-            out, statistics, ema, keys, values = normalized_attention(
-                x,
-                weights,
-                norm.fresh_statistics(x) if statistics is None else statistics,
-                self.turns(len(keys), weights.scale),
-                state,
-                keys,
-                values,
-                self.kept_steps,
-            )
-            cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
-            return AttentionOutput(out, LayerMemory(ema, statistics), cache)
-
-        return step
-
-    def turns(self, past: int, scale: Tensor) -> Tensor:
-        """Return rotations (reach, E / 2) of a chunk's positions, reach above ``past``; E and dtype are those of
-        ``scale``.
-        """
-        reach = self.chunk_size if self.chunk_size > 0 else 1 << past.bit_length()  # a power of two above past
-        return rotations(scale.size(-1) // 2, reach, self.rope_base, scale.dtype, scale.device)
-
-    def step_weights(self) -> Optional[NormalizedAttentionWeights]:
-        """Return the parameters in the form for functions of single steps; None where operators compute steps."""
+    def step_weights(self, dtype: torch.dtype) -> Optional[NormalizedAttentionWeights]:
+        """Return the parameters for single steps; None where operators on sequences compute them."""
         dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
-        if any(dropout.active for dropout in dropouts) or is_patched(self):
+        if dtype == torch.float16 or any(dropout.active for dropout in dropouts):
             return None
-        projections = (self.value_proj, self.gate_proj, self.output_proj)
+        projections, rms = (self.value_proj, self.gate_proj, self.output_proj), isinstance(self.ema_norm, RMSNorm)
         norm_scale = self.ema_norm.scale if isinstance(self.ema_norm, RMSNorm) else None
-        coefficients = complex_step_coefficients(
-            self.ema.coefficients(), self.ema.omega, norm_scale=norm_scale, rms=isinstance(self.ema_norm, RMSNorm)
-        )
         scale, offset = self._scale_and_offset()
-        maps = step_maps(*projections)
         return NormalizedAttentionWeights(
-            self.norm, self.norm.of_step(), projections, maps, scale, offset, coefficients, self.ema_norm
+            normalize=self.norm,
+            norm=self.norm.of_step(),
+            groups=self.norm.groups,
+            projections=projections,
+            maps=step_maps(*projections),
+            scale=scale,
+            offset=offset,
+            coefficients=complex_step_coefficients(
+                self.ema.coefficients(), self.ema.omega, norm_scale=norm_scale, rms=rms
+            ),
+            normalize_average=self.ema_norm,
+            rope_base=self.rope_base,
+            most=self.kept_steps,
         )
 
     def _scale_and_offset(self) -> Tuple[Tensor, Tensor]:

@@ -1,15 +1,14 @@
 """The feed-forward sub-layer of MEGALODON."""
 
-from typing import Callable, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.packed_linear import step_maps
-from fairseq_mega.modules.parameter_cache import ParameterCache, is_patched
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import FeedForwardWeights, StepFunctions
+from fairseq_mega.ops.decoding import FeedForwardWeights
 from fairseq_mega.ops.linear import after_silu, in_parts
 
 from .config import MegalodonLayerConfig
@@ -49,43 +48,18 @@ class FeedForward(nn.Module):
         if self.scale is not None:
             nn.init.constant_(self.scale, self.first_scale)
 
-    def forward(
-        self,
-        x: Tensor,
-        residual: Tensor,
-        steps: Optional[StepFunctions] = None,
-        prepared: Optional[ParameterCache] = None,
-    ) -> Tensor:
-        """Transform x (B, L, D) and add ``residual`` (B, L, D).
-
-        Args:
-            steps: functions for x if it is a single step; None: found by the sub-layer.
-            prepared: for the single steps of a stream.
-        """
-        if not self.training:
-            step = (prepared or ParameterCache()).step_of(self, x, steps)
-            if step is not None:
-                return step(x[:, 0], residual[:, 0]).unsqueeze(1)
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Transform x (B, L, D) and add ``residual`` (B, L, D)."""
         inner, *gate = recomputing(in_parts, self.input_proj, self.norm(x), self.widths)
         out = after_silu(self.output_proj, inner, gate[0] if gate else None, self.hidden_dropout)
         out = self.stochastic_depth(self.dropout(out))
         return residual + out if self.scale is None else torch.addcmul(residual, self.scale, out)
 
-    def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[Callable[[Tensor, Tensor], Tensor]]:
-        """Return the step as a function of x and residual, both (B, D), or None.
-
-        See :meth:`fairseq_mega.modules.feed_forward.NormalizedFeedForward.single_step`.
-        """
-        feed_forward, weights = functions.feed_forward, self.step_weights()
-        if feed_forward is None or weights is None:
-            return None
-        return lambda x, residual: feed_forward(x, residual, *weights)
-
     def step_weights(self) -> Optional[FeedForwardWeights]:
-        """Return the parameters in the form of the kernels for single steps; None where operators compute steps."""
+        """Return the parameters for the kernel of single steps; None where operators compute them."""
         norm, maps = self.norm.of_step(), step_maps(self.input_proj, self.output_proj)
-        if norm is None or maps is None or is_patched(self):
+        if norm is None or maps is None:
             return None
         if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
             return None
-        return FeedForwardWeights(norm, maps, self.scale)
+        return FeedForwardWeights(self.norm, norm, maps, self.scale)

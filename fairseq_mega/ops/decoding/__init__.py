@@ -1,11 +1,11 @@
-"""One step of a causal sub-layer, for decoding without gradients.
+"""One step of a causal sub-layer or of all layers, for decoding without gradients.
 
 :func:`step_functions` returns the functions of a step. Each covers a whole sub-layer with its linear maps, because
 separate calls of kernels are a large part of a step's time. The reference spells out the sub-layer; a kernel computes
 it in one call.
 """
 
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -14,45 +14,41 @@ from fairseq_mega.ops.common.dispatch import Operator, Path, kernels_obstacle
 from fairseq_mega.ops.common.native import DTYPES
 from fairseq_mega.ops.common.transforms import is_transformed
 from fairseq_mega.ops.packed_linear import MOST_ROWS
-from fairseq_mega.ops.timestep_norm import TimestepNormState
 
 from . import native, reference
+from .joined import JoinedState, JoinedStep, join
+from .reference import StepState
 from .time_buffer import TimeBuffer
 from .weights import (
-    ComplexStepCoefficients,
+    AttentionWeights,
     FeedForwardWeights,
     GatedAttentionWeights,
+    LayerWeights,
     NormalizedAttentionWeights,
-    StepCoefficients,
+    StepBias,
     StepMap,
     StepNorm,
-    Tensors,
-    are_of_a_gated_layer,
     complex_step_coefficients,
-    gated_attention_weights,
-    gated_layer_tensors,
-    normalized_layer_tensors,
     step_coefficients,
     step_map,
     step_norm,
 )
 
 __all__ = [
-    "ComplexStepCoefficients",
+    "AttentionWeights",
     "FeedForwardWeights",
     "GatedAttentionWeights",
+    "JoinedState",
+    "JoinedStep",
+    "LayerWeights",
     "NormalizedAttentionWeights",
-    "StepCoefficients",
+    "StepBias",
     "StepFunctions",
     "StepMap",
     "StepNorm",
-    "Tensors",
+    "StepState",
     "TimeBuffer",
-    "are_of_a_gated_layer",
     "complex_step_coefficients",
-    "gated_attention_weights",
-    "gated_layer_tensors",
-    "normalized_layer_tensors",
     "step_coefficients",
     "step_functions",
     "step_map",
@@ -61,6 +57,8 @@ __all__ = [
 
 PATHS = Operator("decoding", Path("reference"), Path("native", kernels_obstacle, DTYPES))
 
+AttentionFunction = Callable[..., Tuple[Tensor, StepState]]
+
 
 class StepFunctions(NamedTuple):
     """Functions of one step; :mod:`.reference` and :mod:`.native` document arguments and results.
@@ -68,22 +66,19 @@ class StepFunctions(NamedTuple):
     A function is None where operators on sequences should compute the step.
     """
 
-    normalized_attention: Callable[..., Tuple[Tensor, TimestepNormState, Tensor, TimeBuffer, TimeBuffer]]
-    gated_attention: Optional[Callable[..., Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]]] = None
-    feed_forward: Optional[Callable[..., Tensor]] = None
-    gated_layers: Optional[Callable[..., Tuple[Tensor, List[Tensor], Any, Any]]] = None  # of all layers, at once
-    normalized_layers: Optional[Callable[..., Tuple[Tensor, List[TimestepNormState], List[Tensor], Any, Any]]] = None
+    normalized_attention: AttentionFunction
+    gated_attention: Optional[AttentionFunction] = None
+    feed_forward: Optional[Callable[[Tensor, Tensor, FeedForwardWeights], Tensor]] = None
+    join: Optional[Callable[[Sequence[LayerWeights]], Optional[JoinedStep]]] = None
+
+    def attention(self, weights: AttentionWeights) -> Optional[AttentionFunction]:
+        """Return the function for an attention with these parameters."""
+        return self.gated_attention if isinstance(weights, GatedAttentionWeights) else self.normalized_attention
 
 
 OTHERS = StepFunctions(reference.normalized_attention_step)  # for devices and types without kernels
 REFERENCE = StepFunctions(reference.normalized_attention_step, reference.gated_attention_step)
-NATIVE = StepFunctions(
-    native.normalized_attention_step,
-    native.gated_attention_step,
-    native.feed_forward_step,
-    native.gated_layers_step,
-    native.normalized_layers_step,
-)
+NATIVE = StepFunctions(native.normalized_attention_step, native.gated_attention_step, native.feed_forward_step, join)
 # For more rows than the kernels' linear maps accept: PyTorch computes the maps.
 NATIVE_OF_MANY = StepFunctions(reference.normalized_attention_step, native.gated_attention_step_of_many)
 

@@ -8,12 +8,21 @@ from torch import Tensor
 
 from fairseq_mega.ops.attention import Options, attention_weights
 from fairseq_mega.ops.norm import row_norm
-from fairseq_mega.ops.timestep_norm import TimestepNormState
+from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics
 
 from .time_buffer import TimeBuffer
 from .weights import ComplexStepCoefficients, GatedAttentionWeights, NormalizedAttentionWeights, StepCoefficients
 
 EPS = 1e-5
+
+
+class StepState(NamedTuple):
+    """State of an attention between two steps."""
+
+    ema: Optional[Tensor]  # (B, D, N), None for zeros
+    norm: Optional[TimestepNormState]  # MEGALODON's statistics, None before the first step
+    keys: TimeBuffer  # (B, n, z), of the unfinished chunk; never changed
+    values: TimeBuffer  # (B, n, v)
 
 
 def gated_ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
@@ -100,39 +109,31 @@ PARTS = StepParts(gated_ema_step, attention_step, mix_step)
 
 
 def gated_attention_step(
-    x: Tensor,
-    weights: GatedAttentionWeights,
-    state: Optional[Tensor],
-    bias: Tensor,
-    keys: TimeBuffer,
-    values: TimeBuffer,
-    function: str,
-    most: Optional[int],
-    *,
-    parts: StepParts = PARTS,
-) -> Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]:
-    """One step of a gated attention, from its input to its residual sum.
+    x: Tensor, weights: GatedAttentionWeights, state: StepState, *, parts: StepParts = PARTS
+) -> Tuple[Tensor, StepState]:
+    """One step of a gated attention, from its input to its residual sum, norms included.
 
     Args:
         x: (B, D).
         weights: the parameters.
-        state: of the EMA, (B, D, N), None for zeros.
-        bias, keys, values, function, most: as in :func:`attention_step`.
+        state: of the steps before.
         parts: functions between the linear maps.
 
     Returns:
-        (B, D), the state of the EMA, and the keys and values with the new step.
+        (B, D), and the state after the step.
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 5 to 15.
     """
     value_proj, gate_proj, output_proj = weights.projections
     normed = x if weights.normalize is None else weights.normalize(x)
     value = value_proj(normed)
-    average, state = parts.ema(normed, weights.coefficients, state)
+    average, ema = parts.ema(normed, weights.coefficients, state.ema)
     gates = gate_proj(average)
-    seen = (bias, keys, values, function, most)
+    seen = (weights.bias.at(len(state.keys) + 1), state.keys, state.values, weights.function, weights.most)
     attended, keys, values = parts.attention(gates, value, weights.kappa, weights.mu, *seen)
-    return parts.mix(x, gates, output_proj(attended)), state, keys, values
+    out = parts.mix(x, gates, output_proj(attended))
+    out = out if weights.normalize_after is None else weights.normalize_after(out)
+    return out, StepState(ema, None, keys, values)
 
 
 def complex_ema_step(
@@ -159,43 +160,34 @@ def complex_ema_step(
 
 
 def normalized_attention_step(
-    x: Tensor,
-    weights: NormalizedAttentionWeights,
-    statistics: TimestepNormState,
-    turns: Tensor,
-    state: Optional[Tensor],
-    keys: TimeBuffer,
-    values: TimeBuffer,
-    most: Optional[int],
-) -> Tuple[Tensor, TimestepNormState, Tensor, TimeBuffer, TimeBuffer]:
+    x: Tensor, weights: NormalizedAttentionWeights, state: StepState
+) -> Tuple[Tensor, StepState]:
     """One step of MEGALODON's attention, from its input to its residual sum, timestep norm included.
 
     Args:
         x: (B, D).
         weights: the parameters.
-        statistics: of the timestep norm, of the steps before.
-        turns: (reach, E / 2) complex, of the positions in a chunk; reach exceeds the number of steps before.
-        state: (B, D, N) complex, None for zeros.
-        keys, values: (B, n, z) and (B, n, v), the steps before, left unchanged.
-        most: how many steps the stream will keep at most, None if that is not known.
+        state: of the steps before.
 
     Returns:
-        (B, D), the statistics and the state of the EMA after the step, and the keys and values with it.
+        (B, D), and the state after the step.
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 2, 4 to 9 and 16 to 18.
     """
     value_proj, gate_proj, output_proj = weights.projections
-    position, heads = len(keys), weights.scale.size(1)
-    y, statistics = weights.normalize(x.unsqueeze(1), None, statistics)
+    position, heads = len(state.keys), weights.scale.size(1)
+    before = fresh_statistics(x, weights.groups) if state.norm is None else state.norm
+    y, statistics = weights.normalize(x.unsqueeze(1), None, before)
     normed = y[:, 0]
     value = F.silu(value_proj(normed))
-    average, state = complex_ema_step(normed, weights.coefficients, state)
+    average, ema = complex_ema_step(normed, weights.coefficients, state.ema)
     gates = gate_proj(weights.normalize_average(average))
     shared, gate, candidate = gates.split([weights.scale[0].numel(), value.size(-1), x.size(-1)], dim=-1)
-    query, key = _turned_query_and_key(shared, weights.scale, weights.offset, turns[position])
-    keys, values = keys.append(key.unsqueeze(1), most), values.append(value.unsqueeze(1), most)
+    query, key = _turned_query_and_key(shared, weights.scale, weights.offset, weights.turns(position)[position])
+    keys = state.keys.append(key.unsqueeze(1), weights.most)
+    values = state.values.append(value.unsqueeze(1), weights.most)
     attended = _attend(query, keys.steps, values.steps, heads)
-    return x + (candidate + output_proj(attended * F.silu(gate))), statistics, state, keys, values
+    return x + (candidate + output_proj(attended * F.silu(gate))), StepState(ema, statistics, keys, values)
 
 
 def _turned_query_and_key(shared: Tensor, scale: Tensor, offset: Tensor, turn: Tensor) -> Tuple[Tensor, Tensor]:

@@ -1,12 +1,12 @@
 """Parameters of sub-layers in the form for single steps."""
 
-from itertools import chain
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Protocol, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.ops.ema import EMACoefficients
+from fairseq_mega.ops.rotary import rotations
 from fairseq_mega.ops.timestep_norm import TimestepNormState
 
 Function = Callable[[Tensor], Tensor]  # of one step (B, inputs), to (B, outputs)
@@ -89,8 +89,43 @@ def complex_step_coefficients(
     )
 
 
+class BiasTables(Protocol):
+    """A relative bias, as tables of its values."""
+
+    def reach(self, length: int) -> int:
+        """Return the positions of the table for the last of ``length`` steps."""
+        ...
+
+    def table(self, reach: int) -> Tensor:
+        """Return values of which those of the last of ``length`` steps begin at entry ``reach - length``."""
+        ...
+
+
+class StepBias:
+    """Relative bias of single steps, from one table, which is made again when a text exceeds it.
+
+    Args:
+        bias: whose parameters do not change while the object is in use.
+    """
+
+    def __init__(self, bias: BiasTables) -> None:
+        self.bias = bias
+        self._reach, self._table = 0, torch.empty(0)
+
+    def table(self, reach: int) -> Tensor:
+        """Return the table of ``reach`` positions."""
+        if reach != self._reach:
+            self._reach, self._table = reach, self.bias.table(reach)
+        return self._table
+
+    def at(self, length: int) -> Tensor:
+        """Return the values (length,) of the last of ``length`` steps."""
+        reach = self.bias.reach(length)
+        return self.table(reach)[reach - length : reach]
+
+
 class GatedAttentionWeights(NamedTuple):
-    """Parameters of MEGA's gated attention: norm and maps as functions, and for the kernels where possible."""
+    """MEGA's gated attention: its norm and maps as functions, and for the kernels where possible; its settings."""
 
     normalize: Optional[Function]  # the norm before the sub-layer, None where it has none
     norm: Optional[StepNorm]  # the same for the kernels: a layer norm with eps = 1e-5
@@ -99,67 +134,49 @@ class GatedAttentionWeights(NamedTuple):
     kappa: Tensor  # (2, z), scales of query and key
     mu: Tensor  # (2, z), offsets of query and key
     coefficients: StepCoefficients
-
-
-def gated_attention_weights(
-    dtype: torch.dtype,
-    normalize: Optional[Function],
-    norm: Optional[StepNorm],
-    projections: Tuple[Function, ...],
-    maps: Optional[Tuple[StepMap, ...]],
-    kappa: Tensor,
-    mu: Tensor,
-    coefficients: StepCoefficients,
-) -> Optional[GatedAttentionWeights]:
-    """Return the parameters for steps of a dtype; None where query and key have another one."""
-    if kappa.dtype != dtype:
-        return None
-    return GatedAttentionWeights(normalize, norm, projections, maps, kappa, mu, coefficients)
+    bias: StepBias
+    function: str  # the attention function
+    most: Optional[int]  # steps of a chunk, None for no chunks
+    normalize_after: Optional[Function]  # the norm after the sub-layer, None where it has none
 
 
 class NormalizedAttentionWeights(NamedTuple):
-    """Parameters of MEGALODON's attention; norm and maps as in :class:`GatedAttentionWeights`."""
+    """MEGALODON's attention; norm and maps as in :class:`GatedAttentionWeights`."""
 
     normalize: Callable[..., Tuple[Tensor, TimestepNormState]]  # of (B, 1, D), None, and the statistics before
     norm: Optional[StepNorm]  # with eps = 1e-5
+    groups: int  # of the norm
     projections: Tuple[Function, ...]
     maps: Optional[Tuple[StepMap, ...]]
     scale: Tensor  # (2, H, E), of query and key
     offset: Tensor  # (2, H, E)
     coefficients: ComplexStepCoefficients
     normalize_average: Function  # what follows the EMA
+    rope_base: float
+    most: Optional[int]  # steps of a chunk, None for no chunks
+
+    def turns(self, past: int) -> Tensor:
+        """Return rotations (reach, E / 2) of a chunk's positions, complex; reach is above ``past``."""
+        reach = self.most or 1 << past.bit_length()  # a power of two above past
+        return rotations(self.scale.size(-1) // 2, reach, self.rope_base, self.scale.dtype, self.scale.device)
+
+
+AttentionWeights = Union[GatedAttentionWeights, NormalizedAttentionWeights]
 
 
 class FeedForwardWeights(NamedTuple):
-    """Parameters of a feed-forward sub-layer in the form of the kernels."""
+    """A feed-forward sub-layer for the kernels."""
 
-    norm: Optional[StepNorm]  # the layer norm (eps = 1e-5) before it, None for another norm or none
+    normalize: Optional[Function]  # the norm before the sub-layer, None where it has none
+    norm: Optional[StepNorm]  # the same for the kernels: a layer norm with eps = 1e-5
     maps: Tuple[StepMap, ...]
     scale: Optional[Tensor] = None  # (D,), of its output, None for one
+    normalize_after: Optional[Function] = None  # the norm after the sub-layer, None where it has none
 
 
-Tensors = List[Optional[Tensor]]  # of a layer, in the order of a kernel for all layers
+class LayerWeights(NamedTuple):
+    """A layer of the two sub-layers."""
 
-
-def are_of_a_gated_layer(attention: GatedAttentionWeights, inner: FeedForwardWeights) -> bool:
-    """Return whether the kernel for all layers of MEGA computes layers with these parameters."""
-    return attention.norm is not None and attention.maps is not None and inner.norm is not None
-
-
-def gated_layer_tensors(attention: GatedAttentionWeights, table: Tensor, inner: FeedForwardWeights) -> Tensors:
-    """Return the tensors of a MEGA layer, and of the table of its relative bias."""
-    assert attention.norm is not None and attention.maps is not None and inner.norm is not None
-    own = (*attention.norm, *chain(*attention.maps), attention.kappa, attention.mu, *attention.coefficients, table)
-    return [*own, *inner.norm, *chain(*inner.maps)]
-
-
-def normalized_layer_tensors(
-    attention: NormalizedAttentionWeights, inner: Optional[FeedForwardWeights]
-) -> Optional[Tensors]:
-    """Return the tensors of a MEGALODON layer; None where the kernel for all layers does not compute it."""
-    if attention.norm is None or attention.maps is None or inner is None or inner.norm is None:
-        return None
-    if attention.scale.dtype != torch.float32:
-        return None
-    own = (*attention.norm, *chain(*attention.maps), attention.scale, attention.offset, *attention.coefficients[:5])
-    return [*own, *inner.norm, *chain(*inner.maps), inner.scale]
+    attention: AttentionWeights
+    feed_forward: FeedForwardWeights
+    residual_hops: int = 1  # 2: the layer's input, not the attention's output, is the residual of the feed-forward
