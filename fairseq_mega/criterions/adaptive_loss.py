@@ -5,7 +5,7 @@ symbol, 1, from the loss of all bands, so the second word of each rarer band is 
 band only. Importing this module corrects the criterion for all models.
 """
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Tuple, Type, cast
 
 import torch
 import torch.nn.functional as F
@@ -62,3 +62,14 @@ def forward(self: AdaptiveLoss, model: Any, sample: Dict[str, Any], reduce: bool
 
 
 AdaptiveLoss.forward = forward
+
+
+def build_criterion(cls: Type[AdaptiveLoss], cfg: Any, task: Any) -> AdaptiveLoss:
+    """Build the criterion; one process does not use the --ddp-backend, whose default fairseq refuses."""
+    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        return cast(AdaptiveLoss, of_several_processes(cls, cfg, task))
+    return cls(task, cfg.sentence_avg)
+
+
+of_several_processes = AdaptiveLoss.build_criterion.__func__
+AdaptiveLoss.build_criterion = classmethod(build_criterion)

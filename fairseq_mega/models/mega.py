@@ -29,8 +29,7 @@ from .tables import check_tables, decoder_table, plain_table
         bool,
         False,
         Role.TENSORS,
-        "one table for source, target and output; requires a joined dictionary (an adaptive softmax has separate "
-        "tables)",
+        "one table for source, target and output; requires a joined dictionary",
     ),
     Option(
         "published_source_padding",

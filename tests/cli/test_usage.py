@@ -72,6 +72,11 @@ def test_a_missing_architecture_of_fairseqs_own_command(capsys, monkeypatch):
             ["data", "--arch", "mega_lm_adaptive_big", "--task", "mega_language_modeling"],
             "--criterion cross_entropy does not support --adaptive-softmax-cutoff: give --criterion adaptive_loss",
         ),
+        (
+            ["data", "--arch", "mega_tiny", *ADAM, "--criterion", "adaptive_loss", "--adaptive-softmax-cutoff", "8"]
+            + ["--share-all-embeddings"],
+            "--share-all-embeddings",
+        ),
         (["data", "--arch", "mega_lm_tiny"], "give --task mega_language_modeling (without --task it is translation)"),
         (["data", "--arch", "mega_lra_imdb"], "is a classifier: give --task lra-text, lra-image or speech_commands"),
         (["data", "--arch=mega_tiny", "--task=lra-image"], "a translator: give --task translation (found lra-image)"),

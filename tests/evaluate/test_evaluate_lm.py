@@ -14,7 +14,7 @@ from tests.support.helpers import random_sentences, run_fairseq
 TOKENS = 449
 TRAINING = ["--optimizer", "adam", "--lr", 0.01, "--num-workers", 0, "--max-update", 20, "--disable-validation"]
 TRAINING += ["--decoder-layers", 1, "--decoder-embed-dim", 16, "--no-epoch-checkpoints"]
-ADAPTIVE = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp", "--adaptive-softmax-cutoff", "8,16"]
+ADAPTIVE = ["--criterion", "adaptive_loss", "--adaptive-softmax-cutoff", "8,16"]
 MODELS = {
     "mega": ["--task", "mega_language_modeling", "--arch", "mega_lm_tiny", "--decoder-hidden-dim", 32]
     + ["--decoder-chunk-size", 8, "--max-tokens", 100],

@@ -167,6 +167,8 @@ def impossible(given):
     criterion = given.get("criterion")
     if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):
         return f"--criterion {criterion} does not support --adaptive-softmax-cutoff: give --criterion adaptive_loss"
+    if given.get("adaptive_softmax_cutoff") and given.get("share_all_embeddings"):
+        return "--share-all-embeddings: an adaptive softmax has tables of its own: leave one of the two options out"
     return None
 
 
