@@ -5,7 +5,17 @@ apply to every fairseq command, because a command imports the plugin before it p
 """
 
 from . import startup, versions
-from .checkpoints import loading, names, overrides, pieces, safe_globals, saving, skip_finished, validations
+from .checkpoints import (
+    interruption,
+    loading,
+    names,
+    overrides,
+    pieces,
+    safe_globals,
+    saving,
+    skip_finished,
+    validations,
+)
 from .features import adam, autocast, gradient_norm, master_weights, precision, sharding, weight_average
 from .patches import (
     apex,
@@ -104,6 +114,7 @@ def apply() -> None:
     validations.remember_validations()
     skip_finished.leave_finished_trainings()
     skip_finished.save_last_epochs()
+    interruption.end_with_a_checkpoint()
     training_options.name_impossible_schedules()
     training_options.begin_other_schedules()
     training_options.name_unknown_metrics()

@@ -2,11 +2,8 @@
 
 import functools
 import importlib
-import multiprocessing
 import os
-import signal
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Tuple
@@ -301,15 +298,6 @@ def test_a_process_that_ends_without_a_word(how: str, told: str) -> None:
     with pytest.raises(ChildProcessError) as error, launching.errors_of_processes():
         raise torch.multiprocessing.ProcessExitedException(f"process 1 terminated with {how}", 1, 2, 3)
     assert is_users_error(error.value) and f"(process 1 terminated with {told})" in str(error.value)
-
-
-def test_an_interrupt_of_the_first_process_ends_the_others() -> None:
-    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))  # as fairseq starts them
-    child.start()
-    with pytest.raises(KeyboardInterrupt), launching.errors_of_processes():
-        raise KeyboardInterrupt
-    child.join(20)
-    assert child.exitcode == -signal.SIGTERM
 
 
 def gather(rank: int) -> List[Any]:

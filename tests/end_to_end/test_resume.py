@@ -1,4 +1,4 @@
-"""A training that is killed in mid-epoch and called again gives the numbers of an uninterrupted one."""
+"""A training that is killed or told to end, and called again, gives the numbers of an uninterrupted one."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 import torch
@@ -17,15 +17,17 @@ from tests.support import helpers, tiny_trainings
 UPDATES = 40
 SAVE_INTERVAL = 5
 PROGRAM = "import sys; from fairseq_mega.cli.console import train; sys.exit(train())"
-# Ends the process, with no chance to clean up, when it is about to log an update. From outside it would come too late
-# on a busy machine. fairseq's loggers are children of "fairseq", whatever name they give to their lines.
+OF_FAIRSEQ = "import sys; from fairseq_cli.train import cli_main; sys.argv[1:1] = ['--user-dir', {!r}]; cli_main()"
+# Sends a signal, with SIGKILL no chance to clean up, when a line is about to be logged. From outside it would come too
+# late on a busy machine. The loggers are children of these two, whatever name they give to their lines.
 KILLER = """
 import logging, os, signal
 class Killer(logging.Handler):
     def emit(self, record):
-        if '"num_updates": "{update}"' in record.getMessage():
-            os.kill(os.getpid(), signal.SIGKILL)
-logging.getLogger("fairseq").addHandler(Killer())
+        if '{line}' in record.getMessage():
+            os.kill(os.getpid(), signal.{signal})
+for name in ("fairseq", "fairseq_cli"):
+    logging.getLogger(name).addHandler(Killer())
 """
 
 
@@ -34,13 +36,31 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return helpers.make_parallel_corpus(tmp_path_factory.mktemp("resume"), sentences=8, train=330)
 
 
-def command(data: Path, save_dir: Path, device_flags: List[str], kill_at: Optional[int] = None) -> List[str]:
-    """A training, which is killed before it logs the update ``kill_at``."""
-    program = PROGRAM if kill_at is None else KILLER.replace("{update}", str(kill_at)) + PROGRAM
-    options = ["--save-dir", save_dir, "--max-update", UPDATES, "--save-interval-updates", SAVE_INTERVAL]
-    options += ["--keep-interval-updates", 1, "--lr-scheduler", "linear_decay", "--total-num-update", UPDATES]
+PLUGIN = helpers.REPOSITORY / "fairseq_mega"
+EACH: List[object] = ["--save-interval-updates", SAVE_INTERVAL, "--keep-interval-updates", 1]
+
+
+def command(
+    data: Path,
+    save_dir: Path,
+    device_flags: List[str],
+    at: Optional[str] = None,
+    by: str = "SIGKILL",
+    more: Sequence[object] = EACH,
+    program: str = PROGRAM,
+) -> List[str]:
+    """A training, which gets a signal before it logs a line that contains ``at``."""
+    if at is not None:
+        program = KILLER.replace("{line}", at).replace("{signal}", by) + program
+    options = ["--save-dir", save_dir, "--max-update", UPDATES, *more]
+    options += ["--lr-scheduler", "linear_decay", "--total-num-update", UPDATES]
     options += ["--warmup-updates", 4, "--clip-norm", "1.0", "--no-epoch-checkpoints"]
     return [sys.executable, "-u", "-c", program, str(data), *helpers.TINY_TRAINING, *device_flags, *map(str, options)]
+
+
+def update(number: int) -> str:
+    """Return a part of the line of an update."""
+    return f'"num_updates": "{number}"'
 
 
 def environment() -> Dict[str, str]:
@@ -73,7 +93,7 @@ def test_killed_training_resumes_exactly(data: Path, device_flags: List[str], tm
     assert 3 * per_epoch < UPDATES, f"{per_epoch} updates per epoch: too few epochs to test anything"
 
     killed_at = 2 * per_epoch + SAVE_INTERVAL + 1  # in mid-epoch 3
-    killed = command(data, tmp_path / "killed", device_flags, killed_at + 1)
+    killed = command(data, tmp_path / "killed", device_flags, update(killed_at + 1))
     first = logged(run(killed, status=-signal.SIGKILL))
     assert max(first) == killed_at < UPDATES - 1
 
@@ -84,12 +104,55 @@ def test_killed_training_resumes_exactly(data: Path, device_flags: List[str], tm
     second = logged(output)
     assert sorted(second) == list(range(resumed_at + 1, UPDATES + 1))
 
-    for update, line in {**first, **second}.items():
-        assert line == whole[update], f"update {update}"
-    ends = [torch.load(tmp_path / run / "checkpoint_last.pt", weights_only=True) for run in ("whole", "killed")]
-    for name, parameter in ends[0]["model"].items():
-        assert torch.equal(parameter, ends[1]["model"][name]), name
-    assert ends[0]["extra_state"]["best"] == ends[1]["extra_state"]["best"]
+    for number, line in {**first, **second}.items():
+        assert line == whole[number], f"update {number}"
+    assert_same_ends(tmp_path / "whole", tmp_path / "killed")
+
+
+def assert_same_ends(*folders: Path) -> None:
+    """Compare weights, optimizers and best scores."""
+    first, second = (torch.load(folder / "checkpoint_last.pt", weights_only=True) for folder in folders)
+    for name, parameter in first["model"].items():
+        assert torch.equal(parameter, second["model"][name]), name
+    torch.testing.assert_close(first["last_optimizer_state"], second["last_optimizer_state"], rtol=0, atol=0)
+    assert first["extra_state"]["best"] == second["extra_state"]["best"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("by", "at", "more", "program"),
+    [
+        ("SIGTERM", update(18), [], PROGRAM),
+        ("SIGINT", update(5), ["--update-freq", 3, "--num-workers", 1], OF_FAIRSEQ.format(str(PLUGIN))),
+        ("SIGUSR1", "begin validation on", ["--no-last-checkpoints"], PROGRAM),
+    ],
+    ids=["in mid-epoch", "with --update-freq", "in a validation"],
+)
+def test_a_training_that_is_told_to_end_goes_on_exactly(
+    by: str,
+    at: str,
+    more: List[object],
+    program: str,
+    data: Path,
+    device_flags: List[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FAIRSEQ_MEGA_STOP_SIGNAL", "USR1")
+    whole = logged(run(command(data, tmp_path / "whole", device_flags, more=more, program=program)))
+    told = command(data, tmp_path / "told", device_flags, at, by, more, program)
+    output = run(told, status=128 + signal.Signals[by])
+    first, last = logged(output), tmp_path / "told" / "checkpoint_last.pt"
+    assert f"{by}: the training ends after update {max(first)}" in output and "done training" not in output
+    assert max(first) < UPDATES and (at.startswith("begin") or update(max(first)) == at)
+    if at.startswith("begin"):  # before the validation has ended, too
+        assert output.index("Saved checkpoint") < output.index("| valid |") < output.rindex("checkpoint_last.pt (epoch")
+    second = logged(run(command(data, tmp_path / "told", device_flags, more=more, program=program)))
+    assert sorted({**first, **second}) == sorted(whole) and min(second) == max(first) + 1
+    for number, line in {**first, **second}.items():
+        assert line == whole[number], f"update {number}"
+    if "--no-last-checkpoints" not in more:
+        assert_same_ends(tmp_path / "whole", last.parent)
 
 
 @pytest.mark.parametrize("end", [["--max-update", 3], ["--max-epoch", 1]], ids=["update", "epoch"])

@@ -6,7 +6,6 @@ import functools
 import importlib
 import inspect
 import logging
-import multiprocessing
 import os
 import pathlib
 import socket
@@ -278,16 +277,9 @@ def _call_on_cpu(
 
 @contextlib.contextmanager
 def errors_of_processes() -> typing.Iterator[None]:
-    """Raise a user's error of a started process with its original type.
-
-    An interrupt of this process alone, as by a scheduler, ends the started processes.
-    """
+    """Raise a user's error of a started process with its original type."""
     try:
         yield
-    except KeyboardInterrupt:
-        for child in multiprocessing.active_children():
-            child.terminate()
-        raise
     except torch.multiprocessing.ProcessExitedException as error:
         killed = ", possibly for lack of memory" if "SIGKILL" in str(error) else ""
         raise ChildProcessError(
