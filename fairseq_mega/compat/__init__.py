@@ -4,7 +4,7 @@ Every workaround is idempotent and silent, and changes nothing where the install
 apply to every fairseq command, because a command imports the plugin before it parses arguments or loads a checkpoint.
 """
 
-from . import startup, versions
+from . import out_of_memory, startup, versions
 from .checkpoints import (
     interruption,
     loading,
@@ -115,6 +115,7 @@ def apply() -> None:
     skip_finished.leave_finished_trainings()
     skip_finished.save_last_epochs()
     interruption.end_with_a_checkpoint()
+    out_of_memory.end_training_without_memory()
     training_options.name_impossible_schedules()
     training_options.begin_other_schedules()
     training_options.name_unknown_metrics()

@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from fairseq_mega.compat.checkpoints.loading import OtherLayout, RefusedContents, UnreadableFile
 from fairseq_mega.compat.checkpoints.names import OtherNames
 from fairseq_mega.compat.full_disk import WANT_OF_SPACE
+from fairseq_mega.compat.out_of_memory import describe_want_of_memory, is_out_of_memory
 from fairseq_mega.compat.patches.workers import KILLED, LOST_WORKER
 
 MISSING = re.compile(r": (\w+)")  # of omegaconf
@@ -61,7 +62,7 @@ def is_users_error(error: BaseException) -> bool:
         frames = traceback.extract_tb(error.__traceback__)
         folders = os.path.dirname(frames[-1].filename).split(os.sep) if frames else []
         return bool(text) and ("fairseq_cli" in folders or "fairseq" in folders)
-    if is_of_a_worker(error):
+    if is_of_a_worker(error) or is_out_of_memory(error):
         return True
     return isinstance(error, RuntimeError) and ("PytorchStreamReader" in text or text.startswith(OTHER_TENSORS))
 
@@ -186,6 +187,8 @@ def describe(error: BaseException) -> str:
     """Put the error, its first cause and the remedy in one line."""
     if is_of_a_worker(error):
         return LOST_WORKER
+    if is_out_of_memory(error):
+        return describe_want_of_memory(error)
     text = str(error).replace(", skip this example with --skip-invalid-size-inputs-valid-test", "")
     parts = [NUMBER_OF_NUMPY.sub(r"\1", text)]
     if isinstance(error, (EOFError, pickle.UnpicklingError)):

@@ -282,7 +282,7 @@ def test_one_process_beside_several_gpus(command: str, world: int) -> None:
         ("ValueError: --chunk-parallel-size 3 does not divide", ValueError),
         ("FileExistsError: --save-dir a is in use", FileExistsError),
         ("ImportError: Please install fairscale", ImportError),
-        ("RuntimeError: out of memory", torch.multiprocessing.ProcessRaisedException),
+        ("RuntimeError: sizes differ", torch.multiprocessing.ProcessRaisedException),
     ],
 )
 def test_errors_of_processes_keep_their_words(last_line: str, raised: type) -> None:

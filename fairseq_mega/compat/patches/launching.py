@@ -15,6 +15,7 @@ import typing
 
 import torch
 
+from fairseq_mega.compat.out_of_memory import is_out_of_memory
 from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
 
 from .unread import command_of as evaluating_command
@@ -287,7 +288,10 @@ def errors_of_processes() -> typing.Iterator[None]:
             f"from its last checkpoint"
         ) from error
     except torch.multiprocessing.ProcessRaisedException as error:
-        kind, _, text = str(error).strip().splitlines()[-1].partition(": ")
+        line = str(error).strip().splitlines()[-1]
+        kind, _, text = line.partition(": ")
+        if is_out_of_memory(RuntimeError(line)):
+            raise MemoryError(text) from error
         module, _, name = kind.rpartition(".")
         ours = module.startswith(f"{__name__.partition('.')[0]}.")
         raised = getattr(importlib.import_module(module) if ours else builtins, name, None)
