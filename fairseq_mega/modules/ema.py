@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from fairseq_mega.ops.ema import EMACoefficients, compute_dtype, ema_coefficients, gated_ema
 
-from .padding import state_at_last_step
 from .parameter_cache import ParameterCache
 
 
@@ -88,10 +87,10 @@ class MultiDimensionalDampedEMA(nn.Module):
 
         Args:
             x: (B, L, D).
-            padding_mask: (B, L) bool, True = padding, which is zero for the EMA (the skip uses x itself).
+            padding_mask: (B, L) bool, True = padding, which the EMA leaves out (the skip uses x itself).
             reset_mask: (B, L) bool, True at the first step of a document, which sees nothing before it.
             state: (B, D, N) memory before the first step.
-            return_state: also return the memory after each row's last step that is not padding.
+            return_state: also return the memory after each row's last real step.
             prepared: keeps the coefficients for the next steps of a stream.
 
         Returns:
@@ -114,8 +113,6 @@ class MultiDimensionalDampedEMA(nn.Module):
             state=state,
             return_state=return_state,
         )
-        if return_state and padding_mask is not None and x.size(1) > 0:
-            last_state = state_at_last_step(x, coefficients, padding_mask, reset_mask, state)
         return out, last_state
 
     def extra_repr(self) -> str:

@@ -5,7 +5,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.ema import EMACoefficients, damped_ema
+from fairseq_mega.ops.common.looking import may_look
 
 
 def padding_of(tokens: Tensor, padding_idx: int) -> Optional[Tensor]:
@@ -21,8 +21,7 @@ def zero_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
 
 def finite_padding(x: Tensor, padding_mask: Tensor) -> Tensor:
     """Set values at the padded positions of x (B, L, D) to zero unless they are finite: 0 * NaN would spread them."""
-    looks = x.device.type == "cpu" and not torch.compiler.is_compiling()  # on a GPU the check would synchronize
-    if looks and bool(x.detach()[padding_mask].isfinite().all()):
+    if may_look(x) and bool(x.detach()[padding_mask].isfinite().all()):
         return x
     return x.masked_fill(padding_mask.unsqueeze(-1) & ~x.isfinite(), 0.0)
 
@@ -37,42 +36,6 @@ def extend_mask(before: Optional[Tensor], past: int, new: Optional[Tensor], like
     if new is None:
         new = torch.zeros(batch, length, dtype=torch.bool, device=like.device)
     return torch.cat([before, new], dim=1)
-
-
-def state_at_last_step(
-    x: Tensor,
-    coefficients: EMACoefficients,
-    padding_mask: Tensor,
-    reset_mask: Optional[Tensor],
-    state: Optional[Tensor],
-) -> Tensor:
-    """Return the state (B, D, N) of a causal EMA after each row's last step that is not padding.
-
-    Each row is rotated so that it ends with that step and begins with padding, which does not change a state of zeros.
-    The remainder of ``state`` is added.
-
-    Args:
-        x: (B, L, D), L at least 1.
-        coefficients: of the EMA.
-        padding_mask: (B, L) bool, True = padding.
-        reset_mask: (B, L) bool, True at the first step of a document, or None.
-        state: (B, D, N) before the first step, None for zeros.
-    """
-    batch, length = padding_mask.shape
-    places = torch.arange(length, device=x.device)
-    read = torch.where(padding_mask, 0, places + 1).amax(dim=1)  # (B,) steps up to the last one
-    turned = (places + read.unsqueeze(1)) % length  # (B, L)
-    rows = torch.arange(batch, device=x.device).unsqueeze(1)
-    absent = padding_mask[rows, turned] | (turned >= read.unsqueeze(1))
-    resets = None if reset_mask is None else reset_mask[rows, turned] & ~absent
-    _, last = damped_ema(x[rows, turned], coefficients, padding_mask=absent, reset_mask=resets, return_state=True)
-    assert last is not None
-    if state is None:
-        return last
-    left = (read.view(-1, 1, 1) * coefficients.log_decay).exp() * state
-    if reset_mask is not None:
-        left = left.masked_fill((reset_mask & ~padding_mask).any(dim=1).view(-1, 1, 1), 0.0)
-    return last + left
 
 
 def refuse_to_read_on_after_padding(before: Optional[Tensor], new: Optional[Tensor]) -> None:

@@ -86,7 +86,9 @@ def test_gradients_are_those_of_the_whole(name, pieces, length):
 
 @pytest.mark.parametrize("name", ["mega", "megalodon"])
 def test_with_padding_and_pieces_of_nothing_else(name):
-    compare(name, text(3, 20, padding=13), 4)
+    tokens = text(3, 20, padding=13)
+    tokens[1, 3:12] = tokens[2, :2] = 1  # inside, across two borders, and on the left
+    compare(name, tokens, 4)
 
 
 @pytest.mark.parametrize("name", ["mega", "megalodon"])

@@ -52,6 +52,8 @@ def outputs_and_gradients(tensors, dtype, path, device="cpu", **options):
     inputs = leaves({name: tensor.to(device) for name, tensor in tensors.items()}, dtype)
     masks = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in options.items()}
     y, state = run(inputs, path, **masks)
+    if "padding_mask" in masks:  # outputs at padding inside a row have no meaning
+        y = y.masked_fill(masks["padding_mask"].unsqueeze(-1), 0.0)
     outputs = {"y": y}
     if state is not None:
         outputs["state"] = torch.view_as_real(state) if state.is_complex() else state

@@ -3,6 +3,8 @@
 A path is "torch_fft", or one by a set of compiled kernels: "native-cpu", "native_fft-simulator", "native-cuda", ...
 """
 
+import math
+
 import pytest
 import torch
 
@@ -112,8 +114,67 @@ def test_truncation_limits_the_parallel_form_only(any_path):
     torch.testing.assert_close(state, last)
 
 
+ROWS = 6
+
+
+def padding(length):
+    """Mask of rows with padding on the left, on the right, inside, everywhere, on all sides, and nowhere."""
+    mask = torch.zeros(ROWS, length, dtype=torch.bool)
+    mask[0, :5] = mask[1, 9:] = mask[2, 3:7] = mask[3] = True
+    mask[4, [0, 1, 4, 6, 7, length - 1]] = True
+    return mask
+
+
+@pytest.fixture(params=[False, True], ids=["looks", "never looks"])
+def any_look(request, monkeypatch):
+    """Padding is moved where that is necessary, as on a CPU, or always, as on a GPU and in compiled graphs."""
+    if request.param:
+        monkeypatch.setattr("fairseq_mega.ops.ema.must_move_padding", lambda *_: True)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_paths_pass_over_padding(any_path, any_look, kind, mode):
+    path, device = any_path
+    tensors, options = case(mode, 13, kind, batch=ROWS)
+    for mask in (padding(13), padding(13).flip(0), padding(13)[:, :1]):
+        if mask.size(1) == 1:  # a single step
+            tensors["x"] = tensors["x"][:, :1]
+            options.update({name: value[:, :1] for name, value in options.items() if name == "reset_mask"})
+        compare(tensors, torch.float32, path, device, padding_mask=mask, **options)
+        if path == "torch_fft":
+            compare(tensors, torch.float64, path, device, padding_mask=mask, **options)
+
+
+@pytest.mark.parametrize("path", ["reference", "torch_fft"])
+@pytest.mark.parametrize("truncation", [None, 3])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_padding_does_not_exist(path, any_look, kind, mode, truncation):
+    """A padded row is the row without its padded steps; a document begins at its first real step."""
+    tensors, options = case(mode, 13, kind, batch=ROWS)
+    mask = padding(13)
+    rows = [name for name in ("x", "state", "state_imag") if name in tensors]
+    filled = {**tensors, "x": tensors["x"].masked_fill(mask.unsqueeze(-1), math.nan)}
+    y, last = run(filled, path, padding_mask=mask, truncation=truncation, **options)
+    for row, absent in enumerate(mask):
+        alone = {**tensors, **{name: tensors[name][row : row + 1] for name in rows}}
+        alone["x"] = alone["x"][:, ~absent]
+        own, began = options, torch.zeros(1, dtype=torch.bool)
+        if "reset_mask" in options:
+            documents = options["reset_mask"][row].cumsum(0)
+            begins = documents[~absent].diff(prepend=documents.new_zeros(1)) > 0
+            own = {**options, "reset_mask": begins.unsqueeze(0)}
+            began = documents[-1] > documents.masked_fill(absent, 0).amax()  # a document, after the last real step
+        want, state = run(alone, "reference", truncation=truncation, **own)
+        torch.testing.assert_close(y[row, ~absent], want[0], msg=f"row {row}")
+        if last is not None:
+            torch.testing.assert_close(last[row], state[0].masked_fill(began, 0.0), msg=f"state of row {row}")
+
+
 @pytest.mark.parametrize("path", ["reference", "torch_fft", "auto"])
-def test_padding_counts_as_zero(path):
+def test_padding_outside_counts_as_zero(path, any_look):
+    """Outputs at such padding are the published code's, which batch norm reads in training."""
     tensors = {**parameters(2 * WIDTH), "x": signal(12)}
     mask = torch.zeros(BATCH, 12, dtype=torch.bool)
     mask[0, 9:] = True

@@ -5,7 +5,7 @@ import torch
 
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.ema import gated_ema_step
-from tests.ops.ema_cases import WIDTH, N, case, coefficients_of, complex_parameters, parameters, run, signal
+from tests.ops.ema_cases import BATCH, WIDTH, N, case, coefficients_of, complex_parameters, parameters, run, signal
 from tests.support.numerics import assert_close, gradients, leaves
 
 
@@ -37,13 +37,19 @@ def test_operators_keep_torchs_rules(kernel_device, mode, kind):
         torch.library.opcheck(operators.ema_step.default, (plain[0][:, 0], *plain[1:4], None, plain[4]))
 
 
-def test_compiles_into_one_graph(kernel_device):
+@pytest.mark.parametrize("padded", [False, True])
+def test_compiles_into_one_graph(kernel_device, padded):
     tensors, options = case("carried", 9)
+    if padded:
+        options["padding_mask"] = torch.zeros(BATCH, 9, dtype=torch.bool, device=kernel_device)
+        options["padding_mask"][0, 3:5] = options["padding_mask"][1, :2] = True
     inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors.items()}, torch.float32)
     names = list(inputs)
 
     def function(*values):
         y, state = run(dict(zip(names, values)), "native", **options)
+        if padded:
+            y = y.masked_fill(options["padding_mask"].unsqueeze(-1), 0.0)
         return torch.cat([y.flatten(), state.flatten()])
 
     torch._dynamo.reset()
@@ -53,6 +59,21 @@ def test_compiles_into_one_graph(kernel_device):
     found, expected = gradients(got, inputs), gradients(want, inputs)
     for name in names:
         torch.testing.assert_close(found[name], expected[name], msg=name)
+
+
+def test_transforms_may_map_over_masks():
+    tensors, _ = case("causal", 9)
+    masks = torch.zeros(BATCH, 9, dtype=torch.bool)
+    masks[0, 3:5] = masks[1, :2] = True
+
+    def loss(x, mask):
+        y, state = run({**tensors, "x": x[None]}, "torch_fft", padding_mask=mask[None], return_state=True)
+        return y[0, :, 0].masked_fill(mask, 0.0).square().sum() + state.sum()
+
+    got = torch.vmap(torch.func.grad(loss))(tensors["x"], masks)
+    for row, mask in enumerate(masks):
+        x = tensors["x"][row].clone().requires_grad_()
+        torch.testing.assert_close(got[row], torch.autograd.grad(loss(x, mask), x)[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

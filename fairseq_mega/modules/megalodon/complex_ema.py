@@ -6,7 +6,6 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.modules.padding import state_at_last_step
 from fairseq_mega.modules.parameter_cache import ParameterCache
 from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, compute_dtype, damped_ema
 
@@ -70,10 +69,10 @@ class ComplexEMA(nn.Module):
 
         Args:
             x: (B, L, D).
-            padding_mask: (B, L) bool, True = padding, which is zero for the EMA (the skip uses x itself).
+            padding_mask: (B, L) bool, True = padding, which the EMA leaves out (the skip uses x itself).
             reset_mask: (B, L) bool, True at the first step of a document, which sees nothing before it.
             state: (B, D, N) complex memory before the first step.
-            return_state: also return the memory after each row's last step that is not padding.
+            return_state: also return the memory after each row's last real step.
             prepared: keeps the coefficients for the next steps of a stream.
 
         Returns:
@@ -94,8 +93,6 @@ class ComplexEMA(nn.Module):
             state=state,
             return_state=return_state,
         )
-        if return_state and padding_mask is not None and x.size(1) > 0:
-            last_state = state_at_last_step(x, coefficients, padding_mask, reset_mask, state)
         return torch.addcmul(y, x, self.omega.to(x.dtype)), last_state
 
     def extra_repr(self) -> str:

@@ -10,7 +10,8 @@ Choice of :func:`damped_ema`, from measurements by ``python -m fairseq_mega.lab.
 * the recurrence, fused in the compiled kernels, for a single step of a stream without gradients.
 """
 
-from typing import Any, Dict, Optional, Tuple
+from functools import partial
+from typing import Any, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +25,7 @@ from fairseq_mega.ops.fft_conv import ring_obstacle
 from .coefficients import EMACoefficients, complex_ema_coefficients, compute_dtype, ema_coefficients, ema_kernel
 from .fft import ema_native_fft, ema_torch_fft
 from .native import ema_native, ema_native_step
+from .padding import ema_of_real_steps, must_move_padding
 from .reference import ema_reference, ema_step
 from .streaming import ema_fft_documents, ema_fft_streaming
 
@@ -83,7 +85,9 @@ def damped_ema(
     Args:
         x: (B, L, D), any floating dtype; computed in float32 (float64 for float64), B and L may be 0.
         coefficients: each (D, N), or (2D, N) if bidirectional, real or complex; N = 0 gives zeros.
-        padding_mask: (B, L) bool, True = padding; padded inputs count as zero.
+        padding_mask: (B, L) bool, True = padding, which does not exist for the EMA: it neither feeds nor decays the
+            state, and a lag is a number of real steps. The output at padding is finite. Before the first and after
+            the last real step of a call without states it is that of zero inputs, which batch norm reads in training.
         reset_mask: (B, L) bool, True at the first step of a document: nothing passes between it and the step before,
             in either direction. A document that begins at step 0 discards ``state``.
         bidirectional: add a second EMA that runs from the future to the past.
@@ -91,7 +95,7 @@ def damped_ema(
         truncation: reach of the kernel in steps, None for no limit. It limits the parallel form only: a call with a
             state, or one that returns it, runs the unlimited recurrence, as in the published code.
         state: (B, D, N), the EMA's memory before the first step, complex if a coefficient is; causal only.
-        return_state: also return the memory after the last step.
+        return_state: also return the memory after each row's last real step.
         path: "reference", "torch_fft", or one by compiled kernels, "native" or "native_fft" (CUDA), to force a path;
             "auto" for the choice made here; None for the environment's choice (see
             :mod:`fairseq_mega.ops.common.dispatch`).
@@ -107,7 +111,7 @@ def damped_ema(
             several devices.
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 5 and Appendix A; MEGALODON (Ma et al., NeurIPS 2024), Eq. 2;
-    bidirectional and padded forms as in the published code.
+    bidirectional forms as in the published code, in which padding between real steps decays the state.
     """
     rows = x.size(-1) * (2 if bidirectional else 1)
     streaming = return_state or state is not None
@@ -130,49 +134,61 @@ def damped_ema(
     )
     length = x.size(1) if reset_mask is None else 1
     path = PATHS.choose(path, x, coefficients, length, not streaming and reset_mask is None)
+    run = partial(
+        _run,
+        path=path,
+        coefficients=coefficients,
+        bidirectional=bidirectional,
+        shift=shift,
+        truncation=None if streaming else truncation,
+        return_state=return_state,
+    )
+    movable = None if path == "reference" or x.numel() == 0 else padding_mask
     with torch.autocast(x.device.type, enabled=False):
-        if x.numel() == 0:  # no steps: the product has no element, and gradients of zero
-            y: Tensor = x * sum(coefficient.real.sum() for coefficient in coefficients)
-            dtype = coefficients.log_decay.dtype if coefficients.is_complex else compute_dtype(x)
-            shape = x.size(0), x.size(-1), coefficients.log_decay.size(-1)
-            new_state: Optional[Tensor] = x.new_zeros(shape, dtype=dtype) if state is None else state
-        elif coefficients.log_decay.size(-1) == 0:
-            y = torch.zeros_like(x)
-            new_state = x.new_zeros(x.size(0), x.size(-1), 0, dtype=compute_dtype(x))
-        elif path == "native":
-            y, new_state = ema_native(
-                x,
-                coefficients,
-                padding_mask=padding_mask,
-                reset_mask=reset_mask,
-                bidirectional=bidirectional,
-                shift=shift,
-                truncation=None if streaming else truncation,
-                state=state,
-            )
+        if movable is not None and must_move_padding(movable, reset_mask, state, return_state):
+            y, new_state = ema_of_real_steps(run, x, coefficients, movable, reset_mask, state, return_state)
         else:
-            inputs = x.to(compute_dtype(x))
-            if padding_mask is not None:
-                inputs = inputs.masked_fill(padding_mask.unsqueeze(-1), 0.0)
-            directions: Dict[str, Any] = {
-                "bidirectional": bidirectional,
-                "shift": shift,
-                "truncation": None if streaming else truncation,
-            }
-            convolve = ema_native_fft if path == "native_fft" else ema_torch_fft
-            if path == "reference":
-                y, new_state = ema_reference(inputs, coefficients, reset_mask=reset_mask, state=state, **directions)
-            elif reset_mask is not None:
-                directions.update(state=state, return_state=return_state)
-                y, new_state = ema_fft_documents(inputs, coefficients, reset_mask, convolve=convolve, **directions)
-            elif not streaming:
-                y, new_state = convolve(inputs, coefficients, **directions), None
-            elif x.size(1) == 1:
-                y, new_state = ema_step(inputs[:, 0], coefficients, state)
-                y = y.unsqueeze(1)
-            else:
-                y, new_state = ema_fft_streaming(inputs, coefficients, state, convolve=convolve)
+            y, new_state = run(x, padding_mask, reset_mask, state)
     return y.to(x.dtype), new_state if return_state else None
+
+
+def _run(
+    x: Tensor,
+    padding_mask: Optional[Tensor],
+    reset_mask: Optional[Tensor],
+    state: Optional[Tensor] = None,
+    *,
+    path: str,
+    coefficients: EMACoefficients,
+    return_state: bool,
+    **directions: Any,
+) -> Tuple[Tensor, Optional[Tensor]]:
+    """Run a path. All but the reference carry a state through padding; new states may be returned unasked."""
+    if x.numel() == 0:  # no steps: the product has no element, and gradients of zero
+        y: Tensor = x * sum(coefficient.real.sum() for coefficient in coefficients)
+        dtype = coefficients.log_decay.dtype if coefficients.is_complex else compute_dtype(x)
+        shape = x.size(0), x.size(-1), coefficients.log_decay.size(-1)
+        return y, x.new_zeros(shape, dtype=dtype) if state is None else state
+    if coefficients.log_decay.size(-1) == 0:
+        return torch.zeros_like(x), x.new_zeros(x.size(0), x.size(-1), 0, dtype=compute_dtype(x))
+    if path == "native":
+        return ema_native(x, coefficients, padding_mask=padding_mask, reset_mask=reset_mask, state=state, **directions)
+    x = x.to(compute_dtype(x))
+    if padding_mask is not None:
+        x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
+    if path == "reference":
+        directions.update(padding_mask=padding_mask, reset_mask=reset_mask, state=state)
+        return ema_reference(x, coefficients, **directions)
+    convolve = ema_native_fft if path == "native_fft" else ema_torch_fft
+    if reset_mask is not None:
+        directions.update(state=state, return_state=return_state, convolve=convolve)
+        return ema_fft_documents(x, coefficients, reset_mask, **directions)
+    if state is None and not return_state:
+        return convolve(x, coefficients, **directions), None
+    if x.size(1) == 1:
+        y, new_state = ema_step(x[:, 0], coefficients, state)
+        return y.unsqueeze(1), new_state
+    return ema_fft_streaming(x, coefficients, state, convolve=convolve)
 
 
 def gated_ema(

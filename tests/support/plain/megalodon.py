@@ -56,17 +56,20 @@ def true_steps(x: Tensor, padding: Optional[Tensor]) -> Tensor:
 
 
 def complex_ema(weights: Weights, x: Tensor, padding: Optional[Tensor] = None) -> Tensor:
-    """The complex EMA of x (B, L, d), step by step, with its skip; bidirectional where the weights are."""
-    width, visible = x.size(-1), x * true_steps(x, padding)
+    """The complex EMA of the true steps of x (B, L, d) with its skip; bidirectional where the weights are."""
+    width, seen = x.size(-1), true_steps(x, padding)
     parts = [{name: weight[row : row + width] for name, weight in weights.items()} for row in (0, width)]
-    out = recurrence(parts[0], visible) + weights["omega"][:, 0] * x
+    out = recurrence(parts[0], x, seen) + weights["omega"][:, 0] * x
     if weights["alpha"].size(0) > width:
-        out = out + recurrence(parts[1], visible.flip(1), now=False).flip(1)
+        out = out + recurrence(parts[1], x.flip(1), seen.flip(1), now=False).flip(1)
     return out
 
 
-def recurrence(weights: Weights, x: Tensor, now: bool = True) -> Tensor:
-    """The complex EMA of x (B, L, d) in one direction; without ``now`` a step sees those before it alone."""
+def recurrence(weights: Weights, x: Tensor, seen: Tensor, now: bool = True) -> Tensor:
+    """The complex EMA of x (B, L, d) in one direction; without ``now`` a step sees those before it alone.
+
+    The state waits at steps that are not true.
+    """
     alpha, delta = torch.sigmoid(weights["alpha"][..., 0]), torch.sigmoid(weights["delta"][..., 0])  # (d, N)
     count = alpha.size(1)
     angle = 2 * math.pi / count * torch.arange(1, count + 1, dtype=x.dtype) * torch.sigmoid(weights["theta"][..., 0])
@@ -74,10 +77,10 @@ def recurrence(weights: Weights, x: Tensor, now: bool = True) -> Tensor:
     projection = torch.view_as_complex(weights["gamma"]) / math.sqrt(count)
     state = torch.zeros(x.size(0), *alpha.shape, dtype=decay.dtype)
     steps = []
-    for step in x.unbind(1):
+    for step, true in zip(x.unbind(1), seen.bool().unsqueeze(-1).unbind(1)):
         after = alpha * step.unsqueeze(-1) + decay * state
         steps.append((projection * (after if now else state)).sum(-1).real)
-        state = after
+        state = torch.where(true, after, state)
     return torch.stack(steps, 1)
 
 
