@@ -50,6 +50,7 @@ def cached(
     prepared: ParameterCache,
     most: Optional[int],
     given_up: bool = False,
+    state: Optional[Tensor] = None,
 ) -> AttentionCache:
     """Return the cache followed by further steps, or a new cache.
 
@@ -60,13 +61,15 @@ def cached(
         prepared: for the next single steps.
         most: how many steps the cache will hold at most, None if that is not known.
         given_up: see :class:`fairseq_mega.modules.layer.LayerContext`.
+        state: (B, D, N) of the EMA before the further steps, None for zeros.
 
     Raises:
-        ValueError: if a row of the cache ends in padding after real steps, and the new steps are not all padding.
+        ValueError: if a row of the cache ends in padding after real steps, of earlier chunks too, and the new steps are
+            not all padding.
     """
     if cache is None:
         return AttentionCache(TimeBuffer(key), TimeBuffer(value), padding_mask, prepared)
     if key.size(1) > 0 and not given_up:
-        refuse_to_read_on_after_padding(cache.padding_mask, padding_mask)
+        refuse_to_read_on_after_padding(cache.padding_mask, padding_mask, state)
     mask = extend_mask(cache.padding_mask, len(cache.keys), padding_mask, key)
     return AttentionCache(cache.keys.append(key, most), cache.values.append(value, most), mask, prepared)

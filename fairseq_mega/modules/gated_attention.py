@@ -117,11 +117,12 @@ class GatedAttention(nn.Module):
         value = self.activation(self.value_proj(x))
         if context.relay is not None:
             memory = context.relay.receive(self, memory, LayerMemory(self.ema.fresh_state(x)))
+        state = None if memory is None else memory.ema
         average, ema = self.ema(
             x,
             padding_mask=padding_mask,
             reset_mask=None if documents is None else documents.begins,
-            state=None if memory is None else memory.ema,
+            state=state,
             return_state=context.return_state or context.relay is not None,
             prepared=prepared,
         )
@@ -131,7 +132,7 @@ class GatedAttention(nn.Module):
         update, shared, reset, candidate = recomputing(in_parts, self.gate_proj, self.dropout(average), (d, z, v, d))
         query, key = query_key(shared, self.kappa, self.mu)
         if prepared is not None:
-            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up)
+            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up, state)
             key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
         seen = (query, key, self.hidden_dropout(value), padding_mask)
         if documents is None:

@@ -15,9 +15,10 @@ from .state import LayerCache, LayerMemory
 class LayerContext(NamedTuple):
     """A layer's inputs besides the hidden states, the same for all layers of a trunk.
 
-    With ``return_state`` each row returns its memory after its last real step, whatever padding follows. Padded steps
-    keep their places in the chunk. A row that ends in padding within a chunk therefore continues without its cache: its
-    next step begins a chunk. With the cache the call raises a ValueError, unless ``given_up`` is True.
+    Padding does not exist for the memory: it has the same value as without the padded steps, wherever they stand. In
+    the attention padded steps keep their places in the chunk, and nothing attends to them. A row that has real steps
+    and ends in padding within a chunk therefore continues without its cache: its next step begins a chunk. With the
+    cache the call raises a ValueError, unless ``given_up`` is True.
     """
 
     padding_mask: Optional[Tensor] = None  # (B, L) bool, True = padding

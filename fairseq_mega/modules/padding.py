@@ -38,19 +38,23 @@ def extend_mask(before: Optional[Tensor], past: int, new: Optional[Tensor], like
     return torch.cat([before, new], dim=1)
 
 
-def refuse_to_read_on_after_padding(before: Optional[Tensor], new: Optional[Tensor]) -> None:
+def refuse_to_read_on_after_padding(before: Optional[Tensor], new: Optional[Tensor], state: Optional[Tensor]) -> None:
     """Refuse real steps after padding within an unfinished chunk, because padding occupies places of the chunk.
 
     Args:
         before: (B, n) bool, True = padding, of the unfinished chunk; None: no padding.
         new: (B, k) bool, of the steps that follow.
+        state: (B, D, N) of the EMA before these steps, not zero if the row has real steps; None: no earlier chunks.
 
     Raises:
-        ValueError: if a row has real steps after padding.
+        ValueError: if a row has real steps after padding that follows other real steps, in the chunk or before.
     """
     if before is None or before.size(1) == 0 or torch.compiler.is_compiling():
         return
-    ended = before[:, -1] & ~before.all(dim=1)
+    begun = ~before.all(dim=1)
+    if state is not None:
+        begun = begun | state.flatten(1).any(dim=1)
+    ended = begun & before[:, -1]
     if bool((ended if new is None else ended & ~new.all(dim=1)).any()):
         raise ValueError(
             "a row ends in padding within a chunk and cannot continue with its cache: padding occupies places of "

@@ -10,11 +10,16 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.modules.config import MegaLayerConfig
-from fairseq_mega.modules.layer import Layer, LayerContext
+from fairseq_mega.modules.ema import MultiDimensionalDampedEMA
+from fairseq_mega.modules.gated_attention import GatedAttention
+from fairseq_mega.modules.layer import Layer, LayerContext, LayerOutput
 from fairseq_mega.modules.llama_layer import LlamaLayer, LlamaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.megalodon.attention import NormalizedGatedAttention
+from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
+from fairseq_mega.modules.megalodon.norms import TimestepNorm
 from fairseq_mega.modules.s4d_layer import S4dLayer, S4dLayerConfig
 from fairseq_mega.modules.transformer_layer import TransformerLayer, TransformerLayerConfig
 from tests.support.layers import reorder, run
@@ -38,6 +43,7 @@ OPTIONS: Dict[str, Dict[str, Any]] = {
 }
 KINDS = [kind for kind in OPTIONS if kind not in ("transformer", "s4d")]  # that read streams
 REMEMBERING = [kind for kind in KINDS if kind != "llama"]  # that have a memory, and chunks
+PADDED = [kind for kind in REMEMBERING if kind != "mega cross"]  # cross attention counts all steps
 BIDIRECTIONAL = [kind for kind in OPTIONS if kind != "llama"]
 CLASSES: Dict[str, Any] = {
     "mega": (MegaLayer, MegaLayerConfig),
@@ -178,18 +184,115 @@ def test_causality(kind: str, chunk_size: int) -> None:
     assert (after[:, 6:] - before[:, 6:]).abs().amax(dim=(0, 2)).min() > 1e-9
 
 
-@pytest.mark.parametrize(("kind", "chunk_size"), FEW)
-def test_streams_remember_padding(kind: str, chunk_size: int) -> None:
-    """Padded steps, at the start or inside, stay padded for later steps, whatever their value."""
-    built, x, context = layer(kind, chunk_size), hidden(13), source(kind)
-    mask = torch.zeros(BATCH, 13, dtype=torch.bool)
-    mask[1, :5] = True
-    mask[2, 5:7] = True
-    whole = run(built, x, padding_mask=mask, **context).hidden
-    for pieces in PIECES[1:]:  # none ends within the padding
-        for value in (0.0, 7.0, math.nan, math.inf):
-            out, _ = stream(built, x.masked_fill(mask.unsqueeze(-1), value), pieces, mask, **context)
-            torch.testing.assert_close(out[~mask], whole[~mask], msg=f"{value} at padding, pieces {pieces}")
+PARTS: Dict[str, Any] = {  # of layers, that read streams
+    "gated attention": lambda size: GatedAttention(MegaLayerConfig(embed_dim=WIDTH, chunk_size=size, **MEGA)),
+    "normalized gated attention": lambda size: NormalizedGatedAttention(
+        MegalodonLayerConfig(embed_dim=WIDTH, chunk_size=size, **MEGALODON)
+    ),
+    "ema": lambda _: MultiDimensionalDampedEMA(WIDTH, 3),
+    "complex ema": lambda _: ComplexEMA(WIDTH, 3),
+    "timestep norm": lambda _: TimestepNorm(WIDTH, 2),
+}
+MEMORIES = ("ema", "complex ema", "timestep norm")  # without a cache
+STREAMED = [(kind, size) for kind in (*REMEMBERING, *list(PARTS)[:2]) for size in (-1, 1, 4)]
+STREAMED += [(kind, -1) for kind in ("llama", *MEMORIES)]
+
+
+def stream_of(kind: str, chunk_size: int) -> Tuple[Any, Any]:
+    """A layer or a part, and its function of steps, padding mask and earlier result; a result has ``hidden``."""
+    built = part(kind, chunk_size) if kind in PARTS else layer(kind, chunk_size)
+    context = source(kind) if kind in OPTIONS else {}
+
+    def read(x: Tensor, mask: Tensor, after: Any) -> Any:
+        if kind not in MEMORIES:
+            return run(built, x, after, padding_mask=mask, return_state=True, **context)
+        before = None if after is None else after.memory
+        if kind == "timestep norm":
+            return LayerOutput(*built(x, mask, before))
+        return LayerOutput(*built(x, padding_mask=mask, state=before, return_state=True))
+
+    return built, read
+
+
+def part(kind: str, chunk_size: int) -> Any:
+    torch.manual_seed(0)
+    built = PARTS[kind](chunk_size).double().eval()
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return built
+
+
+def mask_of(*rows: str) -> Tensor:
+    """Mask from a line for each row, with a dot at padding."""
+    return torch.tensor([[step == "." for step in row] for row in rows])
+
+
+PADDINGS = [
+    mask_of(".....rrrrrrrr", "rrrrrr..rrrrr", "rrrrrrrrr...."),
+    mask_of("..rr....rrrrr", ".rrr.r......r", "............."),
+    mask_of("rr.rr.rrr.r.r", "rrrr.........", "........rrr.."),
+]
+
+
+def is_refused(mask: Tensor, pieces: Any, chunk_size: int) -> bool:
+    """Return whether a row that has real steps ends in padding within a chunk and goes on in the next piece."""
+    read = 0
+    for piece, following in itertools.pairwise(pieces):
+        read += piece
+        inside = chunk_size < 0 or read % chunk_size > 0
+        begun, goes_on = (~mask[:, :read]).any(1), (~mask[:, read : read + following]).any(1)
+        if inside and bool((begun & mask[:, read - 1] & goes_on).any()):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(("kind", "chunk_size"), STREAMED)
+@pytest.mark.parametrize("mask", PADDINGS, ids=range(len(PADDINGS)))
+def test_padded_streams_in_pieces_equal_the_whole(kind: str, chunk_size: int, mask: Tensor) -> None:
+    """Padding on the left, on the right and inside; pieces cut everywhere; whatever the values at padding."""
+    built, read = stream_of(kind, chunk_size)
+    parameters, results, refused = list(built.parameters()), {}, set()
+    for pieces in [(13,), (1,) * 13, *((cut, 13 - cut) for cut in range(1, 13)), *PIECES]:
+        value = 0.0 if len(pieces) == 1 else 7.0 if kind in PARTS else math.nan
+        x, outputs = hidden(13).masked_fill(mask.unsqueeze(-1), value).requires_grad_(), []
+        out: Any = None
+        if kind not in MEMORIES and is_refused(mask, pieces, chunk_size):
+            with pytest.raises(ValueError, match="ends in padding within a chunk"):
+                for steps, absent in zip(x.split(pieces, 1), mask.split(pieces, 1)):
+                    out = read(steps, absent, out)
+            refused.add(pieces)
+            continue
+        for steps, absent in zip(x.split(pieces, 1), mask.split(pieces, 1)):
+            out = read(steps, absent, out)
+            outputs.append(out.hidden)
+        y = torch.cat(outputs, 1)[~mask]
+        gradients = torch.autograd.grad(y.square().sum(), [x, *parameters], materialize_grads=True)
+        results[pieces] = [y, *tensors_of(out.memory), gradients[0][~mask], *gradients[1:]]
+    assert len(results) > 3 or (chunk_size < 0 and len(refused) > 3)
+    for pieces, found in results.items():
+        for got, want in zip(found, results[(13,)]):
+            torch.testing.assert_close(got, want, msg=f"pieces {pieces}")
+
+
+@pytest.mark.parametrize("kind", [*PADDED, *PARTS, *(f"{kind} both ways" for kind in PADDED), "s4d"])
+@pytest.mark.parametrize(("chunk_size", "row"), [(1, "..rrr.r..rrr."), (4, "....rrrr....r"), (4, "rrrr........r")])
+def test_a_padded_row_is_the_row_without_padding(kind: str, chunk_size: int, row: str) -> None:
+    """Where padding consists of whole chunks, whose steps attend to each other alone."""
+    name = kind.removesuffix(" both ways")
+    built = part(name, chunk_size) if kind in PARTS else layer(name, chunk_size, name != kind)
+    mask = mask_of(row)
+    x = hidden(13, rows=1).requires_grad_()
+    found = []
+    for given, absent in ((x, mask), (x[:, ~mask[0]], None)):
+        if kind in MEMORIES:
+            y, _ = built(given, padding_mask=absent)
+        else:
+            y = run(built, given, padding_mask=absent).hidden
+        y = y if absent is None else y[:, ~absent[0]]
+        found.append([y, *torch.autograd.grad(y.square().sum(), [x, *built.parameters()], materialize_grads=True)])
+    for got, want in zip(*found):
+        torch.testing.assert_close(got, want)
 
 
 @pytest.mark.parametrize(("kind", "chunk_size"), FEW)
@@ -248,7 +351,6 @@ def test_state_follows_its_rows(kind: str, chunk_size: int) -> None:
 
 
 LENGTHS = (9, 4, 6, 0, 1)  # real steps of rows that end in padding
-PADDED = [kind for kind in REMEMBERING if kind != "mega cross"]
 
 
 def padding(lengths: Any, total: int, left: int = 0) -> Tensor:
@@ -293,11 +395,15 @@ def test_reading_on_begins_a_chunk(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "chunk_size"), [pair for pair in FEW if pair[0] in (*PADDED, "llama")])
-def test_a_cache_that_ends_in_padding_is_not_read_on(kind: str, chunk_size: int) -> None:
-    built, mask = layer(kind, chunk_size), padding((3, 2), 3)
-    first = run(built, hidden(3, rows=2), padding_mask=mask, return_state=True)
+@pytest.mark.parametrize("lengths", [(3, 2), (5, 4), (7, 4)])
+def test_a_cache_that_ends_in_padding_is_not_read_on(kind: str, chunk_size: int, lengths: Tuple[int, int]) -> None:
+    """Also if the second row's part of the unfinished chunk is nothing but padding."""
+    built, total = layer(kind, chunk_size), lengths[0]
+    first = run(built, hidden(total, rows=2), padding_mask=padding(lengths, total), return_state=True)
     for following in (hidden(1, 3, 2), hidden(5, 3, 2)):
         with pytest.raises(ValueError, match="a row ends in padding within a chunk"):
             run(built, following, first, return_state=True)
     ended = padding((4, 0), 4)
     assert run(built, hidden(4, rows=2), first, padding_mask=ended, return_state=True).hidden.isfinite().all()
+    fresh = run(built, hidden(total, rows=2), padding_mask=padding((total, 0), total), return_state=True)
+    assert run(built, hidden(4, rows=2), fresh, return_state=True).hidden.isfinite().all()

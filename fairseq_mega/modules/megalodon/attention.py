@@ -97,11 +97,12 @@ class NormalizedGatedAttention(nn.Module):
             memory = context.relay.receive(self, memory, fresh)
         normed, statistics = self.norm(x, padding_mask, None if memory is None else memory.norm, documents)
         value = silu(self.value_proj(normed))
+        state = None if memory is None else memory.ema
         average, ema = self.ema(
             normed,
             padding_mask=padding_mask,
             reset_mask=None if documents is None else documents.begins,
-            state=None if memory is None else memory.ema,
+            state=state,
             return_state=context.return_state or context.relay is not None,
             prepared=prepared,
         )
@@ -113,7 +114,7 @@ class NormalizedGatedAttention(nn.Module):
         query, key = self._query_and_key(shared, 0 if cache is None else len(cache.keys))
 
         if prepared is not None:
-            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up)
+            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up, state)
             key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
         if documents is None:
             attended = recomputing(self._attend, query, key, value, padding_mask)
