@@ -387,16 +387,6 @@ def test_progress_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.parametrize("unit", ["bytes", "words"])
-def test_marks_of_other_tools_are_told_of_ones_own_text(unit: str, tmp_path: Path) -> None:
-    path = tmp_path / "own.txt"
-    path.write_text("".join(f"<p>{number} is sch\u00c3\u00b6n &auml;</p>\n" for number in range(400)), "utf-8")
-    done = prepare("text-lm", "--train", path, "--unit", unit, "--workers", 1, "--out", tmp_path / "out").succeeded()
-    told = [line for line in done.output.splitlines() if line.startswith("note: 400 of the 400 lines of")]
-    assert [sum(kind in line for line in told) for kind in ("letters", "escapes", "tags")] == [1, 1, 1]
-
-
-@pytest.mark.usefixtures("in_process")
 def test_a_part_of_a_text_is_taken(tmp_path: Path) -> None:
     """Both texts are cut to the same size, with the same share held out."""
     toy_data.write_corpus("gcide", tmp_path / "gcide.dict.dz")

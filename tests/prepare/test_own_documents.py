@@ -11,7 +11,6 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import pytest
 
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
-from fairseq_mega.data.text_marks import first_lines, told_marks
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
 from fairseq_mega.lab.prepare.language_modeling.own_documents import DocumentFile, check_folder
 from fairseq_mega.lab.prepare.splits import HELD_OUT
@@ -55,41 +54,6 @@ def test_bad_lines_may_be_left_out(tmp_path: Path) -> None:
     run = prepare(*given, "--bad-lines", "skip").succeeded()
     assert "a.jsonl: 40 documents of JSON lines, 1 bad ones left out" in run.output
     assert len((tmp_path / "out" / "train.jsonl").read_text().splitlines()) == 36
-
-
-FOREIGN = {  # texts with what other tools left in them
-    "WikiExtractor": ('<doc id="7" url="https://x" title="Oak">\nOak\n{}\n</doc>\n\n', "headers such as <doc id="),
-    "TMX": ('<tuv xml:lang="de"><seg>{}</seg></tuv>\n\n', "tags such as"),
-    "TEI": ('<w lemma="oak">{}</w>\n<lb n="3"/>\n\n', "tags such as"),
-    "XML": ("<entry>\n{}\n</entry>\n\n", "tags such as"),
-    "HTML": ("{} &nbsp; &auml;\n\n", "escapes such as"),
-    "TinyStories": ("{}\n<|endoftext|>", "symbols of other models such as <|endoftext|> (an empty line divides"),
-    "misread": ("{} schÃ¶n\n\n", "letters such as"),
-    "plain": ("{} of <unk> and List<String>, a < b\n\n", ""),
-}
-
-
-@pytest.mark.parametrize("lines", [True, False])
-@pytest.mark.parametrize("name", FOREIGN)
-def test_marks_of_other_tools_are_told(name: str, lines: bool, tmp_path: Path) -> None:
-    form, told = FOREIGN[name]
-    texts = [form.format(text).strip("\n") for text in json_texts.documents(40, 1)]
-    path = tmp_path / "x.txt"
-    if lines:
-        json_texts.write(path, texts)
-    else:
-        path.write_text("\n\n".join(texts), encoding="utf-8")
-    options = ("--texts", path, "--vocab-size", 300, "--out", tmp_path / "out")
-    notes = [
-        line for line in prepare("own-documents", *options).output.splitlines() if "which the model learns" in line
-    ]
-    assert any(told in note and f"lines of {path} hold" in note for note in notes) if told else not notes
-
-
-def test_a_long_text_with_few_headers_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "x.txt"
-    path.write_text('<doc id="7" title="Oak">\n' + "Oak is a tree.\nSo it is.\n" * 250 + "</doc>\n")
-    assert [note.split(" hold ")[1][:7] for note in told_marks(path, *first_lines(path))] == ["headers"]
 
 
 TITLE = {"text": "A title"}
@@ -141,15 +105,6 @@ def test_documents_that_are_data_are_told(name: str, is_array: bool, tmp_path: P
     ).succeeded()
     notes = [line for line in run.output.splitlines() if "the texts of" in line]
     assert [note.split(" are ")[1].startswith(form) for note in notes] == [True] * bool(form)
-
-
-@pytest.mark.parametrize(("period", "told"), [(3, True), (101, False)])
-def test_documents_that_are_missing_values_are_told(period: int, told: bool, tmp_path: Path) -> None:
-    texts = ["text nan", *("None" if number % period == 0 else f"text {number}" for number in range(1, 120))]
-    (tmp_path / "a.jsonl").write_text(lines(texts))
-    options = ("--texts", tmp_path / "a.jsonl", "--vocab-size", 300, "--out", tmp_path / "out")
-    run = prepare("own-documents", *options).succeeded()
-    assert ("of the 100 first documents" in run.output) == told
 
 
 def test_a_limit_is_told(tmp_path: Path) -> None:

@@ -323,8 +323,6 @@ TOLD: Dict[str, Tuple[str, str]] = {
     ),
     "lines of Windows around fields": (comma("text,label\n").replace("\n", "\r\n"), ""),
     "one text, two labels": (tsv([*ROWS, ("bad", ROWS[0][1])]), "with several labels, .* learn only one: 1"),
-    "escapes of HTML": (tsv([*ROWS, ("bad", "it &quot;is&quot;")]), "1 of the 7 lines of .* hold escapes such as"),
-    "UTF-8 that was misread": (tsv([*ROWS, ("bad", "sch\u00c3\u00b6n")]), "1 of the 7 lines of .* letters such as"),
     "copies": (tsv(ROWS * 9), "texts of test that are also in train, which raises the score: 4"),
 }
 
@@ -392,26 +390,3 @@ def test_texts_that_are_data_are_noted(form: str, tmp_path: Path, capsys: pytest
     assert len(read_texts(tmp_path / "own.tsv")) == len(texts)
     told = capsys.readouterr().err
     assert f"the texts of {tmp_path / 'own.tsv'} are {form}" in told if form else "the texts of" not in told
-
-
-@pytest.mark.parametrize(
-    ("row", "what"),
-    [
-        (("\\N", "fine"), "label"),
-        (("NaN", "fine"), "label"),
-        (("NULL", "fine"), "label"),
-        (("good", "\\N"), "text"),
-        (("good", "nan"), "text"),
-        *((("NA", "fine"), "label"), (("None", "fine"), "label"), (("n/a", "fine"), "label")),
-        *((("#NAME?", "fine"), "label"), (("good", "None"), "text"), (("good", "NA"), "text")),
-        *((("none", "nan bread"), ""), (("NONE", "None of them"), ""), (("na", "N/A here"), ""), (("-", "?"), "")),
-    ],
-)
-def test_missing_values_are_noted(
-    row: Tuple[str, str], what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "own").write_text(tsv([*ROWS, row]))
-    read_texts(tmp_path / "own")
-    told = capsys.readouterr().err
-    assert ("a missing value" in told) == bool(what)
-    assert f"1 of the 7 rows of {tmp_path / 'own'} have the {what} {row[what == 'text']!r}" in told or not what

@@ -225,21 +225,6 @@ RECORDS = [
 ]
 
 
-@pytest.mark.parametrize(("count", "told"), [(2, False), (10, False), (12, True)])
-def test_a_line_for_many_sentences_is_told(
-    count: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    """Such as the message of a server in place of translations."""
-    for language in ("en", "de"):
-        lines = [
-            "Error 429" if number < count and language == "de" else f"{language} {number}" for number in range(100)
-        ]
-        (tmp_path / f"t.{language}").write_text("\n".join([*lines, ""]))
-    read_pairs(str(tmp_path / "t"), "en", "de")
-    note = f"note: {count} of the 100 lines of {tmp_path / 't.de'} are 'Error 429': leave them out"
-    assert (note in capsys.readouterr().err) == told
-
-
 @pytest.mark.parametrize(("copies", "told"), [(0, False), (4, False), (6, True), (99, True)])
 def test_lines_that_are_not_translated_are_counted(
     copies: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture
@@ -293,51 +278,6 @@ def test_lines_that_may_be_shifted_are_told(tmp_path: Path, capsys: pytest.Captu
     assert len(read_pairs(str(tmp_path / "t"), "en", "de")) == 5
     (told,) = capsys.readouterr().err.splitlines()
     assert f"line 2 of {tmp_path / 't.en'} is empty and line 4 of {tmp_path / 't.de'}, each of them alone" in told
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        *(("it &apos;s", "hold escapes such as"), ("a &#124; b", "hold escapes"), ("R &amp; D", "hold escapes")),
-        *(
-            ("sen@@ tence", "hold subwords that end in @@"),
-            ("sen@@", "hold subwords"),
-            ("a @-@ b", "hold words joined"),
-        ),
-        *(("\u2581a \u2581b", "hold pieces of sentencepiece"), ('<seg id="1">a</seg>', "hold tags such as <seg>")),
-        *(("a<br />b", "hold tags"), ("<s> a </s>", "hold tags")),
-        *(("schÃ¶n", "hold letters such as"), ("itâ€™s", "hold letters"), ("groÃŸ", "hold letters")),
-        *(("\u00d0\u00b4\u00d0\u00be", "hold letters"), ("NÃO, âge Ångström", ""), ("Ñandú", "")),
-        *(("AT&T; a < b > c", ""), ("me@@home", ""), ("<a word>", ""), ("mail @ - @ me", "")),
-    ],
-)
-def test_texts_made_for_other_tools_are_told(
-    line: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    """Tell the marks where a line of a hundred has them."""
-    for plain in (99, 100):
-        (tmp_path / "t.en").write_text(f"{line}\n" + "".join(f"plain {number}\n" for number in range(plain)))
-        (tmp_path / "t.de").write_text("".join(f"schlicht {number}\n" for number in range(plain + 1)))
-        read_pairs(str(tmp_path / "t"), "en", "de")
-        output = capsys.readouterr().err
-        if told and plain == 99:
-            assert f"note: 1 of the 100 lines of {tmp_path / 't.en'} {told}" in output
-        else:
-            assert not output
-
-
-@pytest.mark.parametrize("word", ["None", "nan", "NA", "#N/A"])
-@pytest.mark.parametrize(("count", "told"), [(3, True), (1, False)])
-def test_missing_values_among_sentences_are_told(
-    word: str, count: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    """One of 200 may be a word of a program, translated."""
-    (tmp_path / "t.en").write_text(f"{word}\n" * count + "".join(f"{word} of {n}\n" for n in range(200 - count)))
-    (tmp_path / "t.de").write_text("".join(f"Satz {number}\n" for number in range(200)))
-    read_pairs(str(tmp_path / "t"), "en", "de")
-    notes = capsys.readouterr().err
-    note = f"note: {count} of the 200 lines of {tmp_path / 't.en'} have the text {word!r}, as programs write a missing"
-    assert (note in notes) == told and (told or not notes)
 
 
 def test_a_text_beside_itself_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

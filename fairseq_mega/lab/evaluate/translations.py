@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
 from fairseq_mega.compat.patches.bleu_tokenizers import tokenizer_for
-from fairseq_mega.data.text_marks import PROCESSED, WRITTEN, counted
 from fairseq_mega.lab.evaluate.bleu import cached_test_set, compound_split_bleu, detokenize, sacre_bleu
 from fairseq_mega.lab.evaluate.generation import ScoringError, expect_lines, in_order, parse_generation, read_lines
 from fairseq_mega.lab.runs.options import split_assignment
@@ -34,18 +33,6 @@ def show_examples(count: int, hypotheses: Sequence[str], references: Sequence[st
         print(f"  translation: {hypotheses[index]}")
         print(f"  reference:   {references[index]}")
     print(flush=True)
-
-
-def warn_of_marks(translations: Sequence[str], references: Sequence[str]) -> None:
-    """Warn of marks that occur only in translations or only in references: they lower a score but are no mistakes."""
-    for what, has_mark in {**WRITTEN, **PROCESSED}.items():
-        found = {"translations": counted(translations, has_mark), "references": counted(references, has_mark)}
-        side, other = sorted(found, key=lambda name: found[name], reverse=True)
-        if found[side] and not found[other]:
-            print(
-                f"warning: {found[side]} of {len(references)} {side} contain {what}, and no {other} do: they count "
-                "as differences; write both in the same form"
-            )
 
 
 def score(args: argparse.Namespace) -> Dict[str, Any]:
@@ -76,7 +63,6 @@ def score(args: argparse.Namespace) -> Dict[str, Any]:
             reference_name = f"sacrebleu:{args.sacrebleu_test_set}"
     scores, signatures = {}, {}
     scores["sacrebleu"], signatures["sacrebleu"] = sacre_bleu(final, references, args.target_lang)
-    warn_of_marks(final, references)
     empty = sum(not hypothesis.strip() for hypothesis in final)
     if empty:
         print(f"warning: {empty} of {args.expect} hypotheses are empty")

@@ -11,7 +11,6 @@ import numpy as np
 
 from fairseq_mega.data.class_folders import holds_text, is_visible, listed, told_alike
 from fairseq_mega.data.json_lines import FIRST_TEXTS, told_form
-from fairseq_mega.data.text_marks import told_marks, told_missing
 from fairseq_mega.data.text_units import own_symbols
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.classification.labelled_rows import FIRST_LINE, FIRST_LINES, check_columns, labelled_rows
@@ -126,13 +125,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
             f"write double quotes"
         )
     readable = [text.decode("utf-8", "replace") for text, _ in found]
-    whole = [text.decode("utf-8", "ignore") for text, _ in found]  # other bytes are told below
-    for note in (
-        *told_marks(path, whole),
-        *told_missing(path, [label for _, label in found], "rows", "label", share=0),
-        *told_missing(path, whole, "rows", share=0),
-        *told_form(path, readable[:FIRST_TEXTS]),
-    ):
+    for note in told_form(path, readable[:FIRST_TEXTS]):
         say(note)
     returns = sum(b"\r\n" in text for text, _ in found)
     if returns:

@@ -27,7 +27,6 @@ from fairseq_mega.data.json_lines import (
     without_repeats,
 )
 from fairseq_mega.data.text_cleaning import BYTE_ORDER_MARK, LINES
-from fairseq_mega.data.text_marks import SAMPLE, told_marks, told_missing
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
@@ -269,21 +268,12 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
         file, count = DocumentFile(path, args.text_field, args.bad_lines), 0
         if file.marked_up:
             say(f"note: {path} is taken as plain text, its commas or tags included; write its texts as JSON lines")
-        beginning: List[str] = []
         first: List[str] = []
-        room = SAMPLE
         for text in itertools.islice(file, left):
             count += 1
-            if room > 0:
-                room -= len(text) + 1
-                beginning += text.splitlines()
-                first += [text] if count <= FIRST_TEXTS else []
+            first += [text] if count <= FIRST_TEXTS else []
             yield text
-        for note in (
-            *told_marks(path, beginning, first=room <= 0),
-            *told_form(path, first),
-            *told_missing(path, first, "first documents"),
-        ):
+        for note in told_form(path, first):
             say(note)
         if file.beside:
             say(

@@ -8,7 +8,6 @@ from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 from fairseq_mega.data.byte_text import NEWLINE, encode
 from fairseq_mega.data.file_kinds import kind_of_file
 from fairseq_mega.data.json_lines import form_of_records, looks_like_json
-from fairseq_mega.data.text_marks import first_lines, told_marks
 from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
     ByteRange,
     NothingLeft,
@@ -147,13 +146,6 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
             )
         elif is_marked_up(path, beginning):
             say(f"note: {path} is taken as plain text, its commas or tags included")
-
-
-def tell_marks(*paths: Path) -> None:
-    """Print notes on the marks of other tools in the user's texts."""
-    for path in paths:
-        for note in told_marks(path, *first_lines(path)):
-            say(note)
 
 
 def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:

@@ -15,7 +15,7 @@ from fairseq_mega.lab.prepare.language_modeling.counting import count, note_unkn
 from fairseq_mega.lab.prepare.language_modeling.gcide import obtain_gcide
 from fairseq_mega.lab.prepare.language_modeling.obtaining import obtain_corpus
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus
-from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text, tell_marks
+from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text
 from fairseq_mega.lab.prepare.language_modeling.toy_data import write_corpus
 from fairseq_mega.lab.prepare.layouts import TEXT
 from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, SUBWORDS, TEXTS
@@ -100,7 +100,6 @@ def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
     cut = Cut(args.unit, **given, **amounts, vocab_size=args.vocab_size or SUBWORDS)
     report = write_data(args, work, cut, "the user's text", records_of(given.values()), threshold_of(args, 2))
     if not args.smoke:
-        tell_marks(*given.values())
         note_same_texts(given)
         note_known_lines(work.parts / "text", args.unit)
         note_unknown_words(report.splits, args.unit)

@@ -5,7 +5,6 @@ from typing import Collection, List, Optional
 
 from fairseq_mega.data.file_kinds import check_plain, kind_of_file
 from fairseq_mega.data.json_lines import FIRST_TEXTS, PACKED, form_of_texts, looks_like_json
-from fairseq_mega.data.text_marks import told_marks, told_missing
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
 from fairseq_mega.lab.prepare.text_files import is_partly_utf8, not_utf8, read_lines
@@ -13,7 +12,6 @@ from fairseq_mega.lab.prepare.translation.corpus import Corpus
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
 from fairseq_mega.lab.runs.files import LINE_ENDS, ends_no_line
 
-EQUAL = 0.1  # share of lines that are one sentence, such as the message of a server
 COPIES = 0.05  # share of lines that equal their translation, unlike names and numbers
 TABLE = 0.9  # share of lines with a TAB in a table
 
@@ -91,8 +89,6 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
                 f"note: {cells:,} of the {len(text):,} lines of {path} contain a TAB, like a table; its columns are "
                 "read as one sentence"
             )
-        for note in (*told_marks(path, lines, most=EQUAL), *told_missing(path, lines, "lines")):
-            say(note)
     if sides[0] == sides[1]:
         say(f"note: {paths[0]} and {paths[1]} are the same: a model of them learns to repeat its input")
     pairs = [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
