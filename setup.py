@@ -76,7 +76,7 @@ INSTALL_REQUIRES = [
 TRANSLATION = ["sacremoses>=0.0.53", "subword-nmt>=0.3.8"]
 PLOTS = ["matplotlib>=3.6"]
 IMAGES = ["timm>=1.0.31"]  # also installs torchvision and pillow, in the versions for torch
-SPEECH = ["soundfile>=0.12"]  # reads FLAC, Ogg, MP3, AIFF and SPHERE; WAV requires no library
+SPEECH = ["soundfile>=0.12"]  # reads recordings; without it 16-bit WAV alone is read
 # lm-evaluation-harness; not in DEV, because it installs 38 packages, among them datasets, pandas and pyarrow.
 LM_EVAL = ["lm-eval>=0.4.13"]
 DEV = [

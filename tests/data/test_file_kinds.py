@@ -8,7 +8,6 @@ import pytest
 
 from fairseq_mega.data.file_kinds import HEAD, NO_TEXT, kind_of
 from fairseq_mega.data.image_files import read_image
-from fairseq_mega.lab.prepare.classification.sound_files import read_sound
 
 WORDS = [
     "ясно",
@@ -99,15 +98,3 @@ def test_what_is_no_picture_is_told(name: str, tmp_path: Path) -> None:
         ValueError, match=f"x.jpg cannot be decoded, .*{message}" if "cannot" not in message else message
     ):
         read_image(tmp_path / "x.jpg")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (bytes(5000), "not a recording: it is an incomplete copy"),
-        (b"\x21" + random.Random(5).randbytes(4000), "not a recording: it has no header of a file of sound"),
-    ],
-)
-def test_what_is_no_sound_is_told(content: bytes, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        read_sound("x", content)

@@ -179,7 +179,7 @@ class ClipReader:
     def read_file(self, path: Path) -> Item:
         """Return the item of a file of sound, cut or padded with silence."""
         check_file(path)
-        recording = read_sound(str(path), path.read_bytes())
+        recording = read_sound(path)
         samples = fitted(str(path), recording, self.scale.length)
         if is_silent(recording):
             say(f"note: {path} is silent from beginning to end: its label is meaningless ({AS_FLOATS})")

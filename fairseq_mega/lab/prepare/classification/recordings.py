@@ -33,13 +33,13 @@ PADDED = 10  # times that a clip may be longer than most, and all clips than the
 HELD_OUT = {"valid": 0.15, "test": 0.15}
 
 DETAILS = f"""\
---dir holds a folder per label, DIR/LABEL/NAME.wav: one channel at {RATE} Hz, of 8 to 32 bits, floats, mu-law or A-law.
-FLAC, Ogg, MP3, AIFF, SPHERE and similar files need soundfile (pip install soundfile). Other files in the folders are
-counted and ignored; a label without recordings is an error. Clips are filled with silence to the length of the longest,
-rounded up to {STEP} samples, or to --samples; longer clips are cut. 15 % of the clips of every label, at least one, are
-held out for valid, and as many for test. The samples are standardised with one mean and deviation, those of train or of
---like: a classifier requires recordings of the scale, length and labels that it was trained on. 1000 clips of one
-second become 64 MB of data. Classify new recordings with fairseq-mega-classify."""
+--dir holds a folder per label, DIR/LABEL/NAME.wav: one channel at {RATE} Hz, in WAV, FLAC, Ogg, MP3, AIFF or what else
+the library soundfile reads (extra speech); without it 16-bit WAV alone. Other files in the folders are counted and
+ignored; a label without recordings is an error. Clips are filled with silence to the length of the longest, rounded up
+to {STEP} samples, or to --samples; longer clips are cut. 15 % of the clips of every label, at least one, are held out
+for valid, and as many for test. The samples are standardised with one mean and deviation, those of train or of --like:
+a classifier requires recordings of the scale, length and labels that it was trained on. 1000 clips of one second become
+64 MB of data. Classify new recordings with fairseq-mega-classify."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -123,7 +123,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     if scale is not None:
         numbers, labels = np.array([scale.labels.index(label) for label in labels])[numbers], scale.labels
     drawn = stratified_split(numbers, HELD_OUT, labels)
-    clips = [read_sound(path, Path(path).read_bytes()) for path in paths]
+    clips = [read_sound(Path(path)) for path in paths]
     length = scale.length if scale is not None else args.samples or length_of_all(paths, [*map(len, clips)])
     cut, filled = sum(len(clip) > length for clip in clips), sum(2 * len(clip) < length for clip in clips)
     samples = np.stack([fitted(path, clip, length) for path, clip in zip(paths, clips)])

@@ -16,9 +16,8 @@ from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.clips import SILENT, is_silent, save_clips
-from fairseq_mega.lab.prepare.classification.sound_files import RATE, WAVES, read_wave
+from fairseq_mega.lab.prepare.classification.sound_files import FULL_SCALE, RATE, WAVES, read_wave
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, say_empty
-from fairseq_mega.lab.prepare.classification.wave_files import FULL_SCALE
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
 from fairseq_mega.lab.prepare.progress import Progress, say
