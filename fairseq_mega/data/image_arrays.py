@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from .classified import ClassifiedDataset
-from .image_files import AS_FRACTIONS, FIRST
 
+FIRST = 64  # images whose range is looked at
 # Mean and standard deviation of ImageNet's red, green and blue, on the scale of [0, 1].
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -30,7 +30,9 @@ class ImageArray:
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
             raise ValueError(f"{path} holds {images.dtype} {images.shape}: uint8 (n, height, width, 3) is required")
         if len(images) and images[:FIRST].max() <= 1:
-            raise ValueError(f"{path} holds no numbers above 1: {AS_FRACTIONS}")
+            raise ValueError(
+                f"{path} holds no numbers above 1, and 255 is white: multiply numbers of 0 to 1 by 255 before saving"
+            )
         self.shape: Tuple[int, ...] = images.shape
         self._images: Optional[np.ndarray] = None
 

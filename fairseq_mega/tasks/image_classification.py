@@ -18,7 +18,7 @@ from fairseq_mega.data.class_folders import class_files, class_names, listed
 from fairseq_mega.data.classified import ClassifiedDataset, check_labels
 from fairseq_mega.data.image_arrays import ImageArray, ImageDataset
 from fairseq_mega.data.image_augmentation import KEPT, BatchMixing, evaluation_transform, training_transform
-from fairseq_mega.data.image_files import PICTURES, warn_of_dark_images
+from fairseq_mega.data.image_files import PICTURES
 from fairseq_mega.data.image_folder import ImageFolder, check_same_classes, split_folder
 from fairseq_mega.data.pixel_files import read_labels
 from fairseq_mega.models.image_classifier import ImageClassifier
@@ -182,8 +182,6 @@ class ImageClassificationTask(ClassificationTask):
                 f"{len(images.classes)}"
             )
         logger.info(f"{split}: {len(images):,} images of {len(images.classes):,} classes in {folder}")
-        names = lambda place: (images.classes[images.labels[place]], images.path(place))
-        warn_of_dark_images(folder, images.labels, images.__getitem__, names)
         return images, images.labels
 
     def read_array(self, split: str, source: Path) -> Tuple[ImageArray, np.ndarray]:
@@ -207,8 +205,6 @@ class ImageClassificationTask(ClassificationTask):
                 f"resize or crop the images"
             )
         logger.info(f"{split}: {len(labels):,} images of {height} x {width} pixels")
-        names = lambda place: (f"class {labels[place]}", f"image {place + 1}")
-        warn_of_dark_images(source, labels, images.__getitem__, names)
         return images, labels
 
     def augmented(self, images: Union[ImageArray, ImageFolder], labels: np.ndarray) -> AugmentedImageDataset:

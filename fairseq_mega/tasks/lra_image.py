@@ -11,7 +11,6 @@ from fairseq.tasks import register_task
 from fairseq_mega.compat.checkpoints import names
 from fairseq_mega.compat.checkpoints.names import Names
 from fairseq_mega.data.classified import check_labels
-from fairseq_mega.data.image_files import FIRST, largest_number, small_numbers
 from fairseq_mega.data.number_sequences import NumberSequenceDataset, check_normalization
 from fairseq_mega.data.pixel_files import PixelFile, columns_of, read_labels
 
@@ -100,7 +99,5 @@ class LRAImageTask(ClassificationTask):
             )
         dataset = NumberSequenceDataset(pixels, labels, self.normalization, self.training_order(len(labels)))
         logger.info(f"{split}: {len(dataset):,} images of {pixels.shape[1]:,} pixels")
-        if note := small_numbers(largest_number(pixels[:FIRST])):
-            logger.warning(f"{source}: its first images have {note}")
         self.datasets[split] = dataset
         return dataset

@@ -261,7 +261,7 @@ def test_a_recording_of_another_form_is_refused(clips, capsys, tmp_path) -> None
     path = tone(tmp_path / "fast.wav", 0.1, 1, framerate=44100)
     assert classify.main([str(word) for word in (clips[0], path, "--path", clips[1], "--cpu")]) == 1
     message = capsys.readouterr().err
-    assert "fast.wav: one channel at 16000 Hz is needed, found 1 of 16 bits at 44100 Hz" in message
+    assert "fast.wav: one channel at 16000 Hz is needed, found 1 at 44100 Hz" in message
     assert "ffmpeg -i" in message
 
 
@@ -358,4 +358,4 @@ def test_images(tmp_path: Path, monkeypatch, capsys, device_flags) -> None:
     (tmp_path / "broken.png").write_bytes(b"\xff\xd8nothing")
     given = [data, tmp_path / "broken.png", "--path", tmp_path / "checkpoint_best.pt", "--cpu"]
     assert classify.main([str(word) for word in given]) == 1
-    assert "broken.png cannot be decoded, replace or remove it" in capsys.readouterr().err
+    assert "broken.png cannot be decoded" in capsys.readouterr().err

@@ -4,13 +4,10 @@ import argparse
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, Optional, Tuple
+from typing import Any, List
 
-import numpy as np
 import pytest
-import torch
 from fairseq.data import Dictionary
-from PIL import Image
 
 from fairseq_mega.compat.checkpoints import names
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
@@ -169,27 +166,3 @@ def test_expressions_of_listops(
     assert " ".join(symbols) == f"{read} </s>"
     told = f"{unknown} of the {read.count(' ') + 1} symbols of line 1 are in no training text"
     assert (told in capsys.readouterr().err) == bool(unknown)
-
-
-def test_an_image_that_ends_early_is_refused(tmp_path: Path) -> None:
-    stand_in: Any = SimpleNamespace()
-    path = tmp_path / "a.jpg"
-    Image.radial_gradient("L").save(path)
-    path.write_bytes(path.read_bytes()[:1500] + b"\xff\xd9")
-    with pytest.raises(ValueError, match="a.jpg is cut off or damaged: its data end before the picture does"):
-        PictureReader.read_file(stand_in, path)
-
-
-@pytest.mark.parametrize(
-    ("shades", "told"),
-    [((7, 7), "has nearly one colour"), ((0, 16), "has no number above 16, and 255 is white"), ((0, 64), None)],
-)
-def test_dark_images_are_told(
-    shades: Tuple[int, int], told: Optional[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "a.png"
-    Image.fromarray(np.array([shades] * 2, dtype=np.uint8)).save(path)
-    stand_in: Any = SimpleNamespace(kept=None, transform=lambda image: torch.zeros(3, 2, 2))
-    PictureReader.read_file(stand_in, path)
-    notes = capsys.readouterr().err.splitlines()
-    assert [note.startswith(f"note: {path} {told}") for note in notes] == [True] * (told is not None)

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Dict, List
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -111,42 +110,9 @@ def test_images_that_cannot_be_decoded(images: Path, tmp_path: Path) -> None:
     (images / "dog" / "2.png").write_text("no image")
     (images / "a cat" / "3.jpg").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
     told = refusal("own-images", "--dir", images, "--out", tmp_path / "out")
-    assert re.search(r"3\.jpg cannot be decoded, because it is a picture in HEIC.*; .*1\.png cannot.*; .*2\.png", told)
+    assert re.search(r"3\.jpg cannot be decoded.*; .*1\.png cannot.*; .*2\.png", told)
     (images / "a cat" / "4.png").write_bytes(b"")
     assert "(and 1 more)" in refusal("own-images", "--dir", images, "--out", tmp_path / "out")
-
-
-def test_images_that_end_early(images: Path, tmp_path: Path) -> None:
-    path = images / "dog" / "1.jpg"
-    Image.radial_gradient("L").save(path)
-    path.write_bytes(path.read_bytes()[:1500] + b"\xff\xd9")
-    told = refusal("own-images", "--dir", images, "--out", tmp_path / "out")
-    assert f"{path} is cut off or damaged: its data end before the picture does: get a new copy" in told
-
-
-def test_images_of_one_colour_are_counted(tmp_path: Path) -> None:
-    """Among them those of numbers from 0 to 1, which are nearly black."""
-    checks = (np.indices((4, 4)).sum(0) % 2).astype(np.uint8)
-    for label, white in (("dark", 1), ("seen", 255)):
-        (tmp_path / "dir" / label).mkdir(parents=True)
-        for number in range(3):
-            Image.fromarray(checks * white).save(tmp_path / "dir" / label / f"{number}.png")
-    Image.new("L", (4, 4), 255).save(tmp_path / "dir" / "seen" / "3.png")
-    run = prepare("own-images", "--dir", tmp_path / "dir", "--out", tmp_path / "out").succeeded()
-    found = r"note: 4 of the images have nearly one colour \(255 is white: .*\): dark/0.png, .*seen/3.png; "
-    assert re.search(f"{found}all of 'dark'", run.output)
-
-
-@pytest.mark.parametrize(("white", "told"), [(16, True), (255, False)])
-def test_images_of_small_numbers_are_told(white: int, told: bool, tmp_path: Path) -> None:
-    """For instance digits of 17 shades; white is brighter in one image."""
-    for label in ("one", "two"):
-        (tmp_path / "dir" / label).mkdir(parents=True)
-        for number in range(3):
-            shades = np.eye(4, dtype=np.uint8) * (white if number == 1 else 16)
-            Image.fromarray(shades).save(tmp_path / "dir" / label / f"{number}.png")
-    run = prepare("own-images", "--dir", tmp_path / "dir", "--out", tmp_path / "out").succeeded()
-    assert ("note: the images have no number above 16, and 255 is white: multiply" in run.output) == told
 
 
 def test_a_result_among_the_labels(images: Path) -> None:

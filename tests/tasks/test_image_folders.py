@@ -68,48 +68,6 @@ def test_arrays_are_augmented_too(tmp_path):
     assert known(data, augmentation="randaugment").load_dataset("train")[0]["source"].shape == (3, 8, 8)
 
 
-@pytest.mark.parametrize("split", ["train", "valid", "test"])
-@pytest.mark.parametrize("dark, told", [((), ""), ((1,), "class1"), ((0, 2), "class0, class2")])
-def test_classes_of_one_colour_are_told(dark, told, split, folder, tmp_path, caplog):
-    """Images of 0 and 1, except in one class one of them, and a broken file."""
-    data = shutil.copytree(folder, tmp_path / "data")
-    for number in dark:
-        for path in (data / split / f"class{number}").iterdir():
-            Image.fromarray(np.eye(12, dtype=np.uint8)).save(path.with_suffix(".png"))
-            path.unlink()
-    first, *_ = sorted((data / split / "class1").iterdir())
-    Image.fromarray(np.zeros((12, 12), dtype=np.uint8)).save(first.with_name("0.png"))
-    (data / split / ("class1" if 1 not in dark else "class0") / "00.jpg").write_bytes(b"broken")
-    known(data).load_dataset(split)
-    found = [message for message in caplog.messages if "nearly one colour" in message]
-    assert bool(found) == bool(told)
-    if told:
-        path = min((data / split / told.split(", ")[0]).glob("0*.png"))
-        assert f"the first images of {told} have nearly one colour, such as {path} (255 is white" in found[0]
-
-
-@pytest.mark.parametrize("white, told", [(16, True), (63, True), (64, False)])
-def test_images_of_small_numbers_are_told(white, told, folder, tmp_path, caplog):
-    """In all classes; one bright image is enough for silence."""
-    data = shutil.copytree(folder, tmp_path / "data")
-    for number in range(3):
-        for path in (data / "train" / f"class{number}").iterdir():
-            Image.fromarray(np.eye(12, dtype=np.uint8) * (white if number == 1 else 16)).save(path.with_suffix(".png"))
-            path.unlink()
-    known(data).load_dataset("train")
-    note = f"{data / 'train'}: its first images have no number above {white}, and 255 is white"
-    assert any(message.startswith(note) for message in caplog.messages) == told
-
-
-def test_images_that_cannot_be_read_are_not_called_dark(folder, tmp_path, caplog):
-    """The look at the first images ends at a broken file."""
-    data = shutil.copytree(folder, tmp_path / "data")
-    for path in (data / "train").iterdir():
-        (path / "00.jpg").write_bytes(b"broken")
-    known(data).load_dataset("train")
-    assert not any("255 is white" in message for message in caplog.messages)
-
-
 def palette(image):
     return image.quantize(256)
 
@@ -136,7 +94,6 @@ FORMS = {
 @pytest.mark.parametrize("road", ["classify", "folder", "training folder"])
 def test_a_picture_is_seen_as_the_array_of_it(form, road, tmp_path):
     """A model trained on arrays reads a picture whole, as the arrays are, in whatever form the file is."""
-    from PIL import Image
 
     convert, ending, exif = FORMS[form]
     pixels = np.random.default_rng(2).integers(256, size=(8, 8, 3)).astype(np.uint8)
@@ -177,7 +134,6 @@ def test_a_picture_is_seen_as_the_array_of_it(form, road, tmp_path):
 @pytest.mark.parametrize("size", [(8, 8), (12, 17)])
 def test_a_picture_is_seen_as_in_training(trained_on, size, folder, tmp_path, capsys):
     """Its centre after a resize where training saw that, whatever data it is classified beside."""
-    from PIL import Image
 
     data = tiny_images.write(tmp_path / "data")
     path = tmp_path / "one.png"
@@ -296,4 +252,4 @@ def test_damaged_images_are_named_by_commands(workers, folder, tmp_path, capsys)
     (data / "train" / "class2" / "005.JPEG").write_bytes(b"\xff\xd8nothing")
     arguments = [data, *TRAINING, "--cpu", "--max-epoch", 1, "--num-workers", workers, "--save-dir", tmp_path / "save"]
     assert console.run("train", [str(argument) for argument in arguments]) != 0
-    assert "class2/005.JPEG cannot be decoded, replace or remove it" in capsys.readouterr().err
+    assert "class2/005.JPEG cannot be decoded" in capsys.readouterr().err

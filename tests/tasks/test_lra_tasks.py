@@ -64,16 +64,6 @@ def images(tmp_path):
     return lra_data.write_images(tmp_path / "images")
 
 
-@pytest.mark.parametrize(("divisor", "told"), [(1, False), (15, True), (255, True)])
-def test_pixels_far_from_white_are_told(divisor, told, images, caplog):
-    path = images / "input" / "test.src"
-    pixels = np.loadtxt(path, dtype=int)
-    np.savetxt(path, pixels // divisor, fmt="%d")
-    knowing(image_task(images, pixel_normalization=[0.48, 0.24])).load_dataset("test")
-    note = f"{path}: its first images have no number above {pixels.max() // divisor}, and 255 is white"
-    assert any(note in message for message in caplog.messages) == told
-
-
 def test_text_layout(texts):
     task = knowing(text_task(texts))
     assert task.dictionary[task.cls_index] == "<CLS>" and task.cls_index == len(task.dictionary) - 1

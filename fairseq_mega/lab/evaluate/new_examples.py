@@ -19,14 +19,7 @@ from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.file_kinds import check_line
 from fairseq_mega.data.image_augmentation import evaluation_transform
-from fairseq_mega.data.image_files import (
-    AS_FRACTIONS,
-    check_whole,
-    has_one_colour,
-    largest_number,
-    read_image,
-    small_numbers,
-)
+from fairseq_mega.data.image_files import read_image
 from fairseq_mega.data.text_units import UNIT_FILE, ByteUnit, TextUnit, own_symbols, text_unit
 from fairseq_mega.lab.prepare.classification.clips import AS_FLOATS, fitted, is_silent
 from fairseq_mega.lab.prepare.classification.sound_files import read_sound
@@ -209,11 +202,6 @@ class PictureReader:
         """Return the item of an image, resized and cropped at the centre, as in validation."""
         check_file(path)
         image = read_image(path)
-        check_whole(path)
-        if has_one_colour(image):
-            say(f"note: {path} has nearly one colour ({AS_FRACTIONS})")
-        elif note := small_numbers(largest_number(image)):
-            say(f"note: {path} has {note}")
         if self.kept == WHOLE and image.size != (self.size, self.size):
             self.notes.say(
                 f"note: {path} has {image.width} x {image.height} pixels, the arrays of training had {self.size} x "

@@ -6,22 +6,15 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, Sequence
 
 import numpy as np
 
 from fairseq_mega.data.class_folders import check_labels, class_files, class_names
-from fairseq_mega.data.image_files import (
-    AS_FRACTIONS,
-    check_whole,
-    has_one_colour,
-    largest_number,
-    read_image,
-    small_numbers,
-)
 from fairseq_mega.data.image_files import PICTURES as FILES
+from fairseq_mega.data.image_files import read_image
 from fairseq_mega.data.image_folder import split_folder
-from fairseq_mega.lab.prepare.classification.subsets import labelled_files, say_copies, say_empty, stratified_split
+from fairseq_mega.lab.prepare.classification.subsets import labelled_files, say_copies, stratified_split
 from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
 from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
 from fairseq_mega.lab.prepare.progress import Progress, say
@@ -35,7 +28,7 @@ DETAILS = """\
 image-classification: a tenth of the images of every label, at least one, is held out for valid, and as many for test.
 The files are not changed: the result contains hard links to them, which need no MB of their own, or copies if the file
 system has no hard links. Other files in the folders are counted and left out; a label without images is an error,
-and so is an image that cannot be decoded, or a JPEG whose data end too early. Damage within a picture may go unseen.
+and so is an image that cannot be decoded, a TIFF, or one of more than 8 bits. Damage within a picture may go unseen.
 A folder that has train/ and valid/ already needs no preparation."""
 
 
@@ -65,10 +58,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     images = [Path(label, name) for label in labels for name in files[label]]
     numbers = np.repeat(np.arange(len(labels)), [len(files[label]) for label in labels])
     rows = stratified_split(numbers, HELD_OUT, labels)
-    is_empty, largest = check_images([args.dir / image for image in images])
-    empty = f"images have nearly one colour ({AS_FRACTIONS})"
-    if not say_empty([*map(str, images)], numbers, is_empty, labels, empty) and (note := small_numbers(largest)):
-        say(f"note: the images have {note}")
+    check_images([args.dir / image for image in images])
     contents = [(hashlib.sha256((args.dir / image).read_bytes()).digest(), image.parent.name) for image in images]
     say_copies({split: [contents[row] for row in which] for split, which in rows.items()}, "images")
     counted: Dict[str, Dict[str, Any]] = {}
@@ -82,24 +72,17 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(f"own images, {args.dir.resolve()}", counted, {}, notes)
 
 
-def check_images(paths: Sequence[Path]) -> Tuple[np.ndarray, int]:
-    """Return whether each image has nearly one colour, (n,) bool, and the largest number of all.
-
-    Raises:
-        ValueError: names images that cannot be decoded, which would stop the training, or not to the end.
-    """
-    problems, is_empty, largest = [], np.zeros(len(paths), dtype=bool), 0
-    for place, path in enumerate(Progress("reading", "images", len(paths)).follow(paths)):
+def check_images(paths: Sequence[Path]) -> None:
+    """Raise a ValueError that names images which cannot be read and would stop the training."""
+    problems = []
+    for path in Progress("reading", "images", len(paths)).follow(paths):
         try:
-            image = read_image(path)
-            is_empty[place], largest = has_one_colour(image), max(largest, largest_number(image))
-            check_whole(path)
+            read_image(path)
         except ValueError as error:
             problems.append(str(error))
     if problems:
         more = f" (and {len(problems) - MOST:,} more)" if problems[MOST:] else ""
         raise ValueError("; ".join(problems[:MOST]) + more)
-    return is_empty, largest
 
 
 def link_or_copy(source: Path, target: Path) -> None:
