@@ -1,20 +1,15 @@
 """Examples as files in a folder for each class: list the files of each class, and count the ignored files."""
 
 import os
-import re
-import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import (
     Callable,
-    DefaultDict,
     Dict,
-    Iterable,
     Iterator,
     List,
     NamedTuple,
     NoReturn,
-    Optional,
     Sequence,
     Set,
     Tuple,
@@ -22,26 +17,7 @@ from typing import (
 
 from .file_kinds import FileKind, kind_of_file
 
-SYSTEM_FILES = (  # files and folders of operating systems, ignored like hidden ones
-    *("desktop.ini", "ehthumbs.db", "thumbs.db", "__macosx", "@eadir", "lost+found", "$recycle.bin"),
-    "system volume information",
-)
-_PARTS = (  # of a data set
-    "train|training|dev|val|valid|validation|eval|test|testing|public ?test|private ?test|heldout|holdout|devtest|fold"
-)
-_KIND = r"(images?|pictures?|clips?|audio|sounds?|set|data|split|jpe?g|png|wav|[ab]|\d+)"
-_PART = re.compile(rf"({_KIND}[-_ ]?)*(?P<part>{_PARTS})([-_ ]?{_KIND})*")  # such as test_images, audio_train and fold1
-_WORDS = re.compile(r"[^\W_]+")
-_NUMBER = re.compile(r"[+-]?\d{1,15}([.,]0*)?", re.ASCII)
-_SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors of pictograms
-_SHAPES: Dict[int, Optional[str]] = {  # one form of letters and quotes that look the same
-    0x131: "i",  # Turkish letters, which casefold pairs differently
-    0x307: None,
-    **dict(zip(map(ord, "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455"), "aeopcyxijs")),  # Cyrillic
-    **dict(zip(map(ord, "\u06cc\u06a9\u0649"), "\u064a\u0643\u064a")),  # Persian
-    **dict.fromkeys(map(ord, "\u2018\u2019\u02bc\u2032\u00b4`"), "'"),
-    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u2033"), '"'),
-}
+SPLITS = frozenset(("train", "valid", "val", "test"))
 
 
 class Wanted(NamedTuple):
@@ -97,62 +73,11 @@ def class_names(folder: Path, things: str = "images") -> List[str]:
     return names
 
 
-def part_of(name: str) -> str:
-    """Return the word for a part of a data set in a name such as train or test_images; empty for another name."""
-    found = _PART.fullmatch(name.lower())
-    return "" if found is None else found["part"]
-
-
-def part_within(name: str) -> Tuple[str, str]:
-    """Return the word for a part of a data set at one end of a name, and the other words; ("", "") without one.
-
-    Words with digits, such as the numbers of c4-train.00001-of-00512, do not count.
-    """
-    part = part_of(name)
-    words = [word for word in _WORDS.findall(name.lower()) if word != "of" and word.isalpha()]
-    for place in (0, -1) if words and not part else ():
-        if re.fullmatch(_PARTS, words[place]):
-            return words.pop(place), " ".join(words)
-    return part, ""
-
-
-def is_learnt(part: str) -> bool:
-    """Return whether a part of a data set is the one to train on."""
-    return part.startswith("train")
-
-
-def mixed_parts(files: Iterable[Path], endings: Sequence[str] = ()) -> Tuple[Dict[str, str], Dict[str, str]]:
-    """Return names of files or folders of a part to train on and of others, which are not to be mixed.
-
-    Args:
-        files: paths in one folder.
-        endings: of files, also followed by .gz.
-
-    Returns:
-        The parts of names that differ in nothing but the part, such as a/train-1 and a/test-2, and one name of every
-        part; both in sorted order, and empty without several parts.
-    """
-    groups: DefaultDict[Tuple[Path, str], Dict[str, str]] = defaultdict(dict)
-    examples: Dict[str, str] = {}
-    for place in sorted({place for file in files for place in (file, *file.parents)}):
-        stem = place.name.lower().removesuffix(".gz")
-        part, others = part_within(stem.removesuffix(next(filter(stem.endswith, endings), "")))
-        if part:
-            groups[place.parent, others][place.as_posix()] = part
-            examples[place.as_posix()] = part
-    alike = next((parts for parts in groups.values() if _are_several(parts)), {})
-    return alike, examples if _are_several(examples) else {}
-
-
-def _are_several(parts: Dict[str, str]) -> bool:
-    return len(set(map(is_learnt, parts.values()))) > 1
-
-
 def check_labels(folder: Path, labels: Sequence[str], things: str = "images") -> None:
     """Raise a ValueError if the folders of a folder are no labels, or fewer than two."""
     if len(labels) < 2:
         raise ValueError(f"--dir {folder}: two folders of {things} LABEL/FILE at least are needed, found {labels}")
-    if all(map(part_of, labels)):
+    if SPLITS.issuperset(label.lower() for label in labels):
         raise ValueError(
             f"--dir {folder}: its folders {listed(labels)} are parts of a data set, not labels: make a folder for "
             f"each label, with its {things}"
@@ -185,45 +110,6 @@ def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[D
     return found, left_out
 
 
-def alike(names: Sequence[str]) -> List[List[str]]:
-    """Return groups of names that look the same: they differ only in case, composition, invisible characters, the form
-    of a number, dashes or quotes, or in letters of two scripts with one shape.
-    """
-    groups: Dict[str, List[str]] = defaultdict(list)
-    for name in names:
-        seen = "".join(filter(is_visible, name)).translate(_SELECTORS)
-        folded = unicodedata.normalize("NFKC", seen).casefold().strip().translate(_SHAPES)
-        folded = "".join(map(_plain, folded))
-        groups[str(int(re.split("[.,]", folded)[0])) if _NUMBER.fullmatch(folded) else folded].append(name)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _plain(character: str) -> str:
-    """Return the ASCII dash or digit for its forms in other scripts; else the character."""
-    category = unicodedata.category(character)
-    if category == "Pd" or character == "\u2212":
-        return "-"
-    if category == "Nd":
-        return str(unicodedata.digit(character))
-    return character
-
-
-def is_visible(character: str) -> bool:
-    """Return whether a character is visible, unlike byte-order marks, and format and control characters."""
-    return unicodedata.category(character) not in ("Cf", "Cc") or character.isspace()
-
-
-def holds_text(text: str) -> bool:
-    """Return whether a text has visible characters other than spaces."""
-    return any(is_visible(character) and not character.isspace() for character in text)
-
-
-def told_alike(names: Sequence[str]) -> Optional[str]:
-    """Return the warning about classes with similar names, or None."""
-    groups = [" and ".join(map(repr, group)) for group in alike(names)]
-    return f"classes with similar names are separate classes: {listed(groups)}" if groups else None
-
-
 def listed(names: Sequence[str], most: int = 5) -> str:
     """Return the first names as a text, and the number of further names."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
@@ -235,8 +121,8 @@ def ending_of(name: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a file or folder is hidden or belongs to the operating system."""
-    return name.startswith(".") or name.lower() in SYSTEM_FILES
+    """Return whether a file or folder is hidden."""
+    return name.startswith(".")
 
 
 def files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:

@@ -7,7 +7,7 @@ from typing import Any, List
 
 import numpy as np
 
-from .class_folders import class_files, class_names, listed, told_alike
+from .class_folders import class_files, class_names, listed
 from .image_files import PICTURES, read_image
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class ImageFolder:
     """Images ``folder/CLASS/FILE``, with classes numbered in the order of their names.
 
     Each folder is listed once, and files with the ending of an image are opened only when they are used. The log counts
-    ignored files and names classes with similar names.
+    ignored files.
 
     Args:
         folder: folder with one folder per class.
@@ -59,8 +59,6 @@ class ImageFolder:
         found, left_out = class_files(folder, self.classes, PICTURES)
         if left_out.described():
             logger.warning(f"{folder}: {sum(map(len, found.values())):,} images; ignored: {left_out.described()}")
-        if told_alike(self.classes):
-            logger.warning(f"{folder}: {told_alike(self.classes)}")
         names: List[bytes] = []
         counts = []
         for images in found.values():

@@ -153,7 +153,7 @@ NOTES: Dict[str, Tuple[bytes, str]] = {
     ),
     "a row of a table": (b"lob\tFilm 1\n", "1 of the 10 symbols of line 1 are in no training text"),
     "nothing": (b"\n", "line 1 contains no text: its label is meaningless"),
-    "blanks": ("  \u200b\n".encode(), "line 1 contains no text: its label is meaningless"),
+    "blanks": ("  \u00a0\n".encode(), "line 1 contains no text: its label is meaningless"),
     "longer than --length": (LONG.encode(), "of the 80 symbols of line 1 the model reads the first 60, as in training"),
     "carriage returns": (b"Film 1\rFilm 2\n", "line 1 contains carriage returns, which do not end lines"),
     "what training had": ("Der Film 9 ist schön.\n".encode(), ""),

@@ -184,7 +184,7 @@ def test_alignment_of_a_translation(tiny_model: Any, tmp_path: Path) -> None:
     torch.testing.assert_close(found.weights.sum(1), torch.ones(len(found.rows)))
     with pytest.raises(ValueError, match="--layer 2: this model has layers 1 to 1"):
         attention_for(tiny_model.checkpoint, tiny_model.data, "w1", 2)
-    for text in ("", " ", "\u200b"):
+    for text in ("", " ", "\u00a0"):
         with pytest.raises(ValueError, match="contains no text: give some words"):
             attention_for(tiny_model.checkpoint, tiny_model.data, text, None)
     with pytest.raises(ValueError, match="language pair.*give the folder of its data with --data"):

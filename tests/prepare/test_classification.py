@@ -137,7 +137,7 @@ NO_CHANGES: Dict[str, Callable[[Path], Any]] = {
     "nothing": lambda folder: None,
     "times": lambda folder: os.utime(folder / "a" / "1.wav", (1, 1)),
     "hidden files": lambda folder: (folder / "a" / ".DS_Store").write_text("x"),
-    "thumbnails": lambda folder: _put(folder / "@eaDir" / "1.wav"),
+    "thumbnails": lambda folder: _put(folder / ".thumbnails" / "1.wav"),
     "a link to itself": lambda folder: (folder / "a" / "again").symlink_to(folder / "a"),
 }
 

@@ -12,7 +12,7 @@ import pytest
 
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
-from fairseq_mega.lab.prepare.language_modeling.own_documents import DocumentFile, check_folder
+from fairseq_mega.lab.prepare.language_modeling.own_documents import DocumentFile
 from fairseq_mega.lab.prepare.splits import HELD_OUT
 from tests.support import json_texts
 from tests.support.prepare_runs import prepare, refusal
@@ -291,7 +291,7 @@ def test_a_file_that_would_vanish_is_an_error(tmp_path: Path) -> None:
 
 
 def test_documents_without_anything_to_read_are_counted(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").write_text(lines([*TEXTS, "", " \n\t", "\u200b"]) + "\n \n")
+    (tmp_path / "x.jsonl").write_text(lines([*TEXTS, "", " \n\t", "\u00a0"]) + "\n \n")
     run = prepare("own-documents", "--texts", tmp_path / "x.jsonl", "--vocab-size", 300, "--out", tmp_path / "out")
     assert "x.jsonl: 24 documents of JSON lines, 3 without anything to read left out" in run.succeeded().output
 
@@ -345,42 +345,6 @@ def test_documents_that_are_learnt_twice_are_told(copies: int, told: List[str], 
     assert notes == told
 
 
-PARTS = {
-    "c4-train.00000-of-01024.json.gz c4-validation.00000-of-00008.json.gz": "c4-train.00000-of-01024.json.gz",
-    "train-00000-of-00002-a09b7c.jsonl test-00000-of-00001-0c2b.jsonl": "train-00000-of-00002-a09b7c.jsonl",
-    "wiki.test.txt wiki.train.txt": "wiki.train.txt",
-    "my_train.txt my_dev.txt": "my_train.txt",
-    "en/train.txt en/Testing.txt": "en/train.txt",
-    "news/2019/Train/1.md news/2020/x.md news/2019/valid/2.md": "news/2019/Train",
-    "TRAIN.txt Testing.txt": "TRAIN.txt",
-    "train_1.txt valid_1.txt": "train_1.txt",
-    "train.txt heldout.txt": "train.txt",
-    "en/train.txt de/test.txt": "note",
-    "train.jsonl validation_matched.jsonl": "note",
-    "train-clean.txt test.txt": "note",
-    "train.txt train-2.txt": "",
-    "how-to-train-a-dog.txt how-to-test-a-dog.txt": "",
-    "eval-report-2020.txt test-report-2021.txt": "",
-    "contest.txt restrain.txt": "",
-    "train.txt test.csv": "",
-}
-
-
-@pytest.mark.parametrize("names", PARTS)
-def test_parts_of_a_data_set_are_not_mixed(names: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those whose names differ in more than the part are told, as they may be something else."""
-    for name in names.split():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("text")
-    if PARTS[names] in ("", "note"):
-        check_folder(tmp_path)
-        told = f"{', '.join(sorted(names.split()))} are names of parts of a data set, which are mixed"
-        assert (told in capsys.readouterr().err) == bool(PARTS[names])
-        return
-    with pytest.raises(ValueError, match=f"give the part to learn from, such as {tmp_path / PARTS[names]}, or all of"):
-        check_folder(tmp_path)
-
-
 def test_folders_of_texts(tmp_path: Path) -> None:
     for number in range(30):
         path = tmp_path / "my texts" / f"part {number % 3}" / f"{number:02}.{'txt' if number % 2 else 'JSONL'}"
@@ -402,16 +366,6 @@ def test_folders_of_texts(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     message = refusal("own-documents", "--out", tmp_path / "other", "--texts", tmp_path / "none")
     assert f"the folder {tmp_path / 'none'} has no file .jsonl" in message
-    for name in ("test.jsonl", "train-1.jsonl", "train-2.jsonl"):
-        (tmp_path / "none" / name).write_text(lines(TEXTS))
-    message = refusal("own-documents", "--out", tmp_path / "other", "--texts", tmp_path / "none")
-    assert "test.jsonl, train-1.jsonl, train-2.jsonl in the folder" in message and "would be mixed" in message
-    (tmp_path / "none" / "valid.jsonl").write_text(lines(TEXTS))
-    message = refusal("own-documents", "--out", tmp_path / "other", "--texts", tmp_path / "none")
-    assert f"to learn from, such as {tmp_path / 'none' / 'train-1.jsonl'}, or" in message
-    (tmp_path / "none" / "valid.jsonl").unlink()
-    (tmp_path / "none" / "test.jsonl").unlink()  # what is left is of one part
-    prepare("own-documents", "--vocab-size", 300, "--out", tmp_path / "one", "--texts", tmp_path / "none").succeeded()
     (tmp_path / "my texts" / "gone.txt").symlink_to("nowhere")
     message = refusal("own-documents", "--out", tmp_path / "other", "--texts", tmp_path / "my texts")
     assert f"{tmp_path / 'my texts' / 'gone.txt'} is a broken link: correct it, or remove it" in message

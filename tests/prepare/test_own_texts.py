@@ -41,7 +41,6 @@ TABLES: Dict[str, bytes] = {
         "label, text\n" + "".join(f"{label}, " + '"' + text.replace('"', '""') + '"\n' for label, text in ROWS)
     ).encode(),
     "joined, with marks": ("\ufeff" + tsv(ROWS[:4]) + "\ufeff" + tsv(ROWS[4:])).encode(),
-    "invisible characters": tsv([(f"\u200b{label}\u200f", text) for label, text in ROWS], "label\ttext\n").encode(),
     "all in quotes": tsv([(f'"{label}"', '"' + text.replace('"', '""') + '"') for label, text in ROWS]).encode(),
     "texts in quotes": tsv(
         [(label, '"' + text.replace('"', '""') + '"' if '"' in text else text) for label, text in ROWS], "label\ttext\n"
@@ -81,27 +80,6 @@ def test_texts_that_are_equal_when_cut_are_told(tmp_path: Path) -> None:
     assert "note: texts of test that are also in train, which raises the score: 2" in run.output
 
 
-@pytest.mark.parametrize(
-    ("names", "told"),
-    [
-        ("red blue red,blue", "red,blue"),
-        ("red;blue blue;green green;red", "blue;green, green;red, red;blue"),
-        ("[red, blue]/[blue, red]", "[blue, red], [red, blue]"),
-        ("red|blue red blue", "red|blue"),
-        ("red, dark/blue", ""),
-        ("New York, NY/Austin, TX/Boston", ""),
-    ],
-)
-def test_labels_that_are_lists_are_told(names: str, told: str, tmp_path: Path) -> None:
-    given = names.split("/" if "/" in names else " ")
-    (tmp_path / "own.tsv").write_text(tsv([(label, f"text {n} of {label}") for label in given for n in range(4)]))
-    run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
-    if told:
-        assert f"{told} seem to be several labels each" in run.output
-    else:
-        assert "several labels each" not in run.output
-
-
 REFUSED: Dict[str, Tuple[bytes, str]] = {
     "a header of other words": (
         tsv(ROWS, "Stimmung\tSatz\n").encode(),
@@ -130,7 +108,6 @@ REFUSED: Dict[str, Tuple[bytes, str]] = {
         tsv([("хорошо", "x y")] + ROWS).encode("cp1251"),
         "line 1 has a label that is not UTF-8: convert",
     ),
-    "a text of invisible characters": (tsv([*ROWS, ("bad", "\u200b\u00a0")]).encode(), "line 7 has no text: remove"),
     "texts that are all empty": (tsv([(label, "") for label, _ in ROWS]).encode(), "line 1 and 5 more have no text"),
     "texts that are empty": (tsv([*ROWS, ("bad", " "), ("good", "")]).encode(), "line 7 and 1 more have no text"),
     "some labels in quotes": (
@@ -253,21 +230,6 @@ def test_short_texts_are_no_labels(rows: List[Tuple[str, str]], tmp_path: Path) 
     (tmp_path / "own.tsv").write_text(tsv(rows))
     prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
     assert set(source_of(tmp_path / "out")["splits"]["train"]["labels"]) == {label for label, _ in rows}
-
-
-def test_accents_of_labels_are_composed(tmp_path: Path) -> None:
-    rows = [(("caf\u00e9", "cafe\u0301", "th\u00e9")[n % 3], f"text {n}") for n in range(60)]
-    (tmp_path / "own.tsv").write_text(tsv(rows), encoding="utf-8")
-    prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
-    assert set(source_of(tmp_path / "out")["splits"]["train"]["labels"]) == {"caf\u00e9", "th\u00e9"}
-
-
-@pytest.mark.parametrize("label", ["Good", "go\u200bod"])
-def test_labels_of_nearly_the_same_name_are_told(label: str, tmp_path: Path) -> None:
-    (tmp_path / "own.tsv").write_text(tsv(ROWS) + tsv([(label, "x y z")] * 3))
-    run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
-    told = " and ".join(map(repr, sorted([label, "good"])))
-    assert f"similar names are separate classes: {told}" in run.output
 
 
 def test_what_options_take_away_is_told(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from fairseq_mega.compat.checkpoints.pieces import (
     warn_of_whole_words,
 )
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
-from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.file_kinds import check_line
 from fairseq_mega.data.image_augmentation import evaluation_transform
@@ -114,7 +113,7 @@ class TextReader:
         if len(documents) != self.task.documents:
             raise ValueError(f"{place} has {len(documents)} texts: two, separated by TAB, are compared")
         found = [self._tokens(document, place) for document in documents]
-        if not all(map(holds_text, documents)):
+        if not all(map(str.strip, documents)):
             say(f"note: {place} contains no text: its label is meaningless")
         unknown = sum(int((tokens == self.task.dictionary.unk()).sum()) for tokens in found)
         if unknown and any("\udc80" <= character <= "\udcff" for character in text):

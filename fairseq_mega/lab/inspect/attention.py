@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from fairseq_mega.compat.checkpoints import names
 from fairseq_mega.compat.checkpoints.pieces import GIVE_PARTS, warn_of_unsplit_text, warn_of_whole_words
 from fairseq_mega.compat.patches.interactive import tell_unknown
-from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
 from fairseq_mega.data.text_units import SubwordUnit
 from fairseq_mega.lab.evaluate.new_examples import reader_of
@@ -48,7 +47,7 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
         ValueError: if the layer does not exist, the model is of another kind or has no attention, the text is empty, or
             the folder contains other data.
     """
-    if not holds_text(text):
+    if not text.strip():
         raise ValueError(f"--attention {text!r} contains no text: give some words")
     model, cfg, task = _load(path, data)
     encoder: Any = getattr(model, "encoder", None)

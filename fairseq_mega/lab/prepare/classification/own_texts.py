@@ -1,15 +1,12 @@
 """The user's labelled texts, as bytes."""
 
 import argparse
-import re
-import unicodedata
-from collections import Counter
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Tuple
 
 import numpy as np
 
-from fairseq_mega.data.class_folders import holds_text, is_visible, listed, told_alike
+from fairseq_mega.data.class_folders import listed
 from fairseq_mega.data.json_lines import FIRST_TEXTS, told_form
 from fairseq_mega.data.text_units import own_symbols
 from fairseq_mega.lab.prepare.checksums import records_of
@@ -40,8 +37,6 @@ from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.lra_text import OWN_TEXTS, KeptBytes
 
 Texts = List[Tuple[bytes, str]]
-_SEPARATORS = re.compile("[,;|]")
-
 DETAILS = """\
 Tables with an example per line: label TAB text. A label is any word or words, a text any bytes without a line feed. A
 first line that names the columns, such as id TAB label TAB text, is no example; a table with such a line may have other
@@ -99,7 +94,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     others: List[int] = []  # lines that are not UTF-8
     blank: List[int] = []  # lines without text
     for number, field, text in labelled_rows(path, first_line):
-        label = " ".join(_without_marks(unicodedata.normalize("NFC", field.decode("utf-8", "replace"))).split())
+        label = " ".join(field.decode("utf-8", "replace").split())
         if "\ufffd" in label and not is_utf8(field):
             raise ValueError(f"{path}: line {number} has a label that is not UTF-8: {not_utf8(path)}")
         if label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
@@ -109,7 +104,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
             )
         if b"\0" in text:
             raise ValueError(f"{path}: line {number} contains a NUL byte, which is not text: correct the file")
-        if not holds_text(text.decode("utf-8", "replace")):
+        if not text.strip():
             blank.append(number)
         found.append((text, label))
         if not is_utf8(text):
@@ -142,12 +137,6 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     return found
 
 
-def _without_marks(label: str) -> str:
-    """Return a label without invisible characters at both ends."""
-    seen = [place for place, character in enumerate(label) if is_visible(character) and not character.isspace()]
-    return label[seen[0] : seen[-1] + 1] if seen else ""
-
-
 def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
     """Raise ValueError if the first row may be names of columns.
 
@@ -164,13 +153,6 @@ def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
         )
 
 
-def joined_labels(labels: Sequence[str]) -> List[str]:
-    """Return the labels that are lists of others, or of parts of others, as "red, blue" is beside "red;green"."""
-    lists = {label: [part.strip(" []") for part in _SEPARATORS.split(label)] for label in labels}
-    counts = Counter(part for parts in lists.values() for part in set(parts))
-    return [label for label, parts in lists.items() if len(parts) > 1 and all(counts[part] > 1 for part in parts)]
-
-
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables, hold out the splits that are not given, and write the texts."""
     files = _given(args)
@@ -183,14 +165,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         check_first_row(args.train, parts["train"], [parts[split] for split in files if split != "train"])
     if len(labels) < 2:
         raise ValueError(f"--train {args.train} has one label only, {labels[0]!r}: give at least two")
-    if told_alike(labels):
-        say(f"--train {args.train}: {told_alike(labels)}")
-    joined = joined_labels(labels)
-    if joined:
-        say(
-            f"note: --train {args.train}: {listed(joined)} seem to be several labels each, and every such list is one "
-            f"label here"
-        )
     for split in files:
         unknown = {label for _, label in parts[split]} - set(labels)
         if unknown:

@@ -86,7 +86,7 @@ def _scale_of(args: argparse.Namespace) -> Optional[ClipScale]:
 def list_folder(folder: Path) -> Tuple[List[str], List[str], np.ndarray]:
     """Return labels, and in sorted order the recordings' paths and numbers (n,) of labels.
 
-    Prints which files are left out, and which labels have nearly the same name. Raises ValueError for a label without
+    Prints which files are left out. Raises ValueError for a label without
     recordings.
     """
     files = labelled_files(folder, SOUNDS)

@@ -7,16 +7,7 @@ from typing import DefaultDict, Dict, List, Optional, Sequence, Set, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.data.class_folders import (
-    Wanted,
-    class_files,
-    class_names,
-    is_learnt,
-    listed,
-    mixed_parts,
-    part_of,
-    told_alike,
-)
+from fairseq_mega.data.class_folders import Wanted, class_files, class_names, listed
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import SPLITS
 
@@ -91,7 +82,7 @@ def stratified_split(
 
 
 def labelled_files(folder: Path, wanted: Wanted) -> Dict[str, List[str]]:
-    """Return the sorted names of the files of each label; print which files are left out, and labels that look alike.
+    """Return the sorted names of the files of each label; print which files are left out.
 
     Raises:
         FileNotFoundError, ValueError: as for :func:`class_names` and :func:`class_files`.
@@ -99,14 +90,6 @@ def labelled_files(folder: Path, wanted: Wanted) -> Dict[str, List[str]]:
     files, left_out = class_files(folder, class_names(folder, wanted.things), wanted)
     if left_out.described():
         say(f"--dir {folder}: left out: {left_out.described()}")
-    if told_alike([*files]):
-        say(f"--dir {folder}: {told_alike([*files])}")
-    parts = mixed_parts(map(Path, files))[0] or [label for label in files if part_of(label) and not is_learnt(label)]
-    if parts:
-        say(
-            f"note: --dir {folder}: {listed([*parts])} are names of parts of a data set, and labels here: if they are "
-            f"parts, make a folder for each label alone"
-        )
     return files
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from fairseq_mega.data.class_folders import ending_of, files_below, holds_text, is_learnt, listed, mixed_parts
+from fairseq_mega.data.class_folders import ending_of, files_below, listed
 from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
@@ -117,19 +117,10 @@ def is_text(file: Path) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ValueError for a folder without texts or with those of several parts; print the files that are left out."""
+    """Raise ValueError for a folder without texts; print which files are left out."""
     texts, others = parted(folder)
     if not texts:
         raise ValueError(f"--texts: the folder {folder} has no file {', '.join(TEXTS)}: give the names of its files")
-    parts, named = mixed_parts((file.relative_to(folder) for file in texts), TEXTS)
-    if parts:
-        learnt = next(name for name, part in parts.items() if is_learnt(part))
-        raise ValueError(
-            f"--texts: {listed([*parts])} in the folder {folder} are parts of a data set, and would be mixed and "
-            f"divided anew: give the part to learn from, such as {folder / learnt}, or all of their names to mix them"
-        )
-    if named:
-        say(f"note: {folder}: {listed([*named])} are names of parts of a data set, which are mixed and divided anew")
     if others:
         endings = listed(
             sorted({f"hidden {ending_of(file.name)}" if is_text(file) else ending_of(file.name) for file in others})
@@ -186,7 +177,7 @@ class DocumentFile:
         for text in found:
             if text is None:
                 self.skipped += 1
-            elif holds_text(text):
+            elif text.strip():
                 texts += 1
                 yield text
             else:

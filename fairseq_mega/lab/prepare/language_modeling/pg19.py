@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from fairseq_mega.data.class_folders import LeftOut, Wanted, files_of, holds_text
+from fairseq_mega.data.class_folders import LeftOut, Wanted, files_of
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.prepare.buckets import HOST, fetch_files, list_files
 from fairseq_mega.lab.prepare.checksums import Records, record_of
@@ -127,7 +127,7 @@ def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
             with open_text(book, newline="") as file:
                 text = file.read()
             words, size = words + len(text.split()), size + len(text.encode())
-            empty += not holds_text(text)
+            empty += not text.strip()
             lines.write(json.dumps({"text": text, "book": title_of(book)}, ensure_ascii=False) + "\n")
         if empty == len(books):
             raise ValueError(f"the {len(books):,} books of {FOLDERS[split]} hold no text: put books there, NUMBER.txt")
