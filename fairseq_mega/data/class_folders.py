@@ -1,23 +1,11 @@
-"""Examples as files in a folder for each class: list the files of each class, and count the ignored files."""
+"""List the user's folders: files with known endings are examples, all others are counted by their endings."""
 
 import os
 from collections import Counter
 from pathlib import Path
-from typing import (
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    NamedTuple,
-    NoReturn,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
-from .file_kinds import FileKind, kind_of_file
-
-SPLITS = frozenset(("train", "valid", "val", "test"))
+PARTS = frozenset(("train", "valid", "val", "test"))  # of a data set
 
 
 class Wanted(NamedTuple):
@@ -25,33 +13,57 @@ class Wanted(NamedTuple):
 
     Attributes:
         things: name of the files in messages, in the plural.
-        endings: endings of names, in lower case, that are accepted without opening the file.
-        is_wanted: returns whether a file with another name is accepted by its kind.
+        endings: endings of their names, in lower case.
     """
 
     things: str
     endings: Tuple[str, ...]
-    is_wanted: Callable[[FileKind], bool]
 
 
-class LeftOut(NamedTuple):
-    """Ignored files of some classes.
+class Listing(NamedTuple):
+    """Files of a folder.
 
     Attributes:
-        endings: number of files with each ending; of hidden files only those with the ending of a class's files.
-        deeper: number of files in each folder below the folder of a class; in hidden ones counted like hidden files.
+        files: their names within the folder, sorted folder by folder.
+        left_out: number of the other files by ending and place; of hidden files only those with the right ending.
     """
 
-    endings: "Counter[str]"
-    deeper: Dict[str, int]
+    files: List[str]
+    left_out: "Counter[str]"
 
-    def described(self, most: int = 5) -> str:
-        """Describe the files; "" for none."""
-        parts = [f"{count:,} {ending}" for ending, count in self.endings.most_common()]
-        if self.deeper:
-            places = listed(list(self.deeper), most)
-            parts.append(f"{sum(self.deeper.values()):,} in folders one level deeper ({places})")
-        return ", ".join(parts)
+    def described(self) -> str:
+        """Describe the files that are left out; "" for none."""
+        return ", ".join(f"{count:,} {kind}" for kind, count in self.left_out.most_common())
+
+
+def listing(folder: Path, endings: Sequence[str], depth: Optional[int] = None) -> Listing:
+    """List the files below a folder whose names have one of the endings; linked folders are followed, each once.
+
+    Args:
+        endings: in lower case; names may be in capitals.
+        depth: number of folders between ``folder`` and its files; None: any.
+
+    Raises:
+        OSError: if a folder cannot be read.
+    """
+    files: List[str] = []
+    left_out: Counter[str] = Counter()
+    right = tuple(endings)
+    for place, names, hidden_folders in walk_once(folder):
+        inside = place.relative_to(folder).parts
+        is_here = depth is None or len(inside) == depth
+        where = "" if is_here else " in deeper folders" if len(inside) > (depth or 0) else " beside the folders"
+        for name in names:
+            is_right = name.lower().endswith(right)
+            if is_hidden(name):
+                left_out.update([f"hidden {ending_of(name)}"] * is_right)
+            elif is_right and is_here:
+                files.append(os.path.join(*inside, name))
+            else:
+                left_out[ending_of(name) + where] += 1
+        for _, _, hidden in (entry for name in hidden_folders for entry in os.walk(place / name)):
+            left_out.update(f"hidden {ending_of(name)}" for name in hidden if name.lower().endswith(right))
+    return Listing(sorted(files, key=lambda name: name.replace(os.sep, "\0")), left_out)
 
 
 def class_names(folder: Path, things: str = "images") -> List[str]:
@@ -77,37 +89,32 @@ def check_labels(folder: Path, labels: Sequence[str], things: str = "images") ->
     """Raise a ValueError if the folders of a folder are no labels, or fewer than two."""
     if len(labels) < 2:
         raise ValueError(f"--dir {folder}: two folders of {things} LABEL/FILE at least are needed, found {labels}")
-    if SPLITS.issuperset(label.lower() for label in labels):
+    if PARTS.issuperset(label.lower() for label in labels):
         raise ValueError(
             f"--dir {folder}: its folders {listed(labels)} are parts of a data set, not labels: make a folder for "
             f"each label, with its {things}"
         )
 
 
-def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[Dict[str, List[str]], LeftOut]:
-    """Return the sorted names of the files of each class, and the ignored files.
-
-    Each folder is listed once; only files with unknown endings are opened.
+def class_files(folder: Path, wanted: Wanted) -> Tuple[Dict[str, List[str]], Listing]:
+    """Return the sorted names of the files of each class, and the listing of the folder.
 
     Raises:
-        ValueError: if a class has no files, or a link is broken.
+        FileNotFoundError, ValueError: as for :func:`class_names`, and if a class has no files.
     """
-    found: Dict[str, List[str]] = {}
-    left_out = LeftOut(Counter(), {})
-    _beside_classes(folder, set(classes), wanted, left_out)
-    for name in classes:
-        others = LeftOut(Counter(), {})
-        found[name] = files_of(folder / name, wanted, others)
-        if not found[name]:
-            there = others.described()
-            instead = f", but {there}" if there else ""
+    found: Dict[str, List[str]] = {name: [] for name in class_names(folder, wanted.things)}
+    whole = listing(folder, wanted.endings, depth=1)
+    for file in whole.files:
+        label, name = os.path.split(file)
+        found[label].append(name)
+    for label, names in found.items():
+        if not names:
+            others = listing(folder / label, wanted.endings, depth=0).described()
             raise ValueError(
-                f"{folder / name} holds no {wanted.things} ({', '.join(wanted.endings)}){instead}: the files of a "
-                f"class must lie directly in its folder; convert or move the files, or move the folder away"
+                f"{folder / label} holds no {wanted.things} ({', '.join(wanted.endings)}){others and f', but {others}'}"
+                f": the files of a class must lie directly in its folder; convert or move them, or move the folder away"
             )
-        left_out.endings.update(others.endings)
-        left_out.deeper.update({f"{name}/{below}": count for below, count in others.deeper.items()})
-    return found, left_out
+    return found, whole
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
@@ -123,33 +130,6 @@ def ending_of(name: str) -> str:
 def is_hidden(name: str) -> bool:
     """Return whether a file or folder is hidden."""
     return name.startswith(".")
-
-
-def files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
-    """Return the sorted names of the files of a class, and add the ignored files to ``others``."""
-    taken = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if is_hidden(entry.name):
-                count = _wanted_at(entry, wanted)
-                if count and entry.is_dir():
-                    others.deeper[entry.name] = count
-                elif count:
-                    others.endings[f"hidden {ending_of(entry.name)}"] += count
-                continue
-            if entry.is_symlink():
-                refuse_broken_link(entry.path)
-            if entry.name.lower().endswith(wanted.endings) and not entry.is_dir(follow_symlinks=False):
-                taken.append(entry.name)
-            elif entry.is_dir():
-                count = sum(len(files) for _, files, _ in walk_once(Path(entry.path)))
-                if count:
-                    others.deeper[entry.name] = count
-            elif _is_wanted(Path(entry.path), wanted):
-                taken.append(entry.name)
-            else:
-                others.endings[ending_of(entry.name)] += 1
-    return sorted(taken)
 
 
 def walk_once(folder: Path) -> Iterator[Tuple[Path, List[str], List[str]]]:
@@ -178,12 +158,7 @@ def _fail(error: OSError) -> NoReturn:
 
 
 def files_below(folder: Path) -> Tuple[List[Path], List[Path]]:
-    """Return the sorted files below a folder, as :func:`walk_once` finds them, and the hidden ones.
-
-    Raises:
-        OSError: if a folder cannot be read.
-        ValueError: if a link is broken and not hidden.
-    """
+    """Return the sorted files below a folder, as :func:`walk_once` finds them, and the hidden ones."""
     found: List[Path] = []
     hidden: List[Path] = []
     for place, names, hidden_folders in walk_once(folder):
@@ -191,40 +166,4 @@ def files_below(folder: Path) -> Tuple[List[Path], List[Path]]:
             (hidden if is_hidden(name) else found).append(place / name)
         for name in hidden_folders:
             hidden += [Path(top, file) for top, _, files in os.walk(place / name) for file in files]
-    for path in found:
-        refuse_broken_link(str(path))
     return sorted(found), sorted(hidden)
-
-
-def refuse_broken_link(path: str) -> None:
-    """Raise a ValueError unless a path leads to a file or a folder."""
-    if not os.path.exists(path):
-        raise ValueError(f"{path} is a broken link: correct it, or remove it")
-
-
-def _is_wanted(path: Path, wanted: Wanted) -> bool:
-    try:
-        kind = kind_of_file(path)
-    except OSError:
-        return False
-    return kind is not None and wanted.is_wanted(kind)
-
-
-def _wanted_at(entry: "os.DirEntry[str]", wanted: Wanted) -> int:
-    """Return the number of files with a wanted ending below a hidden folder, or 1 for such a file."""
-    names = [name for _, _, files in os.walk(entry.path) for name in files] if entry.is_dir() else [entry.name]
-    return sum(name.lower().endswith(wanted.endings) for name in names)
-
-
-def _beside_classes(folder: Path, classes: Set[str], wanted: Wanted, left_out: LeftOut) -> None:
-    """Count files beside the folders of classes, and files in hidden folders whose endings a class accepts."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name in classes:
-                continue
-            if entry.is_dir():
-                count = _wanted_at(entry, wanted)
-                left_out.endings.update({f"in the hidden folder {entry.name}": count} if count else {})
-            elif not is_hidden(entry.name):
-                refuse_broken_link(entry.path)
-                left_out.endings[f"{ending_of(entry.name)} beside the folders"] += 1

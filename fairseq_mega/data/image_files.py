@@ -10,7 +10,7 @@ ENDINGS = (
     *(".apng", ".avif", ".bmp", ".dib", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm"),
     *(".png", ".pnm", ".ppm", ".webp"),
 )
-PICTURES = Wanted("images", ENDINGS, lambda kind: False)
+PICTURES = Wanted("images", ENDINGS)
 CONVERT = "convert all images in the same way to 8 bits, for example with `magick IN -depth 8 OUT.png`"
 
 

@@ -55,10 +55,10 @@ class ImageFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.classes = class_names(folder)
-        found, left_out = class_files(folder, self.classes, PICTURES)
-        if left_out.described():
-            logger.warning(f"{folder}: {sum(map(len, found.values())):,} images; ignored: {left_out.described()}")
+        found, whole = class_files(folder, PICTURES)
+        self.classes = [*found]
+        if whole.left_out:
+            logger.warning(f"{folder}: {len(whole.files):,} images; ignored: {whole.described()}")
         names: List[bytes] = []
         counts = []
         for images in found.values():

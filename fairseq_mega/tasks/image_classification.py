@@ -243,7 +243,7 @@ def missing_split(data: Path, split: str) -> Exception:
     names: List[str] = []
     with contextlib.suppress(OSError, ValueError):
         names = class_names(data)
-        class_files(data, names, PICTURES)
+        class_files(data, PICTURES)
         return ValueError(
             f"{data} has no {split}/, but images in the folders {listed(names)}: if the folders are classes, run "
             f"`fairseq-mega-prepare own-images --dir {shlex.quote(str(data))} --out NEW`, and give NEW"

@@ -5,7 +5,7 @@ from typing import Dict, List
 
 import pytest
 
-from fairseq_mega.data.class_folders import class_names, files_below
+from fairseq_mega.data.class_folders import class_names, files_below, listing
 
 LINKS: Dict[str, Dict[str, str]] = {  # folders by the links to them, by what they are
     "none": {},
@@ -39,9 +39,23 @@ def test_files_below_linked_folders_are_found_once(name: str, tmp_path: Path) ->
     )
     assert found == sorted(["0.txt", "sub/1.txt", *BELOW.get(name, ["more/2.txt"])])
     assert [file for file in hidden if "sub" not in file] == [".5.txt", ".cache/4.txt", ".lock"]
-    (tmp_path / "data" / "sub" / "gone.txt").symlink_to("nowhere")
-    with pytest.raises(ValueError, match="sub/gone.txt is a broken link: correct it, or remove it"):
-        files_below(tmp_path / "data")
+    listed = listing(tmp_path / "data", (".txt",))
+    assert sorted(listed.files) == [file for file in found if file.endswith(".txt")]
+    assert listed.left_out == {"hidden .txt": len([file for file in hidden if file.endswith(".txt")])}
+
+
+def test_what_is_left_out_is_counted_by_ending_and_place(tmp_path: Path) -> None:
+    """Files with the wrong ending, in the wrong place, and hidden ones that would be examples; sorted by folder."""
+    names = ("a/1.WAV", "a b/2.wav", "a/x/3.wav", "4.wav", "a/5.txt", "a/6", "a/.7.wav", "a/.8.txt", ".c/x/9.wav")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = listing(tmp_path, (".wav",), depth=1)
+    assert found.files == ["a/1.WAV", "a b/2.wav"]
+    others = {".wav in deeper folders": 1, ".wav beside the folders": 1, ".txt": 1, "without an ending": 1}
+    assert found.left_out == {**others, "hidden .wav": 2}
+    assert "2 hidden .wav" in found.described()
+    assert len(listing(tmp_path, (".wav",)).files) == 4
 
 
 def test_names_of_classes_have_one_line(tmp_path: Path) -> None:

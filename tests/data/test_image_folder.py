@@ -103,11 +103,11 @@ def test_what_is_left_out_is_counted_aloud(tmp_path, caplog):
         and "1 .txt" in message
         and "1 .png beside the folders" in message
     )
-    assert "2 in folders one level deeper (b/deeper)" in message
+    assert "2 .png in deeper folders" in message
 
 
 def test_what_lies_beside_the_classes_is_told(tmp_path, caplog):
-    """Classes that are packed or hidden vanish aloud, and a link to nothing is an error."""
+    """Classes that are packed or hidden vanish aloud."""
     for name in (
         "a/1.png",
         "b/1.png",
@@ -130,18 +130,11 @@ def test_what_lies_beside_the_classes_is_told(tmp_path, caplog):
         ".gz beside",
         ".zip beside",
         "without an ending beside",
-        "2 in the hidden folder .net",
-        "1 hidden .png",
-        "a/x.png",
-        "a/.thumb",
+        "4 hidden .png",
+        "1 .png in deeper folders",
     ):
         assert told in message
     assert ".cache" not in message and message.startswith(f"{tmp_path}: 2 images")
-    for link in ("yes", "b/2.png"):
-        (tmp_path / link).symlink_to(tmp_path / "nowhere")
-        with pytest.raises(ValueError, match=f"/{link} is a broken link"):
-            ImageFolder(tmp_path)
-        (tmp_path / link).unlink()
 
 
 @pytest.mark.parametrize(
@@ -149,9 +142,9 @@ def test_what_lies_beside_the_classes_is_told(tmp_path, caplog):
     [
         (
             ["b/.thumb/2.png", "b/.thumb/x/1.png", "b/.DS_Store"],
-            "/b holds no images .* but 2 in folders .*[(].thumb[)]:",
+            "/b holds no images .* but 2 hidden .png:",
         ),
-        (["b/2019/1.png", "b/2020/1.png"], "/b holds no images .* but 2 in folders one level deeper .2019, 2020.:"),
+        (["b/2019/1.png", "b/2020/1.png"], "/b holds no images .* but 2 .png in deeper folders:"),
         (["b/1.heic", "b/2.heic", "b/x.txt"], "/b holds no images .* but 2 .heic, 1 .txt:"),
         (
             ["b/.hidden.png", "b/.DS_Store"],

@@ -131,7 +131,7 @@ def test_no_clip_is_lost_without_a_word(tmp_path: Path) -> None:
     write(tmp_path, files)
     run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
     assert labels_of(tmp_path / "out") == {"high": 3, "low": 3, "none": 3}
-    assert "left out: 1 .txt, 1 hidden .wav, 1 in folders one level deeper (low/more)" in run.output
+    assert "left out: 1 hidden .wav, 1 .txt, 1 .wav in deeper folders" in run.output
     assert "9 clips of 3 labels, made 4000 samples long (0 of them cut, 4 filled to more than twice" in run.output
     assert "4 of the clips are silent from beginning to end (32,767 is full scale: " in run.output
     assert "silent.Wav" in run.output
@@ -146,7 +146,7 @@ def test_silence_alone_is_refused(tmp_path: Path) -> None:
 
 LOST: List[Tuple[Dict[str, bytes], str]] = [
     ({"b/1.txt": b"x", "b/2.jpg": b"x"}, "b holds no recordings"),
-    ({"b/speaker/1.wav": riff(PCM)}, "but 1 in folders one level deeper (speaker)"),
+    ({"b/speaker/1.wav": riff(PCM)}, "but 1 .wav in deeper folders"),
     ({"b/1.wav": riff(PCM), "b/2.wav": riff(PCM)}, "labels with too few examples: 'b' has 2; 3 of each are needed"),
     ({f"b/{n}.wav": riff(b"") for n in range(3)}, "b/0.wav contains no sample"),
     ({f"b/{n}.m4a": b"\0\0\0\x20ftypM4A " for n in range(3)}, "b holds no recordings"),

@@ -46,9 +46,8 @@ def check(args: argparse.Namespace) -> None:
         )
     if args.dir.resolve() in (args.out.resolve(), *args.out.resolve().parents):
         raise ValueError(f"--out {args.out} lies in --dir {args.dir}, whose folders are labels: give another one")
-    labels = class_names(args.dir)
-    check_labels(args.dir, labels)
-    class_files(args.dir, labels, FILES)
+    check_labels(args.dir, class_names(args.dir))
+    class_files(args.dir, FILES)
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:

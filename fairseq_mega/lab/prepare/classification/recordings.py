@@ -68,7 +68,7 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError(f"--samples is {args.samples}: a multiple of {STEP} is needed, for instance 16000")
     labels = class_names(args.dir, SOUNDS.things)
     check_labels(args.dir, labels, SOUNDS.things)
-    class_files(args.dir, labels, SOUNDS)
+    class_files(args.dir, SOUNDS)
     scale = _scale_of(args)
     if scale is not None and args.samples not in (None, scale.length):
         raise ValueError(f"--samples is {args.samples}, and {args.like} has clips of {scale.length}: leave one out")

@@ -14,8 +14,7 @@ LOUDEST = 4.0  # for floats, whose full scale is 1
 CONVERT = f"`ffmpeg -i IN -ac 1 -ar {RATE} -c:a pcm_s16le OUT.wav`"
 INSTALL = "other files need the library soundfile: `bash scripts/setup.sh --extras speech`, or pip install soundfile"
 ENDINGS = (".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav", ".wave")
-SOUNDS = Wanted("recordings", ENDINGS, lambda kind: False)
-WAVES = Wanted("recordings", (".wav",), lambda kind: False)
+SOUNDS = Wanted("recordings", ENDINGS)
 
 
 def read_sound(path: Path) -> np.ndarray:

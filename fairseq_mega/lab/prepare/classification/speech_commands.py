@@ -10,13 +10,13 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.data.class_folders import LeftOut, files_of, listed
+from fairseq_mega.data.class_folders import listed, listing
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.clips import SILENT, is_silent, save_clips
-from fairseq_mega.lab.prepare.classification.sound_files import FULL_SCALE, RATE, WAVES, read_wave
+from fairseq_mega.lab.prepare.classification.sound_files import FULL_SCALE, RATE, read_wave
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, say_empty
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
@@ -78,12 +78,12 @@ def _splitter() -> Any:
 
 
 def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
-    left_out = LeftOut(Counter(), {})
     for word in WORDS:
-        for name in files_of(folder / word, WAVES, left_out):
+        found = listing(folder / word, (".wav",), depth=0)
+        for name in found.files:
             yield f"{word}/{name}", (folder / word / name).read_bytes()
-    if left_out.described():
-        say(f"--dir {folder}: left out of the words' folders: {left_out.described()}")
+        if found.left_out:
+            say(f"--dir {folder / word}: left out: {found.described()}")
 
 
 def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarray, np.ndarray, int]:

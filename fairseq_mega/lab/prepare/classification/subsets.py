@@ -7,7 +7,7 @@ from typing import DefaultDict, Dict, List, Optional, Sequence, Set, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.data.class_folders import Wanted, class_files, class_names, listed
+from fairseq_mega.data.class_folders import Wanted, class_files, listed
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import SPLITS
 
@@ -85,11 +85,11 @@ def labelled_files(folder: Path, wanted: Wanted) -> Dict[str, List[str]]:
     """Return the sorted names of the files of each label; print which files are left out.
 
     Raises:
-        FileNotFoundError, ValueError: as for :func:`class_names` and :func:`class_files`.
+        FileNotFoundError, ValueError: as for :func:`class_files`.
     """
-    files, left_out = class_files(folder, class_names(folder, wanted.things), wanted)
-    if left_out.described():
-        say(f"--dir {folder}: left out: {left_out.described()}")
+    files, whole = class_files(folder, wanted)
+    if whole.left_out:
+        say(f"--dir {folder}: left out: {whole.described()}")
     return files
 
 

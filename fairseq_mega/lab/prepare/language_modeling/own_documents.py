@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from fairseq_mega.data.class_folders import ending_of, files_below, listed
+from fairseq_mega.data.class_folders import listed, listing
 from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
@@ -98,34 +98,22 @@ def check(args: argparse.Namespace) -> None:
 
 def files_of(paths: Iterable[Path]) -> List[Path]:
     """Return files; files of folders are in the order of their names."""
-    return [file for path in paths for file in (parted(path)[0] if path.is_dir() else [path])]
+    return [file for path in paths for file in (files_in(path)[0] if path.is_dir() else [path])]
 
 
-def parted(folder: Path) -> Tuple[List[Path], List[Path]]:
-    """Return the texts below a folder, and the files that are left out: others, and hidden texts.
-
-    Raises ValueError for a broken link, and OSError for a folder that cannot be read.
-    """
-    below, hidden = files_below(folder)
-    texts = list(filter(is_text, below))
-    return texts, [*(file for file in below if not is_text(file)), *filter(is_text, hidden)]
-
-
-def is_text(file: Path) -> bool:
-    """Return whether a file has the ending of a text, also followed by .gz."""
-    return ending_of(file.name.lower().removesuffix(".gz")) in TEXTS
+def files_in(folder: Path) -> Tuple[List[Path], str]:
+    """Return the texts below a folder, and a description of the files that are left out."""
+    found = listing(folder, [ending + packed for ending in TEXTS for packed in ("", ".gz")])
+    return [folder / name for name in found.files], found.described()
 
 
 def check_folder(folder: Path) -> None:
     """Raise ValueError for a folder without texts; print which files are left out."""
-    texts, others = parted(folder)
+    texts, left_out = files_in(folder)
     if not texts:
         raise ValueError(f"--texts: the folder {folder} has no file {', '.join(TEXTS)}: give the names of its files")
-    if others:
-        endings = listed(
-            sorted({f"hidden {ending_of(file.name)}" if is_text(file) else ending_of(file.name) for file in others})
-        )
-        say(f"note: {folder}: {len(texts):,} files are read, and {len(others):,} left out ({endings})")
+    if left_out:
+        say(f"note: {folder}: {len(texts):,} files are read; left out: {left_out}")
 
 
 class DocumentFile:

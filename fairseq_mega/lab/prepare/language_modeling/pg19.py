@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from fairseq_mega.data.class_folders import LeftOut, Wanted, files_of
+from fairseq_mega.data.class_folders import listing
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.prepare.buckets import HOST, fetch_files, list_files
 from fairseq_mega.lab.prepare.checksums import Records, record_of
@@ -26,7 +26,6 @@ BUCKET = "deepmind-gutenberg"
 FOLDERS = {"train": "train", "valid": "validation", "test": "test"}
 BOOKS = {"train": 28_602, "valid": 50, "test": 100}
 WORDS = {"train": 1_973_136_207, "valid": 3_007_061, "test": 6_966_499}  # published numbers, for perplexity per word
-FILES = Wanted("books", (".txt", ".txt.gz"), lambda kind: False)
 SYMBOLS = 32_000  # of the vocabulary
 VOCABULARY = "t5-data/vocabs/cc_all.32000/sentencepiece.model"
 
@@ -90,10 +89,10 @@ def books_in(folder: Path) -> List[Path]:
     Raises:
         ValueError: if the folder has a book twice, plain and packed.
     """
-    left_out = LeftOut(Counter(), {})
-    books = [folder / name for name in files_of(folder, FILES, left_out)]
-    if left_out.described():
-        say(f"--books: {len(books):,} books in {folder}; left out: {left_out.described()}")
+    found = listing(folder, (".txt", ".txt.gz"), depth=0)
+    books = [folder / name for name in found.files]
+    if found.left_out:
+        say(f"--books: {len(books):,} books in {folder}; left out: {found.described()}")
     titles = Counter(map(title_of, books))
     twice = [book for book in books if titles[title_of(book)] > 1]
     if twice:
