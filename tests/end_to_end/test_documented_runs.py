@@ -179,7 +179,7 @@ def before_megalodon() -> None:
 
 def before_the_long_range_arena() -> None:
     rows = [f"{number % 2}\t{LINES[number % 3]} {number}\n" for number in range(60)]
-    Path("my_table.tsv").write_text("".join(rows))
+    Path("my_table.tsv").write_text("".join(["label\ttext\n", *rows]))
 
 
 def before_speech() -> None:

@@ -25,6 +25,7 @@ MODEL: List[object] = ["--encoder-layers", 1, "--encoder-embed-dim", 16, "--enco
 MODEL += ["--n-dim", 4, "--classifier-out-dim", 16, "--dropout", 0.0]
 TRAINING: List[object] = ["--criterion", "lra_cross_entropy", "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)"]
 TRAINING += ["--lr", 0.01, "--batch-size", 10, "--num-workers", 0, "--no-epoch-checkpoints", "--no-progress-bar"]
+HEADER = "label\ttext\n"
 GOOD, BAD = ("gut", "schön", "toll"), ("schlecht", "übel", "öde")
 
 
@@ -35,7 +36,7 @@ def table(path: Path, count: int, seed: int) -> Path:
     for number in range(count):
         label, words = (("lob", GOOD), ("kein Lob", BAD))[number % 2]
         rows.append(f"{label}\tDer Film {number} ist {draw.choice(words)}.\n")
-    path.write_text("\ufeff" + "".join(rows), encoding="utf-8")
+    path.write_text("\ufefflabel\ttext\n" + "".join(rows), encoding="utf-8")
     return path
 
 
@@ -91,8 +92,8 @@ def test_texts_prepared_like_others(texts, tmp_path) -> None:
         f"{label}\tzzzz {word}zz {n}\n" for n in range(20) for label, word in (("lob", "toll"), ("kein Lob", "übel"))
     ]
     few, many = tmp_path / "few.tsv", tmp_path / "many.tsv"
-    few.write_text("".join(row for row in rows if row.startswith("lob")), encoding="utf-8")
-    many.write_text("".join(rows), encoding="utf-8")
+    few.write_text(HEADER + "".join(row for row in rows if row.startswith("lob")), encoding="utf-8")
+    many.write_text(HEADER + "".join(rows), encoding="utf-8")
 
     notes: Dict[str, bool] = {}
 
@@ -112,7 +113,7 @@ def test_texts_prepared_like_others(texts, tmp_path) -> None:
     assert labels(tmp_path / "fewer", "test") == ["lob"] * 2
     three = [tmp_path / f"{name}.tsv" for name in ("train", "valid", "test")]
     for path in three:
-        path.write_text("lob\ttoll\nkein Lob\tübel\nkein Lob\tfad\n", encoding="utf-8")
+        path.write_text(HEADER + "lob\ttoll\nkein Lob\tübel\nkein Lob\tfad\n", encoding="utf-8")
     assert validate("three", *sum(zip(("--train", "--valid", "--test"), three), ()), "--like", data).returncode == 0
     like = ("own-texts", "--train", many, "--out", tmp_path / "refused", "--like")
     assert "--length is 4000, and" in refusal(*like, data, "--length", 4000)
@@ -120,9 +121,9 @@ def test_texts_prepared_like_others(texts, tmp_path) -> None:
     prepare("own-texts", "--train", many, "--out", tmp_path / "of its length", "--like", data).succeeded()
     assert source_of(tmp_path / "of its length")["settings"]["length"] == 60
     assert "src-bin/dict.txt does not exist: give the data folder of a classifier" in refusal(*like, tmp_path)
-    many.write_text("".join(rows) + "mittel\tgeht so\n" * 5, encoding="utf-8")
+    many.write_text(HEADER + "".join(rows) + "mittel\tgeht so\n" * 5, encoding="utf-8")
     assert f"labels that --like {data} lacks: mittel" in refusal(*like, data)
-    many.write_text("lob\ttoll\n" + "kein Lob\tfad\n" * 5, encoding="utf-8")
+    many.write_text(HEADER + "lob\ttoll\n" + "kein Lob\tfad\n" * 5, encoding="utf-8")
     assert "hold one out for valid and test: give --valid and --test, more of" in refusal(*like, data)
 
 
@@ -207,17 +208,17 @@ def test_the_parts_of_a_table(texts) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"gut\tein Text\nein Text\n", "line 2 has 1 tab-separated columns"),
-        (b"gut\tein Text\nsch\xf6n\tein Text\n", "line 2 has a label that is not UTF-8"),
-        (b"gut\tein Text\n</s>\tein Text\n", "line 2 has the label '</s>'"),
-        (b"gut\tein Text\ngut\t \n", "line 2 has no text"),
+        (b"gut\tein Text\nein Text\n", "line 3 has another number of columns"),
+        (b"gut\tein Text\nsch\xf6n\tein Text\n", "line 3 is not UTF-8"),
+        (b"gut\tein Text\n</s>\tein Text\n", "line 3 has the label '</s>'"),
+        (b"gut\tein Text\ngut\t \n", "line 3 has no text"),
         (b"gut\tein Text\ngut\tnoch einer\n", "one label only, 'gut'"),
         (b"gut\tein Text\nschlecht\tnoch einer\n", "few examples: 'gut' has 1, 'schlecht' has 1; 3 of each are needed"),
-        (b"", "is empty"),
+        (b"", "holds no rows"),
     ],
 )
 def test_bad_tables_are_refused(content: bytes, message: str, tmp_path) -> None:
-    (tmp_path / "own.tsv").write_bytes(content)
+    (tmp_path / "own.tsv").write_bytes(HEADER.encode() + content)
     assert message in refusal("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out")
 
 

@@ -60,7 +60,7 @@ def test_a_full_disk_ends_a_preparation_in_one_line(dataset: str, tmp_path: Path
     out, words = tmp_path / "out", [dataset, "--out", str(tmp_path / "out")]
     if dataset == "own-texts":
         rows = "".join(f"{'ab'[number % 2]}\tw{number} w{number % 7}\n" for number in range(4000))
-        (tmp_path / "t.tsv").write_text(rows)
+        (tmp_path / "t.tsv").write_text("label\ttext\n" + rows)
         words += ["--train", str(tmp_path / "t.tsv")]
     else:
         write_recordings(tmp_path / "sounds")

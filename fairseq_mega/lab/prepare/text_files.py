@@ -51,6 +51,22 @@ def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None)
         raise ValueError(f"{path} is not {error.encoding.upper()} ({error.reason}): {not_utf8(path)}") from error
 
 
+def decoded_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file in UTF-8, plain or gzip, with their ends; a byte-order mark is left out.
+
+    Raises:
+        ValueError: names the line that is not UTF-8.
+        DownloadError: for a damaged packed file.
+    """
+    with naming_damage(path), open_packed(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                fault = f"line {number} is not UTF-8 ({error.reason}, byte 0x{line[error.start]:02x})"
+                raise ValueError(f"{path}: {fault}: {not_utf8(path)}") from error
+
+
 def is_utf8(line: bytes) -> bool:
     """Return whether bytes are text in UTF-8."""
     return line.decode("utf-8", "ignore").encode() == line

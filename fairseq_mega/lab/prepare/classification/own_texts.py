@@ -7,10 +7,9 @@ from typing import Dict, List, Tuple
 import numpy as np
 
 from fairseq_mega.data.class_folders import listed
-from fairseq_mega.data.json_lines import FIRST_TEXTS, told_form
 from fairseq_mega.data.text_units import own_symbols
 from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.classification.labelled_rows import FIRST_LINE, FIRST_LINES, check_columns, labelled_rows
+from fairseq_mega.lab.prepare.classification.labelled_rows import FIRST_LINE, FIRST_LINES, labelled_rows
 from fairseq_mega.lab.prepare.classification.subsets import (
     kept,
     note_on_limit,
@@ -32,17 +31,16 @@ from fairseq_mega.lab.prepare.layouts import TEXTS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import LENGTH, add_length, add_limit, check_length, need_files
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.text_files import is_partly_utf8, is_utf8, not_utf8
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.lra_text import OWN_TEXTS, KeptBytes
 
 Texts = List[Tuple[bytes, str]]
 DETAILS = """\
-Tables with an example per line: label TAB text. A label is any word or words, a text any bytes without a line feed. A
-first line that names the columns, such as id TAB label TAB text, is no example; a table with such a line may have other
-columns, which are left out, and may also be CSV. Without --valid, a tenth of every label of --train is held out for it;
-likewise for --test. 1 MB of text becomes 2 MB of data. A classifier is scored on further tables, and trained on with
-them, if they are made with --like. Classify new texts with fairseq-mega-classify."""
+Tables in UTF-8 whose first line names the columns, a label and a text among them (label,text): CSV, or columns that
+TABs separate in files .tsv, where a line is a row and quotes are characters; also with .gz. Other columns are left out.
+Without --valid, a tenth of every label of --train is held out for it; likewise for --test. 1 MB of text becomes 2 MB of
+data. A classifier is scored on further tables, and trained on with them, if they are made with --like. Classify new
+texts with fairseq-mega-classify."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{split}", type=Path, metavar="FILE", help=f"{split} table (default: held out of --train)"
         )
-    parser.add_argument("--first-line", choices=FIRST_LINES, default="auto", help=FIRST_LINE)
+    parser.add_argument("--first-line", choices=FIRST_LINES, default="names", help=FIRST_LINE)
     add_length(parser, like=True)
     like = "earlier output of this command, the data of a classifier: use its symbols and labels"
     parser.add_argument("--like", type=Path, metavar="DATA", help=like)
@@ -88,91 +86,36 @@ def check(args: argparse.Namespace) -> None:
             )
 
 
-def read_texts(path: Path, first_line: str = "auto") -> Texts:
+def read_texts(path: Path, first_line: str = "names") -> Texts:
     """Return texts and labels of a table; raise ValueError, naming the line, if a text or label cannot be used."""
     found: Texts = []
-    others: List[int] = []  # lines that are not UTF-8
-    blank: List[int] = []  # lines without text
     for number, field, text in labelled_rows(path, first_line):
-        label = " ".join(field.decode("utf-8", "replace").split())
-        if "\ufffd" in label and not is_utf8(field):
-            raise ValueError(f"{path}: line {number} has a label that is not UTF-8: {not_utf8(path)}")
-        if label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
+        label = " ".join(field.split())
+        if label in ("", "<unk>", *RESERVED):
             raise ValueError(
-                f"{path}: line {number} has the label {label[:20]!r}: words in UTF-8 are needed, and no symbol of "
-                f"fairseq's own"
+                f"{path}: line {number} has the label {label!r}: words are needed, and no symbol of fairseq's"
             )
-        if b"\0" in text:
-            raise ValueError(f"{path}: line {number} contains a NUL byte, which is not text: correct the file")
         if not text.strip():
-            blank.append(number)
-        found.append((text, label))
-        if not is_utf8(text):
-            others.append(number)
-    if blank:
-        which = f"line {blank[0]} has" if len(blank) == 1 else f"line {blank[0]} and {len(blank) - 1:,} more have"
-        raise ValueError(f"{path}: {which} no text: remove such lines")
+            raise ValueError(f"{path}: line {number} has no text: remove such lines")
+        found.append((text.encode(), label))
     if not found:
-        raise ValueError(f"{path} is empty: give lines of label TAB text")
-    if all(len(label) > 2 and label[0] == label[-1] == "'" for _, label in found):
-        raise ValueError(
-            f"{path}: its labels are in single quotes, which count as part of labels and texts: remove them, or "
-            f"write double quotes"
-        )
-    readable = [text.decode("utf-8", "replace") for text, _ in found]
-    for note in told_form(path, readable[:FIRST_TEXTS]):
-        say(note)
-    returns = sum(b"\r\n" in text for text, _ in found)
-    if returns:
-        say(
-            f"note: {returns:,} of the {len(found):,} texts of {path} have lines that end in CR LF, and the model "
-            rf"learns the CR, which other texts lack: `sed 's/\r$//' {path} >OUT` removes it"
-        )
-    if others:
-        mixed = is_partly_utf8(text for text, _ in found)
-        say(
-            f"note: {path} is not UTF-8 in {len(others):,} of {len(found):,} texts, first in line {others[0]}: their "
-            f"bytes are taken as they are; new texts must have the same encoding, or {not_utf8(path, mixed)}"
-        )
+        raise ValueError(f"{path} holds no rows: give rows of a label and a text")
     return found
-
-
-def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
-    """Raise ValueError if the first row may be names of columns.
-
-    It may be if no other row has its label, and its text is short, another file begins with the same row, or the other
-    files lack its label.
-    """
-    text, label = texts[0]
-    names = len(text.split()) <= 2 or any(other[0] == texts[0] for other in others)
-    names = names or (bool(others) and all(label != known for other in others for _, known in other))
-    if len(texts) > 2 and names and all(other != label for _, other in texts[1:]):
-        raise ValueError(
-            f"{path}: line 1 is {label!r} TAB {text.decode('utf-8', 'replace')!r}, a label that no other line has: if "
-            f"it names the columns, give --first-line names, which leaves it out; if not, --first-line example"
-        )
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables, hold out the splits that are not given, and write the texts."""
     files = _given(args)
-    if args.first_line != "example":
-        check_columns(args.train)
     parts = {split: read_texts(path, args.first_line) for split, path in files.items()}
     like = None if args.like is None else dictionaries_of(args.like)
     labels = sorted({label for _, label in parts["train"]} if like is None else own_symbols(like[1]))
-    if args.first_line == "auto" and (args.like is None or parts["train"][0][1] not in labels):
-        check_first_row(args.train, parts["train"], [parts[split] for split in files if split != "train"])
     if len(labels) < 2:
         raise ValueError(f"--train {args.train} has one label only, {labels[0]!r}: give at least two")
     for split in files:
         unknown = {label for _, label in parts[split]} - set(labels)
         if unknown:
             place = f"--like {args.like}" if args.like else "--train"
-            raise ValueError(
-                f"--{split} {files[split]} has labels that {place} lacks: {listed(sorted(unknown))} (where one names a "
-                f"column, give --first-line names)"
-            )
+            raise ValueError(f"--{split} {files[split]} has labels that {place} lacks: {listed(sorted(unknown))}")
     without = sorted(set(labels).difference(label for _, label in parts["train"]))
     if without:
         say(f"note: --train {args.train} has no text of {listed(without)}, labels of --like {args.like}")
