@@ -1,6 +1,5 @@
 """fairseq-mega-qa: files, prompts, and the answers of tiny models."""
 
-import gzip
 import json
 from pathlib import Path
 
@@ -57,13 +56,6 @@ def test_broken_questions_are_named(line, message, tmp_path):
     path = write(tmp_path / "q.jsonl", [item("a")])
     path.write_text(f"{path.read_text()}{line}\n")
     with pytest.raises(ValueError, match=message):
-        Questions(path)
-
-
-def test_packed_questions_are_refused(tmp_path):
-    path = tmp_path / "validation.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(item("1", "a?", "b", "c")).encode()))
-    with pytest.raises(ValueError, match=r"validation.jsonl.gz: it is packed with gzip; unpack it: `gunzip "):
         Questions(path)
 
 

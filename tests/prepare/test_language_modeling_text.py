@@ -232,14 +232,6 @@ def test_bytes_of_another_encoding_are_told(encoding: str, tmp_path: Path, capsy
     assert ("text is not UTF-8, and what is typed" in capsys.readouterr().err) == (encoding != "utf-8")
 
 
-@pytest.mark.parametrize("line", ["{'text': 'a \u00fc', 'n': %d}", '"text %d"', '[%d, "a text"]', "a line of words %d"])
-def test_records_among_texts_are_told(line: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    (tmp_path / "text").write_text("".join(line % number + "\n" for number in range(400)))
-    cut("bytes", tmp_path / "text", tmp_path / "out")
-    printed = capsys.readouterr().err
-    assert ("its marks and names are taken as text" in printed) == ("%d" not in line[-2:])
-
-
 def test_a_text_without_white_space_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "text").write_text("今天早上老师在图书馆找到一本旧书。" * 900, encoding="utf-8")
     message = error_of(cut, "words", tmp_path / "text", tmp_path / "out")

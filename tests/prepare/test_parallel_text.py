@@ -1,12 +1,9 @@
 """Cleaning, sentence pairing and splitting of parallel text, and reading and writing its files."""
 
-import bz2
-import gzip
-import lzma
 import re
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import given
@@ -214,17 +211,6 @@ def test_odd_lines_keep_the_pairing(tmp_path: Path) -> None:
     ]
 
 
-RECORDS = [
-    ('{"text": "a"}\n{"text": "b"}\n', r"JSON, and one sentence per line is needed: .*jq -r .text "),
-    ("{'en': 'a, b'}\n{'en': 'c'}\n", "dictionaries of Python, and one sentence per line is needed"),
-    ("b'a, b'\nb'c'\n", "bytes of Python, one a line"),
-    ('[\n"a, b",\n"c"\n]\n', "JSON, and one"),
-    ('"a, b"\n"c"\n', "texts of JSON, one a line"),
-    ('text\n{"text": "a"}\n{"text": "b"}\n', "objects of JSON, and one sentence per line is needed"),
-    ("['a']\n['b', 'c']\n", "lists of Python, and one sentence per line is needed"),
-]
-
-
 @pytest.mark.parametrize(("copies", "told"), [(0, False), (4, False), (6, True), (99, True)])
 def test_lines_that_are_not_translated_are_counted(
     copies: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture
@@ -238,30 +224,6 @@ def test_lines_that_are_not_translated_are_counted(
         f"note: {copies} of the 100 lines of {tmp_path / 't.de'} equal those of {tmp_path / 't.en'}: without a transl"
     )
     assert (note in capsys.readouterr().err) == told
-
-
-def test_a_sentence_in_brackets_is_no_json(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    for language in ("en", "de"):
-        (tmp_path / f"t.{language}").write_text(f'["Oh", he said.]\nplain {language}\n')
-    assert read_pairs(str(tmp_path / "t"), "en", "de")[0] == Pair('["Oh", he said.]', '["Oh", he said.]')
-    assert not capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("text", "kind"), RECORDS)
-def test_records_in_both_files_are_refused(tmp_path: Path, text: str, kind: str) -> None:
-    for language in ("en", "de"):
-        (tmp_path / f"t.{language}").write_text(text)
-    with pytest.raises(ValueError, match=rf"t\.en: it holds {kind}"):
-        read_pairs(str(tmp_path / "t"), "en", "de")
-
-
-@pytest.mark.parametrize(("text", "kind"), RECORDS)
-def test_records_in_one_file_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture, text: str, kind: str) -> None:
-    """The parsing of sentences writes JSON, for example."""
-    (tmp_path / "t.en").write_text("".join(f"sentence {line}\n" for line in range(text.count("\n"))))
-    (tmp_path / "t.de").write_text(text)
-    assert [target for _, target in read_pairs(str(tmp_path / "t"), "en", "de")] == text.splitlines()
-    assert re.search(rf"note: .*t\.de holds {kind}.*, unless these lines are what the model", capsys.readouterr().err)
 
 
 def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -332,15 +294,6 @@ def test_other_line_ends_are_named_with_a_remedy_that_works(end: str, tmp_path: 
 def test_a_few_other_line_ends_are_part_of_their_lines(end: str, tmp_path: Path) -> None:
     (tmp_path / "t.en").write_bytes(f"one{end}two\nthree{end}{end}four\nfive\n".encode())
     assert len(read_sentences(tmp_path / "t.en")) == 3
-
-
-@pytest.mark.parametrize(
-    ("ending", "pack", "command"), [("gz", gzip, "gunzip -k"), ("bz2", bz2, "bunzip2 -k"), ("xz", lzma, "unxz -k")]
-)
-def test_a_packed_file_in_place_of_a_plain_one_is_named(ending: str, pack: Any, command: str, tmp_path: Path) -> None:
-    (tmp_path / f"t.en.{ending}").write_bytes(pack.compress(b"a\nb\n"))
-    with pytest.raises(FileNotFoundError, match=rf"t\.en: no such file; .*/t\.en\.{ending}: it is .*`{command} .*\.en"):
-        read_sentences(tmp_path / "t.en")
 
 
 def rows(count: int, offset: int = 0) -> List[Pair]:

@@ -91,23 +91,6 @@ def test_what_is_no_plain_text_is_named(content: bytes, message: str, tmp_path: 
     assert re.search(f"note: .*text: it is {message}.*its bytes are used unchanged", told.getvalue())
 
 
-@pytest.mark.parametrize("content", [b'{"text": "a"}\n', b'[{"text": "a"}]', b'{\n "text": "a"\n}'])
-@pytest.mark.parametrize("unit", ["bytes", "words"])
-def test_json_as_text_is_told(content: bytes, unit: str, tmp_path: Path) -> None:
-    with helpers.captured_output() as told:
-        check_files([write(tmp_path / "text", content)], unit, False)
-    assert "text begins as JSON does" in told.getvalue() and "own-documents" in told.getvalue()
-
-
-@pytest.mark.parametrize("unit", ["bytes", "words"])
-def test_tables_and_pages_as_text_are_told(unit: str, tmp_path: Path) -> None:
-    files = {"a.csv": b"id,text\n1,one\n", "b.txt": b"<!DOCTYPE html>\n<p>one\n", "c.txt": b"1,one\n<p>\n"}
-    with helpers.captured_output() as told:
-        check_files([write(tmp_path / name, content) for name, content in files.items()], unit, False)
-    for name in files:
-        assert (f"{name} is taken as plain text, its commas or tags included" in told.getvalue()) is (name != "c.txt")
-
-
 @pytest.mark.parametrize("word", ["<s>", "<pad>", "</s>"])
 def test_words_that_fairseq_reserves_are_refused(word: str, tmp_path: Path) -> None:
     path = write(tmp_path / "text", f"a {word}b <unk>\nc {word} d\n".encode())

@@ -173,7 +173,7 @@ def test_first_loss_is_that_of_the_uniform_distribution(data: Path, device_flags
         (["--valid-block", "lines"], "fairseq-mega-interactive"),
         (["--output-dictionary-size", 20], "the sentencepiece model sets the vocabulary"),
         (["--train-subset", "nothing"], "Dataset not found: nothing"),
-        (["--text-field", "body"], r"valid.jsonl, line 1: it has no text in the field 'body'"),
+        (["--text-field", "body"], r"valid.jsonl, line 1: it is not a JSON object with a text in the field 'body'"),
         (["--train-subset", "valid"], "remove valid from --valid-subset"),
     ],
 )

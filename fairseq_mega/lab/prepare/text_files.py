@@ -1,7 +1,6 @@
 """Text files of others, lines and tables: packed ones and marked UTF-16 and UTF-32 too; other files are named."""
 
 import io
-import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Iterable, Iterator, List, Optional, Tuple
@@ -11,19 +10,6 @@ from fairseq_mega.lab.prepare.archives import open_packed
 from fairseq_mega.lab.prepare.unpacking import naming_damage
 
 BY_CHANCE = 0.1  # share of lines in another encoding that are UTF-8, too
-MARKED_UP = (".csv", ".htm", ".html", ".tsv", ".xml")  # plain, and more than text
-TAGS = re.compile(r"\s*<(!doctype |html\b|\?xml |mediawiki\b)", re.IGNORECASE)  # that such a file begins with
-
-
-def is_marked_up(path: Path, beginning: str) -> bool:
-    """Return whether a plain text looks as if it were more than text: a table, or one with tags."""
-    return path.suffix.lower() in MARKED_UP or TAGS.match(beginning) is not None
-
-
-def beginning_of(path: Path) -> str:
-    """Return the first characters of a plain text file, whatever its encoding."""
-    with open(path, "rb") as file:
-        return file.read(HEAD).decode("utf-8", "replace")
 
 
 @contextmanager

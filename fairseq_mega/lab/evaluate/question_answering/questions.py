@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from fairseq_mega.data.json_lines import check_json_lines
-
 
 class Question(NamedTuple):
     """A question about a document."""
@@ -78,7 +76,6 @@ class Lines:
             raise FileNotFoundError(
                 f"{path} does not exist: give a .jsonl file of SCROLLS, for instance validation.jsonl"
             )
-        check_json_lines(path)
         self.path = path
         self.begins: List[int] = []
         position = 0

@@ -3,28 +3,19 @@
 import argparse
 import itertools
 import json
-import re
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from fairseq_mega.data.class_folders import listed, listing
-from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
     ENDINGS,
-    FIRST_TEXTS,
-    Repeated,
     Source,
     bad_line,
-    begins_json,
-    begins_object,
     check_not_all_bad,
-    form_of_records,
     text_of,
-    told_form,
-    without_repeats,
 )
 from fairseq_mega.data.text_cleaning import BYTE_ORDER_MARK, LINES
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
@@ -36,7 +27,7 @@ from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.shared_options import need_files
 from fairseq_mega.lab.prepare.splits import HELD_OUT, SPLITS
-from fairseq_mega.lab.prepare.text_files import is_marked_up, open_text, read_lines
+from fairseq_mega.lab.prepare.text_files import open_text, read_lines
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, written_whole
 
@@ -47,10 +38,10 @@ LEARNT_FROM, TRIED = (
 )  # first characters, for new and for given pieces
 
 DETAILS = f"""\
-A file holds JSON lines, an object with a field "text" in each; or a JSON array of such objects or of texts; or plain
-text, whose documents are separated by blank lines. The content decides, not the name. UTF-8, UTF-16 and UTF-32 with a
-byte-order mark, and gzip are read. A folder stands for all its files, also those of folders within it and
-of linked ones, with the endings {", ".join(TEXTS)} (also with .gz).
+A file {", ".join(ENDINGS)} holds JSON lines, an object with a field "text" in
+each; any other file plain text, whose documents are separated by blank lines; in UTF-8, also packed with gzip (.gz). A
+folder stands for all its files, also those of folders within it and of linked ones, with these endings and
+{", ".join(TEXTS[len(ENDINGS) :])} (also with .gz).
 Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task megalodon_pretrain. One document of {HELD_OUT}
 is held out for valid, and one for test. The vocabulary has a piece for every byte: no character is unknown, and no
 warning names characters that the training texts lack. It is learnt from the first 20 MB in a minute or two, unless
@@ -86,7 +77,6 @@ def check(args: argparse.Namespace) -> None:
         check_folder(folder)
     for path in files_of(args.texts):
         need_files("--texts", path)
-        DocumentFile(path, args.text_field, args.bad_lines)
     if args.vocabulary is not None:
         need_files("--vocabulary", args.vocabulary)
         SubwordUnit(args.vocabulary)
@@ -117,7 +107,7 @@ def check_folder(folder: Path) -> None:
 
 
 class DocumentFile:
-    """The documents of a file, whatever its name: JSON lines, a JSON array, or plain text.
+    """The documents of a file: JSON lines by the ending of its name, else plain text.
 
     Args:
         path: the file, plain or packed with gzip.
@@ -126,43 +116,18 @@ class DocumentFile:
 
     Attributes:
         form: kind of the file, in words.
-        marked_up: whether a plain text looks like a table or like markup.
-        skipped: number of lines or entries left out so far.
+        skipped: number of lines left out so far.
         empty: number of empty texts left out so far.
-        beside: number of objects so far whose lists, which are not read, hold more text than their text.
     """
 
     def __init__(self, path: Path, field: str, bad_lines: str) -> None:
-        self.source, self.skipped, self.empty, self.beside = Source(path, field, bad_lines), 0, 0, 0
-        with open_text(path, "surrogateescape", newline="") as file:
-            text = file.read(HEAD)
-        doubled = text.count("\r\r\n") > text.count("\n") / 2
-        text = re.sub("\r\n|\r", "\n", text)
-        head = text.encode("utf-8", "surrogateescape")
-        if begins_object(head) or (path.suffix.lower() in ENDINGS and head.strip()[:1] not in (b"[", b"{")):
-            self.form = "JSON lines"
-        elif begins_json(head) or path.suffix.lower() in ENDINGS:
-            self.form = "JSON"
-        else:
-            self.form = "plain text"
-            if doubled:
-                raise ValueError(
-                    f"{path}: its lines end in CR CR LF, so that each of them would be a document: "
-                    rf"`tr -d '\r' <{path} >OUT` corrects this"
-                )
-            form = form_of_records(head.decode("utf-8", "replace"))
-            if form:
-                raise ValueError(
-                    f'{path}: it holds {form}, not plain text: write an object with a field "text" on each line, and '
-                    f"nothing else"
-                )
-        self.marked_up = self.form == "plain text" and is_marked_up(path, text)
+        self.source, self.skipped, self.empty = Source(path, field, bad_lines), 0, 0
+        self.form = "JSON lines" if path.name.lower().removesuffix(".gz").endswith(ENDINGS) else "plain text"
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the documents; raise ValueError for an entry without a text, and for data that are not text."""
-        found = {"JSON lines": self._lines, "JSON": self._entries, "plain text": self._paragraphs}[self.form]()
+        """Yield the documents; raise ValueError for a line of JSON without a text, and for bytes that are not UTF-8."""
         texts = 0
-        for text in found:
+        for text in self._lines() if self.form == "JSON lines" else self._paragraphs():
             if text is None:
                 self.skipped += 1
             elif text.strip():
@@ -178,48 +143,16 @@ class DocumentFile:
                 continue
             found = text_of(line, self.source.field)
             if isinstance(found, str):
-                if b"[" in line and len(line) > 2 * len(found):  # else its lists cannot hold more
-                    self.beside += holds_more_in_lists(json.loads(line), self.source.field)
                 yield found
             elif self.source.bad_lines == "skip":
                 yield None
             else:
                 raise ValueError(bad_line(self.source, number, found))
 
-    def _entries(self) -> Iterator[Optional[str]]:
-        path, field = self.source.path, self.source.field
-        with open_text(path) as file:
-            try:
-                content = json.load(file, object_pairs_hook=without_repeats)
-            except Repeated as error:
-                raise ValueError(f"{path}: it {error}; only the last one would be read: correct it") from error
-            except (json.JSONDecodeError, RecursionError) as error:
-                raise ValueError(
-                    f"{path}: it begins as JSON, and is not ({error}); correct it, or write one object a line: `jq -c "
-                    f". {path} >OUT.jsonl`"
-                ) from error
-        for number, entry in enumerate(content if isinstance(content, list) else [content], start=1):
-            found = text_of(json.dumps({field: entry} if isinstance(entry, str) else entry).encode(), field)
-            if isinstance(found, str):
-                self.beside += isinstance(entry, dict) and holds_more_in_lists(entry, field)
-                yield found
-            elif self.source.bad_lines == "skip":
-                yield None
-            else:
-                raise ValueError(
-                    f"{path}, entry {number}: it {found}; a list of texts, or of objects such as "
-                    f'{{"{field}": "..."}}, is needed: correct it, or give --bad-lines skip to skip such entries'
-                )
-
     def _paragraphs(self) -> Iterator[str]:
-        path = self.source.path
         lines: List[str] = []
-        with open_text(path) as file:
-            for number, line in enumerate(file, start=1):
-                if "\0" in line:
-                    raise ValueError(
-                        f"{path}, line {number}: it contains a NUL byte, which is not text: correct the file"
-                    )
+        with open_text(self.source.path) as file:
+            for line in file:
                 line = line.lstrip(BYTE_ORDER_MARK)  # of a file that was joined to another one
                 if line.strip():
                     lines.append(line)
@@ -230,13 +163,6 @@ class DocumentFile:
             yield "".join(lines).rstrip("\n")
 
 
-def holds_more_in_lists(entry: Dict[str, Any], field: str) -> bool:
-    """Return whether the lists of an object, of texts or of objects with the field, hold more text than its field."""
-    items = [item for value in entry.values() if isinstance(value, list) for item in value]
-    texts = [item.get(field) if isinstance(item, dict) else item for item in items]
-    return sum(len(text) for text in texts if isinstance(text, str)) > len(entry[field])
-
-
 def taken(args: argparse.Namespace) -> Iterator[str]:
     """Yield all selected documents, and print the counts of each file."""
     left: Optional[int] = args.limit
@@ -245,20 +171,9 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
             say(f"{path}: not read (--limit {args.limit})")
             continue
         file, count = DocumentFile(path, args.text_field, args.bad_lines), 0
-        if file.marked_up:
-            say(f"note: {path} is taken as plain text, its commas or tags included; write its texts as JSON lines")
-        first: List[str] = []
         for text in itertools.islice(file, left):
             count += 1
-            first += [text] if count <= FIRST_TEXTS else []
             yield text
-        for note in told_form(path, first):
-            say(note)
-        if file.beside:
-            say(
-                f"note: {path}: {file.beside:,} objects hold lists of texts, longer than their field "
-                f"{args.text_field!r}, which alone is read: write each text as an object of its own"
-            )
         left_out = f", {file.skipped:,} bad ones left out (--bad-lines skip)" if file.skipped else ""
         left_out += f", {file.empty:,} without anything to read left out" if file.empty else ""
         left_out += f", the first ones (--limit {args.limit})" if count == left else ""

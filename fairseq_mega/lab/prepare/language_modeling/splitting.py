@@ -7,7 +7,6 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 from fairseq_mega.data.byte_text import NEWLINE, encode
 from fairseq_mega.data.file_kinds import kind_of_file
-from fairseq_mega.data.json_lines import form_of_records, looks_like_json
 from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
     ByteRange,
     NothingLeft,
@@ -24,7 +23,7 @@ from fairseq_mega.lab.prepare.language_modeling.words import check_not_empty, ch
 from fairseq_mega.lab.prepare.options import BLOCKS, HELD_OUT_SHARE, SUBWORDS
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.text_files import beginning_of, is_marked_up, not_utf8
+from fairseq_mega.lab.prepare.text_files import not_utf8
 from fairseq_mega.lab.runs.files import blocks_of, write_json, written_whole
 
 COUNTS = "counts.json"
@@ -131,21 +130,6 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
                 f"note: {pairs:,} of the {feeds:,} lines of {path} end in CR LF, and the model learns the CR, which "
                 rf"open(FILE).read() of Python leaves out of a text: `sed 's/\r$//' {path} >OUT` removes it"
             )
-        beginning = beginning_of(path)
-        form = form_of_records(beginning)
-        if looks_like_json(path):
-            say(
-                f"note: {path} begins as JSON does, and its braces and names are taken as text; for the texts in it "
-                f"use fairseq-mega-prepare own-documents, whose data both models read by --task megalodon_pretrain"
-            )
-        elif form:
-            say(
-                f"note: {path} holds {form}, and its marks and names are taken as text: "
-                "write the texts alone, or use fairseq-mega-prepare own-documents, whose data both models read by "
-                "--task megalodon_pretrain"
-            )
-        elif is_marked_up(path, beginning):
-            say(f"note: {path} is taken as plain text, its commas or tags included")
 
 
 def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:

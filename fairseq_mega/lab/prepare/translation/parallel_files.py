@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Collection, List, Optional
 
-from fairseq_mega.data.file_kinds import check_plain, kind_of_file
-from fairseq_mega.data.json_lines import FIRST_TEXTS, PACKED, form_of_texts, looks_like_json
+from fairseq_mega.data.file_kinds import check_plain
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
 from fairseq_mega.lab.prepare.text_files import is_partly_utf8, not_utf8, read_lines
@@ -24,10 +23,7 @@ def read_sentences(path: Path) -> List[str]:
         ValueError: for bytes that are not UTF-8 (names file and line), or a file without text.
     """
     if not path.is_file():
-        packed = [Path(f"{path}{ending}") for ending in PACKED if Path(f"{path}{ending}").is_file()]
-        kind = kind_of_file(packed[0]) if packed else None
-        hint = kind.told(packed[0]) if kind else "a prefix P names the files P.<source> and P.<target>"
-        raise FileNotFoundError(f"{path}: no such file; {hint}")
+        raise FileNotFoundError(f"{path}: no such file; a prefix P names the files P.<source> and P.<target>, unpacked")
     check_plain(path)
     raw = [line for _, line in read_lines(path)]
     lines = []
@@ -51,31 +47,15 @@ def read_sentences(path: Path) -> List[str]:
     return lines
 
 
-def _records(path: Path, lines: List[str]) -> str:
-    """Return the form of a file that holds records in place of sentences, with its remedy; else an empty text."""
-    last = next((line.rstrip() for line in reversed(lines) if line.strip()), "")
-    if looks_like_json(path) and last.endswith(("}", "]")):
-        return f"JSON, and one sentence per line is needed: extract the texts, for example with `jq -r .text {path}`"
-    form = form_of_texts(lines[:FIRST_TEXTS])
-    return form and f"{form}, and one sentence per line is needed: extract the texts"
-
-
 def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
     """Read and clean the pairs of `prefix.source_lang` and `prefix.target_lang`, empty lines included.
 
-    One of the two files may hold records, such as JSON, as in the parsing of sentences; a note reports it.
-
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: for files that are not UTF-8, have no text, both hold records, or differ in length.
+        ValueError: for files that are not UTF-8, have no text, or differ in length.
     """
     paths = [Path(f"{prefix}.{lang}") for lang in (source_lang, target_lang)]
     sides = [read_sentences(path) for path in paths]
-    records = {path: form for path, lines in zip(paths, sides) if (form := _records(path, lines))}
-    for path, form in records.items():
-        if len(records) == len(paths):
-            raise ValueError(f"{path}: it holds {form}")
-        say(f"note: {path} holds {form}, unless these lines are what the model should read or write")
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
             f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}: line n of one must "
