@@ -14,7 +14,6 @@ from fairseq_cli.interactive import main as answer_prompts
 
 from fairseq_mega.compat.errors import remedy
 from fairseq_mega.compat.patches.expressions import literal
-from fairseq_mega.data.file_kinds import check_plain
 from fairseq_mega.models.context import Context, check_name
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.text_generator import TextGenerator
@@ -69,7 +68,6 @@ def check_files(given: argparse.Namespace) -> None:
         raise FileNotFoundError(f"--read {given.read} is not a file: give a text file")
     if not given.read.stat().st_size:
         raise UsageError(f"--read {given.read} is empty: give a text file")
-    check_plain(given.read)
     try:
         check_name(given.save_context)
     except ValueError as error:

@@ -72,7 +72,7 @@ def check_not_all_bad(path: Path, texts: int, skipped: int) -> None:
 def text_of(line: bytes, field: str) -> Union[str, ValueError]:
     """Return the text of a line, or the fault of the line."""
     try:
-        found = json.loads(line)
+        found = json.loads(line.decode("utf-8-sig"))
         text = found.get(field) if isinstance(found, dict) else None
         if not isinstance(text, str):
             return ValueError(f"is not a JSON object with a text in the field {field!r} (--text-field)")

@@ -5,7 +5,6 @@ from fairseq_mega.compat.patches.imports import import_fairseq
 import_fairseq()
 
 from fairseq_mega.compat.patches.interactive import clean_as_in_training, read_whole_lines  # noqa: E402
-from fairseq_mega.data.file_kinds import check_line  # noqa: E402
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder, steps_of_model  # noqa: E402
 
 from . import (  # noqa: E402, F401
@@ -17,5 +16,5 @@ from . import (  # noqa: E402, F401
     speech_commands,
 )
 
-read_whole_lines(check_line)
+read_whole_lines()
 clean_as_in_training(clean, steps_of_model, steps_of_folder)

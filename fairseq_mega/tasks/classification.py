@@ -13,9 +13,8 @@ from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
 from fairseq_mega.compat.checkpoints.names import LABELS, Names
-from fairseq_mega.data.class_folders import listed
+from fairseq_mega.data.class_folders import SOURCE, listed
 from fairseq_mega.data.classified import ClassifiedDataset, shuffled
-from fairseq_mega.data.file_kinds import SOURCE
 from fairseq_mega.models.classifier import SequenceClassifier
 
 logger = logging.getLogger(__name__)

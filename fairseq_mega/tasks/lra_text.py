@@ -20,9 +20,9 @@ from fairseq_mega.compat.checkpoints.names import (
     names_of_subwords,
 )
 from fairseq_mega.compat.patches.batches import is_for_training
+from fairseq_mega.data.class_folders import SOURCE as RECORD
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
-from fairseq_mega.data.file_kinds import SOURCE as RECORD
 from fairseq_mega.data.text_units import MODEL_FILE, own_symbols
 
 from .classification import ClassificationConfig, ClassificationTask, setting_of

@@ -224,8 +224,6 @@ def test_a_carriage_return_ends_no_line(way: str, tiny_model, device_flags, tmp_
     [
         ("caf\u00e9\n".encode("latin-1"), "iconv -f cp1252"),
         ("w1\n".encode("utf-16"), "UTF-16"),
-        ("w1 w2\n".encode("utf-16-le"), "line 1 of the input: it is text in UTF-16 without a byte-order mark"),
-        (b"w1 w2\nw3\0w4\n", "line 2 of the input: it is not a text: it contains NUL bytes"),
         (b"\x1f\x8b\x08\0", "gunzip"),
     ],
 )
@@ -233,7 +231,7 @@ def test_stdin_that_is_no_utf8(content: bytes, message: str, tiny_model, device_
     """Bytes of stdin are refused also under LANG=C.UTF-8, where Python accepts all bytes."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), "utf-8", "surrogateescape"))
     found = error_of(capsys, "interactive", tiny_model.data, "--path", tiny_model.checkpoint, *device_flags)
-    assert re.search("text is not UTF-8|plain text in UTF-8", found) and message in found
+    assert "text is not UTF-8" in found and message in found
 
 
 class TestEmptySourceLines:

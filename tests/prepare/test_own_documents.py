@@ -106,7 +106,9 @@ def test_the_ending_decides_how_a_file_is_read(name: str, tmp_path: Path) -> Non
 
 
 REFUSED: Dict[str, Tuple[bytes, str]] = {
+    "utf-16.txt": (PLAIN.encode("utf-16"), "is not UTF-8"),
     "latin.txt": ("größer\n".encode("latin-1"), "is not UTF-8"),
+    "utf-16.jsonl": (lines(TEXTS).encode("utf-16"), "line 1: it is not JSON in UTF-8"),
     "latin.jsonl": (b'{"text": "gr\xf6\xdfer"}\n', "line 1: it is not JSON in UTF-8"),
     "text.json": (PLAIN.encode(), "line 1: it is not JSON"),
     "array.json": (json.dumps([{"text": text} for text in TEXTS]).encode(), "line 1: it is not a JSON object"),

@@ -251,14 +251,12 @@ def test_a_text_beside_itself_is_told(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None:
     (tmp_path / "t.en").write_bytes(b"good\nbad \xfc byte\n")
-    with pytest.raises(ValueError, match=r"t\.en, line 2: byte 0xfc at column 5 .*iconv"):
+    with pytest.raises(ValueError, match=r"t\.en: line 2 is not UTF-8 .*0xfc.*iconv"):
         read_sentences(tmp_path / "t.en")
-    for content, kind in (("a\nb\n".encode("utf-16-le"), "UTF-16 without"), (b"\x1f\x8b\x08\0", "gzip; unpack it")):
-        (tmp_path / "t.en").write_bytes(content)
-        with pytest.raises(ValueError, match=rf"t\.en: it is .*{kind}"):
-            read_sentences(tmp_path / "t.en")
+    (tmp_path / "t.en").write_bytes("a\nb\n".encode("utf-16"))
+    with pytest.raises(ValueError, match=r"t\.en: line 1 is not UTF-8"):
+        read_sentences(tmp_path / "t.en")
     for text, kind in (
-        ("a line of words\n" * 900 + "a\0b\0\n", "line 901: NUL byte, as in a part in UTF-16"),
         ("a\rb\rc\r", r"its lines end in carriage returns.*tr '.r' '.n' <.*t\.en"),
         ("a\rb\rc\rd\ne", "its lines end in carriage returns"),
     ):
@@ -443,20 +441,6 @@ def test_options_without_effect_are_refused(tmp_path: Path) -> None:
     for size in (333, 8000):
         with pytest.raises(SystemExit):
             prepare(*run, "--model", tmp_path / "m.model", "--vocab-size", size)
-
-
-def test_no_conversion_of_the_whole_is_advised_where_a_part_is_utf8(tmp_path: Path) -> None:
-    (tmp_path / "t.en").write_bytes(b"gr\xc3\xb6\xc3\x9fer\ngr\xf6\xdfer\n")
-    with pytest.raises(ValueError, match=r"t\.en, line 2: .*other lines are UTF-8.*grep -naxv") as caught:
-        read_sentences(tmp_path / "t.en")
-    assert "iconv" not in str(caught.value)
-
-
-def test_a_line_that_is_utf8_by_chance_is_no_part_in_utf8(tmp_path: Path) -> None:
-    """The Chinese one alone is D2 BB in GBK, which is a letter in UTF-8."""
-    (tmp_path / "t.zh").write_bytes(("\u96ea\u5728\u77f3\u4e0a\n" * 20 + "\u4e00\n").encode("gbk"))
-    with pytest.raises(ValueError, match=r"t\.zh, line 1: .*convert the file"):
-        read_sentences(tmp_path / "t.zh")
 
 
 @pytest.mark.parametrize("text", ["caf\u00e9", "\u201cZitat\u201d \u2013 5 \u20ac", "\u0160koda"])

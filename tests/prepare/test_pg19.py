@@ -203,9 +203,8 @@ ROUGH = "Größe, \r\nund ein Ende.\n"  # with a line end that has to stay
         ("9.txt.gz", gzip.compress(ROUGH.encode())),
         ("9.Txt.GZ", gzip.compress(ROUGH.encode("utf-8-sig"))),
         ("9.txt", ROUGH.encode("utf-8-sig")),
-        ("9.txt", ROUGH.encode("utf-16")),
     ],
-    ids=["plain", "capitals", "gzip", "gzip-capitals-mark", "mark", "utf16"],
+    ids=["plain", "capitals", "gzip", "gzip-capitals-mark", "mark"],
 )
 def test_books_are_read_whatever_their_files_are(name: str, content: bytes, books: Path, tmp_path: Path) -> None:
     model = books.parent / pg19.VOCABULARY
@@ -250,12 +249,11 @@ def test_a_split_without_text_is_refused(contents: Dict[str, bytes], books: Path
 @pytest.mark.parametrize(
     "name, content, part",
     [
-        ("9.txt", ROUGH.encode("utf-16-le"), "9.txt: it is text in UTF-16"),
-        ("9.txt", b"%PDF-1.4", "9.txt: it is a PDF"),
+        ("9.txt", ROUGH.encode("utf-16"), "9.txt is not UTF-8"),
         ("9.txt.gz", gzip.compress(ROUGH.encode())[:-9], "9.txt.gz cannot be unpacked"),
         ("20.txt.gz", gzip.compress(b"again"), "20.txt and 20.txt.gz are one book"),
     ],
-    ids=["utf16", "pdf", "damaged", "twice"],
+    ids=["utf16", "damaged", "twice"],
 )
 def test_a_book_that_cannot_be_read_is_named(name: str, content: bytes, part: str, books: Path, tmp_path: Path) -> None:
     (books / "test" / name).write_bytes(content)

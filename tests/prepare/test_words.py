@@ -1,7 +1,5 @@
 """Words of UTF-8 text: cut as fairseq cuts them, and refused with file, line and byte offset."""
 
-import gzip
-import re
 from pathlib import Path
 from typing import List
 
@@ -11,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mega.lab.prepare.language_modeling.byte_ranges import ByteRange, whole
-from fairseq_mega.lab.prepare.language_modeling.splitting import check_files
 from fairseq_mega.lab.prepare.language_modeling.words import check_words, read_words
-from tests.support import helpers
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -66,29 +62,6 @@ def test_the_line_is_counted_from_the_beginning_of_the_file_in_later_ranges_too(
     path = write(tmp_path / "text", b"one\ntwo\nthree\xff\n")
     with pytest.raises(ValueError, match="line 3: byte 0xff at byte offset 13"):
         list(read_words(path, [ByteRange(8, 15)]))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("plain text\n".encode("utf-16"), "text in UTF-16; .*iconv -f UTF-16 -t UTF-8"),
-        ("plain text\n".encode("utf-16-le"), "text in UTF-16 without a byte-order mark; .*iconv -f UTF-16LE -t UTF-8"),
-        ("plain text\n".encode("utf-16-be"), "text in UTF-16 without a byte-order mark; .*iconv -f UTF-16BE -t UTF-8"),
-        ("plain text\n".encode("utf-32"), "text in UTF-32; .*iconv -f UTF-32 -t UTF-8"),
-        (gzip.compress(b"plain text\n"), "packed with gzip; unpack it: `gunzip "),
-        (b"%PDF-1.4\n", "a PDF; extract its text: `pdftotext "),
-        (b"PK\x03\x04" + bytes(50), "packed with zip"),
-    ],
-    ids=["utf-16", "utf-16-le", "utf-16-be", "utf-32", "gzip", "pdf", "zip"],
-)
-def test_what_is_no_plain_text_is_named(content: bytes, message: str, tmp_path: Path) -> None:
-    """Words of such a file are refused; with bytes as units a note names the kind of file."""
-    path = write(tmp_path / "text", content)
-    with pytest.raises(ValueError, match=rf"text: it is {message}.*, or read it as bytes with --unit bytes"):
-        check_words(path)
-    with helpers.captured_output() as told:
-        check_files([path], "bytes", False)
-    assert re.search(f"note: .*text: it is {message}.*its bytes are used unchanged", told.getvalue())
 
 
 @pytest.mark.parametrize("word", ["<s>", "<pad>", "</s>"])

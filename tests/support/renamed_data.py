@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, List, NamedTuple
 import numpy as np
 import pytest
 
+from fairseq_mega.data.class_folders import SOURCE
 from fairseq_mega.data.clip_scale import ClipScale
-from fairseq_mega.data.file_kinds import SOURCE
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from tests.support import helpers, json_texts, lra_data, tiny_images, tiny_trainings

@@ -49,14 +49,11 @@ def tell_unknown_symbols() -> None:
     wrap(GeneratorHubInterface, "binarize", _with_unknown_symbols)
 
 
-def read_whole_lines(check: typing.Callable[[int, str], None]) -> None:
+def read_whole_lines() -> None:
     """Read a line for each line feed of the input, with the blanks at its ends.
 
     fairseq removes these blanks, which are a part of a prompt for models of bytes, and Python also ends lines at
     carriage returns, which shifts lines.
-
-    Args:
-        check: raises an error if a line, with its number from 1, is not text.
     """
     from fairseq import options
 
@@ -64,7 +61,6 @@ def read_whole_lines(check: typing.Callable[[int, str], None]) -> None:
         buffer = _Lines()
         with _opened(input) as file:
             for number, line in enumerate(file, start=1):
-                check(number, line)
                 buffer.append(line.rstrip("\r\n"))
                 if len(buffer) >= buffer_size:
                     yield buffer

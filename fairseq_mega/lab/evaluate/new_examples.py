@@ -16,7 +16,6 @@ from fairseq_mega.compat.checkpoints.pieces import (
 )
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 from fairseq_mega.data.clip_scale import ClipScale
-from fairseq_mega.data.file_kinds import check_line
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
 from fairseq_mega.data.text_units import UNIT_FILE, ByteUnit, TextUnit, own_symbols, text_unit
@@ -93,7 +92,6 @@ class TextReader:
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
         """Return the items of lines of text; in retrieval, two texts a line, separated by TAB."""
         for number, line in enumerate(lines, start=1):
-            check_line(number, line)
             line = line.rstrip("\r\n").lstrip(BYTE_ORDER_MARK)
             if "\r" in line:
                 say(f"note: line {number} contains carriage returns, which do not end lines ({TO_LINE_FEEDS})")

@@ -1,40 +1,30 @@
-"""Text files of others, lines and tables: packed ones and marked UTF-16 and UTF-32 too; other files are named."""
+"""Text files of others in UTF-8, plain or packed with gzip: lines and tables."""
 
 import io
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Iterable, Iterator, List, Optional, Tuple
+from typing import IO, Iterator, List, Optional, Tuple
 
-from fairseq_mega.data.file_kinds import HEAD, kind_of
 from fairseq_mega.lab.prepare.archives import open_packed
 from fairseq_mega.lab.prepare.unpacking import naming_damage
-
-BY_CHANCE = 0.1  # share of lines in another encoding that are UTF-8, too
 
 
 @contextmanager
 def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None) -> Iterator[IO[str]]:
-    """Open a file for reading as text, unpacked from gzip and without its byte-order mark.
+    """Open a file in UTF-8 for reading as text, unpacked from gzip and without its byte-order mark.
 
     Args:
         errors, newline: as for Python's open.
 
     Raises:
-        ValueError: that names the file, its kind and the remedy, if it is no text, or not in the encoding that it seems
-            to have; also while it is read.
+        ValueError: that names the file and the remedy, if it is not UTF-8; also while it is read.
         DownloadError: for damage of a packed one.
     """
     try:
-        with naming_damage(path), open_packed(path) as stream:
-            assert isinstance(stream, io.BufferedReader)
-            kind = kind_of(stream.peek(HEAD)[:HEAD])
-            if kind is not None and not kind.marked:
-                raise ValueError(kind.told(path))
-            encoding = "utf-8-sig" if kind is None else kind.encoding[:-2]  # the mark sets the order
-            with io.TextIOWrapper(stream, encoding, errors, newline) as text:
-                yield text
+        with naming_damage(path), io.TextIOWrapper(open_packed(path), "utf-8-sig", errors, newline) as text:
+            yield text
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not {error.encoding.upper()} ({error.reason}): {not_utf8(path)}") from error
+        raise ValueError(f"{path} is not UTF-8 ({error.reason}): {not_utf8(path)}") from error
 
 
 def decoded_lines(path: Path) -> Iterator[str]:
@@ -53,24 +43,8 @@ def decoded_lines(path: Path) -> Iterator[str]:
                 raise ValueError(f"{path}: {fault}: {not_utf8(path)}") from error
 
 
-def is_utf8(line: bytes) -> bool:
-    """Return whether bytes are text in UTF-8."""
-    return line.decode("utf-8", "ignore").encode() == line
-
-
-def is_partly_utf8(lines: Iterable[bytes]) -> bool:
-    """Return whether more lines with other characters than ASCII are UTF-8 than by chance."""
-    others = [line for line in lines if not line.isascii()]
-    return sum(map(is_utf8, others)) >= max(1, BY_CHANCE * len(others))
-
-
-def not_utf8(path: object, mixed: bool = False) -> str:
-    """Return the remedy for a plain text that is no UTF-8; ``mixed`` where a part is UTF-8."""
-    if mixed:
-        return (
-            f"other lines are UTF-8, which a conversion of the whole file would damage: correct the others "
-            f"(`LC_ALL=C.UTF-8 grep -naxv '.*' {path}` lists them)"
-        )
+def not_utf8(path: object) -> str:
+    """Return the remedy for a text that is not UTF-8."""
     return (
         f"convert the file, for example with `iconv -f CP1252 -t UTF-8 {path}` where it is western European, and "
         f"otherwise from the encoding that it was written in"

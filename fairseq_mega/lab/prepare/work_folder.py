@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Type
 
 from fairseq_mega.compat.checkpoints.locks import InUse, acquire
-from fairseq_mega.data.class_folders import is_hidden
-from fairseq_mega.data.file_kinds import SOURCE
+from fairseq_mega.data.class_folders import SOURCE, is_hidden
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.runs.files import write_json
 

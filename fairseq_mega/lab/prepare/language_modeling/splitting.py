@@ -6,7 +6,6 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 from fairseq_mega.data.byte_text import NEWLINE, encode
-from fairseq_mega.data.file_kinds import kind_of_file
 from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
     ByteRange,
     NothingLeft,
@@ -113,12 +112,9 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
             check_not_empty(path)
         else:
             check_words(path, replace_invalid)
-        kind = kind_of_file(path)
-        if unit == "bytes" and kind is not None:
-            say(f"note: {kind.told(path)}; with --unit bytes its bytes are used unchanged")
-        if unit == "bytes" and kind is None and not is_utf8(path):
+        if unit == "bytes" and not is_utf8(path):
             say(f"note: {path} is not UTF-8, and what is typed for its model is: {not_utf8(path)}")
-        feeds, returns, pairs = (0, 0, 0) if kind is not None else line_ends(path)
+        feeds, returns, pairs = line_ends(path)
         if returns > MANY_RETURNS * feeds:
             change = TO_LINE_FEEDS if 2 * pairs <= feeds else r"`tr -d '\r'` removes them"  # lines that end in CR CR LF
             say(

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import BinaryIO, Iterator, List, Sequence
 
-from fairseq_mega.data.file_kinds import kind_of_file
 from fairseq_mega.lab.prepare.language_modeling.byte_ranges import ByteRange, whole
 from fairseq_mega.lab.prepare.text_files import not_utf8
 
@@ -81,9 +80,6 @@ def check_words(path: Path, replace_invalid: bool = False) -> None:
         ValueError: an empty file, a file without any word, or one that :func:`read_words` refuses.
     """
     check_not_empty(path)
-    kind = kind_of_file(path)
-    if kind is not None:
-        raise ValueError(f"{kind.told(path)}, or read it as bytes with --unit bytes")
     found = False
     for words in read_words(path, whole(path), replace_invalid):
         found = found or bool(words)

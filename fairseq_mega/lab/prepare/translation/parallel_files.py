@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Collection, List, Optional
 
-from fairseq_mega.data.file_kinds import check_plain
+from fairseq_mega.data.text_cleaning import BYTE_ORDER_MARK
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
-from fairseq_mega.lab.prepare.text_files import is_partly_utf8, not_utf8, read_lines
+from fairseq_mega.lab.prepare.text_files import decoded_lines
 from fairseq_mega.lab.prepare.translation.corpus import Corpus
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
 from fairseq_mega.lab.runs.files import LINE_ENDS, ends_no_line
@@ -24,21 +24,7 @@ def read_sentences(path: Path) -> List[str]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; a prefix P names the files P.<source> and P.<target>, unpacked")
-    check_plain(path)
-    raw = [line for _, line in read_lines(path)]
-    lines = []
-    for number, line in enumerate(raw, start=1):
-        if b"\0" in line:
-            raise ValueError(
-                f"{path}, line {number}: NUL byte, as in a part in UTF-16; convert the file to plain text in UTF-8"
-            )
-        try:
-            lines.append(line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not "
-                f"UTF-8; {not_utf8(path, is_partly_utf8(raw))}"
-            ) from None
+    lines = [line.rstrip("\r\n").lstrip(BYTE_ORDER_MARK) for line in decoded_lines(path)]
     for end in LINE_ENDS:
         if sum(line.count(end) for line in lines) > len(lines):
             raise ValueError(f"{path}: {ends_no_line(path, end)}")
