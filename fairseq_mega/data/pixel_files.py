@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import time
+import warnings
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional, Tuple
 
@@ -16,9 +17,6 @@ logger = logging.getLogger(__name__)
 
 HEADER_BYTES = 512
 BLOCK_BYTES = 1 << 23
-LARGEST = 255
-_ZERO, _NEWLINE = 48, 10
-_BLANKS = (9, 10, 13, 32)
 
 
 class PixelFile:
@@ -115,8 +113,12 @@ def build_cache(source: Path, cache: Path) -> Dict[str, int]:
     try:
         with open(temporary, "r+b") as file:
             file.seek(HEADER_BYTES)
-            for block in whole_lines(source, state["size"]):
-                pixels = parse_pixels(block, str(source), rows + 1, columns)
+            for pixels in parsed_blocks(source):
+                if columns and pixels.shape[1] != columns:
+                    raise ValueError(
+                        f"{source}, line {rows + 1}: {pixels.shape[1]} pixels, the lines before have {columns}: all "
+                        f"images must have one size"
+                    )
                 rows, columns = rows + pixels.shape[0], pixels.shape[1]
                 file.write(pixels.tobytes())
             if rows == 0:
@@ -135,80 +137,29 @@ def build_cache(source: Path, cache: Path) -> Dict[str, int]:
     return header
 
 
-def whole_lines(source: Path, size: int) -> Iterator[bytes]:
-    """Yield blocks of whole lines of a text of ``size`` bytes; progress is logged every 10 seconds."""
-    rest, done, told = b"", 0, time.monotonic()
-    with open(source, "rb") as file:
-        while True:
-            block = file.read(BLOCK_BYTES)
-            if not block:
-                break
-            done += len(block)
-            if time.monotonic() - told > 10:
-                told = time.monotonic()
-                logger.info(f"{source}: {done >> 20:,} of {size >> 20:,} MiB read")
-            end = block.rfind(b"\n") + 1
-            if end == 0:
-                rest += block
-                continue
-            yield rest + block[:end]
-            rest = block[end:]
-    if rest:
-        yield rest + b"\n"
-
-
-def parse_pixels(text: bytes, source: str, line: int, columns: int) -> np.ndarray:
-    """Parse the pixels of some lines.
-
-    Args:
-        text: whole lines, each with its newline.
-        source: name of the file, for messages.
-        line: number of the first line, counted from 1.
-        columns: pixels of a line; 0: the number of the first line.
-
-    Returns:
-        (lines, columns) uint8.
+def parsed_blocks(source: Path) -> Iterator[np.ndarray]:
+    """Yield the pixels (lines, columns) uint8 of a text, block by block; progress is logged every 10 seconds.
 
     Raises:
         ValueError: if a line has another number of pixels, or a word that is not an integer 0..255.
     """
-    codes = np.frombuffer(text, dtype=np.uint8)
-    digits = codes - _ZERO  # wraps around below "0", so that digits are the values up to 9
-    is_digit = digits < 10
-    ends = np.flatnonzero(is_digit[:-1] & ~is_digit[1:])  # the last character is a newline
-    values = digits[ends].astype(np.uint16)
-    longer = np.ones(len(ends), dtype=bool)
-    for back, weight in ((1, 10), (2, 100)):  # indices before the first number wrap around to the last newline
-        longer &= is_digit[ends - back]
-        values += np.where(longer, digits[ends - back], 0).astype(np.uint16) * np.uint16(weight)
-    longer &= is_digit[ends - 3] if len(ends) else longer
-    newlines = np.flatnonzero(codes == _NEWLINE)
-    counts = np.diff(np.searchsorted(ends, newlines), prepend=0)
-    columns = columns or int(counts[0])
-    blank = np.zeros(256, dtype=bool)
-    blank[list(_BLANKS)] = True
-    plain = bool((is_digit | blank[codes]).all())
-    if not plain or longer.any() or columns == 0 or (counts != columns).any() or (values > LARGEST).any():
-        raise ValueError(fault(text, source, line, columns))
-    return values.astype(np.uint8).reshape(len(newlines), columns)
-
-
-def fault(text: bytes, source: str, line: int, columns: int) -> str:
-    """Return the error message for the first broken line, see :func:`parse_pixels`."""
-    for number, content in enumerate(text.split(b"\n")[:-1], line):
-        words = re.split(rb"[ \t\r]+", content.strip(b" \t\r"))
-        for position, word in enumerate(words, 1):
-            if not re.fullmatch(rb"[0-9]{1,3}", word) or int(word) > LARGEST:
-                if word == b"" and len(words) == 1:
-                    return f"{source} line {number} is empty: give one image per line"
-                shown = word[:20].decode(errors="replace")
-                return f"{source} line {number}, pixel {position}: {shown!r} is not an integer from 0 to {LARGEST}"
-        if len(words) != columns:
-            return (
-                f"{source} line {number} has {len(words)} pixels, the lines before have {columns}: all images must "
-                f"have one size"
-            )
-    raise AssertionError("a line is broken, but no broken line was found")
+    begin, told, size = 1, time.monotonic(), source.stat().st_size
+    with open(source, "rb") as file:
+        while lines := file.readlines(BLOCK_BYTES):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")  # older numpy reads 256 as a float, with a warning
+                    pixels = np.loadtxt(lines, dtype=np.uint8, comments=None, ndmin=2)
+            except (ValueError, Warning) as error:
+                raise ValueError(
+                    f"{source}: a line from {begin} on is not an image of integers from 0 to 255, or of another size "
+                    f"(rows counted from there: {error})"
+                ) from error
+            yield pixels
+            begin += len(lines)
+            if time.monotonic() - told > 10:
+                told = time.monotonic()
+                logger.info(f"{source}: {file.tell() >> 20:,} of {size >> 20:,} MiB read")
 
 
 def read_labels(path: Path) -> np.ndarray:
