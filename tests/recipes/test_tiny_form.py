@@ -3,8 +3,6 @@
 import copy
 from typing import Any
 
-import pytest
-
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import preset
 from fairseq_mega.lab.recipes.smoke import FAIRSEQS, OF_DATA, shrink, toy
@@ -14,18 +12,17 @@ def is_number(value: Any) -> bool:
     return type(value) is int
 
 
-@pytest.mark.parametrize("name", catalogue())
-def test_it_has_the_options_of_the_recipe(name: str) -> None:
-    config = catalogue()[name].config
-    tiny = copy.deepcopy(config)
-    shrink(tiny, catalogue()[name].evaluate["kind"])
-    model, own = tiny["model"], config["model"]
-    assert model.keys() == own.keys()
-    assert not [option for option in model if is_number(own[option]) and model[option] > own[option]]
-    for option, value in toy(own["_name"]).items():
-        if own.get(option) is not None and option not in (*OF_DATA, "encoder_layers"):
-            assert model[option] == min(value, own[option])
-    assert model.get("encoder_layers", 1) <= 2 and model.get("decoder_layers", 1) <= 2
+def test_it_has_the_options_of_the_recipe() -> None:
+    for name, recipe in catalogue().items():
+        tiny = copy.deepcopy(recipe.config)
+        shrink(tiny, recipe.evaluate["kind"])
+        model, own = tiny["model"], recipe.config["model"]
+        assert model.keys() == own.keys(), name
+        assert not [option for option in model if is_number(own[option]) and model[option] > own[option]], name
+        for option, value in toy(own["_name"]).items():
+            if own.get(option) is not None and option not in (*OF_DATA, "encoder_layers"):
+                assert model[option] == min(value, own[option]), name
+        assert model.get("encoder_layers", 1) <= 2 and model.get("decoder_layers", 1) <= 2, name
 
 
 def test_widths_are_those_of_presets() -> None:
