@@ -9,6 +9,7 @@ import pytest
 
 from fairseq_mega.lab.reproduce.command import main
 from tests.support import lra_data
+from tests.support.in_process import in_process  # noqa: F401
 
 ONE = "mega/table2/image/mega"
 
@@ -43,9 +44,10 @@ def test_a_printed_command_has_the_settings_of_its_recipe(capsys: pytest.Capture
     assert transformer.count("--set ") == 2 and "--set transformer:optimization.lr=0.1" in transformer
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_printed_command_is_accepted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Options that are refused for one of the recipes alone are left out, and what follows ``--`` stays behind it."""
-    names = ["mega/table7/en-de/mega_softmax", ONE, "mega/figure4/text/n0"]
+    names = ["mega/table5/enwik8/mega", ONE, "mega/figure4/text/n0"]
     words = ["--smoke", *names, "--per-step=4", "--output", "x.png", "--seeds=1", "--out", str(tmp_path)]
     assert main([*words, "--max-update", "3", "--launcher=print", "--", "--log-interval", "5"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
