@@ -41,26 +41,18 @@ def test_zeros_and_nothing(kind):
 
 @needs_kernels
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 37, MOST_ROWS, MOST_ROWS + 1])
-@pytest.mark.parametrize(("inputs", "outputs"), [(0, 3), (1, 1), (5, 3), (17, 9), (64, 17), (130, 15), (515, 26)])
-def test_kernel_equals_the_definition(rows, inputs, outputs, kind, bias):
-    x, packed = matrix(rows, inputs, seed=2), pack(matrix(outputs, inputs), kind)
-    addend = matrix(1, outputs, seed=3)[0] if bias else None
-    want = F.linear(x.double(), unpack(packed, torch.float64), None if addend is None else addend.double())
-    got = packed_linear(x, packed, addend, path="native")
-    assert_close("output", got, want, packed_linear(x, packed, addend, path="reference"))
-
-
-@needs_kernels
-@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 5, 6, 7, 8, 13, MOST_ROWS, MOST_ROWS + 1])
-@pytest.mark.parametrize(("inputs", "outputs"), [(0, 3), (1, 1), (5, 3), (17, 9), (64, 17), (130, 15), (515, 26)])
-def test_kernel_equals_the_definition_with_a_plain_matrix(rows, inputs, outputs):
-    x, bias = matrix(rows, inputs, seed=2), matrix(1, outputs, seed=3)[0]
-    plain = PackedMatrix(matrix(outputs, inputs), None)
-    want = F.linear(x.double(), plain.data.double(), bias.double())
-    got = packed_linear(x, plain, bias, path="native")
-    assert_close("output", got, want, packed_linear(x, plain, bias, path="reference"))
+@pytest.mark.parametrize("kind", [*KINDS, None])
+@pytest.mark.parametrize("shape", [(3, 0), (1, 1), (3, 5), (9, 17), (17, 64), (15, 130), (26, 515)])
+def test_kernel_equals_the_definition(shape, kind, bias):
+    """With packed matrices and with a plain one, for every number of rows that the kernel has a loop for."""
+    packed = PackedMatrix(matrix(*shape), None) if kind is None else pack(matrix(*shape), kind)
+    exact = packed.data.double() if kind is None else unpack(packed, torch.float64)
+    addend = matrix(1, shape[0], seed=3)[0] if bias else None
+    for rows in (0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 37, MOST_ROWS, MOST_ROWS + 1):
+        x = matrix(rows, shape[1], seed=2)
+        want = F.linear(x.double(), exact, None if addend is None else addend.double())
+        got = packed_linear(x, packed, addend, path="native")
+        assert_close(f"output of {rows} rows", got, want, packed_linear(x, packed, addend, path="reference"))
 
 
 @needs_kernels
