@@ -191,8 +191,13 @@ def before_speech() -> None:
 
 
 def before_translation() -> None:
-    """Two checkpoints, a translated test set, and the files that Multi30k's text becomes."""
-    data = helpers.make_parallel_corpus(Path("corpus"), sentences=12, train=60, valid=8)
+    """Text of one's own, two checkpoints, a translated test set, and the files that Multi30k's text becomes."""
+    for language, words in (("en", "the {} sees the {} cat ."), ("de", "der {} sieht die {} Katze .")):
+        lines = "".join(f"{words.format(LINES[number % 3], number)}\n" for number in range(300))
+        Path("corpus").mkdir(exist_ok=True)
+        Path(f"corpus/train.{language}").write_text(lines)
+    write_lines(2, "new.en")
+    data = helpers.make_parallel_corpus(Path("toy"), sentences=12, train=60, valid=8)
     training = shlex.join([*helpers.TINY_TRAINING, "--cpu", "--max-epoch", "5", "--save-dir", "checkpoints"])
     execute(f"fairseq-mega-train {data} {training} --source-lang en --target-lang de")
     Path("test.de").write_text("ein Satz .\n" * 3003)
@@ -245,6 +250,15 @@ def test_the_commands_run(document: str, tmp_path: Path, monkeypatch: pytest.Mon
             assert run.prints in execute(line, f"{run.stdin}\n" if run.stdin else ""), line
     if document == "examples/language_modeling/README.md":
         complete_a_text(document)
+    elif document == "examples/translation/README.md":
+        (code,) = re.findall(r"```python\n(.*?)```", own_data(document), re.DOTALL)
+        exec(code, {})
+
+
+def own_data(document: str) -> str:
+    """Return the section of a document about one's own data."""
+    text = (REPOSITORY / document).read_text(encoding="utf-8")
+    return text.split("## Your own data")[1].split("\n## ")[0]
 
 
 def complete_a_text(document: str) -> None:

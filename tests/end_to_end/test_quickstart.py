@@ -1,7 +1,6 @@
 """scripts/quickstart.sh: a whole run on a little text, its resumption, and its errors."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -218,40 +217,3 @@ def test_a_damaged_package_is_named(tmp_path: Path) -> None:
     )
     assert failed.returncode == 1
     assert f"{broken} cannot be unpacked: remove it" in failed.stderr
-
-
-@pytest.mark.slow
-def test_the_commands_for_ones_own_text_run_as_they_stand(text: str, tmp_path: Path) -> None:
-    """Only the sizes of the models and the lengths of the trainings are replaced."""
-    readme = (ROOT / "examples" / "translation" / "README.md").read_text(encoding="utf-8")
-    screen = readme.split("## Your own data")[1].split("\n## ")[0]
-    quick, small, large = re.findall(r"```bash\n(.*?)```", screen, re.DOTALL)
-    (code,) = re.findall(r"```python\n(.*?)```", screen, re.DOTALL)
-    commands = f"{small}\ncat >program.py <<'END'\n{code}END\npython program.py\n{large}"
-    assert quick.startswith("bash scripts/quickstart.sh --text corpus/train ") and quick.count("\n") == 1
-    assert len(small.replace("\\\n", "").strip().splitlines()) <= 4
-    for old, new in (
-        ("--arch mega_small", "--cpu --arch mega_small --encoder-embed-dim 16 --encoder-hidden-dim 32"),
-        ("--stop-time-hours 0.25", "--stop-time-hours 0.006"),
-        ("--arch mega_iwslt_de_en", "--cpu --arch mega_tiny"),
-        ("--max-update 30000", "--max-update 5"),
-    ):
-        assert commands.count(old) == 1
-        commands = commands.replace(old, new)
-    (tmp_path / "corpus").mkdir()
-    for lang in ("en", "de"):
-        shutil.copy(f"{text}.{lang}", tmp_path / "corpus" / f"train.{lang}")
-    (tmp_path / "new.en").write_text("the dog sees the tree cat .\nthe cat finds the house dog .\n")
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ['PATH']}"},
-        input="the dog sees the tree cat .\n",
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    hypotheses = [line for line in done.stdout.splitlines() if line.startswith("D-")]
-    assert len(hypotheses) == 1 and done.stdout.count("done training") == 2 and "train_inner" in done.stdout
-    assert len((tmp_path / "new.de").read_text().splitlines()) == 2
