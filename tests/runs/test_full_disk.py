@@ -1,17 +1,31 @@
 """A full disk is told with the name of the file that could not be written."""
 
+import contextlib
 import errno
-import subprocess
-import sys
+import resource
 import wave
 from pathlib import Path
+from typing import Iterator
 
 import pytest
 import torch
 
+from fairseq_mega.cli import average_checkpoints
 from fairseq_mega.compat.errors import describe
+from fairseq_mega.lab.prepare import command
 from fairseq_mega.lab.runs.files import written_whole
-from tests.support.helpers import REPOSITORY
+from tests.support.in_process import call, in_process  # noqa: F401
+
+
+@contextlib.contextmanager
+def little_space() -> Iterator[None]:
+    """No file of this process and of those that it starts grows beyond 9,000 bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def write_recordings(folder: Path) -> None:
@@ -42,18 +56,16 @@ def test_a_full_disk_ends_an_average_in_one_line(tmp_path: Path) -> None:
     """torch.save raises an error of its own, which names neither the file nor the disk."""
     made, path = tmp_path / "made.pt", tmp_path / "average.pt"
     torch.save({"model": {"w": torch.zeros(9000)}, "cfg": {}}, made)
-    words = ["--inputs", str(made), "--output", str(path)]
-    program = "import resource, sys; from fairseq_mega.cli.average_checkpoints import main; "
-    for begin, status in (("resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); ", 1), ("", 0)):
-        code = f"{program}{begin}sys.exit(main({words!r}))"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY)
-        assert done.returncode == status, done.stderr
-        assert sorted(tmp_path.iterdir()) == sorted([made] if status else [made, path])
-        if status:
-            (line,) = done.stderr.splitlines()
-            assert line.endswith(f"error: {path} cannot be written (File too large): make room, and try again")
+    words = ["--inputs", made, "--output", path]
+    with little_space():
+        failed = call(average_checkpoints.main, *words)
+    (line,) = failed.stderr.splitlines()
+    assert failed.returncode == 1 and f"error: {path} " in line and "File too large" in line
+    assert [*tmp_path.iterdir()] == [made]
+    assert call(average_checkpoints.main, *words).returncode == 0 and path.exists()
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("dataset", ["own-texts", "recordings"])
 def test_a_full_disk_ends_a_preparation_in_one_line(dataset: str, tmp_path: Path) -> None:
     """The folder is named, nothing in it is taken for done, and the command succeeds where there is room."""
@@ -65,13 +77,9 @@ def test_a_full_disk_ends_a_preparation_in_one_line(dataset: str, tmp_path: Path
     else:
         write_recordings(tmp_path / "sounds")
         words += ["--dir", str(tmp_path / "sounds")]
-    program = "import resource, sys; from fairseq_mega.lab.prepare.command import main; "
-    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); "
-    for begin, status in ((limit, 1), ("", 0)):
-        code = f"{program}{begin}sys.exit(main({words!r}))"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY)
-        assert done.returncode == status, done.stderr
-        assert (out / "SOURCE.json").exists() == (status == 0)
-        if status:
-            (line,) = [line for line in done.stderr.splitlines() if "error" in line]
-            assert f"error: --out {out} cannot be written (File too large): make room, and try again" in line
+    with little_space():
+        failed = call(command.main, *words)
+    (line,) = [line for line in failed.stderr.splitlines() if "error" in line]
+    assert failed.returncode == 1 and f"error: --out {out} " in line and "File too large" in line
+    assert not (out / "SOURCE.json").exists()
+    assert call(command.main, *words).returncode == 0 and (out / "SOURCE.json").exists()
