@@ -92,9 +92,9 @@ def test_a_peer_of_another_size_is_refused(tmp_path):
 
 def test_a_peer_that_is_not_installed_is_left_out(tmp_path, capsys):
     path = program(tmp_path, missing=1)
-    with pytest.raises(SystemExit, match="--peers transformers: none is installed"):
+    with pytest.raises(SystemExit, match="--peers transformers"):
         run("--python", f"transformers={path}")
-    assert f"transformers is not installed: {path} -m pip install transformers==" in capsys.readouterr().err
+    assert f"{path} -m pip install transformers==" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

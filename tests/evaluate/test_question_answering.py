@@ -232,12 +232,12 @@ def test_nothing_that_is_read_is_overwritten(output, option, files, capsys, monk
     given = ["--questions", "valid.jsonl", "--examples", "train.jsonl", "--path", "some.pt", *option.split()]
     words = ["narrative_qa", *given, "--data", ".", "--output", output.format(folder=files.name)]
     assert question_answering.main(words) == 1
-    assert f"would overwrite {option}: give another name" in capsys.readouterr().err
+    assert f"would overwrite {option}" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in files.iterdir()} == before
 
 
 def test_models_and_data_that_do_not_fit(tiny_model, trained, files, capsys):
     assert ask((tiny_model.data, tiny_model.checkpoint), "narrative_qa", files) == 1
-    assert "holds a translator (--arch mega_tiny): give a language model" in capsys.readouterr().err
+    assert "--arch mega_tiny" in capsys.readouterr().err
     assert ask((files / "gone", trained[1]), "narrative_qa", files) == 1
-    assert f"{files / 'gone'} is not a folder: give the data folder" in capsys.readouterr().err
+    assert f"{files / 'gone'} is not a folder" in capsys.readouterr().err

@@ -89,7 +89,7 @@ def test_a_second_hypothesis_of_a_sentence_is_refused(tmp_path: Path, capsys: An
 def test_a_missing_detokenised_line_is_refused_too(tmp_path: Path, capsys: Any) -> None:
     lines = [line for line in generation(dict(enumerate(REFERENCES))) if not line.startswith("D-7\t")]
     assert run(tmp_path, lines) == 1
-    assert "10 D- lines found, --expect is 11: 1 missing (first: 7)" in capsys.readouterr().err
+    assert "10 D- lines found, --expect is 11" in capsys.readouterr().err
 
 
 def test_a_reference_of_another_length_or_a_missing_file_is_refused(tmp_path: Path, capsys: Any) -> None:

@@ -166,7 +166,7 @@ def test_attention_is_the_mean_of_the_heads(build: Any, heads: int, layer: int, 
 
 def test_layers_without_weights_are_named() -> None:
     model = tiny_classifier.build("s4d_lra")
-    with pytest.raises(ValueError, match="layer 1 is a S4dLayer, whose weights cannot be drawn"):
+    with pytest.raises(ValueError, match="S4dLayer"):
         _self_attention(model.encoder.layers, 1, lambda: None)
 
 
@@ -174,7 +174,7 @@ def test_layers_without_weights_are_named() -> None:
 def test_models_that_read_no_text_are_named(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     task = SimpleNamespace(cfg={"_name": "name_of_its_task"})
     monkeypatch.setattr(attention, "_load", lambda *_: (build(), None, task))
-    with pytest.raises(ValueError, match="x.pt: attention is drawn for .*, found a model of --task name_of_its"):
+    with pytest.raises(ValueError, match="x.pt: .*--task name_of_its"):
         attention_for(Path("x.pt"), None, "words", None)
 
 
@@ -182,12 +182,12 @@ def test_alignment_of_a_translation(tiny_model: Any, tmp_path: Path) -> None:
     found = attention_for(tiny_model.checkpoint, tiny_model.data, "w1 w2 w3", None)
     assert found.columns == ["w1", "w2", "w3", "</s>"] and found.weights.shape == (len(found.rows), 4)
     torch.testing.assert_close(found.weights.sum(1), torch.ones(len(found.rows)))
-    with pytest.raises(ValueError, match="--layer 2: this model has layers 1 to 1"):
+    with pytest.raises(ValueError, match="--layer 2"):
         attention_for(tiny_model.checkpoint, tiny_model.data, "w1", 2)
     for text in ("", " ", "\u00a0"):
-        with pytest.raises(ValueError, match="contains no text: give some words"):
+        with pytest.raises(ValueError, match="no text"):
             attention_for(tiny_model.checkpoint, tiny_model.data, text, None)
-    with pytest.raises(ValueError, match="language pair.*give the folder of its data with --data"):
+    with pytest.raises(ValueError, match="--data"):
         attention_for(tiny_model.checkpoint, tmp_path, "w1", None)
 
 

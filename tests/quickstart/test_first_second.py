@@ -85,7 +85,7 @@ def test_a_full_disk(
 ) -> None:
     good_text(folder)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
-    assert f"and {free / 1e6:.0f} MB are free: give another folder" in refused(more, capsys)
+    assert f"{free / 1e6:.0f} MB are free" in refused(more, capsys)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free + 1e6))
     options.parse(words(more))
 
@@ -102,7 +102,7 @@ def test_a_missing_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     good_text(folder)
     monkeypatch.setattr(translation.shutil, "which", lambda name: None)
     work = translation.Translation(options.parse(words([])), "bash scripts/quickstart.sh")
-    with pytest.raises(StageError, match="'fairseq-mega-interactive' was not found: run 'bash scripts/setup.sh'"):
+    with pytest.raises(StageError, match="'fairseq-mega-interactive' .*scripts/setup.sh"):
         work.start()
     assert not (folder / "made" / ".done").exists()
 

@@ -196,7 +196,7 @@ def test_cells_are_text() -> None:
 def test_folders_that_are_missing(tmp_path: Path, capsys: Any) -> None:
     words = ["--html", str(tmp_path / "page.html"), "--root", str(REPOSITORY), "--runs", str(tmp_path / "no")]
     assert command.main(words) == 1
-    assert "no does not exist: give the folder of fairseq-mega-reproduce" in capsys.readouterr().err
+    assert "no does not exist" in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
 
 
@@ -224,5 +224,5 @@ def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> No
     assert "<img" in page and f"Not shown: {html.escape(str(failed))} contains no training" in page
     log.write_text("nothing\n")
     assert command.main(["curves", str(log), "--output", str(image)]) == 1
-    assert "train.log contains no training: it failed" in capsys.readouterr().err
+    assert "train.log contains no training" in capsys.readouterr().err
     assert figures.training_curves([tmp_path], tmp_path)[0].count("contains no training") == 2

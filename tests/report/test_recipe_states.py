@@ -91,7 +91,7 @@ def test_a_row_for_every_benchmark(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_or_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["recipes", str(tmp_path / "no")]) == 1
-    assert "no does not exist: give one that contains results" in capsys.readouterr().err
+    assert "no does not exist" in capsys.readouterr().err
     (tmp_path / "a.json").write_text('{"recipe": ')
     assert command.main(["recipes", str(tmp_path)]) == 1
     assert "a.json: not a JSON result file" in capsys.readouterr().err

@@ -92,18 +92,16 @@ def test_no_folder_is_taken_for_another(
 
 def test_what_our_command_made_is_refused(tmp_path: Path) -> None:
     (write(tmp_path / "listops", "listops") / "SOURCE.json").write_text("{}")
-    with pytest.raises(RecipeError, match="SOURCE.json names the command that made it; such data go with --data"):
+    with pytest.raises(RecipeError, match="SOURCE.json .*--data"):
         find_processed(LISTOPS, tmp_path)
 
 
 def test_other_vocabularies_labels_and_lengths_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "a" / "listops", "listops", symbols=SYMBOLS[:-1], labels=9)
-    with pytest.raises(
-        RecipeError, match="has 9 labels, the task 10; src-bin/dict.txt has 14 symbols, 15 are expected"
-    ):
+    with pytest.raises(RecipeError, match="9 labels.* 10; src-bin/dict.txt.* 14 .*15"):
         find_processed(LISTOPS, tmp_path / "a")
     write(tmp_path / "b" / "pathfinder32", "pathfinder32", pixels=1023)
-    with pytest.raises(RecipeError, match="the first line of input/train.src is not an image of 1024 pixels"):
+    with pytest.raises(RecipeError, match="input/train.src .*1024 pixels"):
         find_processed(PATHFINDER, tmp_path / "b")
 
 
@@ -113,13 +111,13 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
         path.unlink()
     with pytest.raises(RecipeError, match=r"lacks src-bin/dict.txt, .*facebookresearch/mega#1"):
         find_processed(LISTOPS, tmp_path)
-    with pytest.raises(RecipeError, match="holds no whole data of pathx: a folder with input/train.src"):
+    with pytest.raises(RecipeError, match="pathx.*input/train.src"):
         find_processed(PATHX, tmp_path)
     options = ["--gpus", "0", "--out", str(tmp_path / "out")]
     assert main(["table2/listops/mega", "--processed", str(tmp_path / "absent"), *options]) == 1
-    assert "absent is not a folder: unpack the authors' archives" in capsys.readouterr().err
+    assert "absent is not a folder" in capsys.readouterr().err
     assert main(["mega/table7/en-de/mega_softmax", "--processed", str(tmp_path), *options]) == 1
-    assert "published no processed data for mega/table7" in capsys.readouterr().err
+    assert "mega/table7" in capsys.readouterr().err
 
 
 def test_the_list_knows_what_was_done_with_them(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_an_update_sees_the_published_batch(gpus: int) -> None:
 def test_per_step() -> None:
     config = catalogue()[TASKS["text"]].config
     assert share_out(config, 1, 5) == (5, 10, 1, False)
-    with pytest.raises(RecipeError, match="--per-step is 4, which does not divide the 50 examples"):
+    with pytest.raises(RecipeError, match="--per-step is 4"):
         share_out(config, 1, 4)
 
 

@@ -85,7 +85,7 @@ def test_data_that_do_not_fit_are_refused_first(case: str, tmp_path: Path, capsy
 def test_a_report_about_one_data_set_shows_any_task() -> None:
     recipe = catalogue()["mega/table7/en-de/mega_softmax"]
     config = {**recipe.config, "task": {**recipe.config["task"], "data": "outputs/mine"}}
-    with pytest.raises(RecipeError, match="and table7 shows its number for 'wmt16'"):
+    with pytest.raises(RecipeError, match="table7 .*'wmt16'"):
         check_data(replace(recipe, data="help-pairs", config=config, cell={**recipe.cell, "task": "help"}))
 
 
@@ -119,12 +119,12 @@ def test_a_form_lies_beside_the_published_data(recipe: Recipe, name: str, tmp_pa
 
 
 def test_one_place_has_one_data_set(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="has the data 'listops' in outputs/lra/listops, and .* give one of them"):
+    with pytest.raises(RecipeError, match="'listops' in outputs/lra/listops"):
         runner.folders([LISTOPS, in_folder(MINIATURE, LISTOPS.place)], Choices(tmp_path))
 
 
 def test_what_makes_up_no_data_has_no_smoke_run(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="fairseq-mega-prepare fashion-mnist makes up no data: leave --smoke out"):
+    with pytest.raises(RecipeError, match="fashion-mnist .*--smoke"):
         datasets.check(replace(LISTOPS, data="fashion-mnist"), tmp_path, Choices(tmp_path, smoke=True))
 
 
@@ -152,5 +152,5 @@ def test_made_data_are_found(name: str, tmp_path: Path) -> None:
     first = next(iter(dataset.layout.files))
     (folder / first).rename(tmp_path / "elsewhere")
     assert not dataset.layout.is_there(folder) and dataset.layout.missing(folder) == (first,)
-    with pytest.raises(ValueError, match=f"the data of {name} in .* are incomplete, {first} is missing: complete"):
+    with pytest.raises(ValueError, match=f"{name} in .*{first}"):
         dataset.layout.check_no_part(folder, name)

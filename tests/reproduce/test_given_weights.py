@@ -468,7 +468,7 @@ def test_translators_of_other_languages_and_seeds_are_seen() -> None:
     recipe = catalogue()["mega/table7/en-de/mega_softmax"]
     weights.check_task(recipe, {"source_lang": "en", "target_lang": "de"}, "translation")
     weights.check_task(recipe, {}, None)
-    with pytest.raises(ValueError, match="was trained with --source-lang de, and the recipe has --source-lang en"):
+    with pytest.raises(ValueError, match="--source-lang de.* --source-lang en"):
         weights.check_task(recipe, {"source_lang": "de", "target_lang": "en"}, "translation")
     assert seed_of({"cfg": {"common": {"seed": 3}}}) == 3
     assert seed_of({"args": Namespace(seed=4)}) == 4 and seed_of({"args": None, "cfg": None}) is None

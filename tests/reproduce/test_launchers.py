@@ -31,7 +31,7 @@ def test_commands_are_printed(words: List[str], capsys: pytest.CaptureFixture[st
 
 def test_a_seed_is_given_once(words: List[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words[:-1], "11,1,11", "--gpus", "0", "--list"]) == 1
-    assert "--seeds is '11,1,11': 11 is there twice" in capsys.readouterr().err
+    assert "--seeds is '11,1,11'" in capsys.readouterr().err
 
 
 def test_a_printed_command_has_the_settings_of_its_recipe(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -107,6 +107,6 @@ def test_without_submitit(
 ) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
     assert main([*words, "--gpus", "1", "--launcher", "slurm"]) == 1
-    assert "--launcher slurm needs submitit: pip install submitit" in capsys.readouterr().err
+    assert "--launcher slurm needs submitit" in capsys.readouterr().err
     assert main([*words, "--gpus", "1", "--launcher", "slurm", "--slurm", "partition"]) == 1
-    assert "--slurm 'partition': write it as NAME=VALUE" in capsys.readouterr().err
+    assert "--slurm 'partition'" in capsys.readouterr().err

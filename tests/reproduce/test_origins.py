@@ -61,7 +61,7 @@ def test_data_of_a_recipe_are_taken(name: str, below: str, tmp_path: Path) -> No
 def test_other_data_are_refused(case: str, below: str, tmp_path: Path) -> None:
     name, settings, said = OTHERS[case]
     note(tmp_path, settings)
-    with pytest.raises(RecipeError, match="holds other data than the recipe's") as refused:
+    with pytest.raises(RecipeError, match="other data") as refused:
         check_origin(catalogue()[name], tmp_path / below, Choices(tmp_path / "out"))
     assert said in str(refused.value)
     check_origin(catalogue()[name], tmp_path / below, Choices(tmp_path / "out", smoke=True))
@@ -82,7 +82,7 @@ def test_data_of_another_data_set_are_refused(name: str, other: str, smoke: bool
     """They fit the model, and their score would stand in the recipe's table; our own comparisons accept them."""
     note(tmp_path, {"dataset": other, "smoke": smoke})
     choices = Choices(tmp_path / "out", smoke=smoke)
-    with pytest.raises(RecipeError, match=f"holds data of fairseq-mega-prepare {other}, and {name} is about"):
+    with pytest.raises(RecipeError, match=f"{other}, and {name}"):
         check_origin(catalogue()[name], tmp_path, choices)
     for comparison in ("listops", "bytes", "wikitext2"):
         check_origin(catalogue()[f"comparison/{comparison}/mega"], tmp_path, choices)
@@ -104,7 +104,7 @@ def test_made_up_data_are_for_smoke_runs_alone(
     (tmp_path / "SOURCE.json").write_text(json.dumps({"origin": "generated", "settings": settings}))
     choices = Choices(tmp_path / "out", smoke=smoke)
     if refused:
-        with pytest.raises(RecipeError, match="holds invented data of --smoke: give another folder"):
+        with pytest.raises(RecipeError, match="--smoke"):
             check_origin(catalogue()[LISTOPS], tmp_path / below, choices)
     else:
         check_origin(catalogue()[LISTOPS], tmp_path / below, choices)
@@ -114,7 +114,7 @@ def test_data_of_a_smoke_run_are_not_taken_for_the_papers(tmp_path: Path, capsys
     prepare("listops", "--smoke", "--out", tmp_path / "listops").succeeded()
     words = ["table2/listops/mega", "--gpus", "0", "--seeds", "1", "--max-update", "1", "--out", str(tmp_path / "out")]
     assert main([*words, "--data", str(tmp_path / "listops")]) == 1
-    assert "listops holds invented data of --smoke" in capsys.readouterr().err
+    assert "--smoke" in capsys.readouterr().err
     assert not list(tmp_path.rglob("checkpoint*.pt"))
 
 

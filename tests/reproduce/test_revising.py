@@ -140,9 +140,9 @@ def test_a_table_mixes_no_recipe_of_a_file_with_one_of_the_package(
     edited = plan(find(str(file))[0], 1, Path("data"), "0", choices)
     write_result_of(edited, choices)
     assert {path.stem for path in table_folder([edited], choices).iterdir()} == {edited.name}
-    assert f"or of other runs with the same seed: {runs[2].name}" in capsys.readouterr().err
+    assert runs[2].name in capsys.readouterr().err
     assert main([TEXT, str(file), "--out", str(tmp_path), "--list"]) == 1
-    assert f"own.yaml and {TEXT}: 'cell' gives both numbers the same place in table2" in capsys.readouterr().err
+    assert f"own.yaml and {TEXT}: 'cell'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -225,14 +225,14 @@ def test_settings_are_checked_before_anything_is_made(setting: str, found: Optio
     if found is None:
         check_by_fairseq(recipe)
         return
-    with pytest.raises(RecipeError, match=f"{TEXT}, with options given as --set .*{found}"):
+    with pytest.raises(RecipeError, match=f"{TEXT}.* --set .*{found}"):
         check_by_fairseq(recipe)
 
 
 def test_what_fairseq_asserts_is_told_in_one_line() -> None:
     name = "mega/table5/wikitext103/transformer"
     recipe = revise(catalogue()[name], [parse_setting("model.adaptive_softmax_cutoff=5,10")])
-    with pytest.raises(RecipeError, match=f"{name}, with options .*: 5,10 != 20000,60000"):
+    with pytest.raises(RecipeError, match=f"{name}.* 5,10 != 20000,60000"):
         check_by_fairseq(recipe)
 
 
