@@ -1,16 +1,14 @@
 """The language models' benchmarks run, in their --smoke form, and compare what is comparable."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from fairseq_mega.lab.benchmarks import lm_pair
+from fairseq_mega.lab.benchmarks import command, lm_pair
 from fairseq_mega.lab.benchmarks.incremental_decoder import IncrementalDecoder
 from fairseq_mega.lab.runs.results import read_result
-from tests.support.helpers import REPOSITORY
+from tests.support.in_process import call
 
 
 @pytest.mark.parametrize("width", [32, 64, 128, 256])
@@ -24,8 +22,7 @@ def test_models_have_equally_many_parameters(width):
 
 
 def run(benchmark, *options):
-    command = [sys.executable, "-m", "fairseq_mega.lab.benchmarks", benchmark, "--smoke", *options]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    done = call(command.main, benchmark, "--smoke", *options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

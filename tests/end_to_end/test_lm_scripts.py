@@ -75,7 +75,7 @@ def points(output):
 def test_a_second_seed_is_another_row(tmp_path):
     """Scores of a seed are its own; fewer updates than before are not taken for more."""
     options = ["--smoke", "--work-dir", tmp_path]
-    first = run_by_bash("mega_table5_lm.sh", *options, "--where", "task=enwik8", "--max-update", 6)
+    first = run("mega_table5_lm.sh", *options, "--where", "task=enwik8", "--max-update", 6)
     second = run("mega_table5_lm.sh", *options, "--where", "task=enwik8", "--max-update", 6, "--seed", 2)
     rows = {line for line in second.splitlines() if "MEGA, measured (K = 50" in line}
     assert {", seed 1 " in line for line in rows} == {True, False} and len(rows) == 2
@@ -132,8 +132,7 @@ def test_compare(tmp_path):
     ),
 )
 def test_bad_options(script, options, message):
-    for run_it in (run, run_by_bash):
-        assert message in run_it(script, *options, status=1)
+    assert message in run(script, *options, status=1)
 
 
 @pytest.mark.parametrize(
