@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 import yaml
 
 import fairseq_mega
@@ -27,14 +26,7 @@ def test_the_changelog_begins_with_this_version() -> None:
     assert re.findall(r"^## (\S+)", text, re.MULTILINE)[0] == fairseq_mega.__version__
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(REPOSITORY).as_posix())
-def test_links_lead_to_files(document) -> None:
-    missing = [link for link in LINK.findall(document.read_text(encoding="utf-8")) if not link.startswith("http")]
-    assert not [link for link in missing if not (document.parent / link).exists()]
-
-
-def test_the_differences_name_three_sides() -> None:
-    """Each row says what the paper, the published code and this package do."""
-    text = (REPOSITORY / "examples" / "paper_deviations.md").read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| what")]
-    assert len(rows) > 40 and all(line.count(" | ") in (2, 3) for line in rows)
+def test_links_lead_to_files() -> None:
+    for document in DOCUMENTS:
+        links = [link for link in LINK.findall(document.read_text(encoding="utf-8")) if not link.startswith("http")]
+        assert not [link for link in links if not (document.parent / link).exists()], document
