@@ -23,10 +23,9 @@ def in_folder(recipe: Recipe, folder: str) -> Recipe:
     return replace(recipe, config={**recipe.config, "task": {**recipe.config["task"], "data": folder}})
 
 
-@pytest.mark.parametrize("words", sorted({recipe.data for recipe in catalogue().values()}))
-def test_the_data_of_every_recipe_can_be_made(words: str) -> None:
-    recipe = next(recipe for recipe in catalogue().values() if recipe.data == words)
-    assert settings_of(recipe) and dataset_of(recipe).toy is not None
+def test_the_data_of_every_recipe_can_be_made() -> None:
+    for recipe in {recipe.data: recipe for recipe in catalogue().values()}.values():
+        assert settings_of(recipe) and dataset_of(recipe).toy is not None, recipe.name
 
 
 @pytest.mark.parametrize(

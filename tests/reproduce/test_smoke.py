@@ -66,6 +66,8 @@ def test_from_the_data_to_the_table(
     recipes = find_all(GROUPS[group])
     if not exhaustive and group == "megalodon, classifiers":
         recipes = find_all(["megalodon/table6/listops", "megalodon/table7"])
+    elif not exhaustive and group == "figure4":  # points differ in a number alone
+        recipes = [recipe for recipe in recipes if recipe.name.rpartition("/")[2] in ("n0", "c16")]
     elif not exhaustive:
         recipes = few(recipes)
     status = main(
