@@ -15,7 +15,7 @@ from fairseq_mega.lab.prepare.language_modeling import toy_data
 from tests.support import grids, helpers, in_process
 from tests.support.in_process import in_process as no_processes  # noqa: F401
 from tests.support.prepare_runs import source_of
-from tests.support.stand_ins import as_user, commands_in
+from tests.support.stand_ins import commands_in
 
 pytestmark = pytest.mark.usefixtures("no_processes")
 
@@ -197,20 +197,22 @@ def test_gcide_smoke(tmp_path: Path) -> None:
         assert abs(found["splits"][split]["bytes"] / SIZE - share) < 0.03
 
 
-@pytest.mark.parametrize(("user", "updates"), [("1000", 0), ("0", 1)])
-def test_without_the_package_the_remedy_is_told(user: str, updates: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("user", "updates"), [(1000, 0), (0, 1)])
+def test_without_the_package_the_remedy_is_told(
+    user: int, updates: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = tmp_path / "calls"
     environment = commands_in(
         tmp_path / "bin",
         apt_get=f'echo "$*" >>"{calls}"; echo "E: Unable to locate package" >&2; exit 100',
         dpkg_deb="exit 1",
     )
-    environment.update(as_user(user, tmp_path / "user"))
-    failed = run_by_bash("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", environment=environment)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    failed = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", environment=environment)
     assert failed.returncode == 1
     assert "E: Unable to locate package" in failed.stderr
     assert "give it with --deb FILE" in failed.stderr
-    assert ("run 'apt-get update' as root" in failed.stderr) == (user != "0")
+    assert ("run 'apt-get update' as root" in failed.stderr) == (user != 0)
     assert [line for line in calls.read_text().splitlines() if line == "update"] == ["update"] * updates
 
 

@@ -13,10 +13,3 @@ def commands_in(folder: Path, **scripts: str) -> Dict[str, str]:
         path.write_text(f"#!/bin/sh\nset -eu\n{body}\n")
         path.chmod(0o755)
     return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-
-
-def as_user(number: str, folder: Path) -> Dict[str, str]:
-    """An environment in which Python takes itself to be run by the user of this number."""
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(f"import os\n\nos.geteuid = lambda: {number}\n")
-    return {"PYTHONPATH": str(folder)}
