@@ -1,4 +1,4 @@
-"""Stand-ins for commands of the system and for its user, for the tests of scripts."""
+"""Stand-ins for commands of the system, for the tests of scripts."""
 
 import os
 from pathlib import Path
