@@ -27,7 +27,6 @@ def run(benchmark, *options):
     return done.stdout
 
 
-@pytest.mark.slow
 def test_decoding(tmp_path):
     output = run("decoding", "--json", str(tmp_path / "decoding.json"))
     found = re.findall(r"^\| (mega, chunk 16|mega-full|transformer) \| [\d,]+ \| (10|90) \|", output, re.MULTILINE)
@@ -54,7 +53,6 @@ def test_step_reads_the_weights_and_the_filled_memory():
     assert weights["mega-int8"] < 0.5 * weights["mega"]
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_decoding_with_beams_and_several_chunks(tmp_path):
     options = ["--batch", "2", "--beam", "3", "--chunk", "16,4096"]
@@ -67,14 +65,12 @@ def test_decoding_with_beams_and_several_chunks(tmp_path):
         assert bytes_of["mega, chunk 4096"] == bytes_of["mega-full"]  # a long chunk reserves what no chunk does
 
 
-@pytest.mark.slow
 def test_length(tmp_path):
     output = run("lm-length", "--json", str(tmp_path / "length.json"), "--time-limit", "30")
     assert len(re.findall(r"^\| (mega, chunk 16|transformer) \| (32|64) \| [\d,]+ \|", output, re.MULTILINE)) == 4
     assert read_result(tmp_path / "length.json")["examples"] == 2 * (32 + 64)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_length_within_a_time_limit_and_of_other_models():
     output = run("lm-length", "--time-limit", "0", "--models", "mega")
@@ -85,7 +81,6 @@ def test_length_within_a_time_limit_and_of_other_models():
     ]
 
 
-@pytest.mark.slow
 def test_shared_sequences(tmp_path):
     output = run("chunk-parallel", "--json", str(tmp_path / "shared.json"))
     assert re.findall(r"^\| (mega|megalodon), chunk 16 \| (\d) \| (\d+) \|", output, re.MULTILINE) == [
@@ -94,7 +89,6 @@ def test_shared_sequences(tmp_path):
     assert read_result(tmp_path / "shared.json")["examples"] == 64
 
 
-@pytest.mark.slow
 def test_contexts(tmp_path):
     output = run("context", "--json", str(tmp_path / "context.json"))
     assert re.findall(r"^\| (mega|megalodon), chunk 16 \| [\d.]+ \| [\d,]+ \|", output, re.MULTILINE) == [
