@@ -14,9 +14,9 @@ from fairseq_cli.interactive import main as answer_prompts
 
 from fairseq_mega.compat.errors import remedy
 from fairseq_mega.compat.patches.expressions import literal
-from fairseq_mega.models.context import Context, check_name
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.models.text_generator import TextGenerator
+from fairseq_mega.models.streams.context import Context, check_name
+from fairseq_mega.models.streams.generator import TextGenerator
 
 from .usage import UsageError
 
@@ -86,7 +86,7 @@ def read(cfg: Any, file: Path, output: Path) -> None:
     Args:
         cfg: configuration of fairseq-interactive.
         file: text in UTF-8, which follows the text of ``--context`` if ``--context`` is given.
-        output: file that :func:`fairseq_mega.models.context.save_context` writes.
+        output: file that :func:`fairseq_mega.models.streams.context.save_context` writes.
 
     Raises:
         OSError: if a file cannot be read or written.

@@ -73,13 +73,13 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         """Load a checkpoint to generate text; accept fairseq's arguments and ``decode_weights``.
 
         Returns:
-            A :class:`fairseq_mega.models.text_generator.TextGenerator`.
+            A :class:`fairseq_mega.models.streams.generator.TextGenerator`.
 
         Raises:
             OSError: if a file is missing.
             ValueError: if the file is not a checkpoint of this model, or holds more than tensors and plain values.
         """
-        from .text_generator import TextGenerator
+        from .streams.generator import TextGenerator
 
         with architectures.expect_models_of(cls):
             hub = super().from_pretrained(*args, **kwargs)

@@ -17,10 +17,10 @@ from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.relay import Relay
 from fairseq_mega.modules.state import StreamState
 
-from .carry import Carry
 from .decoder_stack import DecoderStack, IncrementalState, mega_layers
 from .options.completion import check_at_least, complete
 from .options.layer_config import layer_config
+from .streams.carry import Carry
 from .tables import adaptive_softmax, check_tables, decoder_table, output_projection, token_embedding
 
 UNLIMITED = 10**9  # positions, if no part of the model limits their number

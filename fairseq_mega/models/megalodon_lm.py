@@ -25,7 +25,7 @@ from .options.completion import check_at_least
 from .options.layer_config import megalodon_layer_config
 from .options.option import Option, Role, of_side, with_options
 from .options.table import DOCUMENTS, LANGUAGE_MODEL, MEGALODON
-from .statistics_window import run_in_window
+from .streams.statistics_window import run_in_window
 from .tables import decoder_table
 
 IMPOSSIBLE = -1e4  # logit with probability 0 in every precision; a smoothed loss stays finite

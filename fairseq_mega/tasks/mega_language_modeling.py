@@ -23,10 +23,10 @@ from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.data.text_units import TextUnit, encode_after_line_end, text_unit, unit_name
 from fairseq_mega.data.training_blocks import TrainingBlockDataset
-from fairseq_mega.models.carry import Carry
-from fairseq_mega.models.context import Context, load_context
-from fairseq_mega.models.continuation import ContinuationGenerator
 from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.models.streams.carry import Carry
+from fairseq_mega.models.streams.context import Context, load_context
+from fairseq_mega.models.streams.continuation import ContinuationGenerator
 
 from .chunk_parallel import ChunkParallel, ChunkParallelOptions, join
 

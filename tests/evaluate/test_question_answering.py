@@ -10,7 +10,7 @@ from fairseq_mega.lab.evaluate.question_answering import evaluation, scores
 from fairseq_mega.lab.evaluate.question_answering.answers import AnswerFile
 from fairseq_mega.lab.evaluate.question_answering.prompts import draw_shots, prompt_of
 from fairseq_mega.lab.evaluate.question_answering.questions import Lines, Question, Questions
-from fairseq_mega.models.text_generator import TextGenerator
+from fairseq_mega.models.streams.generator import TextGenerator
 from tests.support.helpers import random_sentences, run_fairseq
 
 

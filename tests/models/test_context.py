@@ -15,10 +15,10 @@ from omegaconf import OmegaConf
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import MODEL_FILE, UNIT_FILE
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.models.context import ContextError, read_tokens
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
-from fairseq_mega.models.text_generator import TextGenerator
+from fairseq_mega.models.streams.context import ContextError, read_tokens
+from fairseq_mega.models.streams.generator import TextGenerator
 from fairseq_mega.modules.state import named_tensors
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
 from fairseq_mega.tasks.megalodon_pretrain import MegalodonPretrainConfig, MegalodonPretrainTask

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.models.text_generator import check_sampling, draw
+from fairseq_mega.models.streams.generator import check_sampling, draw
 from tests.support.helpers import random_sentences, run_fairseq
 
 EOS = 2

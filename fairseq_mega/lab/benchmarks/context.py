@@ -11,7 +11,7 @@ import torch
 from fairseq_mega.compat.features.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, lm_pair, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
-from fairseq_mega.models.context import Context, load_context, read_tokens, save_context
+from fairseq_mega.models.streams.context import Context, load_context, read_tokens, save_context
 
 DESCRIPTION = """\
 Seconds to read a long text once, and bytes of its saved context.

@@ -15,7 +15,7 @@ from fairseq_mega.data.text_cleaning import clean, steps_of_folder
 from fairseq_mega.data.text_units import SubwordUnit
 from fairseq_mega.lab.evaluate.new_examples import reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
-from fairseq_mega.models.text_generator import TextGenerator
+from fairseq_mega.models.streams.generator import TextGenerator
 from fairseq_mega.tasks.lra_text import LRATextTask
 
 REMEDY = f"--attention: {GIVE_PARTS}"

@@ -61,7 +61,7 @@ def evaluate(
 
     Args:
         evaluation: settings of the evaluation.
-        load: returns a :class:`fairseq_mega.models.text_generator.TextGenerator`; called after the data have been
+        load: returns a :class:`fairseq_mega.models.streams.generator.TextGenerator`; called after the data have been
             checked.
         answers: file of the answers so far.
         settings: that they depend on.

@@ -96,11 +96,11 @@ class TextGenerator(GeneratorHubInterface):
         return Context(states, last, text[end:], dict(used_encoders(self.task)))
 
     def save_context(self, context: Context, path: Union[str, Path]) -> None:
-        """Write a context to a file, see :func:`fairseq_mega.models.context.save_context`."""
+        """Write a context to a file, see :func:`fairseq_mega.models.streams.context.save_context`."""
         save_context(context, Path(path), list(self.models), self.task.source_dictionary)
 
     def load_context(self, path: Union[str, Path]) -> Context:
-        """Read a context from a file, see :func:`fairseq_mega.models.context.load_context`."""
+        """Read a context from a file, see :func:`fairseq_mega.models.streams.context.load_context`."""
         return load_context(Path(path), list(self.models), self.task.source_dictionary)
 
     def _start(self) -> Context:
