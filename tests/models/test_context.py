@@ -134,7 +134,7 @@ def test_several_models(folders: Dict[str, Path], tmp_path: Path) -> None:
     two.save_context(two.read(LINES), tmp_path / "two.safetensors")
     context = two.load_context(tmp_path / "two.safetensors")
     assert two.complete("x", 9, seed=1, context=context) == two.complete(LINES + "x", 9, seed=1)
-    with pytest.raises(ContextError, match="was read with the options"):
+    with pytest.raises(ContextError, match="with other options"):
         generator_of("mega", folders["bytes"]).load_context(tmp_path / "two.safetensors")
 
 
@@ -169,30 +169,18 @@ def test_another_precision(kind: str, folders: Dict[str, Path], tmp_path: Path) 
             found = following(generator, "the sea", generator.load_context(file), steps=1)
             whole = following(generator, LINES + "the sea", None, steps=1)
         torch.testing.assert_close(found, whole, atol=0.02, rtol=0)  # without the context 0.05 and more
-    with pytest.raises(ContextError, match="belongs to another checkpoint"):
+    with pytest.raises(ContextError, match="with other weights"):
         generator.bfloat16().load_context(file)
 
 
 @pytest.mark.parametrize(
     ("options", "unit", "words"),
     [
-        ({"seed": 1}, "bytes", "belongs to another checkpoint"),
-        (
-            {"decoder_chunk_size": 8},
-            "bytes",
-            "options --decoder-chunk-size 5, and the model has --decoder-chunk-size 8",
-        ),
-        (
-            {"reset_at_document_ends": True},
-            "bytes",
-            "options --reset-at-document-ends False, and the model has --reset-at-document-ends True: give",
-        ),
-        (
-            {"attention_activation_fn": "laplace"},
-            "bytes",
-            "options --attention-activation-fn softmax, and the model has --attention-activation-fn laplace: give",
-        ),
-        ({}, "words", "belongs to another dictionary"),
+        ({"seed": 1}, "bytes", "weights"),
+        ({"decoder_chunk_size": 8}, "bytes", "--decoder-chunk-size 8"),
+        ({"reset_at_document_ends": True}, "bytes", "--reset-at-document-ends True"),
+        ({"attention_activation_fn": "laplace"}, "bytes", "--attention-activation-fn laplace"),
+        ({}, "words", "dictionary"),
     ],
 )
 def test_contexts_of_others(options: Any, unit: str, words: str, folders: Dict[str, Path], tmp_path: Path) -> None:
@@ -257,7 +245,7 @@ def test_files_that_are_none(folders: Dict[str, Path], tmp_path: Path) -> None:
     safetensors.torch.save_file({"weight": torch.ones(2)}, file)
     with pytest.raises(ContextError, match="holds no context"):
         generator.load_context(file)
-    with pytest.raises(FileNotFoundError, match="does not exist"):
+    with pytest.raises(FileNotFoundError, match="none.safetensors"):
         generator.load_context(tmp_path / "none.safetensors")
     with pytest.raises(ValueError, match="a name that ends with .safetensors"):
         generator.save_context(generator.read(""), tmp_path / "text.pt")

@@ -2,13 +2,12 @@
 
 import copy
 import math
-import re
 
 import pytest
 import torch
 
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.models.streams.generator import check_sampling, draw
+from fairseq_mega.models.streams.generator import draw
 from tests.support.helpers import random_sentences, run_fairseq
 
 EOS = 2
@@ -112,39 +111,10 @@ def test_unknown_symbols_of_several_lines(generator, caplog):
     assert ["3 of the 5 symbols of the text" in message for message in caplog.messages] == [True]
 
 
-def test_an_empty_prompt_is_refused(generator):
-    with pytest.raises(ValueError, match="one token at least is needed"):
-        next(generator.stream([]))
-
-
-@pytest.mark.parametrize("tokens", [[2, -1], [2, 1000]])
+@pytest.mark.parametrize("tokens", [[], [2, -1], [2, 1000]])
 def test_tokens_that_no_dictionary_has(generator, tokens):
-    size = len(generator.task.source_dictionary)
-    with pytest.raises(ValueError, match=f"tokens are numbers below {size}, found {min(tokens)} to {max(tokens)}"):
+    with pytest.raises(ValueError, match="prompt"):
         next(generator.stream(tokens))
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda generator, given: generator.complete(given),
-        lambda generator, given: next(generator.stream(given)),
-        lambda generator, given: generator.read(given),
-        lambda generator, given: generator.score([given]),
-    ],
-    ids=["complete", "stream", "read", "score"],
-)
-@pytest.mark.parametrize("given", [["w1", "w2"], ["w1"]])
-def test_several_texts_where_one_is_read(generator, use, given):
-    with pytest.raises(ValueError, match=f"{re.escape(repr(given))}: give one text"):
-        use(generator, given)
-
-
-@pytest.mark.parametrize("texts", ["", "  ", ["w1 w2", ""]])
-def test_an_empty_text_has_no_score(generator, texts):
-    with pytest.raises(ValueError, match="holds no symbol that has a score"):
-        generator.score(texts)
-    assert math.isfinite(float(generator.score("w1 w2")["score"]))
 
 
 def test_a_text_beyond_the_tokens_of_a_training_is_scored(generator):
@@ -158,11 +128,6 @@ def test_a_text_beyond_the_tokens_of_a_training_is_scored(generator):
     torch.testing.assert_close(long["positional_scores"].cpu(), scores.detach().cpu(), atol=1e-4, rtol=0)
     torch.testing.assert_close(short["score"], generator.score("w1 w2")["score"], atol=1e-5, rtol=0)
     assert generator.cfg.dataset.max_tokens == 100
-
-
-def test_a_negative_number_of_tokens(generator):
-    with pytest.raises(ValueError, match="max_tokens -1: give a number of tokens"):
-        generator.complete("w1", -1)
 
 
 def frequencies(options, count=20000):
@@ -190,10 +155,8 @@ def test_sampling(options, expected):
 
 
 @pytest.mark.parametrize(
-    "options, message",
-    [((-1.0, 0, 1.0), "temperature -1.0"), ((math.nan, 0, 1.0), "temperature nan"), ((1.0, -1, 1.0), "top_k -1")]
-    + [((1.0, 0, 0.0), "top_p 0.0"), ((1.0, 0, 1.5), "top_p 1.5")],
+    "options", [{"temperature": -1.0}, {"temperature": math.nan}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}]
 )
-def test_bad_sampling(options, message):
-    with pytest.raises(ValueError, match=message):
-        check_sampling(*options)
+def test_sampling_out_of_range(options, generator):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        generator.complete("w1", 1, **options)

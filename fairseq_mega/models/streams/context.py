@@ -12,14 +12,11 @@ from fairseq_mega.compat.checkpoints import safetensors_files
 from fairseq_mega.modules.state import StreamState, named_tensors, with_named_tensors
 
 KIND = "fairseq_mega context 1"
-SEPARATOR = ", "
 PIECE = 4096  # approximate number of tokens that one call reads
-OTHERS = {  # parts that identify the origin of a context, and the message if a part differs
-    "options": "was read with the options {found}, and the model has {expected}: give the same options "
-    "(--test-chunk-size, --model-overrides), or read the text again",
-    "dictionary": "belongs to another dictionary: give the same data folder, or read the text again",
-    "weights": "belongs to another checkpoint or another precision: give the same checkpoint and options (--fp16, "
-    "--decode-weights), or read the text again",
+REMEDIES = {  # for each part of a context's origin, what to do if it differs
+    "options": "give the options that it was read with (--test-chunk-size, --model-overrides)",
+    "dictionary": "give the data folder that it was read with",
+    "weights": "give the checkpoint and precision that it was read with (--fp16, --decode-weights)",
 }
 
 
@@ -97,7 +94,7 @@ def save_context(context: Context, path: Path, models: Sequence[Any], dictionary
             "last": context.last,
             "unread": context.unread,
             "encoders": context.encoders,
-            "belongs_to": _belongings(models, dictionary),
+            "belongs_to": _origin(models, dictionary),
         }
     )
     texts = {"format": "pt", "kind": KIND, "context": about, "sha256": digest(tensors, about)}
@@ -116,29 +113,26 @@ def load_context(path: Path, models: Sequence[Any], dictionary: Any) -> Context:
         OSError: if the file cannot be opened.
         ContextError: if the file is damaged, holds no context, or belongs to other weights, options or dictionaries.
     """
-    if not Path(path).is_file():
-        what = "is a folder" if Path(path).is_dir() else "does not exist"
-        raise FileNotFoundError(f"{path} {what}: give a file that --save-context wrote")
     try:
         texts = safetensors_files.read_texts(path)
-        if texts.get("kind") != KIND:
-            raise ContextError(f"{path} holds no context for this version: give a file of --save-context")
         tensors = safetensors_files.read_tensors(path)
     except safetensors_files.UnreadableSafetensors as error:
         raise ContextError(f"{error}: give a file of --save-context") from error
-    if texts.get("sha256") != digest(tensors, texts.get("context", "")):
+    if texts.get("kind") != KIND:
+        raise ContextError(f"{path} holds no context for this version: give a file of --save-context")
+    if texts["sha256"] != digest(tensors, texts["context"]):
         raise ContextError(f"{path} is damaged: copy it again, or read the text again")
     about = json.loads(texts["context"])
-    expected = _belongings(models, dictionary)
-    for part, words in OTHERS.items():
+    expected = _origin(models, dictionary)
+    for part, remedy in REMEDIES.items():
         found = about["belongs_to"][part]
         if found != expected[part]:
-            before, now = _unlike(found, expected[part])
-            raise ContextError(f"{path} {words.format(found=before, expected=now)}")
-    states = [
-        _state(model, step, about["last"], _below(str(index), tensors)) if step else None
-        for index, (model, step) in enumerate(zip(models, about["steps"]))
-    ]
+            details = "" if part != "options" else f" ({found}; the model has {expected[part]})"
+            raise ContextError(f"{path} was read with other {part}{details}: {remedy}, or read the text again")
+    states: List[Optional[StreamState]] = []
+    for index, (model, step) in enumerate(zip(models, about["steps"])):
+        own = {name.split(".", 1)[1]: tensor for name, tensor in tensors.items() if name.startswith(f"{index}.")}
+        states.append(_state(model, step, about["last"], own) if step else None)
     return Context(tuple(states), about["last"], about["unread"], about.get("encoders"))
 
 
@@ -151,10 +145,10 @@ def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
     return found.hexdigest()
 
 
-def _belongings(models: Sequence[Any], dictionary: Any) -> Dict[str, str]:
-    """Return the origin of a context: a text for each key of OTHERS."""
+def _origin(models: Sequence[Any], dictionary: Any) -> Dict[str, str]:
+    """Return the origin of a context: a text for each key of REMEDIES."""
     return {
-        "options": SEPARATOR.join(map(_options_of, models)),
+        "options": ", ".join(map(_options_of, models)),
         "dictionary": digest({}, "\n".join(dictionary.symbols)),
         "weights": " ".join(digest(model.state_dict()) for model in models),
     }
@@ -166,26 +160,13 @@ def _options_of(model: Any) -> str:
     options = {**decoder.settings, "decoder_chunk_size": decoder.chunk_size}
     if hasattr(decoder, "window"):
         options["statistics_window"] = decoder.window
-    return SEPARATOR.join(f"--{name.replace('_', '-')} {value}" for name, value in sorted(options.items()))
-
-
-def _unlike(found: str, expected: str) -> Tuple[str, str]:
-    """Return the entries in which two texts differ, or both texts if their numbers of entries differ."""
-    one, other = found.split(SEPARATOR), expected.split(SEPARATOR)
-    if len(one) != len(other):
-        return found, expected
-    unlike = [pair for pair in zip(one, other) if pair[0] != pair[1]]
-    return SEPARATOR.join(before for before, _ in unlike), SEPARATOR.join(now for _, now in unlike)
+    return ", ".join(f"--{name.replace('_', '-')} {value}" for name, value in sorted(options.items()))
 
 
 def _plain(tensor: Tensor) -> Tensor:
     """Return a copy on the CPU, with complex numbers as pairs of real numbers."""
     tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-
-
-def _below(name: str, tensors: Mapping[str, Tensor]) -> Dict[str, Tensor]:
-    return {key[len(name) + 1 :]: tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}
 
 
 def _state(model: Any, step: int, token: int, tensors: Mapping[str, Tensor]) -> StreamState:
