@@ -20,7 +20,7 @@ from fairseq_mega.modules.state import StreamState
 from .decoder_stack import DecoderStack, IncrementalState, mega_layers
 from .options.completion import check_at_least, complete
 from .options.layer_config import layer_config
-from .streams.carry import Carry
+from .streams.scoring import Carry
 from .tables import adaptive_softmax, check_tables, decoder_table, output_projection, token_embedding
 
 UNLIMITED = 10**9  # positions, if no part of the model limits their number

@@ -7,7 +7,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from fairseq import utils
 from fairseq.data import FairseqDataset, data_utils, iterators
@@ -24,9 +24,9 @@ from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.data.text_units import TextUnit, encode_after_line_end, text_unit, unit_name
 from fairseq_mega.data.training_blocks import TrainingBlockDataset
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.models.streams.carry import Carry
 from fairseq_mega.models.streams.context import Context, load_context
 from fairseq_mega.models.streams.continuation import ContinuationGenerator
+from fairseq_mega.models.streams.scoring import Carry, ScoredOnce, counted
 
 from .chunk_parallel import ChunkParallel, ChunkParallelOptions, join
 
@@ -271,7 +271,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
 
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
         """Score a batch; the memory of streams goes from one batch to the next."""
-        return super().valid_step(self._with_carry(sample), model, criterion)
+        return super().valid_step(self.carry.added_to(sample), model, criterion)
 
     def eval_lm_dataloader(self, dataset: FairseqDataset, **kwargs: Any) -> Any:
         """Return batches for fairseq-eval-lm in the order of the text; see :class:`ScoredOnce`.
@@ -296,13 +296,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             num_workers=kwargs.get("num_workers", 0),
             data_buffer_size=kwargs.get("data_buffer_size", 0),
         )
-        return ScoredOnce(batches.next_epoch_itr(shuffle=False), dataset, self)
-
-    def _with_carry(self, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """Return the batch, with the task's carried memory if it is a batch of streams."""
-        if "streams" not in sample.get("net_input", {}):
-            return sample
-        return {**sample, "net_input": {**sample["net_input"], "carry": self.carry}}
+        return ScoredOnce(batches.next_epoch_itr(shuffle=False), dataset, self.carry)
 
     def unit(self) -> TextUnit:
         """Return the unit of the data or of the checkpoint, which encodes text unless ``--bpe`` is given.
@@ -348,47 +342,6 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             self.context = load_context(Path(self.args.context), models, self.dictionary)
             generator.go_on_from(self.context)
         return generator
-
-
-class ScoredOnce:
-    """Batches of an evaluation with the carried memory; iterating checks that every token is scored once.
-
-    Args:
-        batches: batches of ``dataset``, in order.
-        dataset: dataset of streams.
-        task: task with the carried memory.
-    """
-
-    def __init__(self, batches: Any, dataset: StreamedSegmentDataset, task: MegaLanguageModelingTask) -> None:
-        self.batches, self.dataset, self.task = batches, dataset, task
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    @property
-    def n(self) -> int:
-        """Number of batches so far."""
-        return self.batches.n
-
-    def __iter__(self) -> Iterator[Dict[str, Any]]:
-        items = tokens = 0
-        for sample in self.batches:
-            items += sample["id"].numel()
-            tokens += sample["ntokens"]
-            yield self.task._with_carry(sample)
-        expected = self.dataset.text.tokens
-        if tokens != expected or items != len(self.dataset):
-            raise RuntimeError(f"{tokens:,} of {expected:,} tokens were scored: the batches do not cover the text")
-        longest = int((self.dataset.segments[:, 1] - self.dataset.segments[:, 0]).max())
-        logger.info(
-            f"scored {tokens:,} of {expected:,} tokens, each once, in {counted(self.dataset.segments)} of up to "
-            f"{longest:,} tokens"
-        )
-
-
-def counted(segments: Any) -> str:
-    """Return the number of segments with its noun."""
-    return f"{len(segments):,} segment{'s' * (len(segments) != 1)}"
 
 
 def segments_of(valid_block: str) -> Optional[int]:

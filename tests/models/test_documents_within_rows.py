@@ -6,7 +6,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_mega.models.streams.carry import Carry
+from fairseq_mega.models.streams.scoring import Carry
 from fairseq_mega.modules.documents import documents_of
 from tests.support import tiny_lm, tiny_megalodon
 from tests.support.tiny_lm import Recomputing, advance, log_probs

@@ -9,7 +9,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_mega.models.presets import preset_names
-from fairseq_mega.models.streams.carry import Carry
+from fairseq_mega.models.streams.scoring import Carry
 from tests.support import tiny_llama, tiny_lm, tiny_megalodon
 from tests.support.tiny_lm import ADAPTIVE, Recomputing, advance, log_probs, tokens
 from tests.support.tiny_mega import EOS, PAD, dictionary, lively

@@ -11,7 +11,7 @@ import torch
 from tqdm import tqdm
 
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.models.streams.likelihood import ScoredTokens, score_tokens
+from fairseq_mega.models.streams.scoring import ScoredTokens, score_tokens
 from fairseq_mega.modules.state import StreamState
 
 MISSING = "lm-evaluation-harness is missing: pip install 'fairseq_mega[lm-eval]'"

@@ -15,7 +15,7 @@ from fairseq_mega.data.text_units import LINE_END, TextUnit, encode_after_line_e
 from fairseq_mega.modules.state import StreamState
 
 from .context import Context, load_context, read_tokens, save_context
-from .likelihood import Likelihood, likelihood_of
+from .scoring import Likelihood, likelihood_of
 
 
 class TextGenerator(GeneratorHubInterface):
