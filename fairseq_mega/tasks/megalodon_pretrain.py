@@ -22,7 +22,6 @@ from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, unspelled
 from .mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
 
 logger = logging.getLogger(__name__)
-PROMPTS = "give prompts to fairseq-mega-interactive, as lines of plain text"
 SAME_LENGTH = "chunks of every training sequence; min and max must be equal"
 
 
@@ -70,8 +69,9 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
     """
 
     training_dataset: type = StreamBlockDataset
+    break_modes = ("none", None)
     lines = "documents"
-    prompts = PROMPTS
+    prompts = "give prompts to fairseq-mega-interactive, as lines of plain text"
 
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
         super().__init__(args, dictionary, output_dictionary, targets)
@@ -81,19 +81,6 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
                 f"--variant-block-multiple-min {low} and --variant-block-multiple-max {high}: all sequences of --task "
                 f"megalodon_pretrain have the same length; give both options the same number of chunks"
             )
-        if args.shorten_method != "none":
-            raise ValueError(f"--shorten-method {args.shorten_method} is not supported; leave it out")
-        if args.sample_break_mode != "none":
-            raise ValueError(
-                f"--sample-break-mode {args.sample_break_mode} is not supported, as sequences may begin and end "
-                f"anywhere in the stream of documents: leave it out"
-            )
-        if args.output_dictionary_size >= 0:
-            raise ValueError("--output-dictionary-size: the sentencepiece model sets the vocabulary; leave it out")
-        if args.dataset_impl is not None:
-            raise ValueError(f"--dataset-impl {args.dataset_impl}: this task reads JSON lines; leave it out")
-        if self.segments == 0:
-            raise ValueError(f"--valid-block lines: {PROMPTS}")
         self.vocabulary = SubwordVocabulary(model_file(args))
         self.state.merge_state_dict({"unit": DocumentUnit.name})
 
