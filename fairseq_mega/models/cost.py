@@ -21,11 +21,9 @@ from fairseq_mega.modules.cross_attention import GatedCrossAttention
 from fairseq_mega.modules.ema import MultiDimensionalDampedEMA
 from fairseq_mega.modules.gated_attention import GatedAttention
 from fairseq_mega.modules.images import ImageHead
-from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.llama_layer import LlamaLayer
 from fairseq_mega.modules.megalodon.attention import NormalizedGatedAttention
 from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
-from fairseq_mega.modules.relay import Relay
 from fairseq_mega.modules.state_space import DiagonalStateSpace
 from fairseq_mega.modules.transformer_layer import TransformerLayer
 from fairseq_mega.ops.common import native
@@ -232,7 +230,7 @@ def activations(
     given, others = {**options, "checkpoint_activations": recomputed}, len(decoder.layers) - 1
     one = _bytes_of_token(given, 1, symbols, precision)
     if recomputed:
-        kept = float((NARROW if precision is ROUNDED else WIDE) * _width(decoder))  # the input of a layer
+        kept = float((NARROW if precision is ROUNDED else WIDE) * width_of(decoder))  # the input of a layer
     else:
         kept = _bytes_of_token(given, 2, symbols, precision).output - one.output
     output, layers = (first + others * kept for first in one)
@@ -241,7 +239,7 @@ def activations(
     return Activations(output + inputs + outputs, layers + inputs)
 
 
-def _width(decoder: LanguageModelDecoder) -> int:
+def width_of(decoder: LanguageModelDecoder) -> int:
     table, projection = decoder.embedding.tokens, decoder.embedding.projection
     return int(table.embedding_dim if projection is None else projection.out_features)
 
@@ -255,7 +253,7 @@ def language_model(options: Mapping[str, Any], symbols: int) -> LanguageModelDec
     return _decoder(built(options, symbols), options["_name"])
 
 
-def _own_language_model(options: Mapping[str, Any], symbols: int) -> LanguageModelDecoder:
+def own_language_model(options: Mapping[str, Any], symbols: int) -> LanguageModelDecoder:
     """Build the decoder of :func:`language_model` for a measurement, which moves it off the meta device."""
     return _decoder(build(options, symbols), options["_name"])
 
@@ -305,7 +303,7 @@ def _bytes_of_token(options: Mapping[str, Any], layers: int, symbols: int, preci
     given = {**options, "decoder_layers": layers}
     key = (repr(sorted(given.items())), repr((symbols, precision)), os.environ.get(native.PATHS_VARIABLE, ""))
     if key not in _MEASURED:
-        _MEASURED[key] = _measure(_own_language_model(given, symbols), precision)
+        _MEASURED[key] = _measure(own_language_model(given, symbols), precision)
     return _MEASURED[key]
 
 
@@ -346,7 +344,7 @@ def _held(decoder: LanguageModelDecoder, length: int, precision: Precision) -> A
     with _Living() as held:
         with torch.autocast("cpu", torch.bfloat16, enabled=precision is AUTOCAST):
             if isinstance(decoder.embedding.tokens, AdaptiveInput):
-                x = torch.zeros(1, length, _width(decoder)).requires_grad_()
+                x = torch.zeros(1, length, width_of(decoder)).requires_grad_()
             else:
                 x = decoder.embedding(tokens)
             hidden = decoder.run_layers(x).hidden
@@ -410,159 +408,3 @@ def _adaptive_softmax_bytes(softmax: AdaptiveSoftmax, given: Optional[Sequence[f
 def _adaptive_input_bytes(table: AdaptiveInput, given: Optional[Sequence[float]]) -> float:
     shares = given or zipf_shares(tuple(table.cutoff))
     return MASK + sum(WIDE * share * band[0].embedding_dim for share, band in zip(shares, table.embeddings))
-
-
-# Several processes: the bytes that each process holds and sends. Collectives are counted as rings, which send least;
-# gloo reduces and distributes in two collectives and sends more.
-
-
-class Sharing(NamedTuple):
-    """Processes that share a training, by options of fairseq-mega-train."""
-
-    processes: int
-    pieces: int = 1  # of a sequence: --chunk-parallel-size
-    sharded: bool = False  # --ddp-backend fully_sharded; else fairseq's default
-    gathered: bool = False  # --no-reshard-after-forward
-    recomputed: bool = False  # --checkpoint-activations
-
-    def options(self) -> List[str]:
-        """Return the words of fairseq-mega-train's command line."""
-        chosen = {
-            "--ddp-backend fully_sharded": self.sharded,
-            "--no-reshard-after-forward": self.gathered,
-            "--checkpoint-activations": self.recomputed,
-            f"--chunk-parallel-size {self.pieces}": self.pieces > 1,
-        }
-        return [word for option, taken in chosen.items() if taken for word in option.split()]
-
-
-class Held(NamedTuple):
-    """Bytes of a process at the moment when it holds most."""
-
-    state: int  # weights, gradients, the optimiser's tensors, and the copies of autocast
-    buffers: int  # gradients in transit, and the gathered weights of a sharded model
-    activations: int
-
-    @property
-    def total(self) -> int:
-        """Sum of all parts."""
-        return sum(self)
-
-
-class Sent(NamedTuple):
-    """Bytes that a process sends for an update, without fairseq's log."""
-
-    weights: int  # and gradients, by collectives of all processes
-    memory: int  # of layers, to the process of the next piece of a sequence
-    gradients: int  # of that memory, to the process of the piece before
-
-    def most(self, pieces: int) -> int:
-        """Return the bytes of the process that sends most; with 2 pieces each process has one neighbour."""
-        return self.weights + (self.memory + self.gradients if pieces > 2 else max(self.memory, self.gradients))
-
-
-class Shared:
-    """A language model in training whose parts several processes share.
-
-    Args:
-        options, symbols, precision: as in :func:`activations`.
-
-    Raises:
-        ValueError: as :func:`activations`.
-    """
-
-    def __init__(self, options: Mapping[str, Any], symbols: int, precision: Precision) -> None:
-        self.decoder, self.precision = language_model(options, symbols), precision
-        self.parameters = parameters(self.decoder)
-        layers = [list(layer.parameters()) for layer in self.decoder.layers]
-        within = {id(parameter) for layer in layers for parameter in layer}
-        rest = [parameter for parameter in self.decoder.parameters() if id(parameter) not in within]
-        self._parts = [[parameter.shape for parameter in part] for part in (rest, *layers)]
-        self._activations = [activations(options, symbols, precision, again) for again in (False, True)]
-        self._messages = (0, 0)
-        if self.decoder.chunk_size > 0:
-            one, two = (
-                _messages(_own_language_model({**options, "decoder_layers": n}, symbols), precision) for n in (1, 2)
-            )
-            memory, gradients = (first + (len(layers) - 1) * (second - first) for first, second in zip(one, two))
-            self._messages = memory, gradients
-
-    def held(self, sharing: Sharing, tokens: int) -> Held:
-        """Return the bytes of the process that holds most, with gradients of an earlier batch.
-
-        The state is exact. Buffers of a sharded model are estimated: the weights outside the layers and their
-        gradients, and within the layers two layers of weights, one of gradients and one in transit. Activations are
-        estimated.
-
-        Args:
-            sharing: how the processes share the training.
-            tokens: tokens of a pass of this process.
-        """
-        one = self._activations[sharing.recomputed]
-        state, copy, weight = self.precision.state, self.precision.copy, self.precision.weight
-        if not sharing.sharded:
-            buffers = weight * self.parameters if sharing.processes > 1 else 0
-            whole = (state + copy) * self.parameters
-            return Held(whole, buffers, round(tokens * max(one)))
-        rows = sum(_rows(part, sharing.processes) for part in self._parts)
-        rest, *layers = (weight * sharing.processes * _rows(part, sharing.processes) for part in self._parts)
-        gathered, most = (sum(layers), 2 * max(layers)) if sharing.gathered else (0, 4 * max(layers))
-        # Layers that run again under autocast copy their weights again, one layer after the other.
-        copied = max(layers) // weight if sharing.recomputed else self.parameters
-        stages = (
-            Held(state * rows + copy * self.parameters, rest + gathered, round(tokens * one.output)),
-            Held(state * rows + copy * copied, 2 * rest + gathered + most, round(tokens * one.layers)),
-        )
-        return max(stages, key=lambda held: held.total)
-
-    def sent(self, sharing: Sharing, passes: int, sequences: int) -> Sent:
-        """Return the exact bytes of an update for the process that sends most.
-
-        Args:
-            sharing: how the processes share the training.
-            passes: passes over batches for one update (``--update-freq``).
-            sequences: sequences in a pass of the processes that share them.
-        """
-        count, share = sharing.processes, (sharing.processes - 1) / sharing.processes
-        if sharing.sharded:
-            rest, *layers = (count * _rows(part, count) for part in self._parts)
-            weights = passes * (2 * rest + (2 if sharing.gathered else 3) * sum(layers))
-        else:
-            weights = 2 * self.parameters
-        memory, gradients = (passes * sequences * size if sharing.pieces > 1 else 0 for size in self._messages)
-        return Sent(round(share * self.precision.weight * weights), memory, gradients)
-
-
-def _rows(shapes: Sequence[torch.Size], processes: int) -> int:
-    """Return the numbers that the first process holds of tensors sharded by rows, as torch's fully_shard does."""
-    return sum(-(-shape[0] // processes) * shape[1:].numel() for shape in shapes)
-
-
-class _CountedWire:
-    """Wire of the middle one of three processes, which counts sent bytes and receives none."""
-
-    first = last = False
-
-    def __init__(self) -> None:
-        self.sent = {True: 0, False: 0}  # bytes; the key is True for messages forward
-
-    def send(self, message: Tensor, forward: bool, tag: int) -> None:
-        self.sent[forward] += message.nbytes
-
-    def receive(self, message: Tensor, forward: bool, tag: int) -> None:
-        pass
-
-
-def _messages(decoder: LanguageModelDecoder, precision: Precision) -> Tuple[int, int]:
-    """Return the bytes of a sequence's memory between two pieces, and of the gradients of that memory."""
-    if precision is ROUNDED:
-        decoder.to(torch.bfloat16)
-    wire = _CountedWire()
-    with FakeTensorMode(allow_non_fake_inputs=True), compiled_kernels():
-        decoder.to_empty(device="cpu").train()
-        kind = torch.bfloat16 if precision is ROUNDED else torch.float32
-        x = torch.zeros(1, decoder.chunk_size, _width(decoder), dtype=kind).requires_grad_()
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision is AUTOCAST):
-            hidden = decoder.run_layers(x, LayerContext(relay=Relay(wire))).hidden
-        hidden.backward(torch.zeros((), dtype=hidden.dtype).expand_as(hidden))
-    return wire.sent[True], wire.sent[False]

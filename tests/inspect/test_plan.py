@@ -5,10 +5,11 @@ from typing import Any, List, Sequence
 import pytest
 
 from fairseq_mega.lab.benchmarks import apart, command
+from fairseq_mega.lab.benchmarks.shared_costs import Sent, Shared, Sharing
 from fairseq_mega.lab.benchmarks.sharing import cases_of
 from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.lab.inspect.plan import Machine, Planner, left_a_node, planned
-from fairseq_mega.models.cost import AUTOCAST, FLOAT32, ROUNDED, Sent, Shared, Sharing
+from fairseq_mega.models.cost import AUTOCAST, FLOAT32, ROUNDED
 from fairseq_mega.ops.common import native
 
 needs_kernels = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")

@@ -18,7 +18,8 @@ from fairseq_mega.cli.console import with_user_dir
 from fairseq_mega.lab.benchmarks import apart, forked, measuring
 from fairseq_mega.lab.benchmarks.chunk_parallel import MODELS, model_options
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
-from fairseq_mega.models.cost import AUTOCAST, FLOAT32, ROUNDED, Precision, Shared, Sharing, compiled_kernels
+from fairseq_mega.lab.benchmarks.shared_costs import Shared, Sharing
+from fairseq_mega.models.cost import AUTOCAST, FLOAT32, ROUNDED, Precision, compiled_kernels
 from fairseq_mega.models.on_paper import stand_in
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 

@@ -1,24 +1,14 @@
-"""Settings to train a language model on several GPUs, from the costs of :mod:`fairseq_mega.models.cost`."""
+"""Settings to train a language model on several GPUs, from the costs of processes that share it."""
 
 import math
 from functools import cached_property
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from fairseq_mega.lab.benchmarks.shared_costs import Held, Sent, Shared, Sharing
 from fairseq_mega.lab.inspect.memory import described
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.runs.text_tables import Table, table_of, terminal
-from fairseq_mega.models.cost import (
-    AUTOCAST,
-    FLOAT32,
-    GIB,
-    ROUNDED,
-    Held,
-    Precision,
-    Sent,
-    Shared,
-    Sharing,
-    language_model,
-)
+from fairseq_mega.models.cost import AUTOCAST, FLOAT32, GIB, ROUNDED, Precision, language_model
 from fairseq_mega.tasks.chunk_parallel import check_part
 from fairseq_mega.tasks.megalodon_pretrain import MegalodonPretrainConfig
 
@@ -119,7 +109,7 @@ class Planner:
 
     @cached_property
     def models(self) -> List[Shared]:
-        """Measure the model in each form of the precision, see :class:`fairseq_mega.models.cost.Shared`."""
+        """Measure the model in each form of the precision, see :class:`Shared`."""
         return [Shared(self.options, self.symbols, precision) for precision in self.precisions]
 
     def sequences(self) -> List[str]:
