@@ -173,12 +173,7 @@ class Step(NamedTuple):
         return max(int((memory - self.state) // self.token), 0)
 
 
-def training_step(
-    options: Mapping[str, Any],
-    symbols: int,
-    precision: Precision = FLOAT32,
-    shares: Optional[Sequence[float]] = None,
-) -> Step:
+def training_step(options: Mapping[str, Any], symbols: int, precision: Precision = FLOAT32) -> Step:
     """Estimate the memory of a training step on one sequence with the CPU's compiled kernels, else with PyTorch's.
 
     At the beginning of the backward pass these are weights, gradients and Adam's two moments; for each token, the
@@ -187,27 +182,21 @@ def training_step(
     backward pass holds more, by less than another layer.
 
     Args:
-        options, symbols, precision, shares: as in :func:`activations`.
+        options, symbols, precision: as in :func:`activations`.
 
     Raises:
         ValueError: as :func:`activations`.
     """
     decoder = language_model(options, symbols)
-    recomputed = round(max(activations(options, symbols, precision, True, shares)))
+    recomputed = round(max(activations(options, symbols, precision, True)))
     token = recomputed
     if not decoder.checkpoint_activations:
-        token = round(activations(options, symbols, precision, False, shares).output)
+        token = round(activations(options, symbols, precision, False).output)
     count = parameters(decoder)
     return Step((precision.state + precision.copy) * count, token, recomputed, count)
 
 
-def activations(
-    options: Mapping[str, Any],
-    symbols: int,
-    precision: Precision,
-    recomputed: bool,
-    shares: Optional[Sequence[float]] = None,
-) -> Activations:
+def activations(options: Mapping[str, Any], symbols: int, precision: Precision, recomputed: bool) -> Activations:
     """Estimate what the backward pass of a language model holds for each token.
 
     Layers run at two lengths of whole chunks, in models of one and of two layers. The lengths are long, so weights and
@@ -218,7 +207,6 @@ def activations(
         symbols: V, symbols of its dictionary.
         precision: precision of the training.
         recomputed: whether each layer runs again in the backward pass; overrides ``options``.
-        shares: shares of a text in the bands of adaptive tables; None: by Zipf's law.
 
     Raises:
         ValueError: for other models, for adaptive tables in bfloat16, or as :func:`build`.
@@ -234,34 +222,26 @@ def activations(
     else:
         kept = _bytes_of_token(given, 2, symbols, precision).output - one.output
     output, layers = (first + others * kept for first in one)
-    inputs = _adaptive_input_bytes(decoder.embedding.tokens, shares) if adaptive[0] else 0.0
-    outputs = _adaptive_softmax_bytes(decoder.adaptive_softmax, shares) if adaptive[1] else 0.0
+    inputs = _adaptive_input_bytes(decoder.embedding.tokens) if adaptive[0] else 0.0
+    outputs = _adaptive_softmax_bytes(decoder.adaptive_softmax) if adaptive[1] else 0.0
     return Activations(output + inputs + outputs, layers + inputs)
 
 
 def width_of(decoder: LanguageModelDecoder) -> int:
+    """Return d, the width of the decoder's layers."""
     table, projection = decoder.embedding.tokens, decoder.embedding.projection
     return int(table.embedding_dim if projection is None else projection.out_features)
 
 
-def language_model(options: Mapping[str, Any], symbols: int) -> LanguageModelDecoder:
-    """Return the decoder of a language model on the meta device, which must not be changed.
+def language_model(options: Mapping[str, Any], symbols: int, own: bool = False) -> LanguageModelDecoder:
+    """Return the decoder of a language model on the meta device, which must not be changed unless it is ``own``.
 
     Raises:
         ValueError: if the model is not a language model of this package, or as :func:`build`.
     """
-    return _decoder(built(options, symbols), options["_name"])
-
-
-def own_language_model(options: Mapping[str, Any], symbols: int) -> LanguageModelDecoder:
-    """Build the decoder of :func:`language_model` for a measurement, which moves it off the meta device."""
-    return _decoder(build(options, symbols), options["_name"])
-
-
-def _decoder(model: nn.Module, name: str) -> LanguageModelDecoder:
-    decoder = getattr(model, "decoder", None)
+    decoder = getattr((build if own else built)(options, symbols), "decoder", None)
     if not isinstance(decoder, LanguageModelDecoder):
-        raise ValueError(f"{name} is not a language model of this package")
+        raise ValueError(f"{options['_name']} is not a language model of this package")
     return decoder
 
 
@@ -302,13 +282,9 @@ def _bytes_of_token(options: Mapping[str, Any], layers: int, symbols: int, preci
     """Return the bytes that the backward pass on one sequence holds for each token, without adaptive tables."""
     given = {**options, "decoder_layers": layers}
     key = (repr(sorted(given.items())), repr((symbols, precision)), os.environ.get(native.PATHS_VARIABLE, ""))
-    if key not in _MEASURED:
-        _MEASURED[key] = _measure(own_language_model(given, symbols), precision)
-    return _MEASURED[key]
-
-
-def _measure(decoder: LanguageModelDecoder, precision: Precision) -> Activations:
-    """Run :func:`_bytes_of_token` on a model."""
+    if key in _MEASURED:
+        return _MEASURED[key]
+    decoder = language_model(given, symbols, own=True)
     short, long = 32 * decoder.chunk_size, 48 * decoder.chunk_size
     if decoder.chunk_size < 0:
         # Tables of rotations have the next power of two of positions: both lengths share one size, which cancels out.
@@ -321,7 +297,8 @@ def _measure(decoder: LanguageModelDecoder, precision: Precision) -> Activations
         for parameter in decoder.parameters():
             parameter.register_post_accumulate_grad_hook(_forget_gradient)  # it is part of the state
         less, more = (_held(decoder, length, precision) for length in (short, long))
-    return Activations(*((high - low) / (long - short) for low, high in zip(less, more)))
+    _MEASURED[key] = Activations(*((high - low) / (long - short) for low, high in zip(less, more)))
+    return _MEASURED[key]
 
 
 def _forget_gradient(parameter: Tensor) -> None:
@@ -397,14 +374,14 @@ def zipf_shares(ends: Tuple[int, ...]) -> List[float]:
     return [(high - low) / total for low, high in zip([0.0, *sums], sums)]
 
 
-def _adaptive_softmax_bytes(softmax: AdaptiveSoftmax, given: Optional[Sequence[float]]) -> float:
-    ends, d, shares = softmax.cutoff, softmax.input_dim, given or zipf_shares(tuple(softmax.cutoff))
+def _adaptive_softmax_bytes(softmax: AdaptiveSoftmax) -> float:
+    ends, d, shares = softmax.cutoff, softmax.input_dim, zipf_shares(tuple(softmax.cutoff))
     widths = [ends[0] + len(ends) - 1.0]
     widths += [share * (high - low) for share, low, high in zip(shares[1:], ends, ends[1:])]
     rare = [WIDE * (d + d // softmax.factor**band) + INDEX for band in range(1, len(ends))]
     return WIDE * (sum(widths) + max(widths)) + sum(share * size for share, size in zip(shares[1:], rare))
 
 
-def _adaptive_input_bytes(table: AdaptiveInput, given: Optional[Sequence[float]]) -> float:
-    shares = given or zipf_shares(tuple(table.cutoff))
+def _adaptive_input_bytes(table: AdaptiveInput) -> float:
+    shares = zipf_shares(tuple(table.cutoff))
     return MASK + sum(WIDE * share * band[0].embedding_dim for share, band in zip(shares, table.embeddings))

@@ -16,7 +16,6 @@ from fairseq_mega.models.cost import (
     activations,
     compiled_kernels,
     language_model,
-    own_language_model,
     parameters,
     width_of,
 )
@@ -90,9 +89,8 @@ class Shared:
         self._activations = [activations(options, symbols, precision, again) for again in (False, True)]
         self._messages = (0, 0)
         if self.decoder.chunk_size > 0:
-            one, two = (
-                _messages(own_language_model({**options, "decoder_layers": n}, symbols), precision) for n in (1, 2)
-            )
+            models = (language_model({**options, "decoder_layers": n}, symbols, own=True) for n in (1, 2))
+            one, two = (_messages(model, precision) for model in models)
             memory, gradients = (first + (len(layers) - 1) * (second - first) for first, second in zip(one, two))
             self._messages = memory, gradients
 
