@@ -14,8 +14,7 @@ from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .checkpoints import upgrade_tensors
-from .options.completion import check_at_least
-from .options.flags import naming_flags
+from .options.configurations import check_at_least, naming_flags
 
 logger = logging.getLogger(__name__)
 

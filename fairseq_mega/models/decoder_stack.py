@@ -17,7 +17,7 @@ from fairseq_mega.modules.state import StreamState, reorder_state
 from fairseq_mega.modules.trunk import Trunk, TrunkOutput
 
 from .decode_weights import OutputTable
-from .options.flags import naming_flags
+from .options.configurations import naming_flags
 
 IncrementalState = Dict[str, Dict[str, Any]]
 

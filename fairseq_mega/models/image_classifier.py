@@ -14,14 +14,13 @@ from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .checkpoints import upgrade_tensors
-from .options.completion import check_at_least, complete
-from .options.flags import naming_flags
+from .options.configurations import check_at_least, complete, naming_flags
 
 BOUNDS = {"encoder_layers": 1, "image_size": 1, "patch_size": 1, "image_class_num": 2}
 
 
 def complete_images(options: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace], **bounds: int) -> DictConfig:
-    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.completion.complete`.
+    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.configurations.complete`.
 
     Args:
         options: options of the model.

@@ -13,7 +13,7 @@ from fairseq_mega.modules.norm import RMSNorm
 
 from .mega_lm import MegaLanguageModel
 from .mega_lm_decoder import LanguageModelDecoder, complete_language_model
-from .options.layer_config import checked_config
+from .options.configurations import checked_config
 from .options.option import of_side, with_options
 from .options.table import LANGUAGE_MODEL, LLAMA
 from .tables import decoder_table

@@ -13,7 +13,7 @@ from .checkpoints import upgrade_tensors
 from .decode_weights import DecodesPacked
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
-from .options.completion import check_at_least, check_embedding_norm, complete
+from .options.configurations import check_at_least, check_embedding_norm, complete
 from .options.option import Option, Role, following, of_side, with_options
 from .options.table import DECODER_TABLES, LATE_DROPOUT, MEGA, TARGET_POSITIONS
 from .tables import check_tables, decoder_table, plain_table

@@ -10,8 +10,7 @@ from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.mega_layer import MegaLayer
 
 from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, encoder_of, input_table
-from .options.completion import check_embedding_norm, complete
-from .options.layer_config import layer_config
+from .options.configurations import check_embedding_norm, complete, layer_config
 from .options.option import Option, Role, of_side, with_options
 from .options.table import CLASSIFIER, MEGA
 
@@ -39,7 +38,7 @@ class MegaClassifierConfig:
 
 
 def complete_classifier(cfg: Union[DictConfig, Namespace]) -> DictConfig:
-    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.completion.complete`.
+    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.configurations.complete`.
 
     Raises:
         ValueError: where options contradict each other.

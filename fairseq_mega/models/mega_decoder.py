@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fairseq_mega.modules.layer import LayerContext
 
 from .decoder_stack import DecoderStack, IncrementalState, mega_layers
-from .options.layer_config import layer_config
+from .options.configurations import layer_config
 from .tables import adaptive_softmax, output_projection, token_embedding
 
 

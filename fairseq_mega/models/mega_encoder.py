@@ -14,8 +14,7 @@ from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.padding import padding_of
 from fairseq_mega.modules.trunk import Trunk
 
-from .options.flags import naming_flags
-from .options.layer_config import layer_config
+from .options.configurations import layer_config, naming_flags
 from .tables import token_embedding
 
 

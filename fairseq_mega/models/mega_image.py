@@ -12,8 +12,7 @@ from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 
 from .image_classifier import PatchClassifier, complete_images, stochastic_depth
-from .options.flags import naming_flags
-from .options.layer_config import layer_config
+from .options.configurations import layer_config, naming_flags
 from .options.option import of_side, with_options
 from .options.table import DROPOUT, IMAGES, MEGA_WIDTHS, NORM, RECOMPUTATION
 

@@ -13,7 +13,7 @@ from fairseq_mega.compat.patches import architectures
 from .checkpoints import upgrade_tensors
 from .decode_weights import DecodesPacked
 from .mega_lm_decoder import LanguageModelDecoder, MegaLanguageModelDecoder, complete_language_model
-from .options.completion import check_embedding_norm
+from .options.configurations import check_embedding_norm
 from .options.option import Option, Role, of_side, with_options
 from .options.table import DOCUMENTS, LANGUAGE_MODEL, MEGA
 

@@ -18,8 +18,7 @@ from fairseq_mega.modules.relay import Relay
 from fairseq_mega.modules.state import StreamState
 
 from .decoder_stack import DecoderStack, IncrementalState, mega_layers
-from .options.completion import check_at_least, complete
-from .options.layer_config import layer_config
+from .options.configurations import check_at_least, complete, layer_config
 from .streams.scoring import Carry
 from .tables import adaptive_softmax, check_tables, decoder_table, output_projection, token_embedding
 
@@ -27,7 +26,7 @@ UNLIMITED = 10**9  # positions, if no part of the model limits their number
 
 
 def complete_language_model(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace]) -> DictConfig:
-    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.completion.complete`.
+    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.configurations.complete`.
 
     Raises:
         ValueError: where options are out of range or contradict each other.

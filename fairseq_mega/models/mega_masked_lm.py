@@ -14,9 +14,7 @@ from fairseq_mega.modules.symbol_head import SymbolHead
 
 from .checkpoints import upgrade_tensors
 from .classifier import log_padding
-from .options.completion import check_at_least, check_embedding_norm, complete
-from .options.flags import naming_flags
-from .options.layer_config import layer_config
+from .options.configurations import check_at_least, check_embedding_norm, complete, layer_config, naming_flags
 from .options.option import Option, Role, of_side, with_options
 from .options.table import LONGEST, MEGA, PAD_BATCHES
 from .tables import plain_table, token_embedding
@@ -42,7 +40,7 @@ class MegaMaskedLanguageModelConfig:
 
 
 def complete_masked_language_model(cfg: Union[DictConfig, Namespace]) -> DictConfig:
-    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.completion.complete`.
+    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.configurations.complete`.
 
     Raises:
         ValueError: where options are out of range or contradict each other.

@@ -26,8 +26,7 @@ from fairseq_mega.modules.padding import zero_padding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, input_table, padding_index
-from .options.completion import complete
-from .options.layer_config import megalodon_layer_config
+from .options.configurations import complete, megalodon_layer_config
 from .options.option import of_side, with_options
 from .options.table import ACTIVATION, CLASSIFIER, EMA_NORM, MEGALODON, PRE_NORM
 

@@ -18,7 +18,7 @@ from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.modules.megalodon.norms import GroupNorm
 
 from .image_classifier import PatchClassifier, complete_images, stochastic_depth
-from .options.layer_config import megalodon_layer_config
+from .options.configurations import megalodon_layer_config
 from .options.option import of_side, with_options
 from .options.table import IMAGES, MEGALODON_KIND, MEGALODON_WIDTHS
 

@@ -21,8 +21,7 @@ from fairseq_mega.modules.trunk import TrunkOutput
 
 from .mega_lm import MegaLanguageModel
 from .mega_lm_decoder import LanguageModelDecoder, complete_language_model
-from .options.completion import check_at_least
-from .options.layer_config import megalodon_layer_config
+from .options.configurations import check_at_least, megalodon_layer_config
 from .options.option import Option, Role, of_side, with_options
 from .options.table import DOCUMENTS, LANGUAGE_MODEL, MEGALODON
 from .streams.statistics_window import run_in_window

@@ -15,7 +15,7 @@ from fairseq_mega.modules.images import PatchEmbedding
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.transformer_layer import TransformerLayer, TransformerLayerConfig
 
-from .options.completion import complete
+from .options.configurations import complete
 from .vit_image import VitImageModel
 
 

@@ -10,8 +10,7 @@ from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.s4d_layer import S4dLayer, S4dLayerConfig
 
 from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, encoder_of, input_table
-from .options.completion import complete
-from .options.layer_config import checked_config
+from .options.configurations import checked_config, complete
 from .options.option import of_side, with_options
 from .options.table import CLASSIFIER, S4D
 

@@ -10,8 +10,7 @@ from fairseq_mega.modules.classifier_inputs import PositionedEmbedding
 from fairseq_mega.modules.transformer_layer import TransformerLayer, TransformerLayerConfig
 
 from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, encoder_of, input_table
-from .options.completion import complete
-from .options.layer_config import checked_config
+from .options.configurations import checked_config, complete
 from .options.option import Option, Role, of_side, with_options
 from .options.table import CLASSIFIER, TRANSFORMER
 

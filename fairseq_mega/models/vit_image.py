@@ -13,7 +13,7 @@ from fairseq_mega.modules.drawn import adopt
 from fairseq_mega.modules.images import check_images, check_patches
 
 from .image_classifier import ImageClassifier, complete_images
-from .options.flags import naming_flags
+from .options.configurations import naming_flags
 from .options.option import of_side, with_options
 from .options.table import DROPOUT, IMAGES, TRANSFORMER_WIDTHS
 

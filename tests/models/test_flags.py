@@ -9,9 +9,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_mega.models.mega import MegaConfig
-from fairseq_mega.models.options.completion import complete
-from fairseq_mega.models.options.flags import layer_flags, naming_flags
-from fairseq_mega.models.options.layer_config import layer_config
+from fairseq_mega.models.options.configurations import complete, layer_config, layer_flags, naming_flags
 from fairseq_mega.modules.activation import get_activation
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.errors import FieldError

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from fairseq_mega.models.mega import MegaConfig
 from fairseq_mega.models.mega_encoder import align_left, rows
-from fairseq_mega.models.options.completion import complete
+from fairseq_mega.models.options.configurations import complete
 from fairseq_mega.models.presets import preset_names
 from tests.support.tiny_mega import PAD, batch, build, dictionary, lively, task
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from fairseq_mega.models.mega_classifier import complete_classifier
 from fairseq_mega.models.mega_lm import complete_mega_lm
-from fairseq_mega.models.options.completion import complete
+from fairseq_mega.models.options.configurations import complete
 from tests.support.published_defaults import (
     IMAGE,
     LANGUAGE_MODELING,

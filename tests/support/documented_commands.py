@@ -14,7 +14,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 from fairseq import options
 
 from fairseq_mega.cli import interactive
-from fairseq_mega.models.options.flags import flag
+from fairseq_mega.models.options.configurations import flag
 from fairseq_mega.models.options.table import DEPTH, EMA, FFN, SHARED, VALUES, WIDTH
 from fairseq_mega.models.presets import FOLDER, preset
 from tests.support.helpers import REPOSITORY
