@@ -67,14 +67,6 @@ def test_steps_learn_as_the_modes_unless_said_otherwise():
     assert system.log_step.rate == system.log_decay.rate == 0.25
 
 
-@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
-def test_half_precision(precision):
-    model = build("s4d_lra", "image").eval()
-    numbers = torch.randn(2, 40)
-    wanted = model(numbers)
-    torch.testing.assert_close(model.to(precision)(numbers).float(), wanted, atol=0.1, rtol=0.1)
-
-
 @pytest.mark.parametrize(
     "changes, message",
     [
