@@ -15,7 +15,6 @@ from omegaconf import II, MISSING
 from fairseq_mega.compat.checkpoints.names import LABELS, Names
 from fairseq_mega.data.class_folders import SOURCE, listed
 from fairseq_mega.data.classified import ClassifiedDataset, shuffled
-from fairseq_mega.models.classifier import SequenceClassifier
 
 logger = logging.getLogger(__name__)
 
@@ -80,16 +79,7 @@ class ClassificationTask(FairseqTask):
         return model
 
     def learn_from(self, model: Any) -> None:
-        """Record the form of input of the model.
-
-        Raises:
-            ValueError: if the model is not a classifier of sequences.
-        """
-        if not isinstance(model, SequenceClassifier):
-            raise ValueError(
-                f"--task {self.cfg.get('_name')} requires a classifier, found {type(model).__name__}: give --arch "
-                f"mega_lra, megalodon_lra, transformer_lra, s4d_lra or one of their presets"
-            )
+        """Record the form of input of the model."""
         self.longest, self.classes, self.pooling = model.longest, model.classes, model.pooling
 
     def training_order(self, count: int) -> Optional[np.ndarray]:

@@ -21,7 +21,6 @@ from fairseq_mega.data.image_augmentation import KEPT, BatchMixing, evaluation_t
 from fairseq_mega.data.image_files import PICTURES
 from fairseq_mega.data.image_folder import ImageFolder, check_same_classes, split_folder
 from fairseq_mega.data.pixel_files import read_labels
-from fairseq_mega.models.image_classifier import ImageClassifier
 
 from .classification import ClassificationConfig, ClassificationTask, names_of_labels
 
@@ -79,16 +78,7 @@ class ImageClassificationTask(ClassificationTask):
         self.image_size: Optional[int] = None  # set from the model
 
     def learn_from(self, model: Any) -> None:
-        """Record the image size and the classes of the model.
-
-        Raises:
-            ValueError: if the model is not a classifier of images.
-        """
-        if not isinstance(model, ImageClassifier):
-            raise ValueError(
-                f"--task {self.cfg.get('_name')} requires a classifier of images, found {type(model).__name__}: give "
-                f"--arch mega_image, megalodon_image, vit_image or one of their presets"
-            )
+        """Record the image size and the classes of the model."""
         self.image_size, self.classes = model.image_size, model.classes
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> ClassifiedDataset:

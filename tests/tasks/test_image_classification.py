@@ -7,13 +7,12 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from fairseq import models
 from omegaconf import OmegaConf
 
 from fairseq_mega.cli import console
 from fairseq_mega.convert import command as convert_checkpoint
 from fairseq_mega.tasks.image_classification import ImageClassificationConfig, ImageClassificationTask
-from tests.support import tiny_classifier, tiny_images
+from tests.support import tiny_images
 from tests.support.helpers import forget_earlier_runs, run_fairseq
 
 MODEL = ["--arch", "mega_image_miniature", "--image-size", 8, "--patch-size", 4, "--image-class-num", 3]
@@ -135,12 +134,6 @@ def test_a_folder_without_the_split(files, message, tmp_path):
 def test_classes_that_do_not_exist(folder):
     with pytest.raises(ValueError, match=r"classes are 0 to 1 \(--image-class-num 2\)"):
         task_of(folder, classes=2).load_dataset("train")
-
-
-def test_other_models_are_refused(folder, monkeypatch):
-    monkeypatch.setattr(models, "build_model", lambda *unused: tiny_classifier.build(kind="image"))
-    with pytest.raises(ValueError, match="requires a classifier of images, found MegaClassifier: give --arch"):
-        task_of(folder).build_model(None)
 
 
 @pytest.mark.parametrize(
