@@ -172,7 +172,8 @@ def _plain(tensor: Tensor) -> Tensor:
 def _state(model: Any, step: int, token: int, tensors: Mapping[str, Tensor]) -> StreamState:
     """Return the state of a model after ``step`` tokens; reading one token supplies the structure."""
     _, (like,) = read_tokens([model], [token], [None])
-    placed = {name: tensor.to(device_of(model)) for name, tensor in tensors.items()}
+    # Copies: a view of the file may not be aligned to 16 bytes, and any() of complex128 crashes there.
+    placed = {name: tensor.to(device_of(model), copy=True) for name, tensor in tensors.items()}
     for name, tensor in named_tensors(like).items():
         if tensor.is_complex():
             placed[name] = torch.view_as_complex(placed[name])
