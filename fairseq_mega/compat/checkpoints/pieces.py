@@ -4,11 +4,9 @@ import argparse
 import json
 import logging
 import os
-import re
 import typing
 
-from fairseq_mega.compat.patches.interactive import MARK
-from fairseq_mega.compat.patches.translating import MANY, PIECES, joined_once, note_command, reads_lines
+from fairseq_mega.compat.patches.translating import PIECES, joined_once, note_command, reads_lines
 from fairseq_mega.compat.patching import wrap
 
 from . import names
@@ -16,9 +14,6 @@ from .settings import settings_of
 
 logger = logging.getLogger("fairseq_mega.compat.checkpoints.pieces")
 
-STRANGE = 0.05  # fraction of a dictionary's symbols; some precede the pieces, for instance languages
-_BRACKETED = re.compile(r"[<\[_].*[>\]_]|madeupword\d+")
-_END_OF_WORD = "</w>"  # in the merges of subword-nmt and fastBPE
 PARTS = {names.SUBWORDS: "pieces", names.TOKENIZER: "words"}  # that encoders split a text into
 GIVE_OPTIONS = (
     "give {options}, which split the training text, unless all text is split into its {parts} already: other text is "
@@ -29,20 +24,12 @@ GIVE_PARTS = (  # where there are no such options
 )
 
 
-class Pieces(typing.NamedTuple):
-    """Functions of a symbol: whether an encoder can make it, and whether the encoder has one of its characters."""
-
-    can_make: typing.Callable[[str], bool]
-    knows: typing.Callable[[str], bool]
-
-
 def compare_encoders() -> None:
     """Refuse encoders other than the training's, whose pieces and words the model does not have."""
     from fairseq.data import encoders
     from fairseq.hub_utils import GeneratorHubInterface
     from fairseq.tasks import FairseqTask
     from fairseq.tasks.translation import TranslationTask
-    from fairseq.trainer import Trainer
 
     wrap(encoders, "build_bpe", _build_named_bpe)
     wrap(encoders, "build_tokenizer", _build_named_tokenizer)
@@ -50,38 +37,6 @@ def compare_encoders() -> None:
     wrap(FairseqTask, "build_tokenizer", _build_compared_tokenizer)
     wrap(TranslationTask, "build_model", _building_for_bleu)
     wrap(GeneratorHubInterface, "__init__", _comparing)
-    wrap(Trainer, "load_checkpoint", _comparing_for_training)
-    wrap(FairseqTask, "get_interactive_tokens_and_lengths", _reading_lines)
-    wrap(GeneratorHubInterface, "binarize", _reading_a_sentence)
-
-
-def _reading_lines(
-    original: typing.Callable, self: typing.Any, lines: typing.Sequence[str], *args: typing.Any
-) -> typing.Any:
-    for line in lines:
-        warn_of_whole_words(line, self)
-    return original(self, lines, *args)
-
-
-def _reading_a_sentence(original: typing.Callable, self: typing.Any, sentence: str) -> typing.Any:
-    warn_of_whole_words(sentence, self.task)
-    return original(self, sentence)
-
-
-def _comparing_for_training(
-    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
-    """Refuse, before a training, a ``--bpe`` of it that cannot have made its dictionary: later commands ask for it."""
-    from fairseq.data import Dictionary, encoders
-
-    cfg = getattr(self.cfg, "bpe", None)
-    given = names.names_of_encoder(names.SUBWORDS, cfg).get(names.SUBWORDS)
-    loads = getattr(cfg, "_name", None) == "gpt2"  # its files by default
-    if cfg is not None and not loads and isinstance(getattr(self.task, "source_dictionary", None), Dictionary):
-        encoder = encoders.build_bpe(cfg)
-        if encoder is not None:
-            _refuse_other_pieces(encoder, self.task, "--bpe" if given is None else given.where)
-    return original(self, *args, **kwargs)
 
 
 def _build_named_bpe(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
@@ -198,25 +153,21 @@ def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
     """Return the encoder of a task's data where no option names one; None for words.
 
     The encoder is the task's ``unit()``, which language models have, or else the sentencepiece model of the data
-    folder, if it can have made the dictionary.
+    folder.
 
     Args:
         task: its checkpoint is loaded, and its model of pieces was compared with the folder's.
         reads_text: whether text that is not split into pieces is read; otherwise a sentencepiece model is not used.
     """
-    from fairseq.data import Dictionary, encoders
+    from fairseq.data import encoders
 
     unit = getattr(task, "unit", None)
     if callable(unit):
         return unit()
-    model, dictionary = names.pieces_of_data(task), getattr(task, "source_dictionary", None)
-    if not reads_text or not os.path.isfile(model) or not isinstance(dictionary, Dictionary):
+    model = names.pieces_of_data(task)
+    if not reads_text or not os.path.isfile(model):
         return None
     encoder = encoders.build_bpe(argparse.Namespace(bpe="sentencepiece", sentencepiece_model=model))
-    made = pieces_of(encoder)
-    assert made is not None
-    if strange_symbol(made, dictionary) is not None:
-        return None
     logger.info(f"text is split into pieces by {model}, like the training text; lines of pieces are read unchanged")
     return TextOrPieces(encoder)
 
@@ -238,37 +189,6 @@ def warn_of_unsplit_text(kind: str, task: typing.Any, remedy: str = GIVE_OPTIONS
     _warn_once(task, absent + remedy.format(options=names.options_of(known), parts=PARTS[kind]), kind)
 
 
-def warn_of_whole_words(text: str, task: typing.Any) -> None:
-    """Warn of text that no encoder splits, and that is not split, where the dictionary alone shows the pieces.
-
-    Args:
-        text: a text without a mark of sentencepiece is not split, unless the model of its pieces adds none.
-        task: its encoders were compared, or there are none.
-    """
-    if MARK in text or not text.strip() or used_encoders(task).get(names.SUBWORDS):
-        return
-    known = vars(task)
-    if "split_by" not in known:
-        known["split_by"] = _split_by(task.source_dictionary)
-    if known["split_by"]:
-        _warn_once(
-            task,
-            f"symbols of the dictionary have {MARK} (U+2581), the mark of blanks in pieces; {text[:40]!r} lacks it: "
-            f"split text as the training text was, by {known['split_by']} or another --bpe, unless it is split already",
-            MARK,
-        )
-
-
-def _split_by(dictionary: typing.Any) -> str:
-    """Return options that make pieces such as those of a dictionary; none for words."""
-    symbols = [dictionary[number] for number in range(dictionary.nspecial, len(dictionary))]
-    if sum(symbol.startswith(MARK) and symbol != MARK for symbol in symbols) > MANY * len(symbols):
-        return "--bpe sentencepiece --sentencepiece-model FILE"
-    return (
-        "--bpe characters" if MARK in symbols and sum(len(symbol) == 1 for symbol in symbols) > len(symbols) / 2 else ""
-    )
-
-
 def _warn_once(task: typing.Any, message: str, key: typing.Optional[str] = None) -> None:
     """Warn of a task's encoders once, however many of its interfaces compare them.
 
@@ -284,7 +204,7 @@ def _warn_once(task: typing.Any, message: str, key: typing.Optional[str] = None)
 
 
 def compare(kind: str, encoder: typing.Any, task: typing.Any, reads_text: bool) -> None:
-    """Compare an encoder with the one that the checkpoint or the data folder records, else with the dictionary.
+    """Compare an encoder with the one that the checkpoint or the data folder records.
 
     Args:
         kind: SUBWORDS or TOKENIZER.
@@ -309,9 +229,8 @@ def compare(kind: str, encoder: typing.Any, task: typing.Any, reads_text: bool) 
     if known is None:
         if kind == names.TOKENIZER:
             _warn_of_unrecorded_tokenizer(where, task)
-            _warn_of_other_words(encoder, task)
-        else:
-            _look_at_dictionary(encoder, task, given)
+        elif given is not None:
+            _warn_once(task, f"the checkpoint does not name what split its training text into pieces: {where} is used")
     elif given is None or given.text != known:
         raise names.OtherNames(names.other_encoder(where, known, own))
 
@@ -351,101 +270,3 @@ def _warn_of_unrecorded_tokenizer(where: str, task: typing.Any) -> None:
             f"{where}: the checkpoint records {names.options_of(pieces)} of its training, and no --tokenizer: leave "
             "it out unless the training text was split with it",
         )
-
-
-def _look_at_dictionary(bpe: typing.Any, task: typing.Any, given: typing.Optional[names.Names]) -> None:
-    """Refuse an encoder that cannot have made a task's dictionary; warn of one that cannot be verified."""
-    _refuse_other_pieces(bpe, task, "--bpe" if given is None else given.where)
-    if given is not None:
-        _warn_once(
-            task, f"the checkpoint does not name what split its training text into pieces: {given.where} is used"
-        )
-
-
-def _refuse_other_pieces(bpe: typing.Any, task: typing.Any, where: str) -> None:
-    made = pieces_of(bpe)
-    symbol = None if made is None else strange_symbol(made, task.source_dictionary)
-    if symbol is not None:
-        raise names.OtherNames(
-            f"{where} did not split the training text: it has no {symbol!r}, which the dictionary has; give the "
-            "training's"
-        )
-
-
-def pieces_of(bpe: typing.Any) -> typing.Optional[Pieces]:
-    """Return the pieces that an encoder of fairseq can make; None where they are not known."""
-    from fairseq.data.encoders import byte_utils, bytes, characters, fastbpe, gpt2_bpe, hf_byte_bpe, subword_nmt_bpe
-
-    processor = getattr(bpe, "sp", None)
-    if processor is not None:
-        pieces = {processor.id_to_piece(number) for number in range(processor.get_piece_size())}
-        known = {piece for piece in pieces if len(piece) == 1}
-        return Pieces(pieces.__contains__, lambda symbol: bool(known.intersection(symbol)))
-    if isinstance(bpe, (subword_nmt_bpe.SubwordNMTBPE, fastbpe.fastBPE)):
-        merged, mark = _merged(bpe.given.bpe_codes), bpe.bpe_symbol.strip()
-        return Pieces(lambda symbol: len(symbol.removesuffix(mark)) < 2 or symbol.removesuffix(mark) in merged, bool)
-    if isinstance(bpe, (gpt2_bpe.GPT2BPE, hf_byte_bpe.HuggingFaceByteLevelBPE)):
-        return Pieces(str.isdigit, bool)
-    if isinstance(bpe, bytes.Bytes):
-        letters = {*byte_utils.BCHAR_TO_BYTE, byte_utils.SPACE_ESCAPE}
-        return Pieces(letters.__contains__, bool)
-    return Pieces(lambda symbol: len(symbol) == 1, bool) if isinstance(bpe, characters.Characters) else None
-
-
-def _merged(file: str) -> typing.Set[str]:
-    """Return all pieces that the merges of a file make."""
-    with open(file, encoding="utf-8", newline="\n") as lines:
-        pairs = [line.split(" ") for line in lines]
-    return {"".join(pair[:2]).rstrip("\r\n").removesuffix(_END_OF_WORD) for pair in pairs if len(pair) > 1}
-
-
-def strange_symbol(made: Pieces, dictionary: typing.Any) -> typing.Optional[str]:
-    """Return a symbol that an encoder cannot make; None where there are few, or none.
-
-    Args:
-        made: by the encoder, which makes one symbol of all unknown characters between two of its pieces.
-        dictionary: of fairseq.
-    """
-    numbers = range(dictionary.nspecial, len(dictionary))
-    counts = {dictionary[number]: dictionary.count[number] for number in numbers}
-    counts = {symbol: count for symbol, count in counts.items() if not _BRACKETED.fullmatch(symbol)}
-    others = [symbol for symbol in counts if not made.can_make(symbol)]
-    strange = [symbol for symbol in others if made.knows(symbol)]
-    if 2 * sum(map(counts.__getitem__, others)) > sum(counts.values()):
-        return others[0]
-    return strange[0] if len(strange) > STRANGE * len(counts) else None
-
-
-def _warn_of_other_words(tokenizer: typing.Any, task: typing.Any) -> None:
-    """Warn if the words of a dictionary differ from what ``--tokenizer moses`` writes with the options given.
-
-    Args:
-        tokenizer: any.
-        task: has the dictionary.
-    """
-    from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
-
-    if not isinstance(tokenizer, MosesTokenizer):
-        return
-    dictionary = task.source_dictionary
-    symbols = [dictionary[number] for number in range(dictionary.nspecial, len(dictionary))]
-    found = {
-        "moses_no_escape": (("&apos;", "&quot;"), re.compile("['\"]")),
-        "moses_no_dash_splits": (("@-@",), re.compile(r"\w-\w|-@@$")),
-    }
-    for field, (written, plain) in found.items():
-        option, is_given = f"--{field.replace('_', '-')}", getattr(tokenizer.cfg, field)
-        has_written = any(mark in symbol for mark in written for symbol in symbols)
-        has_plain = next(filter(plain.search, symbols), None)
-        if has_written and is_given:
-            _warn_once(
-                task,
-                f"{option}: the dictionary has words with {written[0]}, so its text was made without "
-                f"{option}: leave it out",
-            )
-        elif has_plain is not None and not has_written and not is_given:
-            _warn_once(
-                task,
-                f"--tokenizer moses writes {written[0]}, which no word of the dictionary has, unlike {has_plain}: "
-                f"give {option} if the training text was split with it",
-            )

@@ -12,7 +12,6 @@ from fairseq_mega.compat.checkpoints.pieces import (
     GIVE_PARTS,
     encoder_of_data,
     warn_of_unsplit_text,
-    warn_of_whole_words,
 )
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 from fairseq_mega.data.clip_scale import ClipScale
@@ -143,8 +142,6 @@ class TextReader:
     def _symbols(self, text: str) -> List[str]:
         if self.reads_listops:
             return model_input(text)
-        if type(self.unit) is TextUnit:
-            warn_of_whole_words(text, self.task)
         if not isinstance(self.unit, ByteUnit):
             return self.unit.encode(text).split()
         self.unit.tell_numbers(text)

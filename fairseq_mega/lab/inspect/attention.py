@@ -9,7 +9,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
 from fairseq_mega.compat.checkpoints import names
-from fairseq_mega.compat.checkpoints.pieces import GIVE_PARTS, warn_of_unsplit_text, warn_of_whole_words
+from fairseq_mega.compat.checkpoints.pieces import GIVE_PARTS, warn_of_unsplit_text
 from fairseq_mega.compat.patches.interactive import tell_unknown
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
 from fairseq_mega.data.text_units import SubwordUnit
@@ -119,8 +119,6 @@ def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attend
     """Return the cross attention of a decoder's layer while it reads its own translation."""
     symbols = _source_symbols(task, text)
     source = task.source_dictionary.encode_line(symbols, add_if_not_exist=False).long().unsqueeze(0)
-    if symbols == text:
-        warn_of_whole_words(text, task)
     tell_unknown(text, source, task.source_dictionary, unchanged=symbols == text)
     lengths = torch.tensor([source.size(1)])
     sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}

@@ -9,7 +9,7 @@ import torch
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints.pieces import used_encoders, warn_of_another_split, warn_of_whole_words
+from fairseq_mega.compat.checkpoints.pieces import used_encoders, warn_of_another_split
 from fairseq_mega.compat.patches.interactive import tell_unknown
 from fairseq_mega.data.text_units import LINE_END, TextUnit, encode_after_line_end, never_written, settled_lines
 from fairseq_mega.modules.state import StreamState
@@ -188,7 +188,6 @@ class TextGenerator(GeneratorHubInterface):
             symbols = self._encode(line) if begins else encode_after_line_end(self._encode, line)
             ended = number < len(lines)
             tokens += dictionary.encode_line(symbols, append_eos=ended, add_if_not_exist=False).tolist()
-        warn_of_whole_words(text, self.task)
         tell_unknown(text, torch.tensor(tokens), dictionary)
         return tokens
 
