@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import pytest
 import torch
@@ -274,27 +274,6 @@ def test_an_encoder_that_no_checkpoint_names_is_told(bpe: str, models: Dict[str,
         pieces.compare(names.SUBWORDS, encoder, task, True)
     (told,) = caplog.messages
     assert told.startswith("the checkpoint does not name what split its training text into pieces: --bpe " + bpe)
-
-
-def test_moses_has_the_languages_of_the_checkpoint_in_python(tiny_model: Any) -> None:
-    """A hub's tokenizer is for English where no language is given; the checkpoint is for en-de."""
-    hub = MegaModel.from_pretrained(
-        str(tiny_model.checkpoint.parent), tiny_model.checkpoint.name, str(tiny_model.data), tokenizer="moses"
-    )
-    assert (hub.tokenizer.cfg.source_lang, hub.tokenizer.cfg.target_lang) == ("en", "de")
-
-
-@pytest.mark.parametrize(
-    ("given", "languages"),
-    [("{}", ("en", "de")), (None, ("en", "de")), ('{"target_lang": "fr"}', ("en", "fr"))],
-)
-def test_moses_has_the_languages_of_a_training_in_its_bleu(
-    given: Optional[str], languages: Tuple[str, str], tiny_corpus: Path
-) -> None:
-    cfg = TranslationConfig(data=str(tiny_corpus), eval_bleu=True, eval_bleu_detok="moses", eval_bleu_detok_args=given)
-    task = TranslationTask.setup_task(OmegaConf.structured(cfg))
-    task.build_model(OmegaConf.create({"_name": "mega_tiny"}))
-    assert (task.tokenizer.cfg.source_lang, task.tokenizer.cfg.target_lang) == languages
 
 
 def through(road: str, task: Any, tokenizer: Optional[str] = None) -> None:

@@ -1,7 +1,6 @@
 """Check that the encoders of ``--bpe`` and ``--tokenizer`` are the ones that split the training text."""
 
 import argparse
-import json
 import logging
 import os
 import typing
@@ -10,7 +9,6 @@ from fairseq_mega.compat.patches.translating import PIECES, joined_once, note_co
 from fairseq_mega.compat.patching import wrap
 
 from . import names
-from .settings import settings_of
 
 logger = logging.getLogger("fairseq_mega.compat.checkpoints.pieces")
 
@@ -29,13 +27,11 @@ def compare_encoders() -> None:
     from fairseq.data import encoders
     from fairseq.hub_utils import GeneratorHubInterface
     from fairseq.tasks import FairseqTask
-    from fairseq.tasks.translation import TranslationTask
 
     wrap(encoders, "build_bpe", _build_named_bpe)
     wrap(encoders, "build_tokenizer", _build_named_tokenizer)
     wrap(FairseqTask, "build_bpe", _build_compared_bpe)
     wrap(FairseqTask, "build_tokenizer", _build_compared_tokenizer)
-    wrap(TranslationTask, "build_model", _building_for_bleu)
     wrap(GeneratorHubInterface, "__init__", _comparing)
 
 
@@ -87,36 +83,12 @@ def _comparing(
     original: typing.Callable, self: typing.Any, cfg: typing.Any, task: typing.Any, models: typing.Any
 ) -> None:
     note_command({})  # in place of a command that this process ran before
-    _set_languages(getattr(cfg, "tokenizer", None), task)
     original(self, cfg, task, models)
     compare(names.TOKENIZER, self.tokenizer, task, True)
     bpe = self.bpe
     if bpe is None:
         self.bpe = encoder_of_data(task, True)
     compare(names.SUBWORDS, bpe, task, True)
-
-
-def _set_languages(tokenizer: typing.Any, task: typing.Any) -> None:
-    """Set the languages of ``--tokenizer moses`` to those of a task, in place of English, the default."""
-    if getattr(tokenizer, "_name", None) != "moses":
-        return
-    for side, language in _languages_of(task).items():
-        setattr(tokenizer, side, language)
-
-
-def _building_for_bleu(
-    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
-    """Detokenise for ``--eval-bleu-detok moses`` by the rules of the task's languages, in place of English."""
-    if self.cfg.eval_bleu and self.cfg.eval_bleu_detok == "moses":
-        given = json.loads(self.cfg.eval_bleu_detok_args or "{}")
-        self.cfg.eval_bleu_detok_args = json.dumps({**_languages_of(self), **given})
-    return original(self, *args, **kwargs)
-
-
-def _languages_of(task: typing.Any) -> typing.Dict[str, str]:
-    found = {side: getattr(settings_of(task), side, None) for side in ("source_lang", "target_lang")}
-    return {side: language for side, language in found.items() if isinstance(language, str)}
 
 
 class TextOrPieces:
