@@ -9,7 +9,6 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, tasks
 from fairseq.data import Dictionary
-from fairseq.models.transformer import TransformerModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mega.compat.checkpoints import names
@@ -145,63 +144,6 @@ def test_a_model_of_another_task(tiny_model: Any, tmp_path: Path, device_flags: 
     with pytest.raises(ValueError, match=asked):
         helpers.run_fairseq("generate", given)
     assert "Generate test" in helpers.run_fairseq("generate", [*given, *task, "--max-len-b", 3])
-
-
-def test_a_pair_that_a_training_of_several_has_not_seen(
-    tiny_model: Any, tmp_path: Path, device_flags: List[str]
-) -> None:
-    """fairseq allows it on purpose, as in translation without examples of the pair; so it is a warning."""
-    task = ["--task", "translation_multi_simple_epoch", "--langs", "en,de", "--encoder-langtok", "tgt"]
-    task += ["--decoder-langtok", "--lang-pairs"]
-    options = [*helpers.TINY_MODEL, "--share-all-embeddings", "--max-update", 1, "--disable-validation"]
-    options += ["--optimizer", "adam", "--lr", 0.01, "--max-tokens", 200, "--save-dir", tmp_path, *device_flags]
-    helpers.run_fairseq("train", [tiny_model.data, *task, "en-de", *options])
-    checkpoint = tmp_path / "checkpoint_last.pt"
-    assert torch.load(checkpoint)["names"]["pairs"] == "en-de"
-    for pair in ("en-de", "de-en"):
-        source, target = pair.split("-")
-        flags = ["-s", source, "-t", target, "--path", checkpoint, "--max-len-b", 3, "--quiet", *device_flags]
-        output = helpers.run_fairseq("generate", [tiny_model.data, *task, pair, *flags])
-        warned = f"{checkpoint} was trained on en-de, not on de-en: its translations may be wrong"
-        assert (warned in output) == (pair == "de-en")
-    hub = TransformerModel.from_pretrained(
-        str(tmp_path), checkpoint.name, str(tiny_model.data), source_lang="en", target_lang="de", max_len_b=3
-    )
-    (translations,) = hub.generate([hub.encode("w1 w2")], beam=1)
-    assert hub.task.target_dictionary[translations[0]["tokens"][0]] == "__de__"
-    assert "__de__" not in hub.translate("w1 w2", beam=1)
-    without = TransformerModel.from_pretrained(str(tmp_path), checkpoint.name, str(tiny_model.data))
-    with pytest.raises(ValueError, match="languages of the translations are missing: give .* source_lang and target_l"):
-        without.translate("w1 w2")
-    without = [*task[: task.index("--encoder-langtok")], "--lang-pairs", "en-de", "-s", "en", "-t", "de"]
-    with pytest.raises(
-        names.OtherNames,
-        match="another use of language tokens .*-decoder-langtok. in the checkpoint and .--encoder-langtok src. in",
-    ):
-        given = ["--encoder-langtok", "src", "--path", checkpoint, *device_flags]
-        helpers.run_fairseq("generate", [tiny_model.data, *without, *given])
-
-
-TOKENS: Dict[str, Dict[str, Any]] = {
-    "--encoder-langtok tgt": {"encoder_langtok": "tgt", "decoder_langtok": False},
-    "--encoder-langtok src": {"encoder_langtok": "src", "decoder_langtok": False},
-    "--encoder-langtok src --decoder-langtok": {"encoder_langtok": "src", "decoder_langtok": True},
-    "--decoder-langtok": {"encoder_langtok": None, "decoder_langtok": True},
-    "none": {"encoder_langtok": None, "decoder_langtok": False},
-}
-
-
-@pytest.mark.parametrize("theirs", TOKENS)
-@pytest.mark.parametrize("ours", TOKENS)
-def test_tokens_of_languages_are_those_of_the_training(theirs: str, ours: str) -> None:
-    task: Any = SimpleNamespace(args=SimpleNamespace(data="x", **TOKENS[ours]))
-    if theirs != ours:
-        with pytest.raises(
-            names.OtherNames, match=f"'{theirs}' in the checkpoint and '{ours}' in the data.: give --enc"
-        ):
-            names.check("a.pt", {names.LANGUAGE_TOKENS: theirs}, task)
-        return
-    names.check("a.pt", {names.LANGUAGE_TOKENS: theirs}, task)
 
 
 def test_a_checkpoint_without_names_goes_on_loading(tiny_model: Any, tmp_path: Path, device_flags: List[str]) -> None:

@@ -19,13 +19,11 @@ from .settings import other_settings, settings_of
 logger = logging.getLogger("fairseq_mega.compat.checkpoints.names")
 KEY = "names"  # in a checkpoint
 SOURCE, TARGET, LABELS, LANGUAGES, SUBWORDS = "source", "target", "labels", "languages", "subwords"
-PAIRS = "pairs"  # of languages that a training of several has seen, as en-de; another one is used with a warning
-LANGUAGE_TOKENS = "language tokens"  # that tasks of several languages put before sentences
 TOKENIZER = "tokenizer"
 LENGTH = "length"
 SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING = "samples", "scale", "pixels", "normalization", "framing"
 INPUTS = frozenset(  # which a new training may have otherwise
-    (LANGUAGE_TOKENS, LENGTH, SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING)
+    (LENGTH, SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING)
 )
 FOLLOWED = frozenset((FRAMING,))  # a model's names, which replace the data's own where data are read for it
 NOUNS = {
@@ -33,7 +31,6 @@ NOUNS = {
     TARGET: "target dictionary",
     LABELS: "list of labels",
     LANGUAGES: "pair of languages",
-    LANGUAGE_TOKENS: "use of language tokens",
     SUBWORDS: "model of pieces",
     TOKENIZER: "tokenizer",
     LENGTH: "length of texts",
@@ -125,10 +122,6 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
     found: typing.Dict[str, Names] = {}
     if isinstance(pair[0], str) and isinstance(pair[1], str):
         found[LANGUAGES] = _languages(pair[0], pair[1])
-    elif isinstance(getattr(task, "lang_pairs", None), list):
-        found[PAIRS] = Names("\n".join(task.lang_pairs), ", ".join(task.lang_pairs), "")
-    if hasattr(cfg, "encoder_langtok"):
-        found[LANGUAGE_TOKENS] = _language_tokens(cfg)
     several = getattr(task, "dicts", None)  # of tasks for many languages, one for each
     if isinstance(several, dict):
         kinds = [(language, dictionary, language, "srcdict") for language, dictionary in several.items()]
@@ -294,13 +287,6 @@ def _languages(source: str, target: str) -> Names:
     return Names(f"{source}\n{target}", f"{source}-{target}", remedy)
 
 
-def _language_tokens(cfg: typing.Any) -> Names:
-    given = [f"--encoder-langtok {cfg.encoder_langtok}"] if cfg.encoder_langtok else []
-    given += ["--decoder-langtok"] if getattr(cfg, "decoder_langtok", False) else []
-    remedy = "give --encoder-langtok and --decoder-langtok as in the training"
-    return Names(" ".join(given) or "none", "these options", remedy)
-
-
 def pieces_of_data(task: typing.Any) -> str:
     """Return the path of the sentencepiece model in the folder of a task's text, where there may be none."""
     folder = getattr(task, "text_folder", None) or _folders_of(settings_of(task))[0]
@@ -413,12 +399,11 @@ def check(
     """
     if own is None:
         own = {kind: names for kind, names in names_of(task).items() if kind not in FOLLOWED} if theirs else {}
-        _warn_of_another_pair(file, theirs, own)
     if not anew:
         _warn_of_unnamed_classes(file, theirs, own, task)
     else:
         theirs = {kind: text for kind, text in theirs.items() if kind not in INPUTS}
-    compared = theirs.keys() - {PAIRS}
+    compared = theirs.keys()
     for kind, ours in own.items():
         found = difference(theirs[kind], ours.text) if kind in compared else None
         if found is None or (anew and kind == LANGUAGES):
@@ -433,15 +418,6 @@ def check(
         if found is not None:
             raise OtherNames(f"{file} was trained with another {noun(kind)} than the models before it ({found})")
     task.trained_names = {**before, **theirs}
-
-
-def _warn_of_another_pair(file: typing.Any, theirs: typing.Dict[str, str], own: typing.Dict[str, Names]) -> None:
-    """Warn of a translation between languages that a training of several pairs has not seen as a pair."""
-    if PAIRS not in theirs or LANGUAGES in theirs or LANGUAGES not in own:
-        return
-    seen, wanted = theirs[PAIRS].split("\n"), own[LANGUAGES].where
-    if wanted not in seen:
-        logger.warning(f"{file} was trained on {', '.join(seen)}, not on {wanted}: its translations may be wrong")
 
 
 def _warn_of_unnamed_classes(
