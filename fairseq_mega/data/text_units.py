@@ -1,7 +1,7 @@
 """Units of tokens (words, bytes, subwords): convert text to tokens and back.
 
-``unit.json`` beside ``dict.txt`` names the unit: ``{"unit": "bytes"}``. Older folders, and those of fairseq-preprocess,
-have no ``unit.json``: their unit is bytes if the dictionary has only numbers of bytes, counted as in text, else words.
+``unit.json`` beside ``dict.txt`` names the unit: ``{"unit": "bytes"}``. Without it, as in folders of
+fairseq-preprocess, the unit is the checkpoint's, else words.
 """
 
 import codecs
@@ -9,7 +9,7 @@ import json
 import logging
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 from fairseq.data import Dictionary
 
@@ -25,8 +25,6 @@ MODEL_FILE = SUBWORDS_FILE
 LINE_END = "\n"  # stands for </s> among the symbols of a text
 REPLACEMENT = "\ufffd"
 _BYTES = frozenset(map(str, range(256)))
-_BYTES_OF_TEXT = frozenset(map(str, (*b"\t\n\r", *range(32, 127), *range(128, 256))))
-_MOST = 0.99  # share of such bytes in text, which has few control characters
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 _SPELLED = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace() and chr(code) != " "}
 _UNSPELLED = {spelled: code for code, spelled in _SPELLED.items()}
@@ -73,31 +71,11 @@ class TextUnit:
 
 
 class ByteUnit(TextUnit):
-    """Unit of bytes of UTF-8, as decimal numbers; see :mod:`fairseq_mega.data.byte_text`.
-
-    Args:
-        record: file without which the unit is a guess from the dictionary; None if the unit is known.
-        symbols: symbols of this dictionary. The first text that consists of them is told, as they may be words.
-    """
+    """Unit of bytes of UTF-8, as decimal numbers; see :mod:`fairseq_mega.data.byte_text`."""
 
     name = "bytes"
 
-    def __init__(self, record: Optional[Path] = None, symbols: Iterable[str] = ()) -> None:
-        self.record, self._untold = record, frozenset(symbols)
-
-    def tell_numbers(self, text: str) -> None:
-        """Log a warning, once, if a text consists of symbols of the dictionary and the unit is a guess."""
-        words = text.split() if self._untold else ()
-        if words and self._untold.issuperset(words):
-            self._untold = frozenset()
-            logger.warning(
-                f"the numbers {text[:40]!r} are read as characters of text, as {self.record} does not exist and the "
-                f"symbols of dict.txt look like bytes: if the numbers are words of the training text, write "
-                f'{{"unit": "words"}} to {self.record}'
-            )
-
     def encode(self, line: str) -> str:
-        self.tell_numbers(line)
         return encode(line.encode("utf-8", "surrogateescape")).decode("ascii").strip()
 
     def settled(self, text: str) -> int:
@@ -211,15 +189,15 @@ def is_byte(symbol: str) -> bool:
     return symbol in _BYTES
 
 
-def unit_name(folder: Path, dictionary: Dictionary, saved: Optional[str] = None) -> str:
-    """Return the name of the unit of binarised data: from ``unit.json``, else ``saved``, else by the dictionary.
+def unit_name(folder: Path, saved: str = "") -> str:
+    """Return the name of the unit of binarised data: from ``unit.json``, else ``saved``.
 
     Raises:
         ValueError: if ``unit.json`` is broken or names an unknown unit.
     """
     path = folder / UNIT_FILE
     if not path.is_file():
-        return saved or (ByteUnit.name if holds_bytes(dictionary) else TextUnit.name)
+        return saved
     try:
         content: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         name = content["unit"]
@@ -229,18 +207,6 @@ def unit_name(folder: Path, dictionary: Dictionary, saved: Optional[str] = None)
     except (ValueError, KeyError, TypeError) as error:
         problem = f"{type(error).__name__}: {error}"
     raise ValueError(f'{path}: {problem}; it must hold {{"unit": NAME}}, one of {", ".join(UNITS)}')
-
-
-def holds_bytes(dictionary: Dictionary) -> bool:
-    """Return whether all symbols are numbers of bytes, with those of the blank and the letter e, counted as in text.
-
-    Equal counts, as of dictionaries that were not counted, are accepted.
-    """
-    counts = {symbol: dictionary.count[dictionary.index(symbol)] for symbol in own_symbols(dictionary)}
-    if not ({"32", "101"} <= counts.keys() and all(map(is_byte, counts))):
-        return False
-    of_text = sum(count for symbol, count in counts.items() if symbol in _BYTES_OF_TEXT)
-    return len(set(counts.values())) == 1 or of_text >= _MOST * sum(counts.values())
 
 
 def is_made_up(symbol: str) -> bool:
@@ -266,19 +232,20 @@ def never_written(dictionary: Dictionary) -> List[int]:
     return [dictionary.pad(), dictionary.bos(), dictionary.unk(), *made_up]
 
 
-def text_unit(folder: Path, dictionary: Dictionary, saved: Optional[str] = None) -> TextUnit:
-    """Return the unit of the binarised data in a folder; see :func:`unit_name`.
-
-    Bytes without ``unit.json`` are a guess, see :class:`ByteUnit`: checkpoints may hold the guess of their training.
+def text_unit(folder: Path, saved: str = "") -> TextUnit:
+    """Return the unit of the binarised data in a folder; see :func:`unit_name`; words, with a warning, if unknown.
 
     Raises:
         ValueError: if ``unit.json`` is broken, or the subword model is missing or broken.
     """
-    name = unit_name(folder, dictionary, saved)
+    name = unit_name(folder, saved)
     if name == ByteUnit.name:
-        record = folder / UNIT_FILE
-        return ByteUnit() if record.is_file() else ByteUnit(record, own_symbols(dictionary))
-    if name == TextUnit.name:
+        return ByteUnit()
+    if not name:
+        logger.warning(
+            f'{folder / UNIT_FILE} does not exist: text is read as words; for bytes write {{"unit": "bytes"}} to it'
+        )
+    if name in ("", TextUnit.name):
         return TextUnit()
     model = folder / MODEL_FILE
     if not model.is_file():

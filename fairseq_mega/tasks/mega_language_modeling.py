@@ -85,7 +85,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         self.segments, self.segment_size = segments_of(args.valid_block)
         self.exact_context: Optional[int] = None  # see StreamedSegmentDataset
         self.folder = Path((utils.split_paths(args.data or "") or ["."])[0])
-        self.state.merge_state_dict({"unit": unit_name(self.folder, dictionary)})  # checkpoints store the unit
+        self.state.merge_state_dict({"unit": unit_name(self.folder)})  # checkpoints store the unit
 
     def build_model(self, args: Any, from_checkpoint: bool = False) -> Any:
         """Build the model and record its chunk size.
@@ -239,7 +239,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         Raises:
             ValueError: if the subword model is missing or broken.
         """
-        return text_unit(self.folder, self.dictionary, self.state.unit)
+        return text_unit(self.folder, self.state.unit)
 
     def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Callable[[str], str]) -> Any:
         """Return fairseq's tokens and lengths; with ``--context`` the lines continue the context's text."""

@@ -1,9 +1,8 @@
 """Text into tokens and back, whole and piece by piece; what unit.json and the dictionary say."""
 
-import logging
 import random
 from pathlib import Path
-from typing import List, Sequence
+from typing import List
 
 import pytest
 from fairseq.data import Dictionary
@@ -17,7 +16,6 @@ from fairseq_mega.data.text_units import (
     DocumentUnit,
     SubwordUnit,
     TextUnit,
-    is_made_up,
     text_unit,
     unit_name,
     unspelled,
@@ -102,66 +100,33 @@ class TestUnitOfData:
     BYTES = dictionary([str(number) for number in range(32, 127)])
 
     def test_is_written_and_read(self, folder: Path) -> None:
-        unit = text_unit(folder, self.BYTES)
+        unit = text_unit(folder)
         assert unit.name == "subwords" and unit.decode(unit.encode("ROMEO: to be")) == "ROMEO: to be"
 
-    def test_the_dictionary_tells_bytes(self, tmp_path: Path) -> None:
-        assert any(map(is_made_up, self.BYTES.symbols))
-        assert unit_name(tmp_path, self.BYTES) == "bytes"
-        assert unit_name(tmp_path, dictionary(["the", "32", "101"])) == "words"
-        assert unit_name(tmp_path, dictionary(["1", "2", "3"])) == "words"
-
-    @pytest.mark.parametrize(
-        ("symbols", "unit"),
-        [
-            (ByteUnit().encode("a film as good as \x08this, he said, and a letter \x1a" * 9).split(), "words"),
-            (ByteUnit().encode("a film as good as this, he said, and a letter " * 9 + "\x08\x1a").split(), "bytes"),
-            (ByteUnit().encode("to be\tor\r\n" * 9).split(), "bytes"),
-            (ByteUnit().encode("<page> [[Grüße]] &quot;日本語&quot; é e" * 9).split(), "bytes"),
-            ([str((number * number) % 200) for number in range(5000)] + list(map(str, range(200))), "words"),
-            (list(map(str, range(200))), "bytes"),  # equal counts
-            ([*ByteUnit().encode("a letter" * 9).split(), "12", "e"], "words"),
-        ],
-        ids=["controls", "few controls", "CR LF", "UTF-8", "numbers", "not counted", "a word"],
-    )
-    def test_the_counts_tell_bytes_from_numbers(self, symbols: Sequence[str], unit: str, tmp_path: Path) -> None:
-        made = dictionary([*symbols])
-        made.save(str(tmp_path / "dict.txt"))
-        assert unit_name(tmp_path, Dictionary.load(str(tmp_path / "dict.txt"))) == unit
-
-    def test_numbers_that_may_be_words_are_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        record = tmp_path / "unit.json"
-        cases = (("65 66 67", "bytes", None), ("65 words", None, None), (" ", None, None), ("300 400", None, None))
-        for text, saved, written in (*cases, ("65 66", None, "bytes"), ("65 66", None, "words")):
-            if written:
-                write_unit(tmp_path, written)
-            caplog.clear()
-            with caplog.at_level(logging.WARNING):
-                unit = text_unit(tmp_path, self.BYTES, saved)
-                tokens = {unit.encode(text) for _ in range(2)}  # told once
-            assert tokens == {text if written == "words" else ByteUnit().encode(text)}
-            told = list(caplog.messages)
-            expected = f"the numbers {text!r} are read as characters of text, as {record} does not exist"
-            assert [line.startswith(expected) for line in told] == [True] * (text == "65 66 67")
-            assert all(f'write {{"unit": "words"}} to {record}' in line for line in told)
-
-    def test_what_is_written_counts_more_than_the_checkpoint_and_that_more_than_the_dictionary(self, tmp_path) -> None:
-        assert unit_name(tmp_path, self.BYTES, "words") == "words"
+    def test_the_folder_counts_more_than_the_checkpoint(self, tmp_path: Path) -> None:
+        assert unit_name(tmp_path) == "" and unit_name(tmp_path, "words") == "words"
         write_unit(tmp_path, "bytes")
-        assert unit_name(tmp_path, dictionary(["the"]), "words") == "bytes"
+        assert unit_name(tmp_path, "words") == "bytes"
+
+    @pytest.mark.parametrize("saved", ["", "words", "bytes"])
+    def test_an_unknown_unit_is_words_with_a_warning(
+        self, saved: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert text_unit(tmp_path, saved).name == (saved or "words")
+        assert ["unit.json" in line for line in caplog.messages] == [True] * (not saved)
 
     @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"unit": "letters"}'])
     def test_a_broken_file_is_named(self, content: str, tmp_path: Path) -> None:
         (tmp_path / "unit.json").write_text(content)
         with pytest.raises(ValueError, match="unit.json.*one of words, bytes, subwords"):
-            unit_name(tmp_path, self.BYTES)
+            unit_name(tmp_path)
 
     def test_a_missing_model_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"subwords.model does not exist.*--bpe sentencepiece"):
-            text_unit(tmp_path, self.BYTES, "subwords")
+            text_unit(tmp_path, "subwords")
         (tmp_path / MODEL_FILE).write_text("no model")
         with pytest.raises(ValueError, match="is not a sentencepiece model"):
-            text_unit(tmp_path, self.BYTES, "subwords")
+            text_unit(tmp_path, "subwords")
 
 
 def test_pieces_that_are_bytes(folder: Path) -> None:

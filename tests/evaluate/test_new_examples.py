@@ -97,7 +97,7 @@ def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.Captur
         assert f"of the 22 symbols of line 1 the model reads {told}, as in training" in capsys.readouterr().err
 
 
-def test_numbers_that_may_be_words_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_unit_is_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Data of fairseq-preprocess do not record whether numbers are bytes; unit.json in src-bin does."""
     for folder, symbols in (("src-bin", range(32, 127)), ("label-bin", range(2))):
         made = Dictionary()
@@ -108,12 +108,12 @@ def test_numbers_that_may_be_words_are_told(tmp_path: Path, caplog: pytest.LogCa
     task = LRATextTask.setup_task(argparse.Namespace(data=str(tmp_path)))
     task.longest, task.pooling = 100, "mp"
     record = tmp_path / "src-bin" / "unit.json"
-    for number, length in ((1, len("65 66")), (0, 2)):
+    for number, length in ((1, 2), (0, len("65 66"))):
         caplog.clear()
         [(_, inputs)] = TextReader(task).read_lines(iter(["65 66"]))
         assert inputs["src_tokens"].numel() == length + 1  # with </s>
-        assert len([line for line in caplog.messages if f'write {{"unit": "words"}} to {record}' in line]) == number
-        record.write_text('{"unit": "words"}')
+        assert len([line for line in caplog.messages if str(record) in line]) == number
+        record.write_text('{"unit": "bytes"}')
 
 
 @pytest.mark.parametrize("place", ["data", "elsewhere", "words"])

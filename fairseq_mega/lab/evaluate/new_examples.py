@@ -14,6 +14,7 @@ from fairseq_mega.compat.checkpoints.pieces import (
     warn_of_unsplit_text,
 )
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
+from fairseq_mega.data.class_folders import SOURCE
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
@@ -73,7 +74,8 @@ class TextReader:
         self.length: Optional[int] = None if kept is None else kept.length
         self.last = kept is not None and kept.from_end
         dictionary = Dictionary.load(str(folder / "dict.txt"))
-        self.unit: Any = text_unit(folder, dictionary) if kept is None else ByteUnit()
+        made_here = (Path(task.cfg.data) / SOURCE).is_file()
+        self.unit: Any = text_unit(folder, TextUnit.name * made_here) if kept is None else ByteUnit()
         if type(self.unit) is TextUnit and not (folder / UNIT_FILE).is_file():
             self._find_pieces()
         self.reads_listops = set(own_symbols(dictionary)) == set(SYMBOLS)
@@ -144,7 +146,6 @@ class TextReader:
             return model_input(text)
         if not isinstance(self.unit, ByteUnit):
             return self.unit.encode(text).split()
-        self.unit.tell_numbers(text)
         return list(map(str, text.encode("utf-8", "surrogateescape")))  # line feeds are ordinary bytes
 
 
