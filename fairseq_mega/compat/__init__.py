@@ -6,11 +6,11 @@ apply to every fairseq command, because a command imports the plugin before it p
 
 from . import out_of_memory, startup, versions
 from .checkpoints import (
+    card,
+    encoders,
     interruption,
     loading,
-    names,
     overrides,
-    pieces,
     safe_globals,
     saving,
     skip_finished,
@@ -92,8 +92,8 @@ def apply() -> None:
     saving.copy_checkpoints_atomically()
     saving.keep_the_best()
     saving.lock_save_dirs()
-    names.keep_names()
-    pieces.compare_encoders()
+    card.keep_cards()
+    encoders.compare_encoders()
     workers.start_workers_by_fork()
     workers.end_workers_with_their_batches()
     workers.name_killed_workers()

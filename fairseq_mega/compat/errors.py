@@ -12,8 +12,8 @@ from hydra.errors import HydraException
 from omegaconf import MissingMandatoryValue
 from omegaconf.errors import OmegaConfBaseException
 
+from fairseq_mega.compat.checkpoints.card import OtherCard
 from fairseq_mega.compat.checkpoints.loading import OtherLayout, RefusedContents, UnreadableFile
-from fairseq_mega.compat.checkpoints.names import OtherNames
 from fairseq_mega.compat.full_disk import WANT_OF_SPACE
 from fairseq_mega.compat.out_of_memory import describe_want_of_memory, is_out_of_memory
 from fairseq_mega.compat.patches.workers import KILLED, LOST_WORKER
@@ -88,7 +88,7 @@ def _languages_beside(missing: typing.Any) -> typing.List[str]:
 
 def remedy(error: BaseException, text: str) -> str:
     """Return the remedy of a user's error, "" where the message contains the remedy."""
-    if isinstance(error, (OtherNames, OtherLayout)):
+    if isinstance(error, (OtherCard, OtherLayout)):
         return ""  # the message contains it
     if isinstance(error, UnreadableFile):
         return "give another one with --restore-file (training) or --path"

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, Callable, Dict, Tuple
 
+from fairseq_mega.compat.checkpoints.card import EARLIER, KEY, card_of
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
-from fairseq_mega.compat.checkpoints.names import KEY
 from fairseq_mega.models.checkpoint_files import save
 
 from .checkpoints import convert_checkpoint, is_ours, is_published, publish_checkpoint
@@ -31,7 +31,11 @@ from .transformers_mega import (
 
 Checkpoint = Dict[str, Any]
 SCORING = "scoring"  # options of criterion and task, in a checkpoint of a layout without them
-BESIDE = {KEY: "names.json", SCORING: "scoring.json"}  # files of the package in a folder that is written here
+BESIDE = {  # files of the package in a folder that is written here
+    KEY: "card.json",
+    EARLIER: "names.json",  # of earlier versions
+    SCORING: "scoring.json",
+}
 FOLDERS = "holds neither consolidate_config.json (XuezheMax/megalodon) nor pytorch_model.bin or model.safetensors"
 
 
@@ -73,7 +77,7 @@ def to_ours(given: Checkpoint, where: str) -> Checkpoint:
     usual = convert_images if is_images(given["model"]) else convert_checkpoint
     converted = next((convert for part, convert in converters if part in given), usual)(given, where)
     converted["args"].__dict__.update(given.get(SCORING, {}))
-    return _with_names(converted, given)
+    return _with_card(converted, given)
 
 
 def advice(given: Checkpoint) -> str:
@@ -93,16 +97,17 @@ def to_official(given: Checkpoint, where: str) -> Checkpoint:
         ValueError: if the checkpoint has another layout, or the published code does not have the model.
     """
     if is_megalodon(given):
-        return _with_names({**publish_megalodon(given), SCORING: scoring_options(given)}, given)
+        return _with_card({**publish_megalodon(given), SCORING: scoring_options(given)}, given)
     publishers = {MASKED: publish_transformers, IMAGES: publish_images}
     kind = kind_of(given["model"]) if is_ours(given) else ""
     converted = publishers.get(kind, publish_checkpoint)(given, where)
-    return _with_names({**converted, SCORING: scoring_options(given)} if kind == MASKED else converted, given)
+    return _with_card({**converted, SCORING: scoring_options(given)} if kind == MASKED else converted, given)
 
 
-def _with_names(converted: Checkpoint, given: Checkpoint) -> Checkpoint:
-    """Return a converted checkpoint with the names of the symbols, which keep it from data of other symbols."""
-    return {**converted, KEY: given[KEY]} if KEY in given else converted
+def _with_card(converted: Checkpoint, given: Checkpoint) -> Checkpoint:
+    """Return a converted checkpoint with the data card, which keeps it from other data."""
+    card = card_of({part: given.get(part) for part in (KEY, EARLIER) if part in given}, "the checkpoint")
+    return {**converted, KEY: card} if card else converted
 
 
 def write(checkpoint: Checkpoint, path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 PARTS = frozenset(("train", "valid", "val", "test"))  # of a data set
-SOURCE = "SOURCE.json"  # file that fairseq-mega-prepare writes beside the data
 
 
 class Wanted(NamedTuple):

@@ -5,7 +5,8 @@ import logging
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Union
 
-from .class_folders import SOURCE, listed, listing
+from .card import RECORDS
+from .class_folders import listed, listing
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ def json_files(folder: Path, split: str) -> List[Path]:
     """
     below = folder / split
     there = sorted(folder.iterdir()) if folder.is_dir() else []
-    texts = [path for path in there if path.suffix.lower() in ENDINGS and path.is_file() and path.name != SOURCE]
+    texts = [path for path in there if path.suffix.lower() in ENDINGS and path.is_file() and path.name not in RECORDS]
     singles, others = [path for path in texts if path.stem == split], ""
     several: List[Path] = []
     if below.is_dir():

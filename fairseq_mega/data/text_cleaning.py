@@ -1,17 +1,17 @@
 """Cleaning of texts: every text for a model is cleaned like the text of its training.
 
 The steps are recorded in the file of the sentencepiece model, in a field that sentencepiece ignores, so they are copied
-with the model. A folder of text, or of data without a sentencepiece model, records the steps in ``cleaning.json``. Text
+with the model. A folder of text, or of data without a sentencepiece model, records the steps in its ``card.json``. Text
 without either record is not cleaned.
 """
 
-import json
 import re
 import unicodedata
 from pathlib import Path
 from typing import Callable, Dict, Sequence, Tuple
 
-CLEANING_FILE = "cleaning.json"
+from .card import CLEANING, settings_of_data, write_settings
+
 BYTE_ORDER_MARK = "\ufeff"
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -71,23 +71,14 @@ def steps_of_model(model: Path) -> Tuple[str, ...]:
 
 
 def write_steps(folder: Path, steps: Sequence[str]) -> None:
-    """Write the steps to ``cleaning.json`` of a folder."""
-    (folder / CLEANING_FILE).write_text(json.dumps({"cleaning": list(steps)}) + "\n", encoding="utf-8")
+    """Write the steps to ``card.json`` of a folder."""
+    write_settings(folder, {CLEANING: " ".join(steps)})
 
 
 def steps_of_folder(folder: Path) -> Tuple[str, ...]:
-    """Return the steps in ``cleaning.json`` of a folder; empty without this file.
+    """Return the steps that a folder records; empty without a record.
 
     Raises:
-        ValueError: if the file is broken.
+        ValueError: if a file is broken, or a step is unknown.
     """
-    path = folder / CLEANING_FILE
-    if not path.is_file():
-        return ()
-    try:
-        steps = json.loads(path.read_text(encoding="utf-8"))["cleaning"]
-        return _checked([str(step) for step in steps], path)
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(
-            f'{path}: {type(error).__name__}: {error}; it must hold {{"cleaning": [STEP, ...]}}'
-        ) from error
+    return _checked(settings_of_data(folder).get(CLEANING, "").split(), folder)

@@ -1,26 +1,25 @@
 """Units of tokens (words, bytes, subwords): convert text to tokens and back.
 
-``unit.json`` beside ``dict.txt`` names the unit: ``{"unit": "bytes"}``. Without it, as in folders of
+``card.json`` beside ``dict.txt`` names the unit: ``{"unit": "bytes"}``. Without it, as in folders of
 fairseq-preprocess, the unit is the checkpoint's, else words.
 """
 
 import codecs
-import json
 import logging
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
+from typing import Callable, Iterable, Iterator, List, Tuple
 
 from fairseq.data import Dictionary
 
-from fairseq_mega.compat.checkpoints.names import SUBWORDS_FILE
+from fairseq_mega.compat.checkpoints.encoders import SUBWORDS_FILE
 
 from .byte_text import encode
+from .card import CARD_FILE, UNIT, settings_of_data
 from .text_cleaning import clean, steps_of_model
 
 logger = logging.getLogger(__name__)
 
-UNIT_FILE = "unit.json"
 MODEL_FILE = SUBWORDS_FILE
 LINE_END = "\n"  # stands for </s> among the symbols of a text
 REPLACEMENT = "\ufffd"
@@ -190,23 +189,15 @@ def is_byte(symbol: str) -> bool:
 
 
 def unit_name(folder: Path, saved: str = "") -> str:
-    """Return the name of the unit of binarised data: from ``unit.json``, else ``saved``.
+    """Return the name of the unit of binarised data: as the folder records it, else ``saved``.
 
     Raises:
-        ValueError: if ``unit.json`` is broken or names an unknown unit.
+        ValueError: if the record is broken or names an unknown unit.
     """
-    path = folder / UNIT_FILE
-    if not path.is_file():
-        return saved
-    try:
-        content: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        name = content["unit"]
-        if name in UNITS:
-            return name
-        problem = f"its unit is {name!r}"
-    except (ValueError, KeyError, TypeError) as error:
-        problem = f"{type(error).__name__}: {error}"
-    raise ValueError(f'{path}: {problem}; it must hold {{"unit": NAME}}, one of {", ".join(UNITS)}')
+    name = settings_of_data(folder).get(UNIT, saved)
+    if name and name not in UNITS:
+        raise ValueError(f"{folder / CARD_FILE}: its unit is {name!r}; it must be one of {', '.join(UNITS)}")
+    return name
 
 
 def is_made_up(symbol: str) -> bool:
@@ -236,14 +227,14 @@ def text_unit(folder: Path, saved: str = "") -> TextUnit:
     """Return the unit of the binarised data in a folder; see :func:`unit_name`; words, with a warning, if unknown.
 
     Raises:
-        ValueError: if ``unit.json`` is broken, or the subword model is missing or broken.
+        ValueError: if the record is broken, or the subword model is missing or broken.
     """
     name = unit_name(folder, saved)
     if name == ByteUnit.name:
         return ByteUnit()
     if not name:
         logger.warning(
-            f'{folder / UNIT_FILE} does not exist: text is read as words; for bytes write {{"unit": "bytes"}} to it'
+            f'{folder / CARD_FILE} does not exist: text is read as words; for bytes write {{"unit": "bytes"}} to it'
         )
     if name in ("", TextUnit.name):
         return TextUnit()

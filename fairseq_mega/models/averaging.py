@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from fairseq_mega.compat.checkpoints.card import KEY, Card, card_of, differences, lasting
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
-from fairseq_mega.compat.checkpoints.names import KEY, difference, lasting, noun, trained_names
 from fairseq_mega.compat.checkpoints.settings import group_of, other_settings, seed_of, setting_of
 
 logger = logging.getLogger("fairseq_mega.averaging")
@@ -64,15 +64,14 @@ def check_same_shape(first: Dict[str, Tensor], other: Dict[str, Tensor], first_p
             )
 
 
-def check_same_names(first: Dict[str, str], other: Dict[str, str], first_path: Path, path: Path) -> None:
-    """Raise :class:`AveragingError` if the same number has different names, such as symbols, in two checkpoints."""
-    for kind in first.keys() & other.keys():
-        found = difference(first[kind], other[kind], (str(first_path), str(path)))
-        if found is not None:
-            raise AveragingError(
-                f"{path} was trained with another {noun(kind)} than {first_path} ({found}); average checkpoints of one "
-                f"training, or of trainings on one data folder"
-            )
+def check_same_card(first: Card, other: Card, first_path: Path, path: Path) -> None:
+    """Raise :class:`AveragingError` if two checkpoints were trained on data with different cards."""
+    found = differences(first, other, (str(first_path), str(path)))
+    if found:
+        raise AveragingError(
+            f"{path} was trained on other data than {first_path} ({'; '.join(found)}); average checkpoints of one "
+            f"training, or of trainings on one data folder"
+        )
 
 
 def average(paths: Sequence[Path]) -> Dict[str, Any]:
@@ -92,7 +91,7 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
     first: Dict[str, Tensor] = {}
     checkpoint: Dict[str, Any] = {}
     before: Dict[str, Any] = {}
-    names: Dict[str, str] = {}
+    card: Card = {}
     for path in paths:
         checkpoint = load_checkpoint(path)
         others = other_settings(before, checkpoint) if before else []
@@ -115,16 +114,16 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
         # Tensors on the meta device keep shapes and dtypes without the memory of a second model.
         first = first or {key: torch.empty_like(tensor, device="meta") for key, tensor in model.items()}
         check_same_shape(first, model, paths[0], path)
-        its_names = trained_names(checkpoint, path)
-        check_same_names(names, its_names, paths[0], path)
-        names.update(its_names)
+        own = card_of(checkpoint, path)
+        check_same_card(card, own, paths[0], path)
+        card.update(own)
         for key, tensor in model.items():
             if tensor.is_floating_point() or tensor.is_complex():
                 wide = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
                 sums[key] = sums[key] + wide if key in sums else wide
     checkpoint["model"] = _means(checkpoint["model"], sums, len(paths))
-    if lasting(names):
-        checkpoint[KEY] = lasting(names)
+    if lasting(card):
+        checkpoint[KEY] = lasting(card)
     return _for_use(checkpoint)
 
 

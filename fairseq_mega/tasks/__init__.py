@@ -4,7 +4,10 @@ from fairseq_mega.compat.patches.imports import import_fairseq
 
 import_fairseq()
 
+from fairseq.tasks import FairseqTask  # noqa: E402
+
 from fairseq_mega.compat.patches.interactive import clean_as_in_training, read_whole_lines  # noqa: E402
+from fairseq_mega.data.card import card_of_task  # noqa: E402
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder, steps_of_model  # noqa: E402
 
 from . import (  # noqa: E402, F401
@@ -16,5 +19,6 @@ from . import (  # noqa: E402, F401
     speech_commands,
 )
 
+FairseqTask.data_card = card_of_task  # of tasks that define none
 read_whole_lines()
 clean_as_in_training(clean, steps_of_model, steps_of_folder)

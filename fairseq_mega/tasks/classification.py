@@ -1,19 +1,17 @@
 """Base of the classification tasks, which use the model's form of input and score every example."""
 
-import json
 import logging
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
-from fairseq_mega.compat.checkpoints.names import LABELS, Names
-from fairseq_mega.data.class_folders import SOURCE, listed
+from fairseq_mega.compat.checkpoints.card import Card
+from fairseq_mega.data.class_folders import listed
 from fairseq_mega.data.classified import ClassifiedDataset, shuffled
 
 logger = logging.getLogger(__name__)
@@ -49,7 +47,7 @@ class ClassificationTask(FairseqTask):
         self.pooling = "mp"
         self.expected: Optional[int] = None  # number of examples that must be scored next
         self.in_training = False
-        self.trained_names: Dict[str, str] = {}  # names in the checkpoint, see compat.checkpoints.names
+        self.trained_card: Card = {}  # of the checkpoint, see compat.checkpoints.card
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "ClassificationTask":
@@ -64,8 +62,8 @@ class ClassificationTask(FairseqTask):
     def target_dictionary(self) -> Any:
         return None
 
-    def names_of_numbers(self) -> Dict[str, Names]:
-        """Return the names of the numbers; empty if classes are numbers in the data, too."""
+    def data_card(self) -> Card:
+        """Return the card of the data; empty if classes are numbers in the data, too."""
         return {}
 
     def max_positions(self) -> Optional[int]:
@@ -154,25 +152,3 @@ class ClassificationTask(FairseqTask):
             raise RuntimeError(
                 f"{examples} of {self.expected} examples were scored, so the accuracy is not of the whole data"
             )
-
-
-def names_of_labels(labels: Sequence[str], where: Path, remedy: str = "") -> Dict[str, Names]:
-    """Return the names of the classes 0, 1, ... as checkpoints store them."""
-    return {LABELS: Names("\n".join(labels), str(where), f"give the data folder it was trained on{remedy}")}
-
-
-def setting_of(folder: Path, name: str) -> Any:
-    """Return the value of an option of fairseq-mega-prepare for a data folder; None if it is unknown.
-
-    Raises:
-        ValueError: if SOURCE.json is broken.
-    """
-    path = folder / SOURCE
-    if not path.is_file():
-        return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))["settings"].get(name)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} was not written by fairseq-mega-prepare: prepare the data again, or remove the file"
-        ) from error

@@ -5,14 +5,14 @@ import logging
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from omegaconf import II
 
-from fairseq_mega.compat.checkpoints.names import FRAMING, LABELS, Names
+from fairseq_mega.compat.checkpoints.card import FRAMING, LABELS, Card
 from fairseq_mega.data.augmented_images import AugmentedImageDataset, TransformedImageDataset
 from fairseq_mega.data.class_folders import class_files, class_names, listed
 from fairseq_mega.data.classified import ClassifiedDataset, check_labels
@@ -22,7 +22,7 @@ from fairseq_mega.data.image_files import PICTURES
 from fairseq_mega.data.image_folder import ImageFolder, check_same_classes, split_folder
 from fairseq_mega.data.pixel_files import read_labels
 
-from .classification import ClassificationConfig, ClassificationTask, names_of_labels
+from .classification import ClassificationConfig, ClassificationTask
 
 logger = logging.getLogger(__name__)
 
@@ -110,25 +110,20 @@ class ImageClassificationTask(ClassificationTask):
             self.datasets[split] = TransformedImageDataset(images, labels, transform, size, order)
         return self.datasets[split]
 
-    def names_of_numbers(self) -> Dict[str, Names]:
-        """Return the framing, and the names of the classes if they are folders; all splits have the same classes."""
+    def data_card(self) -> Card:
+        """Return the framing, and the labels if classes are folders; all splits have the same classes."""
         first, folder = next(self.sources(), None), self.class_folder()
-        remedy = ", or name the folders as in its training: classes are numbered in the order of their names"
-        classes = {} if folder is None else names_of_labels(class_names(folder), folder, remedy)
-        if first is None:
-            return classes
-        kept = KEPT if first.is_dir() else WHOLE
-        return {**classes, FRAMING: Names(f"{kept:g}", str(first), "give the data folder it was trained on")}
+        classes = {} if folder is None else {LABELS: "\n".join(class_names(folder))}
+        return classes if first is None else {**classes, FRAMING: f"{KEPT if first.is_dir() else WHOLE:g}"}
 
     def kept(self) -> float:
         """Return the visible part of an image's shorter side: of the checkpoint if it stores one, else of the data."""
-        own = {kind: names.text for kind, names in self.names_of_numbers().items()}
-        return float({**own, **self.trained_names}.get(FRAMING, KEPT))
+        return float({**self.data_card(), **self.trained_card}.get(FRAMING, KEPT))
 
     def labels(self) -> List[str]:
         """Return the names of the classes in the data, else in the checkpoint; empty if neither has names."""
-        text = {**self.trained_names, **{kind: names.text for kind, names in self.names_of_numbers().items()}}
-        return text[LABELS].split("\n") if LABELS in text else []
+        card = {**self.trained_card, **self.data_card()}
+        return card[LABELS].split("\n") if LABELS in card else []
 
     def class_folder(self) -> Optional[Path]:
         """Return the folder of the first split whose classes are folders, preferably of the training split."""

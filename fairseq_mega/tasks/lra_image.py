@@ -4,12 +4,12 @@ import argparse
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, List, Optional
 
 from fairseq.tasks import register_task
 
-from fairseq_mega.compat.checkpoints import names
-from fairseq_mega.compat.checkpoints.names import Names
+from fairseq_mega.compat.checkpoints.card import NORMALIZATION as NORMALIZED
+from fairseq_mega.compat.checkpoints.card import PIXELS, Card
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.number_sequences import NumberSequenceDataset, check_normalization
 from fairseq_mega.data.pixel_files import PixelFile, columns_of, read_labels
@@ -59,16 +59,16 @@ class LRAImageTask(ClassificationTask):
         parser.add_argument(NORMALIZATION, nargs=2, type=float, metavar=("MEAN", "STD"), help=help_text)
         super().add_args(parser)  # skips existing options
 
-    def names_of_numbers(self) -> Dict[str, Names]:
+    def data_card(self) -> Card:
         """Return the normalization of pixels and the pixels of an image, from the training split if it exists."""
-        given = " ".join(f"{value:g}" for value in self.normalization)
-        found = {names.NORMALIZATION: Names(given, f"{NORMALIZATION} {given}", "give the values of its training")}
+        card = {NORMALIZED: " ".join(f"{value:g}" for value in self.normalization)}
+        first = self.first_source()
+        return card if first is None else {**card, PIXELS: str(columns_of(first))}
+
+    def first_source(self) -> Optional[Path]:
+        """Return the text file of the training split, else of another one."""
         folder = Path(self.cfg.data) / "input"
-        for source in (folder / "train.src", *sorted(folder.glob("*.src"))):
-            if source.is_file():
-                remedy = "give images of the size that it was trained on"
-                return {**found, names.PIXELS: Names(str(columns_of(source)), str(source), remedy)}
-        return found
+        return next(filter(Path.is_file, (folder / "train.src", *sorted(folder.glob("*.src")))), None)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> NumberSequenceDataset:
         """Load a split.
@@ -86,10 +86,10 @@ class LRAImageTask(ClassificationTask):
                 f"{source} has {len(pixels)} lines, {label_path} has {len(labels)}: they must belong together"
             )
         check_labels(labels, self.classes, str(label_path))
-        first = self.names_of_numbers()[names.PIXELS]
-        if first.text != str(pixels.shape[1]):
+        first = self.data_card()[PIXELS]
+        if first != str(pixels.shape[1]):
             raise ValueError(
-                f"{source}: images of {pixels.shape[1]} pixels, and {first.where} has images of {first.text}: all "
+                f"{source}: images of {pixels.shape[1]} pixels, and {self.first_source()} has images of {first}: all "
                 f"images must have one size"
             )
         if self.longest is not None and pixels.shape[1] > self.longest:

@@ -4,54 +4,25 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Optional
 
 import numpy as np
 from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import register_task
 
-from fairseq_mega.compat.checkpoints.names import (
-    LABELS,
-    LENGTH,
-    SOURCE,
-    Names,
-    difference_of_files,
-    names_of_dictionary,
-    names_of_subwords,
-)
+from fairseq_mega.compat.checkpoints.card import LABELS, SOURCE, Card
 from fairseq_mega.compat.patches.batches import is_for_training
-from fairseq_mega.data.class_folders import SOURCE as RECORD
+from fairseq_mega.data.card import card_of_subwords, digest_of_dictionary, refuse_other_dictionaries, settings_of_data
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
 from fairseq_mega.data.text_units import MODEL_FILE, own_symbols
 
-from .classification import ClassificationConfig, ClassificationTask, setting_of
+from .classification import ClassificationConfig, ClassificationTask
 
 logger = logging.getLogger(__name__)
 
 CLS = "<CLS>"
-OWN_TEXTS = "own-texts"  # data set of the user's texts
 FIRST, SECOND, LABEL_FOLDER = "src-bin", "src1-bin", "label-bin"
-
-
-class KeptBytes(NamedTuple):
-    """Bytes of a text that fairseq-mega-prepare kept: ``length`` of its beginning, or of its end."""
-
-    length: int
-    from_end: bool
-
-    @classmethod
-    def of_data(cls, folder: Path) -> "Optional[KeptBytes]":
-        """Return those of a data folder; None where its SOURCE.json records no --length, as for words.
-
-        Raises:
-            ValueError: if SOURCE.json is broken.
-        """
-        length = setting_of(folder, "length")
-        return cls(length, setting_of(folder, "end") is True) if isinstance(length, int) else None
-
-    def described(self) -> str:
-        return f"the {'last' if self.from_end else 'first'} {self.length} bytes"
 
 
 @dataclass
@@ -95,13 +66,7 @@ class LRATextTask(ClassificationTask):
                     f"fairseq-mega-prepare or fairseq-preprocess --only-source writes them"
                 )
             dictionaries.append(Dictionary.load(path))
-        first, second = (os.path.join(cfg.data, folder, "dict.txt") for folder in (FIRST, SECOND))
-        found = difference_of_files(first, second)
-        if found:
-            raise ValueError(
-                f"both documents of a pair must have one dictionary, and {found}: binarise {SECOND} with "
-                f"fairseq-preprocess --srcdict {first}"
-            )
+        refuse_other_dictionaries(SOURCE, *(Path(cfg.data, folder, "dict.txt") for folder in (FIRST, SECOND)))
         logger.info(f"{len(dictionaries[0])} symbols, {len(own_symbols(dictionaries[1]))} labels")
         return cls(cfg, *dictionaries)
 
@@ -110,28 +75,17 @@ class LRATextTask(ClassificationTask):
         """Folder of the (first) documents, with the model of their pieces if any."""
         return os.path.join(self.cfg.data, FIRST)
 
-    def names_of_numbers(self) -> Dict[str, Names]:
-        """Return the names of tokens and classes, and the length of texts if the data record it.
-
-        The names are the symbols of both dictionaries, and the subword model if any.
-        """
+    def data_card(self) -> Card:
+        """Return the card of the data: both dictionaries, the subword model if any, and the recorded settings."""
         data = Path(self.cfg.data)
-        parts = ((SOURCE, self.dictionary, FIRST), (LABELS, self.label_dictionary, LABEL_FOLDER))
-        dictionaries = {
-            kind: names_of_dictionary(dictionary, os.path.join(self.cfg.data, folder, "dict.txt"))
-            for kind, dictionary, folder in parts
+        folders = [data / folder for folder in (FIRST, SECOND)]
+        return {
+            **settings_of_data(folders[0]),
+            **settings_of_data(data),
+            SOURCE: digest_of_dictionary(self.dictionary),
+            LABELS: "\n".join(self.label_dictionary.symbols),
+            **card_of_subwords(*(folder / MODEL_FILE for folder in folders)),
         }
-        dataset = setting_of(data, "dataset")
-        if dataset is not None:
-            which, like = ("these", " --like DATA") if dataset == OWN_TEXTS else ("its", "")
-            command = f"fairseq-mega-prepare {dataset}{like}"
-            remedy = f"give the data folder it was trained on, or prepare {which} texts ({command})"
-            dictionaries = {kind: given._replace(remedy=remedy) for kind, given in dictionaries.items()}
-        kept = KeptBytes.of_data(data)
-        if kept is not None:
-            remedy = "give the data folder it was trained on, or prepare these texts with its --length (and --end)"
-            dictionaries[LENGTH] = Names(kept.described(), str(data / RECORD), remedy)
-        return {**dictionaries, **names_of_subwords(*(data / folder / MODEL_FILE for folder in (FIRST, SECOND)))}
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> ClassifiedTextDataset:
         """Load a split.

@@ -4,15 +4,16 @@ import logging
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from fairseq import utils
 from fairseq.data import Dictionary, FairseqDataset, iterators
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
-from fairseq_mega.compat.checkpoints.names import SOURCE, Names, names_of_subwords
+from fairseq_mega.compat.checkpoints.card import SOURCE, Card, digest
 from fairseq_mega.data.binarised_text import BinarisedText
+from fairseq_mega.data.card import card_of_subwords
 from fairseq_mega.data.document_stream import DocumentStream, ReadDocuments
 from fairseq_mega.data.json_lines import BAD_LINES, Source, json_files
 from fairseq_mega.data.stream_blocks import BlockIterator, StreamBlockDataset
@@ -141,11 +142,12 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
             skip_remainder_batch=kwargs.get("skip_remainder_batch", False),
         )
 
-    def names_of_numbers(self) -> Dict[str, Names]:
-        """Return the names of tokens: the pieces of the sentencepiece model, and the model's way to cut text."""
-        path = model_file(self.args)
-        pieces = Names(unspelled("\n".join(self.dictionary.symbols)), str(path), "give the model it was trained with")
-        return {SOURCE: pieces, **names_of_subwords(path)}
+    def data_card(self) -> Card:
+        """Return the card of the data: the pieces of the sentencepiece model, and the model's way to split text."""
+        return {
+            SOURCE: digest(unspelled("\n".join(self.dictionary.symbols))),
+            **card_of_subwords(model_file(self.args)),
+        }
 
     def unit(self) -> DocumentUnit:
         """Return the unit of documents: the pieces of the sentencepiece model."""

@@ -3,25 +3,25 @@
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from torch import Tensor
 
+from fairseq_mega.compat.checkpoints.card import LABELS, SAMPLES, SCALE, Card
 from fairseq_mega.compat.checkpoints.loading import UnreadableFile, load
-from fairseq_mega.compat.checkpoints.names import SAMPLES, SCALE, Names
+from fairseq_mega.data.card import CARD_FILE, options_of, settings_of_data
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.data.number_sequences import NumberSequenceDataset
 from fairseq_mega.models.classifier import SCALES
 
-from .classification import SOURCE, ClassificationConfig, ClassificationTask, names_of_labels, setting_of
+from .classification import ClassificationConfig, ClassificationTask
 
 logger = logging.getLogger(__name__)
 
 FOLDER = Path("processed_data") / "raw"
-LIKE = "fairseq-mega-prepare recordings --like DATA"
 SCALINGS = {name: number for number, name in enumerate(SCALES) if name is not None}  # divisions by 32768
 ScalingChoice = ChoiceEnum(list(SCALINGS))
 
@@ -45,7 +45,7 @@ class SpeechCommandsTask(ClassificationTask):
 
     The data folder holds ``processed_data/raw/{train,val,test}_X.pt``, floats (n, L, 1) or (n, L), and ``_y.pt``,
     integers (n,); the split "valid" is called "val" there. Batches are cut in the order of the clips. Models store the
-    ``scaling`` of the samples of their training if SOURCE.json records it.
+    ``scaling`` of the samples of their training if the data card records it.
 
     Source: the published code's task of this name.
     """
@@ -62,23 +62,19 @@ class SpeechCommandsTask(ClassificationTask):
             logger.warning(f"--sc-scaling {wanted} cannot be checked: {cfg.data} has no record of its scaling")
         if None not in (wanted, self.scaling) and wanted != self.scaling:
             raise ValueError(
-                f"--sc-scaling {wanted}: the samples were divided by 32768 {self.scaling}, as {Path(cfg.data) / SOURCE}"
+                f"--sc-scaling {wanted}: the samples were divided by 32768 {self.scaling}, as {CARD_FILE}"
                 f" records: give --sc-scaling {self.scaling}, or prepare the data again in another folder with "
                 f"fairseq-mega-prepare speech-commands --scaling {wanted}"
             )
 
-    def names_of_numbers(self) -> Dict[str, Names]:
+    def data_card(self) -> Card:
         """Return the labels, and the length and scale of the clips, if the data record them."""
-        folder = Path(self.cfg.data) / FOLDER
-        if not (folder / FILE_NAME).is_file():
+        folder = Path(self.cfg.data)
+        if not (folder / FOLDER / FILE_NAME).is_file():
             return {}
-        clips, where = ClipScale.load(folder), folder / FILE_NAME
-        remedy = f"give the data folder it was trained on, or prepare these recordings in the same way ({LIKE})"
-        inputs = {SAMPLES: str(clips.length), SCALE: clips.described()}
-        return {
-            **names_of_labels(clips.labels, where),
-            **{kind: Names(text, str(where), remedy) for kind, text in inputs.items()},
-        }
+        clips = ClipScale.load(folder / FOLDER)
+        own = {LABELS: "\n".join(clips.labels), SAMPLES: str(clips.length), SCALE: clips.described()}
+        return {**settings_of_data(folder), **own}
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> NumberSequenceDataset:
         """Load a split; its samples stay in the file until they are used.
@@ -116,9 +112,9 @@ def scaling_of(folder: Path) -> Optional[str]:
     """Return the scaling of a data folder's samples, a key of SCALINGS; None if it is unknown.
 
     Raises:
-        ValueError: if SOURCE.json is broken.
+        ValueError: if the data card is broken.
     """
-    scaling = setting_of(folder, "scaling")
+    scaling = options_of(folder).get("scaling")
     return scaling if scaling in SCALINGS else None
 
 

@@ -218,10 +218,10 @@ def test_fairseq_translates_with_an_averaged_checkpoint(
     assert re.search(r"BLEU4? = ", output)
 
 
-OLD = ["decoder.dictionary_fingerprint", "dictionary_fingerprints"]  # of before checkpoints had names
+OLD = ["decoder.dictionary_fingerprint", "dictionary_fingerprints"]  # of before checkpoints had cards
 
 
-class TestNames:
+class TestCards:
     @pytest.mark.parametrize("name", OLD)
     def test_fingerprints_must_be_the_same(self, name: str, tmp_path: Path, capsys: Any) -> None:
         models = [{**weights(seed), name: torch.tensor([7, seed // 2])} for seed in (1, 2)]
@@ -229,25 +229,26 @@ class TestNames:
         status = run("--inputs", *paths, "--output", tmp_path / "mean.pt")
         assert status == 1
         error = capsys.readouterr().err
-        assert re.search(f"{paths[1]} was trained with another (dictionary|list of labels) than {paths[0]}", error)
+        assert re.search(f"{paths[1]} was trained on other data than {paths[0]} .(source|labels): ", error)
         assert error.count("\n") == 1 and not (tmp_path / "mean.pt").exists()
         models[1][name] = models[0][name].clone()
         write(paths[1], models[1])
         assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 0
         assert torch.load(tmp_path / "mean.pt")["model"][name].equal(models[0][name])
 
-    def test_the_first_difference_is_named(self, tmp_path: Path, capsys: Any) -> None:
+    def test_entries_that_differ_are_named(self, tmp_path: Path, capsys: Any) -> None:
         texts: Tuple[Dict[str, str], ...] = (
-            {"source": "a\nb", "languages": "en\nde"},
+            {"source": "0", "languages": "en-de", "labels": "a\nb"},
             {},
-            {"source": "a\nc", "labels": "x"},
+            {"source": "1", "labels": "a\nc"},
         )
-        paths = [write(tmp_path / f"{i}.pt", weights(i), names=names) for i, names in enumerate(texts)]
+        paths = [write(tmp_path / f"{i}.pt", weights(i), card=card) for i, card in enumerate(texts)]
         assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 1
         error = capsys.readouterr().err
-        assert f"another dictionary than {paths[0]} (number 1 is 'b' in {paths[0]} and 'c' in {paths[2]})" in error
+        assert f"(labels 1: b in {paths[0]}, c in {paths[2]}; source: 0 in {paths[0]}, 1 in {paths[2]})" in error
+        assert not (tmp_path / "mean.pt").exists()
         assert run("--inputs", paths[0], paths[1], "--output", tmp_path / "mean.pt") == 0
-        assert torch.load(tmp_path / "mean.pt")["names"] == texts[0]
+        assert torch.load(tmp_path / "mean.pt")["card"] == texts[0]
 
 
 def test_a_model_of_other_things_than_tensors_is_refused(tmp_path: Path, capsys: Any) -> None:

@@ -270,7 +270,8 @@ def test_no_file_is_left_out_without_a_word(tmp_path: Path, caplog: pytest.LogCa
     json_texts.write(tmp_path / "test-0001.jsonl", ["a text"])
     with pytest.raises(FileNotFoundError, match="has test-0001.jsonl, whose names belong to no split"):
         json_files(tmp_path, "test")
-    (tmp_path / "SOURCE.json").write_text("{}")  # of our own command
+    for name in ("card.json", "SOURCE.json"):  # of our own command
+        (tmp_path / name).write_text("{}")
     json_files(tmp_path, "valid")
     assert caplog.messages[-1].endswith("has test-0001.jsonl, whose names belong to no split")
 

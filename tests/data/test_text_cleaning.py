@@ -149,8 +149,12 @@ def test_marks(models: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"sentencepiece.bpe.model names the cleaning step 'rot-thirteen'.*update"):
         SubwordUnit(copy)
     assert steps_of_folder(tmp_path) == ()
-    (tmp_path / "cleaning.json").write_text("[]")
-    with pytest.raises(ValueError, match=r'cleaning.json: TypeError: .* it must hold {"cleaning": \[STEP'):
+    (tmp_path / "cleaning.json").write_text('{"cleaning": ["lines", "blanks"]}')  # of an earlier version
+    assert steps_of_folder(tmp_path) == ("lines", "blanks")
+    write_steps(tmp_path, WORDS)
+    assert steps_of_folder(tmp_path) == WORDS
+    write_steps(tmp_path, ["rot-thirteen"])
+    with pytest.raises(ValueError, match="cleaning step 'rot-thirteen'"):
         steps_of_folder(tmp_path)
 
 

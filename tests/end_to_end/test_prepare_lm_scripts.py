@@ -101,7 +101,7 @@ def test_enwik8_has_a_token_per_byte(tmp_path: Path) -> None:
     (tmp_path / "data-bin" / "test.bin").write_bytes(b"\2\0\2\0")  # two </s>
     refused = run("prepare_enwik8", "--skip-setup", "--out", tmp_path, "--smoke", "--workers", 1)
     assert refused.returncode == 1
-    assert re.search(r"data-bin/test\.bin: expected \d+ bytes as in SOURCE.json, found 4", refused.stderr)
+    assert re.search(r"data-bin/test\.bin: expected \d+ bytes as in card.json, found 4", refused.stderr)
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_a_folder_of_an_earlier_version_is_refused_as_it_is(whole: bool, tmp_pat
     (tmp_path / "data-bin").mkdir()
     (tmp_path / "settings").write_text("corpus: enwik8\nsizes: 18000,1000,1000\nsmoke: yes\n")
     if whole:
-        (tmp_path / "SOURCE.json").write_text('{"enwik8.zip": {"bytes": 1, "sha256": "0"}}')
+        (tmp_path / "card.json").write_text('{"enwik8.zip": {"bytes": 1, "sha256": "0"}}')
     refused = run("prepare_enwik8", "--skip-setup", "--out", tmp_path, "--smoke")
     assert refused.returncode == 1
     assert "was made by an earlier version: read its data-bin as it is, or give a new folder" in refused.stderr
@@ -166,7 +166,7 @@ def test_gcide_is_taken_from_the_fetched_package(package: Dict[str, str], tmp_pa
     assert "dict-gcide_9_all.deb: version 0.48-test, bytes 8" in stopped.stderr
     assert (out / "raw" / "gcide.txt").read_bytes() == toy_data.running_text(SIZE)
     assert "gcide.txt: no line is left for" in stopped.stderr
-    assert not (out / "SOURCE.json").exists() and not (out / "text").exists()
+    assert not (out / "card.json").exists() and not (out / "text").exists()
 
 
 @pytest.mark.slow

@@ -3,13 +3,12 @@
 import argparse
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, List
 
 import pytest
 from fairseq.data import Dictionary
 
-from fairseq_mega.compat.checkpoints import names
+from fairseq_mega.data.card import card_of_subwords
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.evaluate import classify
 from fairseq_mega.lab.evaluate.new_examples import ClipReader, PictureReader, TextReader
@@ -79,26 +78,18 @@ def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.Captur
     table, out = tmp_path / "reviews.tsv", tmp_path / "out"
     table.write_text("".join(f"{number % 2}\t{number}\tthe film {number} was fine\n" for number in range(10)))
     prepare("imdb", "--tsv-train", table, "--tsv-test", table, "--length", 8, "--end", "--out", out).succeeded()
-    dictionaries = [Dictionary.load(str(out / name / "dict.txt")) for name in ("src-bin", "label-bin")]
-    task: Any = SimpleNamespace(
-        cfg=SimpleNamespace(data=str(out)),
-        dictionary=dictionaries[0],
-        label_dictionary=dictionaries[1],
-        documents=1,
-        pooling="mp",
-        longest=4000,
-    )
-    special = dictionaries[0].nspecial
+    task = LRATextTask.setup_task(argparse.Namespace(data=str(out)))
+    special = task.dictionary.nspecial
     text = "fine, it was; in a sea"
     for task.longest, read, told in ((4000, "in a sea", "the last 8"), (5, "in a ", "the first 5 of the last 8")):
         [(_, inputs)] = TextReader(task).read_lines(iter([text]))
         tokens = inputs["src_tokens"].flatten().tolist()
-        assert bytes(int(dictionaries[0][token]) for token in tokens if token >= special).decode() == read
+        assert bytes(int(task.dictionary[token]) for token in tokens if token >= special).decode() == read
         assert f"of the 22 symbols of line 1 the model reads {told}, as in training" in capsys.readouterr().err
 
 
 def test_an_unknown_unit_is_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Data of fairseq-preprocess do not record whether numbers are bytes; unit.json in src-bin does."""
+    """Data of fairseq-preprocess do not record whether numbers are bytes; card.json in src-bin does."""
     for folder, symbols in (("src-bin", range(32, 127)), ("label-bin", range(2))):
         made = Dictionary()
         for symbol in symbols:
@@ -107,7 +98,7 @@ def test_an_unknown_unit_is_words(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         made.save(str(tmp_path / folder / "dict.txt"))
     task = LRATextTask.setup_task(argparse.Namespace(data=str(tmp_path)))
     task.longest, task.pooling = 100, "mp"
-    record = tmp_path / "src-bin" / "unit.json"
+    record = tmp_path / "src-bin" / "card.json"
     for number, length in ((1, 2), (0, len("65 66"))):
         caplog.clear()
         [(_, inputs)] = TextReader(task).read_lines(iter(["65 66"]))
@@ -134,15 +125,13 @@ def test_pieces_of_the_training_text(place: str, tmp_path: Path, caplog: pytest.
     task: Any = LRATextTask.setup_task(argparse.Namespace(data=str(tmp_path)))
     task.longest, task.pooling = 100, "mp"
     if place != "words":
-        own = names.names_of_subwords(tmp_path / "pieces.model")
-        task.trained_names = {kind: found.text for kind, found in own.items()}
+        task.trained_card = card_of_subwords(tmp_path / "pieces.model")
     reader = TextReader(task)
     for given in (lines[8], cut(lines[8])):
         [(_, inputs)] = reader.read_lines(iter([given]))
         read = task.dictionary.string(inputs["src_tokens"])
         assert (read == cut(lines[8])) == (place == "data" or (place == "elsewhere" and given == cut(lines[8])))
-    warned = f"{model} does not exist: copy it from the data of the training, or give the text split into its pieces"
-    assert any(warned in message for message in caplog.messages) == (place == "elsewhere")
+    assert any("subwords: " in message for message in caplog.messages) == (place == "elsewhere")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Texts that are read once: their files, and what is written after them."""
 
-import json
 import shutil
 from argparse import Namespace
 from pathlib import Path
@@ -12,8 +11,9 @@ import torch
 from fairseq.dataclass.configs import FairseqConfig
 from omegaconf import OmegaConf
 
+from fairseq_mega.data.card import write_settings
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
-from fairseq_mega.data.text_units import MODEL_FILE, UNIT_FILE
+from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
@@ -50,7 +50,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
     }
     for unit, names in symbols.items():
         (found[unit] / "dict.txt").write_text("".join(f"{name} 1\n" for name in names))
-        (found[unit] / UNIT_FILE).write_text(json.dumps({"unit": unit}))
+        write_settings(found[unit], {"unit": unit})
     return found
 
 

@@ -81,7 +81,7 @@ def test_datasets_of_the_issue_are_there(capsys: pytest.CaptureFixture) -> None:
 def test_finished_output_is_whole_recorded_and_not_made_again(toy: Toy, tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepare("toy", "--out", out, "--seed", 3).succeeded()
-    assert files_below(out) == ["SOURCE.json", "label", "src-bin/train.bin"]
+    assert files_below(out) == ["card.json", "label", "src-bin/train.bin"]
     source = source_of(out)
     assert source["dataset"] == "toy" and source["settings"] == {"dataset": "toy", "seed": 3}
     assert source["splits"] == {"train": {"examples": 1}} and source["origin"] == "a toy"
@@ -202,7 +202,7 @@ def test_a_folder_of_an_earlier_version_is_known_by_its_path(toy: Toy, tmp_path:
     prepare(*run).succeeded()
     source = source_of(tmp_path / "out")
     source["settings"]["file"] = {"folder": str((tmp_path / "in").resolve())}
-    (tmp_path / "out" / "SOURCE.json").write_text(json.dumps(source))
+    (tmp_path / "out" / "card.json").write_text(json.dumps(source))
     (tmp_path / "in" / "1.wav").write_text("x")
     assert "nothing to do" in prepare(*run).succeeded().output
     (tmp_path / "in").rename(tmp_path / "elsewhere")
@@ -220,7 +220,7 @@ def test_a_file_of_an_earlier_version_is_known(toy: Toy, tmp_path: Path) -> None
     assert "file was" in refusal(*run)
     source = source_of(tmp_path / "out")
     del source["settings"]["file"]["contents"]
-    (tmp_path / "out" / "SOURCE.json").write_text(json.dumps(source))
+    (tmp_path / "out" / "card.json").write_text(json.dumps(source))
     assert "nothing to do" in prepare(*run).succeeded().output
     (tmp_path / "out" / "label").unlink()
     assert "label: expected 2 bytes" in refusal(*run)
@@ -252,7 +252,7 @@ def test_parts_are_kept_for_the_next_run_of_the_same_settings(toy: Toy, tmp_path
     assert "seed was 1 and is 2 now" in refusal("toy", "--out", tmp_path, "--seed", 2)
     assert (tmp_path / "unfinished" / "parts" / "part").exists()
     prepare("toy", "--out", tmp_path).succeeded()
-    assert files_below(tmp_path) == ["SOURCE.json", "label", "src-bin/train.bin"]
+    assert files_below(tmp_path) == ["card.json", "label", "src-bin/train.bin"]
 
 
 def test_a_killed_run_leaves_no_half_made_output(toy: Toy, tmp_path: Path) -> None:
@@ -269,10 +269,10 @@ def test_a_run_killed_while_moving_the_output_is_completed(toy: Toy, tmp_path: P
     prepare("toy", "--out", tmp_path).succeeded()
     output = tmp_path / "unfinished" / "output"
     output.mkdir(parents=True)
-    for name in {"SOURCE.json", "label", "src-bin"} - {moved}:
+    for name in {"card.json", "label", "src-bin"} - {moved}:
         (tmp_path / name).rename(output / name)
     prepare("toy", "--out", tmp_path).succeeded()
-    assert files_below(tmp_path) == ["SOURCE.json", "label", "src-bin/train.bin"] and toy.made == 1
+    assert files_below(tmp_path) == ["card.json", "label", "src-bin/train.bin"] and toy.made == 1
 
 
 def test_empty_folders_are_no_obstacle(toy: Toy, tmp_path: Path) -> None:
@@ -291,9 +291,9 @@ def test_a_folder_with_other_files_is_refused_untouched(toy: Toy, tmp_path: Path
 
 @pytest.mark.parametrize("content", ["{", "[1]", '{"settings": 1}'])
 def test_a_foreign_source_file_is_refused(toy: Toy, tmp_path: Path, content: str) -> None:
-    (tmp_path / "SOURCE.json").write_text(content)
-    assert "was not written by this command" in refusal("toy", "--out", tmp_path)
-    assert (tmp_path / "SOURCE.json").read_text() == content
+    (tmp_path / "card.json").write_text(content)
+    assert "card.json was not written by" in refusal("toy", "--out", tmp_path)
+    assert (tmp_path / "card.json").read_text() == content
 
 
 def test_a_second_process_is_kept_out(toy: Toy, tmp_path: Path) -> None:

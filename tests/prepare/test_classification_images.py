@@ -321,7 +321,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(drawing: Drawing, tmp_path:
     drawing.breaks_at = 30
     run = prepare(*options, tmp_path / "a")
     assert run.status == 130 and "start it again to continue" in run.output
-    assert not (tmp_path / "a" / "SOURCE.json").exists()
+    assert not (tmp_path / "a" / "card.json").exists()
     drawn = tmp_path / "a" / "unfinished" / "parts" / "images"
     drawn.write_bytes(drawn.read_bytes()[:-5])  # what a kill amidst an image leaves
     drawing.breaks_at = -1

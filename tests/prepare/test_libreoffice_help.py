@@ -173,7 +173,7 @@ def test_splits_are_written_aligned_and_counted(tmp_path: Path, capsys: pytest.C
     out = tmp_path / "text"
     write_help_pairs(tmp_path, out)
     lines = {path.name: path.read_text(encoding="utf-8").splitlines() for path in out.iterdir()}
-    assert lines.pop("cleaning.json")
+    assert lines.pop("card.json")
     assert sorted(lines) == ["test.de", "test.en", "train.de", "train.en", "valid.de", "valid.en"]
     pairs = [p for split in ("train", "valid", "test") for p in zip(lines[f"{split}.en"], lines[f"{split}.de"])]
     assert len(pairs) == len(numbers)

@@ -218,7 +218,7 @@ def test_folders_of_texts(tmp_path: Path) -> None:
     run = prepare(*given, tmp_path / "my texts").succeeded()
     told = f"note: {tmp_path / 'my texts'}: 31 files are read; left out: 1 hidden .txt, 1 .jpg"
     assert run.output.count(told) == 1
-    source = json.loads((tmp_path / "out" / "SOURCE.json").read_text())
+    source = json.loads((tmp_path / "out" / "card.json").read_text())
     assert sum(split["documents"] for split in source["splits"].values()) == 31 == len(source["inputs"])
     (tmp_path / "none").mkdir()
     message = refusal("own-documents", "--out", tmp_path / "other", "--texts", tmp_path / "none")

@@ -1,17 +1,17 @@
 """Tables of labelled texts: their columns, what is refused with its line, and what is told of texts and labels."""
 
+import argparse
 import gzip
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 import pytest
-from fairseq.data import Dictionary
 
 from fairseq_mega.lab.evaluate.new_examples import TextReader
 from fairseq_mega.lab.prepare.classification.own_texts import read_texts
+from fairseq_mega.tasks.lra_text import LRATextTask
 from tests.support.prepare_runs import byte_texts, labels, prepare, refusal, source_of
 
 ROWS = [("good", f"a fine, {word}; film") for word in ["one", "two", "three"]]
@@ -145,18 +145,11 @@ def test_new_texts_are_bytes_as_those_of_training(texts: Tuple[str, str], tmp_pa
     """Whatever the script: no blank and no letter e need be among them."""
     (tmp_path / "own.tsv").write_text(tsv([*zip(("good", "bad"), texts)] * 10), encoding="utf-8")
     prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
-    dictionaries = [Dictionary.load(str(tmp_path / "out" / name / "dict.txt")) for name in ("src-bin", "label-bin")]
-    task: Any = SimpleNamespace(
-        cfg=SimpleNamespace(data=str(tmp_path / "out")),
-        dictionary=dictionaries[0],
-        label_dictionary=dictionaries[1],
-        documents=1,
-        pooling="mp",
-        longest=4000,
-    )
+    task = LRATextTask.setup_task(argparse.Namespace(data=str(tmp_path / "out")))
+    task.longest = 4000
     for text, (_, inputs) in zip(texts, TextReader(task).read_lines(iter(texts))):
         tokens = inputs["src_tokens"].flatten().tolist()[: len(text.encode())]
-        assert [dictionaries[0][token] for token in tokens] == [str(byte) for byte in text.encode()]
+        assert [task.dictionary[token] for token in tokens] == [str(byte) for byte in text.encode()]
 
 
 def test_labels_stay_as_they_are_written(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_from_the_bucket(bucket: Bucket, files: Dict[str, bytes], tmp_path: Path
         assert texts_of(out / f"{split}.jsonl") == expected and len(expected) == COUNTS[folder]
         assert words_of(out, split) == sum(len(text.split()) for text in expected)
     assert (out / MODEL_FILE).read_bytes() == files[pg19.VOCABULARY]
-    source = json.loads((out / "SOURCE.json").read_text())
+    source = json.loads((out / "card.json").read_text())
     assert source["splits"]["train"]["books"] == 5 and "t5.model" in source["inputs"]
     assert "not the published books" in source["notes"][0]
 

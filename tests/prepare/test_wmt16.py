@@ -126,11 +126,11 @@ def test_a_folder_with_other_things_goes_on(tmp_path: Path, monkeypatch: pytest.
     output = prepare(*run).succeeded().output
     assert "raw: made before" in output and "tokenized: made before" in output
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("SOURCE.json", "bpe", "checksums.json", "data-bin", "raw", "runs", "tokenized")
+        *("bpe", "card.json", "checksums.json", "data-bin", "raw", "runs", "tokenized")
     ]
     assert source_of(tmp_path)["splits"]["newstest2014"] == {"pairs": toy_data.LINES["newstest2014"]}
-    (tmp_path / "SOURCE.json").unlink()
-    assert "holds bpe, data-bin, raw but no SOURCE.json" in refusal(*run)
+    (tmp_path / "card.json").unlink()
+    assert "holds bpe, data-bin, raw but no card.json" in refusal(*run)
 
 
 def test_bytes_that_are_no_utf8_are_replaced_and_keep_their_line(tmp_path: Path, capsys: Any) -> None:

@@ -92,7 +92,7 @@ def test_no_folder_is_taken_for_another(
 
 def test_what_our_command_made_is_refused(tmp_path: Path) -> None:
     (write(tmp_path / "listops", "listops") / "SOURCE.json").write_text("{}")
-    with pytest.raises(RecipeError, match="SOURCE.json .*--data"):
+    with pytest.raises(RecipeError, match="card.json .*--data"):
         find_processed(LISTOPS, tmp_path)
 
 

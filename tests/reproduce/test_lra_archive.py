@@ -92,7 +92,7 @@ def test_from_the_archive_to_the_data(tmp_path: Path, capsys: pytest.CaptureFixt
     for name in ("listops-released", "retrieval"):
         run = plan(catalogue()["mega/table2/listops/mega"], 1, tmp_path / "data" / name, "", Choices(tmp_path))
         assert data_of(run, Choices(tmp_path)) == "released"
-    source = json.loads((tmp_path / "data" / "retrieval" / "SOURCE.json").read_text())
+    source = json.loads((tmp_path / "data" / "retrieval" / "card.json").read_text())
     assert "new_aan_pairs.train.tsv" in json.dumps(source)
 
 
@@ -112,6 +112,6 @@ def test_what_cannot_be_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixt
     for damaged in ("[1]", "{", "\udcff"):
         (generated / "SOURCE.json").write_text(damaged, errors="surrogateescape")
         assert main([*words, "--data", str(generated)]) == 1
-        assert "SOURCE.json is damaged" in capsys.readouterr().err
+        assert "SOURCE.json was not written by" in capsys.readouterr().err
     assert main(["table2/retrieval/mega", "--gpus", "0", "--out", str(tmp_path), "--data-dir", str(tmp_path)]) == 1
     assert "give --released to have the archive" in capsys.readouterr().err

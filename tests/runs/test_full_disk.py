@@ -81,5 +81,5 @@ def test_a_full_disk_ends_a_preparation_in_one_line(dataset: str, tmp_path: Path
         failed = call(command.main, *words)
     (line,) = [line for line in failed.stderr.splitlines() if "error" in line]
     assert failed.returncode == 1 and f"error: --out {out} " in line and "File too large" in line
-    assert not (out / "SOURCE.json").exists()
-    assert call(command.main, *words).returncode == 0 and (out / "SOURCE.json").exists()
+    assert not (out / "card.json").exists()
+    assert call(command.main, *words).returncode == 0 and (out / "card.json").exists()

@@ -45,8 +45,8 @@ def refusal(*arguments: object) -> str:
 
 
 def source_of(out: Path) -> Dict[str, Any]:
-    """SOURCE.json of a finished data set."""
-    return json.loads((out / "SOURCE.json").read_text())
+    """card.json of a finished data set."""
+    return json.loads((out / "card.json").read_text())
 
 
 def binarised(folder: Path, split: str) -> List[List[str]]:

@@ -3,7 +3,6 @@
 Some are the scales and lengths of inputs, which a new training may change.
 """
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple
@@ -11,7 +10,8 @@ from typing import Any, Callable, Dict, List, NamedTuple
 import numpy as np
 import pytest
 
-from fairseq_mega.data.class_folders import SOURCE
+from fairseq_mega.compat.checkpoints import card
+from fairseq_mega.data.card import write_settings
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.sentencepieces import train_model
@@ -60,7 +60,7 @@ def write_texts(folder: Path) -> Path:
 
 
 def record_length(folder: Path, length: int) -> None:
-    (folder / SOURCE).write_text(json.dumps({"settings": {"dataset": "own-texts", "length": length}}))
+    write_settings(folder, {card.LENGTH: f"the first {length} bytes"})
 
 
 def shorten_clips(folder: Path) -> None:
@@ -81,44 +81,42 @@ class Kind(NamedTuple):
     options: List[object]
     write: Callable[[Path], Any]
     rename: Callable[[Path], object]
-    file: str  # that a refusal names
+    entry: str  # of the data card, that a refusal names
 
 
-def of(training: str, rename: Callable[[Path], object], file: str) -> Kind:
-    return Kind(tiny_trainings.OPTIONS[training], tiny_trainings.WRITERS[training], rename, file)
+def of(training: str, rename: Callable[[Path], object], entry: str) -> Kind:
+    return Kind(tiny_trainings.OPTIONS[training], tiny_trainings.WRITERS[training], rename, entry)
 
 
 KINDS: Dict[str, Kind] = {
-    "translator": of("translation", lambda data: swap(data / "dict.en.txt", data / "dict.de.txt"), "dict.en.txt"),
-    "transformer": of("transformer", lambda data: swap(data / "dict.de.txt"), "dict.de.txt"),
-    "language model": of("language model", lambda data: swap(data / "dict.txt"), "dict.txt"),
-    "text": of("text", lambda data: swap(data / "src-bin" / "dict.txt"), "src-bin/dict.txt"),
-    "text length": Kind(
-        tiny_trainings.OPTIONS["text"], write_texts, lambda data: record_length(data, 32), "SOURCE.json"
-    ),
-    "label": of("megalodon text", lambda data: swap(data / "label-bin" / "dict.txt"), "label-bin/dict.txt"),
+    "translator": of("translation", lambda data: swap(data / "dict.en.txt", data / "dict.de.txt"), card.SOURCE),
+    "transformer": of("transformer", lambda data: swap(data / "dict.de.txt"), card.TARGET),
+    "language model": of("language model", lambda data: swap(data / "dict.txt"), card.SOURCE),
+    "text": of("text", lambda data: swap(data / "src-bin" / "dict.txt"), card.SOURCE),
+    "text length": Kind(tiny_trainings.OPTIONS["text"], write_texts, lambda data: record_length(data, 32), card.LENGTH),
+    "label": of("megalodon text", lambda data: swap(data / "label-bin" / "dict.txt"), card.LABELS),
     "recordings": Kind(
         tiny_trainings.OPTIONS["speech"],
         write_clips,
         lambda data: name_clips(data, "high", "middle", "low"),
-        "processed_data/raw/clips.pt",
+        card.LABELS,
     ),
-    "masked": Kind(MASKED, tiny_trainings.write_text, lambda data: swap(data / "dict.txt"), "dict.txt"),
+    "masked": Kind(MASKED, tiny_trainings.write_text, lambda data: swap(data / "dict.txt"), card.SOURCE),
     "images": Kind(
         IMAGES,
         tiny_images.write_files,
         lambda data: [(data / split / "class0").rename(data / split / "zebra") for split in tiny_images.SIZES],
-        "train",
+        card.LABELS,
     ),
     "scale": Kind(
         tiny_trainings.OPTIONS["speech"],
         write_clips,
         lambda data: name_clips(data, "low", "middle", "high", deviation=0.1),
-        "processed_data/raw/clips.pt",
+        card.SCALE,
     ),
-    "length": Kind(tiny_trainings.OPTIONS["speech"], write_clips, shorten_clips, "processed_data/raw/clips.pt"),
-    "pixels": of("image", shrink_pictures, "input/train.src"),
-    "pieces": Kind(PIECES, json_texts.write_corpus, other_pieces, MODEL_FILE),
+    "length": Kind(tiny_trainings.OPTIONS["speech"], write_clips, shorten_clips, card.SAMPLES),
+    "pixels": of("image", shrink_pictures, card.PIXELS),
+    "pieces": Kind(PIECES, json_texts.write_corpus, other_pieces, card.SUBWORDS),
 }
 
 

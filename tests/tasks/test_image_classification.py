@@ -51,7 +51,7 @@ def test_commands(folder, tmp_path, device_flags, capsys):
     arguments = [folder, "--task", "image-classification", *MODEL, *TRAINING, "--save-dir", tmp_path, *device_flags]
     run_fairseq("train", arguments)
     checkpoint = tmp_path / "checkpoint_best.pt"
-    assert torch.load(checkpoint)["names"] == {"framing": "1"}
+    assert torch.load(checkpoint)["card"] == {"framing": "1"}
     forget_earlier_runs()
     given = [folder, "--path", checkpoint, "--valid-subset", "test", "--batch-size", 4, *device_flags]
     capsys.readouterr()

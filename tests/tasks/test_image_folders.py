@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from fairseq_mega.cli import console
-from fairseq_mega.compat.checkpoints import names
+from fairseq_mega.compat.checkpoints import card
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
 from fairseq_mega.lab.evaluate.new_examples import PictureReader
@@ -120,7 +120,7 @@ def test_a_picture_is_seen_as_the_array_of_it(form, road, tmp_path):
         task = known(data)
     else:
         task = known(others)
-        names.check("a.pt", {kind: given.text for kind, given in known(data).names_of_numbers().items()}, task)
+        card.check("a.pt", known(data).data_card(), task, {})
     if road == "classify":
         _, inputs = PictureReader(task).read_file(path)
         torch.testing.assert_close(inputs["images"], expected)
@@ -139,8 +139,9 @@ def test_a_picture_is_seen_as_in_training(trained_on, size, folder, tmp_path, ca
     path = tmp_path / "one.png"
     Image.fromarray(np.random.default_rng(2).integers(256, size=(*size, 3)).astype(np.uint8)).save(path)
     task = known(folder if trained_on == "arrays" else data)
-    trained = {"arrays": known(data).names_of_numbers(), "folders": known(folder).names_of_numbers(), "unknown": {}}
-    names.check("a.pt", {kind: given.text for kind, given in trained[trained_on].items() if kind != "labels"}, task)
+    trained = {"arrays": known(data).data_card(), "folders": known(folder).data_card(), "unknown": {}}
+    framing = {entry: text for entry, text in trained[trained_on].items() if entry != card.LABELS}
+    card.check("a.pt", framing, task, {})
     seen = PictureReader(task).read_file(path)[1]["images"][0]
     kept = 0.875 if trained_on == "folders" else 1.0  # of an old checkpoint the data tell
     torch.testing.assert_close(seen, evaluation_transform(8, kept)(read_image(path)))

@@ -132,19 +132,8 @@ def test_both_documents_have_one_dictionary(change, pairs, tmp_path):
     if change == "counts":
         assert text_task(folder).documents == 2
         return
-    with pytest.raises(ValueError, match="one dictionary, and number .*: binarise src1-bin with .*--srcdict"):
+    with pytest.raises(ValueError, match="source: .*src-bin/dict.txt, .*src1-bin/dict.txt"):
         text_task(folder)
-
-
-@pytest.mark.parametrize("dataset", [None, "own-texts", "imdb"])
-def test_other_dictionaries_are_mended_by_the_command_that_made_the_data(dataset, texts, tmp_path):
-    data = shutil.copytree(texts, tmp_path / "data")
-    if dataset is not None:
-        (data / "SOURCE.json").write_text(json.dumps({"settings": {"dataset": dataset}}))
-    command = "own-texts --like DATA" if dataset == "own-texts" else dataset
-    wanted = "(fairseq-preprocess --srcdict)" if dataset is None else f"(fairseq-mega-prepare {command})"
-    found = text_task(data).names_of_numbers()
-    assert [wanted in found[kind].remedy for kind in ("source", "labels")] == [True, True]
 
 
 def test_text_that_does_not_fit(texts, pairs, tmp_path):
@@ -235,7 +224,7 @@ def test_speech_layout(tmp_path):
 
 
 class TestSpeechScale:
-    """The scale of the samples goes from SOURCE.json into the model, and two scales never meet."""
+    """The scale of the samples goes from the record of the data into the model, and two scales never meet."""
 
     @staticmethod
     def model(folder, **options):
@@ -272,12 +261,12 @@ class TestSpeechScale:
         assert speech_task(folder("once"), sc_scaling="once").scaling == "once"
         assert speech_task(folder(None), sc_scaling="once").scaling is None
         assert "--sc-scaling once cannot be checked: " in caplog.text
-        with pytest.raises(ValueError, match="--sc-scaling twice: .*divided by 32768 once, as .*SOURCE.json"):
+        with pytest.raises(ValueError, match="--sc-scaling twice: .*divided by 32768 once, as card.json"):
             speech_task(folder("once"), sc_scaling="twice")
 
     def test_a_broken_source_is_named(self, folder):
         where = folder(None)
-        (where / "SOURCE.json").write_text("{}")
+        (where / "SOURCE.json").write_text("[]")
         with pytest.raises(ValueError, match="SOURCE.json was not written by fairseq-mega-prepare"):
             speech_task(where)
 

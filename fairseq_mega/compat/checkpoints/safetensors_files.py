@@ -1,5 +1,5 @@
 """Checkpoints as safetensors: MODEL.safetensors holds the tensors, MODEL.json beside it the configuration
-and the names of its numbers.
+and the data card.
 
 Neither file can hold code. Optimiser states and other values that are not plain are left out. A digest of the
 configuration in both files tells those of two checkpoints apart.
@@ -14,7 +14,7 @@ import typing
 
 import torch
 
-from .names import KEY as NAMES
+from .card import EARLIER, KEY
 
 SUFFIX = ".safetensors"
 SHARED = "shared_tensors"  # in the JSON: name of a tensor -> the name that the file holds it under
@@ -106,14 +106,14 @@ def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
 
 
 def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
-    """Write the tensors of a model, its configuration and its names; each file appears whole or not at all.
+    """Write the tensors of a model, its configuration and its data card; each file appears whole or not at all.
 
     Raises:
         OSError: if a file cannot be written.
         ValueError: if the configuration contains more than plain values.
     """
     tensors, shared = _without_copies(checkpoint["model"])
-    plain = {key: checkpoint[key] for key in ("args", "cfg", NAMES) if checkpoint.get(key) is not None}
+    plain = {key: checkpoint[key] for key in ("args", "cfg", KEY, EARLIER) if checkpoint.get(key) is not None}
     plain[SHARED] = shared
     try:
         digest = hashlib.sha256(json.dumps(plain, default=_plain).encode()).hexdigest()

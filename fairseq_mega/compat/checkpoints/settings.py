@@ -37,20 +37,27 @@ def options_of(role: Role) -> typing.List[str]:
     return sorted(name for name, own in _ROLES.items() if own is role)
 
 
+def output_settings(model: typing.Any) -> typing.Dict[str, str]:
+    """Return the settings that the outputs of weights depend on, as texts.
+
+    Args:
+        model: configuration of a model, or a checkpoint of any age.
+    """
+    settings = _model_of(model)
+    values = ((name, setting_of(settings, name)) for name in options_of(Role.OUTPUTS))
+    return {name: str(value) for name, value in values if value is not None}
+
+
 def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) -> typing.List[str]:
     """Describe the settings that a checkpoint was trained with and a model does not have.
 
     Args:
-        checkpoint: of fairseq, of any age.
+        checkpoint: of fairseq, of any age, or its :func:`output_settings`.
         model: configuration of a model, or another checkpoint.
     """
-    one, other = _model_of(checkpoint), _model_of(model)
-    values = ((name, setting_of(one, name), setting_of(other, name)) for name in options_of(Role.OUTPUTS))
-    return [
-        f"--{name.replace('_', '-')} {before}, not {now}"
-        for name, before, now in values
-        if None not in (before, now) and str(before) != str(now)
-    ]
+    one, other = output_settings(checkpoint), output_settings(model)
+    shared = sorted(one.keys() & other.keys())
+    return [f"--{n.replace('_', '-')} {one[n]}, not {other[n]}" for n in shared if one[n] != other[n]]
 
 
 def seed_of(checkpoint: typing.Dict[str, typing.Any]) -> typing.Optional[int]:

@@ -1,31 +1,27 @@
 """New texts, recordings and images for a trained classifier, and its answers."""
 
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Sequence, Tuple, Union
 
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from fairseq_mega.compat.checkpoints import names
-from fairseq_mega.compat.checkpoints.pieces import (
-    GIVE_PARTS,
-    encoder_of_data,
-    warn_of_unsplit_text,
-)
+from fairseq_mega.compat.checkpoints.card import OPTIONS, SUBWORDS, UNIT
+from fairseq_mega.compat.checkpoints.encoders import encoder_of_data, warn_of_unsplit_text
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
-from fairseq_mega.data.class_folders import SOURCE
+from fairseq_mega.data.card import kept_bytes
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
-from fairseq_mega.data.text_units import UNIT_FILE, ByteUnit, TextUnit, own_symbols, text_unit
+from fairseq_mega.data.text_units import ByteUnit, own_symbols, text_unit
 from fairseq_mega.lab.prepare.classification.clips import AS_FLOATS, fitted, is_silent
 from fairseq_mega.lab.prepare.classification.sound_files import read_sound
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.text_files import open_text
 from fairseq_mega.tasks.image_classification import WHOLE, ImageClassificationTask
-from fairseq_mega.tasks.lra_text import FIRST, KeptBytes, LRATextTask
+from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
 from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -70,25 +66,17 @@ class TextReader:
     def __init__(self, task: LRATextTask) -> None:
         self.task, self.notes = task, Notes("texts were shortened in the same way")
         folder = Path(task.cfg.data) / FIRST
-        kept = KeptBytes.of_data(Path(task.cfg.data))
-        self.length: Optional[int] = None if kept is None else kept.length
-        self.last = kept is not None and kept.from_end
+        card = task.data_card()
+        self.length, self.last = kept_bytes(card) or (None, False)
         dictionary = Dictionary.load(str(folder / "dict.txt"))
-        made_here = (Path(task.cfg.data) / SOURCE).is_file()
-        self.unit: Any = text_unit(folder, TextUnit.name * made_here) if kept is None else ByteUnit()
-        if type(self.unit) is TextUnit and not (folder / UNIT_FILE).is_file():
-            self._find_pieces()
+        encoder = encoder_of_data(task, True)
+        for entry in OPTIONS:
+            if encoder is None or entry != SUBWORDS:
+                warn_of_unsplit_text(entry, task)
+        self.unit: Any = encoder or text_unit(folder, card.get(UNIT, ""))
         self.reads_listops = set(own_symbols(dictionary)) == set(SYMBOLS)
         special = task.label_dictionary.nspecial
         self.labels: List[str] = task.label_dictionary.symbols[special:]
-
-    def _find_pieces(self) -> None:
-        """Split text as fairseq's encoders split the training text, where the data have their file; else warn."""
-        encoder = encoder_of_data(self.task, True)
-        for kind in names.OPTIONS:
-            if encoder is None or kind != names.SUBWORDS:
-                warn_of_unsplit_text(kind, self.task, GIVE_PARTS)
-        self.unit = encoder or self.unit
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
         """Return the items of lines of text; in retrieval, two texts a line, separated by TAB."""

@@ -8,8 +8,8 @@ from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
-from fairseq_mega.compat.checkpoints import names
-from fairseq_mega.compat.checkpoints.pieces import GIVE_PARTS, warn_of_unsplit_text
+from fairseq_mega.compat.checkpoints.card import OPTIONS
+from fairseq_mega.compat.checkpoints.encoders import SUBWORDS_FILE, folders_of, warn_of_unsplit_text
 from fairseq_mega.compat.patches.interactive import tell_unknown
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
 from fairseq_mega.data.text_units import SubwordUnit
@@ -17,8 +17,6 @@ from fairseq_mega.lab.evaluate.new_examples import reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.streams.generator import TextGenerator
 from fairseq_mega.tasks.lra_text import LRATextTask
-
-REMEDY = f"--attention: {GIVE_PARTS}"
 
 
 class Attended(NamedTuple):
@@ -60,7 +58,6 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
         run: Any = lambda: model(**inputs)
     elif decoder is not None:
         dictionary = task.source_dictionary
-        _choose_encoders(cfg, task)
         tokens = torch.tensor([TextGenerator(cfg, task, [model]).tokens_of(text)])
         run = lambda: model(tokens)
     else:
@@ -91,24 +88,11 @@ def _load(path: Path, data: Optional[Path]) -> Tuple[Any, Any, Any]:
     return model.eval(), cfg, task
 
 
-def _choose_encoders(cfg: Any, task: Any) -> None:
-    """Remove the encoders from the settings if a file of theirs is missing, and warn if the text must be split already.
-
-    Without one encoder the other is removed, too: it would split the pieces that are given.
-    """
-    for kind, option in names.OPTIONS.items():
-        if names.settings_of_encoder(kind, cfg[option]) and not names.names_of_encoder(kind, cfg[option]):
-            cfg.update(dict.fromkeys(names.OPTIONS.values()))
-    for kind, option in names.OPTIONS.items():
-        if cfg[option] is None:
-            warn_of_unsplit_text(kind, task, REMEDY)
-
-
 def _source_symbols(task: Any, text: str) -> str:
     """Return the pieces of an unsplit text if the data folder has their model; else the cleaned text."""
-    model = Path(names.pieces_of_data(task))
-    for kind in names.OPTIONS:
-        warn_of_unsplit_text(kind, task, REMEDY)
+    model = Path(folders_of(task)[0]) / SUBWORDS_FILE
+    for entry in OPTIONS:
+        warn_of_unsplit_text(entry, task)
     if not model.is_file():
         return clean(text, steps_of_folder(model.parent))
     unit = SubwordUnit(model)

@@ -8,7 +8,7 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints.names import difference, noun, trained_names
+from fairseq_mega.compat.checkpoints.card import card_of, differences
 from fairseq_mega.convert.options import flat_options, shared_with_encoder, widths
 
 MOST = 40  # lines about tensors
@@ -63,21 +63,14 @@ def tensors_that_differ(first: Dict[str, Tensor], second: Dict[str, Tensor]) -> 
     return found
 
 
-def names_that_differ(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
-    """Return the kinds of names that both have and that differ."""
-    names = trained_names(first, "the first checkpoint"), trained_names(second, "the second checkpoint")
-    shared = [kind for kind in names[0] if kind in names[1]]
-    pairs = ((kind, difference(names[0][kind], names[1][kind], ("the first", "the second"))) for kind in shared)
-    return [f"{noun(kind)}: {found}" for kind, found in pairs if found is not None]
-
-
 def lines_of(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
     """Return the comparison of two checkpoints as lines of text."""
     options = options_that_differ(first, second)
-    names = names_that_differ(first, second)
+    cards = card_of(first, "the first checkpoint"), card_of(second, "the second checkpoint")
+    names = differences(*cards, ("the first", "the second"))
     tensors = tensors_that_differ(first["model"], second["model"])
     lines = [f"options that differ: {len(options)}", *(f"  {line}" for line in options)]
-    lines += [f"names that differ: {len(names)}", *(f"  {line}" for line in names)] if names else []
+    lines += [f"entries of the data card that differ: {len(names)}", *(f"  {line}" for line in names)] if names else []
     lines += [f"tensors that differ: {len(tensors)} of {len({*first['model'], *second['model']})}"]
     lines += [f"  {line}" for line in tensors[:MOST]]
     return lines + ([f"  and {len(tensors) - MOST} more"] if len(tensors) > MOST else [])

@@ -1,14 +1,13 @@
 """Parameters of a model by part, and a checkpoint's record of its training."""
 
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints.names import FINGERPRINT, noun, trained_names
+from fairseq_mega.compat.checkpoints.card import card_of, lasting, shown
 from fairseq_mega.convert.options import flat_options
 
-MOST_NAMES = 12  # number of listed entries
 # The first pattern that matches a tensor's name decides its part.
 PARTS = (
     (r"\.ema\.|\.cema\.", "moving average"),
@@ -58,7 +57,7 @@ def description(checkpoint: Dict[str, Any]) -> List[Tuple[str, str]]:
         ("source positions", options.get("max_source_positions")),
         ("target positions", options.get("max_target_positions")),
         ("positions", options.get("max_positions")),
-        *((noun(kind), _named(text)) for kind, text in trained_names(checkpoint, "the checkpoint").items()),
+        *((entry, shown(text)) for entry, text in sorted(lasting(card_of(checkpoint, "the checkpoint")).items())),
         ("updates", history.get("num_updates")),
         ("optimizer", history.get("optimizer_name") or None),
         ("epoch", iterator.get("epoch")),
@@ -66,14 +65,6 @@ def description(checkpoint: Dict[str, Any]) -> List[Tuple[str, str]]:
         ("validation loss", extra.get("val_loss")),
     ]
     return [(name, str(value)) for name, value in found if value is not None]
-
-
-def _named(text: str) -> Optional[str]:
-    """Return a few names in full, many names as their number, and nothing for placeholders."""
-    names = text.split("\n")
-    if text.startswith(FINGERPRINT):
-        return None
-    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names):,} symbols"
 
 
 def _chunk(size: Any) -> Any:

@@ -33,7 +33,7 @@ def name_of(url: str) -> str:
 
 
 def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path, Records]:
-    """Return the path of an archive with published digests, and its entry in SOURCE.json.
+    """Return the path of an archive with published digests, and its entry in card.json.
 
     ``given`` is an own copy; None downloads to ``folder``, continuing an earlier attempt. Raises
     :class:`DownloadError` when it cannot be fetched, or naming the expected and the found checksum.

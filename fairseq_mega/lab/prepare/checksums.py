@@ -1,4 +1,4 @@
-"""Checksums of files: compared with the published ones, and recorded in SOURCE.json."""
+"""Checksums of files: compared with the published ones, and recorded in card.json."""
 
 import hashlib
 from collections import Counter
@@ -40,12 +40,12 @@ def check_digests(path: Path, digests: Dict[str, str], size: Optional[int], reme
 
 
 def record_of(path: Path, **more: str) -> Dict[str, Any]:
-    """Return the entry of a file in SOURCE.json."""
+    """Return the entry of a file in card.json."""
     return {**more, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def records_of(paths: Iterable[Path]) -> Records:
-    """Return the entries of files in SOURCE.json: by name, and by path those that share one."""
+    """Return the entries of files in card.json: by name, and by path those that share one."""
     files = dict.fromkeys(paths)
     names = Counter(path.name for path in files)
     return {path.name if names[path.name] == 1 else str(path): record_of(path) for path in files}

@@ -1,7 +1,7 @@
 """Prepare a data set: of the papers, a real stand-in for one, or your own.
 
 The command generates, downloads or reads the raw data and checks them. It writes into --out the files that a task
-reads, and SOURCE.json: origin, options, counts and checksums. Progress goes to stderr. The same command continues an
+reads, and card.json: origin, options, counts and checksums. Progress goes to stderr. The same command continues an
 interrupted run, and does nothing where the data set is complete.
 """
 

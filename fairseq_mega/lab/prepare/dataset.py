@@ -20,7 +20,7 @@ PAIRS = "parallel text for translation"
 
 @dataclass
 class Report:
-    """The report on a data set that was made, for SOURCE.json.
+    """The report on a data set that was made, for card.json.
 
     Attributes:
         origin: where the examples come from, in a sentence.
@@ -28,6 +28,7 @@ class Report:
         inputs: per file that was read its size and SHA-256, and its address where it was downloaded.
         notes: differences from the published data.
         parts: names of parts of the work folder that belong to the data set.
+        card: settings that a training reads, and no file of the data set has.
     """
 
     origin: str
@@ -35,6 +36,7 @@ class Report:
     inputs: Records = field(default_factory=dict)
     notes: List[str] = field(default_factory=list)
     parts: Tuple[str, ...] = ()
+    card: Dict[str, str] = field(default_factory=dict)
 
 
 class Scored(NamedTuple):

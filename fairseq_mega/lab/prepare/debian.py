@@ -20,7 +20,7 @@ class Package(NamedTuple):
 
 
 def obtain_packages(names: Sequence[str], given: Optional[Sequence[Path]], raw: Path, target: Path) -> Records:
-    """Unpack packages into ``target``, which will hold ``usr/``, and return their entries in SOURCE.json.
+    """Unpack packages into ``target``, which will hold ``usr/``, and return their entries in card.json.
 
     ``given`` are own copies of all (``NAME_VERSION_all.deb``); None fetches them into ``raw``, where a damaged one is
     removed. Raises :class:`DownloadError` when one cannot be obtained.

@@ -41,7 +41,7 @@ def check_packages(args: argparse.Namespace) -> None:
 
 
 def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -> Tuple[Path, Records]:
-    """Return the folder that packages are unpacked in, and their entries in SOURCE.json.
+    """Return the folder that packages are unpacked in, and their entries in card.json.
 
     Raises:
         DownloadError: if a package cannot be obtained.

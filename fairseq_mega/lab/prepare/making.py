@@ -1,10 +1,11 @@
-"""Make a data set in its folder, or find it there, and write SOURCE.json."""
+"""Make a data set in its folder, or find it there, and write card.json."""
 
 import argparse
 import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
+from fairseq_mega.data.card import labelled_text
 from fairseq_mega.data.class_folders import is_hidden
 from fairseq_mega.lab.prepare.checksums import record_of
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
@@ -77,7 +78,7 @@ def make(
     """Make a data set in ``args.out`` unless it is there.
 
     Args:
-        provenance: returns entries of SOURCE.json on the command and the versions that made it.
+        provenance: returns entries of card.json on the command and the versions that made it.
         toy: as for :func:`settings_of`.
 
     Raises:
@@ -97,12 +98,18 @@ def make(
 
 
 def describe(dataset: Dataset, report: Report, work: WorkFolder) -> Dict[str, Any]:
-    """Return the entries of SOURCE.json on the data set; reads every file for its checksum."""
+    """Return the entries of card.json on the data set; reads every file for its checksum.
+
+    The settings that a training reads are among them, see :mod:`fairseq_mega.data.card`.
+    """
     files: Dict[str, Path] = {}
     for root, top in [(work.output, work.output), *((work.parts, work.parts / name) for name in report.parts)]:
         files.update({path.relative_to(root).as_posix(): path for path in top.rglob("*") if path.is_file()})
     return {
+        "kind": next(iter(dataset.layout.tasks), ""),
         "dataset": dataset.name,
+        **(labelled_text(work.settings) if "lra-text" in dataset.layout.tasks else {}),
+        **report.card,
         "origin": report.origin,
         "notes": report.notes,
         "splits": report.splits,

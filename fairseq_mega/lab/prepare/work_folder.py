@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Type
 
 from fairseq_mega.compat.checkpoints.locks import InUse, acquire
-from fairseq_mega.data.class_folders import SOURCE, is_hidden
+from fairseq_mega.data.card import CARD_FILE, RECORDS, is_recorded, record_of
+from fairseq_mega.data.class_folders import is_hidden
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.runs.files import write_json
 
@@ -24,7 +25,7 @@ class WorkFolder:
 
     ``DIR/raw`` keeps downloads. Everything else is made in ``DIR/unfinished``: the data set in ``output``, parts
     that a later run can continue or take as they are in ``parts``, anything else in ``scratch``. :meth:`publish` moves
-    the data set into ``DIR``, SOURCE.json last, so that its presence means that all is there.
+    the data set into ``DIR``, card.json last, so that its presence means that all is there.
 
     Args:
         out: the folder, created if absent.
@@ -57,7 +58,7 @@ class WorkFolder:
             )
         if foreign and not self.finished and not self.built:
             raise ValueError(
-                f"--out {self.out} holds {', '.join(foreign[:3])} but no {SOURCE} of this command: give a new folder"
+                f"--out {self.out} holds {', '.join(foreign[:3])} but no {CARD_FILE} of this command: give a new folder"
             )
         if not self.finished:
             self._take_lock()
@@ -90,11 +91,11 @@ class WorkFolder:
 
     def _claim(self) -> None:
         if self.finished or self.built:
-            self._compare(self._read(self.out / SOURCE if self.finished else self.output / SOURCE)["settings"])
+            self._compare(self._read(self.out if self.finished else self.output)["settings"])
             return
         record = self._unfinished / "settings.json"
         if record.exists() and self.parts.is_dir() and any(self.parts.iterdir()):
-            self._compare(self._read(record))
+            self._compare(json.loads(record.read_text(encoding="utf-8")))
         for folder in (self.output, self.scratch):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -117,22 +118,18 @@ class WorkFolder:
     @property
     def finished(self) -> bool:
         """Return whether the whole data set is in its place."""
-        return (self.out / SOURCE).exists()
+        return is_recorded(self.out)
 
     @property
     def built(self) -> bool:
         """Return whether the data set is made in the folder for output, and not yet wholly moved to its place."""
-        return (self.output / SOURCE).exists()
+        return is_recorded(self.output)
 
-    def _read(self, path: Path) -> Dict[str, Any]:
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if isinstance(content, dict) and (path.name != SOURCE or isinstance(content.get("settings"), dict)):
-                return content
-            problem = "it has no settings"
-        except ValueError as error:
-            problem = str(error)
-        raise ValueError(f"{path} was not written by this command ({problem}): give another --out")
+    def _read(self, folder: Path) -> Dict[str, Any]:
+        content = record_of(folder)
+        if isinstance(content.get("settings"), dict):
+            return content
+        raise ValueError(f"{folder / CARD_FILE} was not written by this command (no settings): give another --out")
 
     def _compare(self, before: Dict[str, Any]) -> None:
         """Raise ValueError naming the settings that differ."""
@@ -182,37 +179,38 @@ class WorkFolder:
             shutil.rmtree(self.parts / name, ignore_errors=True)
 
     def check_files(self) -> None:
-        """Raise ValueError naming a file of the finished data set that differs from its record in SOURCE.json.
+        """Raise ValueError naming a file of the finished data set that differs from its record in card.json.
 
         Sizes of files are compared. Folders of classes must have no further files.
         """
-        files = self._read(self.out / SOURCE).get("files", {})
+        files = self._read(self.out).get("files", {})
         for name, record in files.items():
             path = self.out / name
             found = path.stat().st_size if path.is_file() else None
             if found != record["bytes"]:
                 raise ValueError(
-                    f"{path}: expected {record['bytes']} bytes as in {SOURCE}, found {found or 'none'}: remove "
+                    f"{path}: expected {record['bytes']} bytes as in {CARD_FILE}, found {found or 'none'}: remove "
                     f"{self.out} to make the data again"
                 )
         of_classes = sorted({name.partition("/")[0] for name in files if name.count("/") > 1})
         for path in (path for top in of_classes for path in sorted((self.out / top).rglob("*"))):
             if path.is_file() and not is_hidden(path.name) and path.relative_to(self.out).as_posix() not in files:
                 raise ValueError(
-                    f"{path} is not a file of {SOURCE}: remove it, or remove {self.out} to make all files again"
+                    f"{path} is not a file of {CARD_FILE}: remove it, or remove {self.out} to make all files again"
                 )
 
-    def publish(self, source: Optional[Dict[str, Any]] = None) -> None:
-        """Move the data set into its place; ``source`` becomes SOURCE.json (None: it was written before)."""
-        if source is not None:
-            write_json(self.output / SOURCE, {**source, "settings": self.settings})
-        names = {name.partition("/")[0] for name in self._read(self.output / SOURCE).get("files", {})}
+    def publish(self, card: Optional[Dict[str, Any]] = None) -> None:
+        """Move the data set into its place; ``card`` becomes card.json (None: it was written before)."""
+        if card is not None:
+            write_json(self.output / CARD_FILE, {**card, "settings": self.settings})
+        names = {name.partition("/")[0] for name in self._read(self.output).get("files", {})}
         for path in sorted([*self.output.iterdir(), *(self.parts / name for name in names)]):
-            if path.name != SOURCE and path.exists():
+            if path.name not in RECORDS and path.exists():
                 os.replace(path, self.out / path.name)
-        os.replace(self.output / SOURCE, self.out / SOURCE)
+        for name in filter(lambda name: (self.output / name).exists(), RECORDS):
+            os.replace(self.output / name, self.out / name)
         shutil.rmtree(self._unfinished, ignore_errors=True)
-        say(f"done: {self.out} (its origin: {self.out / SOURCE})")
+        say(f"done: {self.out} (its origin: {self.out / CARD_FILE})")
 
 
 def _same(old: Any, new: Any) -> bool:

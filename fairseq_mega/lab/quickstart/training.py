@@ -2,7 +2,6 @@
 
 import argparse
 import copy
-import json
 import math
 import shutil
 from dataclasses import replace
@@ -11,9 +10,9 @@ from typing import List, Sequence
 
 import torch
 
+from fairseq_mega.data.card import RECORDS, record_of
 from fairseq_mega.lab.prepare.command import prepare
 from fairseq_mega.lab.prepare.debian import fetch_package, need_dpkg
-from fairseq_mega.lab.prepare.work_folder import SOURCE
 from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, Recipe, load
 from fairseq_mega.lab.recipes.smoke import shrink
 from fairseq_mega.lab.reproduce import training
@@ -28,7 +27,7 @@ from fairseq_mega.lab.runs.stages import is_done, say
 LONGEST_MINUTES = 60.0  # limit of a training with --updates
 SLOW = 0.5  # fraction of the usual updates a minute
 SMOKE_UPDATES = 20
-DATA = ("text", "pieces", "data-bin", "counts.json", SOURCE)  # names in the folder
+DATA = ("text", "pieces", "data-bin", "counts.json", *RECORDS)  # names in the folder
 
 
 def recipe_of(task: str, smoke: bool) -> Recipe:
@@ -97,12 +96,13 @@ class QuickStart:
     def make_data(self) -> None:
         """Make the data, as fairseq-mega-prepare does."""
         if (self.folder / "logs").exists():  # an earlier version was stopped while it made the data, stage by stage
-            (self.folder / SOURCE).unlink(missing_ok=True)
+            for name in RECORDS:
+                (self.folder / name).unlink(missing_ok=True)
             for name in ("text", "pieces", "data-bin", "logs"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
         workers = ["--workers", "1"] if self.options.smoke else []
         prepare([*self.data_words(), "--out", str(self.folder), *workers], DATA)
-        inputs = json.loads((self.folder / SOURCE).read_text(encoding="utf-8"))["inputs"]
+        inputs = record_of(self.folder)["inputs"]
         packages = [f"{file.partition('_')[0]} {of['version']}" for file, of in inputs.items() if "version" in of]
         if packages:
             say(f"text: {', '.join(packages)}")

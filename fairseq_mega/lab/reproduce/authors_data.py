@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import List, Sequence, Set, Tuple
 
+from fairseq_mega.data.card import CARD_FILE, is_recorded
 from fairseq_mega.data.class_folders import walk_once
 from fairseq_mega.data.text_units import symbols_of_file
 from fairseq_mega.lab.prepare.of_recipes import dataset_of
 from fairseq_mega.lab.prepare.registry import DATASETS
-from fairseq_mega.lab.prepare.work_folder import SOURCE
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
 from .authors_archives import processed_of
@@ -78,8 +78,8 @@ def check_contents(recipe: Recipe, folder: Path) -> None:
     """Raise a RecipeError unless vocabulary, labels and length are the task's."""
     classes, expected = int(recipe.config["model"].get("sentence_class_num", 0)), processed_of(recipe).symbols
     problems = []
-    if (folder / SOURCE).is_file():
-        problems.append(f"its {SOURCE} names the command that made it; such data go with --data")
+    if is_recorded(folder):
+        problems.append(f"its {CARD_FILE} names the command that made it; such data go with --data")
     if (folder / "src1-bin").is_dir() and not any("src1-bin" in name for name in dataset_of(recipe).layout.files):
         problems.append("it has a second text for each, src1-bin")
     if (folder / "label-bin").is_dir():

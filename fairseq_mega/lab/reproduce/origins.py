@@ -1,13 +1,12 @@
 """The origin of existing data by the record of fairseq-mega-prepare: data of a recipe, and others."""
 
-import json
 from pathlib import Path
 from typing import Any, Dict, List
 
+from fairseq_mega.data.card import record_of
 from fairseq_mega.lab.prepare.making import settings_of
 from fairseq_mega.lab.prepare.of_recipes import dataset_of
 from fairseq_mega.lab.prepare.registry import DATASETS, parse
-from fairseq_mega.lab.prepare.work_folder import SOURCE
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
 from .choices import Choices
@@ -47,14 +46,10 @@ def source_of(folder: Path) -> Dict[str, Any]:
     Raises:
         RecipeError: if the note is damaged.
     """
-    source = (folder.parent if folder.name == "data-bin" else folder) / SOURCE
     try:
-        found = json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
+        return record_of(folder.parent if folder.name == "data-bin" else folder)
     except ValueError as error:
-        raise RecipeError(f"{source} is damaged ({error}): make the data again, or remove the file") from error
-    if not isinstance(found, dict):
-        raise RecipeError(f"{source} is damaged: make the data again, or remove the file")
-    return found
+        raise RecipeError(str(error)) from error
 
 
 def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:

@@ -23,7 +23,7 @@ from fairseq.models import (
 )
 from fairseq.tasks import TASK_REGISTRY
 
-from fairseq_mega.compat.checkpoints.names import KEY
+from fairseq_mega.compat.checkpoints.card import card_of
 from fairseq_mega.compat.checkpoints.settings import Role, options_of, seed_of
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import build_model, check_complete, table_length
@@ -323,7 +323,7 @@ def convert(run: Run, weights: Weights, choices: Choices) -> None:
     check_classes(run, found.options, found.path)
     lines = list(weights.differs) or ["options of the model: those of the recipe"]
     counts = symbols_told(run, found.checkpoint["model"], found.path)
-    if counts and KEY not in found.checkpoint:
+    if counts and not card_of(found.checkpoint, found.path):
         counts[-1] += (
             "; a published checkpoint does not keep their order, which --processed published takes from the authors' "
             "data"

@@ -37,7 +37,7 @@ Tree = Tuple[np.ndarray, str]
 DETAILS = """\
 Without --released and --tsv-dir trees are generated: 96, 2 and 2 % are train, valid and test. The benchmark has 100000
 trees of more than 500 and fewer than 2000 tokens: 200 MB, one to three minutes on 2 cores, 1.2 GB of memory. Its rules
-fix no seed; SOURCE.json has the seed of this run. The model reads digits, operators and X (for the closing
+fix no seed; card.json has the seed of this run. The model reads digits, operators and X (for the closing
 bracket) only; fairseq-mega-classify reads expressions with ] and parentheses in this form. Classes 0 to 9; a class
 number in training is the label's rank in label-bin/dict.txt."""
 

@@ -100,5 +100,5 @@ class Released:
         return image
 
     def record(self) -> Dict[str, Any]:
-        """Return the tables' entry in SOURCE.json: the number of images, and the SHA-256 of all tables in order."""
+        """Return the tables' entry in card.json: the number of images, and the SHA-256 of all tables in order."""
         return {"images": len(self._files), "sha256": self._digest.hexdigest()}

@@ -6,6 +6,7 @@ from typing import Dict, List, Tuple
 
 import numpy as np
 
+from fairseq_mega.data.card import kept_bytes, settings_of_data
 from fairseq_mega.data.class_folders import listed
 from fairseq_mega.data.text_units import own_symbols
 from fairseq_mega.lab.prepare.checksums import records_of
@@ -32,7 +33,6 @@ from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import LENGTH, add_length, add_limit, check_length, need_files
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
-from fairseq_mega.tasks.lra_text import OWN_TEXTS, KeptBytes
 
 Texts = List[Tuple[bytes, str]]
 DETAILS = """\
@@ -65,8 +65,8 @@ def length_of(args: argparse.Namespace) -> Dict[str, int]:
     """Return --length by its name; where it is not given, that of --like."""
     if args.length is not None:
         return {"length": args.length}
-    like = None if args.like is None else KeptBytes.of_data(args.like)
-    return {"length": LENGTH if like is None else like.length}
+    like = None if args.like is None else kept_bytes(settings_of_data(args.like))
+    return {"length": LENGTH if like is None else like[0]}
 
 
 def check(args: argparse.Namespace) -> None:
@@ -78,12 +78,11 @@ def check(args: argparse.Namespace) -> None:
     if args.like is not None:
         need_files("--like", *dictionary_files(args.like), remedy="give the data folder of a classifier of texts")
         dictionaries_of(args.like)
-        cut = KeptBytes.of_data(args.like)
-        if cut is not None and cut != KeptBytes(args.length, from_end=False):
-            remedy = "give other data" if cut.from_end else f"give --length {cut.length}"
-            raise ValueError(
-                f"--length is {args.length}, and --like {args.like} has {cut.described()} of each text: {remedy}"
-            )
+        cut = kept_bytes(settings_of_data(args.like))
+        if cut not in (None, (args.length, False)):
+            remedy = "give other data" if cut[1] else f"give --length {cut[0]}"
+            which = f"the {'last' if cut[1] else 'first'} {cut[0]} bytes"
+            raise ValueError(f"--length is {args.length}, and --like {args.like} has {which} of each text: {remedy}")
 
 
 def read_texts(path: Path, first_line: str = "names") -> Texts:
@@ -143,7 +142,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 DATASET = Dataset(
-    OWN_TEXTS,
+    "own-texts",
     LABELLED,
     "labelled texts of your own",
     DETAILS,

@@ -9,6 +9,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import numpy as np
 import torch
 
+from fairseq_mega.compat.checkpoints.card import RATE as RATE_ENTRY
 from fairseq_mega.data.class_folders import check_labels, class_files, class_names, listed
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.lab.prepare.classification.clips import FOLDER, SILENT, fitted, is_silent, save_clips
@@ -152,7 +153,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     scale.save(work.output / FOLDER)
     notes = [f"{silent} clips are silent"] if silent else []
     notes += [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence", "split drawn with seed 42"]
-    return Report(f"own recordings, {args.dir.resolve()}", counted, {}, notes + note_on_limit(args.limit))
+    notes += note_on_limit(args.limit)
+    return Report(f"own recordings, {args.dir.resolve()}", counted, {}, notes, card={RATE_ENTRY: str(RATE)})
 
 
 DATASET = Dataset(

@@ -137,5 +137,5 @@ def say_empty(paths: Sequence[str], numbers: np.ndarray, is_empty: np.ndarray, l
 
 
 def note_on_limit(limit: Optional[List[int]]) -> List[str]:
-    """Return the note on --limit in SOURCE.json."""
+    """Return the note on --limit in card.json."""
     return [] if limit is None else [f"a random subset (seed 42) of at most {limit} examples of {', '.join(SPLITS)}"]

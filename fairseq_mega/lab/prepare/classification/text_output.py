@@ -178,6 +178,6 @@ def _check(folder: Path, split: str, dictionary: Any, size: int) -> Dict[str, in
 
 
 def byte_note(length: int, end: bool = False) -> List[str]:
-    """Return the note on byte texts in SOURCE.json; ``end``: the last bytes of the texts were kept."""
+    """Return the note on byte texts in card.json; ``end``: the last bytes of the texts were kept."""
     which = "last" if end else "first"
     return [f"UTF-8 bytes as symbols (decimal numbers), the {which} {length} of each text, and </s>"]

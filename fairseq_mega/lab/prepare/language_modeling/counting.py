@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from fairseq_mega.compat.patches.binarised import MANY_UNKNOWN
-from fairseq_mega.data.text_units import MODEL_FILE, UNIT_FILE
+from fairseq_mega.data.card import UNIT, write_settings
+from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import FILES, binarised_counts
 from fairseq_mega.lab.prepare.language_modeling.published import Corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import COUNTS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.runs.files import write_json
 
 
 def expected_counts(
@@ -102,4 +102,4 @@ def write_unit(folder: Path, unit: str, model: Optional[Path] = None) -> None:
     """Write the unit of a text, and its subwords, beside its binarised data, for fairseq_mega.data.text_units."""
     if model is not None:
         shutil.copyfile(model, folder / MODEL_FILE)
-    write_json(folder / UNIT_FILE, {"unit": unit})
+    write_settings(folder, {UNIT: unit})

@@ -15,7 +15,7 @@ PACKAGE, TESTED = "dict-gcide", "0.48.5+nmu2"
 
 
 def obtain_gcide(raw: Path, deb: Optional[Path] = None, dictionary: Optional[Path] = None) -> Records:
-    """Write ``raw/gcide.txt``, and return the entries of its sources in SOURCE.json.
+    """Write ``raw/gcide.txt``, and return the entries of its sources in card.json.
 
     Args:
         deb: the user's copy of the package; without copy and dictionary the package is fetched into ``raw``.

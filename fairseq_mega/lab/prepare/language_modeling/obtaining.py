@@ -1,4 +1,4 @@
-"""Obtain the corpora of language modelling as complete files, with the entries on their origin in SOURCE.json."""
+"""Obtain the corpora of language modelling as complete files, with the entries on their origin in card.json."""
 
 import zipfile
 from pathlib import Path
@@ -32,7 +32,7 @@ def unpack(corpus: Corpus, archive: Path, folder: Path) -> None:
 
 
 def take_text(corpus: Corpus, text: Path, folder: Path) -> Records:
-    """Copy the files of the corpus, plain or .gz, from `text` to `folder`; return their entries in SOURCE.json."""
+    """Copy the files of the corpus, plain or .gz, from `text` to `folder`; return their entries in card.json."""
     records: Records = {}
     for name in corpus.files:
         source = next((path for path in (text / name, text / f"{name}.gz") if path.is_file()), None)
@@ -47,7 +47,7 @@ def take_text(corpus: Corpus, text: Path, folder: Path) -> Records:
 def obtain_corpus(
     corpus: Corpus, raw: Path, archive: Optional[Path] = None, text: Optional[Path] = None, checked: bool = True
 ) -> Records:
-    """Fetch or copy a corpus, verify and unpack it; return the entries of its files in SOURCE.json.
+    """Fetch or copy a corpus, verify and unpack it; return the entries of its files in card.json.
 
     Args:
         raw: folder of the unpacked files; existing files without an archive are used as they are.

@@ -136,7 +136,7 @@ def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
 
 
 def obtain_vocabulary(args: argparse.Namespace, work: WorkFolder) -> Tuple[Path, Records]:
-    """Return the sentencepiece model, and its entry in SOURCE.json."""
+    """Return the sentencepiece model, and its entry in card.json."""
     path, address = args.vocabulary, f"{args.host}/{VOCABULARY}"
     if path is None:
         path = work.raw / "t5.model"

@@ -30,7 +30,7 @@ from fairseq_mega.lab.runs.files import count_lines
 Languages = Tuple[str, str]  # source and target
 
 LAYOUT = """\
-Writes text (cleaned, without repeats; cleaning.json has the counts), pieces (of joint.model, learnt from both
+Writes text (cleaned, without repeats; card.json names the steps), pieces (of joint.model, learnt from both
 languages) and data-bin, with the model as subwords.model."""
 OWN = f"""\
 {LAYOUT}

@@ -1,0 +1,184 @@
+"""Compare the encoders of ``--bpe`` and ``--tokenizer`` with those that split the training text."""
+
+import argparse
+import logging
+import os
+import typing
+
+from fairseq_mega.compat.patches import paths
+from fairseq_mega.compat.patches.translating import joined_once, note_command, reads_lines
+from fairseq_mega.compat.patching import wrap
+
+from .card import OPTIONS, SUBWORDS, TOKENIZER, OtherCard, described, options_of
+from .settings import settings_of
+
+logger = logging.getLogger(__name__)
+SUBWORDS_FILE = "subwords.model"  # in a data folder, the sentencepiece model that split its text
+MARK = "\u2581"  # of blanks, in subwords of sentencepiece
+
+
+def compare_encoders() -> None:
+    """Refuse encoders other than the training's, whose subwords and words the model does not have."""
+    from fairseq.hub_utils import GeneratorHubInterface
+    from fairseq.tasks import FairseqTask
+
+    wrap(FairseqTask, "build_bpe", _build_compared_bpe)
+    wrap(FairseqTask, "build_tokenizer", _build_compared_tokenizer)
+    wrap(GeneratorHubInterface, "__init__", _comparing)
+
+
+def folders_of(task: typing.Any) -> typing.List[str]:
+    """Return the folders of a task's text."""
+    text = getattr(task, "text_folder", None)
+    data = getattr(settings_of(task), "data", None)
+    return [text] if text else paths.split(data) if isinstance(data, str) else [""]
+
+
+def _build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
+    bpe = original(self, args)
+    compare(SUBWORDS, described("bpe", args), self, reads_lines())
+    return joined_once(encoder_of_data(self, reads_lines()) if bpe is None else bpe)
+
+
+def _build_compared_tokenizer(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
+    compare(TOKENIZER, described("tokenizer", args), self, reads_lines())
+    return original(self, args)
+
+
+def _comparing(
+    original: typing.Callable, self: typing.Any, cfg: typing.Any, task: typing.Any, models: typing.Any
+) -> None:
+    note_command({})  # in place of a command that this process ran before
+    for entry, option in OPTIONS.items():
+        compare(entry, described(option, getattr(cfg, option, None)), task, True)
+    original(self, cfg, task, models)
+    if self.bpe is None:
+        self.bpe = encoder_of_data(task, True)
+
+
+class TextOrPieces:
+    """An encoder of sentencepiece that also accepts text split into subwords already: subwords in, subwords out.
+
+    Results are decoded after all texts of a buffer or a list were encoded, so that they are subwords where each of the
+    texts was. Texts and subwords together have text as their results.
+
+    Args:
+        encoder: of ``--bpe sentencepiece``.
+    """
+
+    def __init__(self, encoder: typing.Any) -> None:
+        self.encoder = encoder
+        self.given_pieces = False  # whether each text since the latest results was of subwords
+        self.begun = False  # whether there was such a text
+        self.unchanged = False  # whether the latest text was of subwords
+
+    def encode(self, text: str) -> str:
+        """Return the subwords of a text; text with the mark of sentencepiece (U+2581) is returned unchanged."""
+        self.unchanged = is_pieces = MARK in text
+        if text.strip():  # an empty line is either
+            self.given_pieces = is_pieces and (self.given_pieces or not self.begun)
+            self.begun = True
+        return text if is_pieces else self.encoder.encode(text)
+
+    def decode(self, text: str) -> str:
+        """Return the text of subwords, or the subwords themselves if all texts were split already."""
+        self.begun = False
+        return text if self.given_pieces else self.encoder.decode(text)
+
+
+def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
+    """Return the encoder of a task's data where no option names one; None for words.
+
+    The encoder is the task's ``unit()``, which language models have, or else the sentencepiece model of the data
+    folder.
+
+    Args:
+        task: its checkpoint is loaded, and the two cards were compared.
+        reads_text: whether text that is not split is read; otherwise a sentencepiece model is not used.
+    """
+    from fairseq.data import encoders
+
+    unit = getattr(task, "unit", None)
+    if callable(unit):
+        return unit()
+    model = os.path.join(folders_of(task)[0], SUBWORDS_FILE)
+    if not reads_text or not os.path.isfile(model):
+        return None
+    logger.info(f"text is split by {model}, like the training text; lines of subwords are read unchanged")
+    return TextOrPieces(encoders.build_bpe(argparse.Namespace(bpe="sentencepiece", sentencepiece_model=model)))
+
+
+def compare(entry: str, given: str, task: typing.Any, reads_text: bool) -> None:
+    """Compare an encoder with the one in the card of the checkpoint or the data.
+
+    Args:
+        entry: SUBWORDS or TOKENIZER.
+        given: of the options, see :func:`described`; "" for none.
+        task: with its checkpoint loaded.
+        reads_text: whether text is read; otherwise encoders decode alone, and none need be given.
+
+    Raises:
+        OtherCard: if the encoder is another one.
+    """
+    own = task.data_card().get(entry)
+    known = getattr(task, "trained_card", {}).get(entry, own)
+    used_encoders(task)[entry] = given or own or ""
+    if not given:
+        if reads_text:
+            warn_of_unsplit_text(entry, task)
+    elif known is None:
+        warn_once(task, f"{options_of(given)} is used unchecked: no card records --{OPTIONS[entry]} of the training")
+    elif given != known:
+        raise OtherCard(f"{entry}: {options_of(given)} did not split the training text: give {options_of(known)}")
+
+
+def used_encoders(task: typing.Any) -> typing.Dict[str, str]:
+    """Return the encoders that split the text of a task, by entry: "" for none."""
+    return vars(task).setdefault("used_encoders", {})
+
+
+def warn_of_another_split(task: typing.Any, before: typing.Optional[typing.Mapping[str, str]]) -> None:
+    """Warn if other encoders split a text than the one before it.
+
+    Args:
+        task: its encoders were compared.
+        before: :func:`used_encoders` of the text before; None where they are not known.
+    """
+    now = used_encoders(task)
+    if before is None or dict(before) == now:
+        return
+    first, then = (
+        " ".join(options_of(used[entry]) for entry in OPTIONS if used.get(entry)) or "no options"
+        for used in (before, now)
+    )
+    warn_once(
+        task,
+        f"the text of the context was split with {first}, and the text after it with "
+        f"{then}: give the same options and files, unless one text is split already",
+    )
+
+
+def warn_of_unsplit_text(entry: str, task: typing.Any) -> None:
+    """Warn where a card has an encoder that no option names, and whose file is not in the data folder.
+
+    Args:
+        entry: SUBWORDS or TOKENIZER.
+        task: with its checkpoint loaded.
+    """
+    own = task.data_card()
+    known = {**own, **getattr(task, "trained_card", {})}.get(entry, "")
+    if known.startswith("--") or (known and entry not in own):
+        file = "" if known.startswith("--") else f", copy {SUBWORDS_FILE} from the data of the training"
+        warn_once(
+            task,
+            f"{entry}: the training text was split with {options_of(known)}, and this text is not: give these "
+            f"options{file}, or give text that is split already",
+        )
+
+
+def warn_once(task: typing.Any, message: str) -> None:
+    """Log a warning once for a task, however many of its interfaces compare encoders."""
+    given = vars(task).setdefault("warned_of_encoders", set())
+    if message not in given:
+        given.add(message)
+        logger.warning(message)

@@ -1,0 +1,341 @@
+"""Data cards: what is the same, what is not, what an earlier checkpoint has, and what has none."""
+
+import hashlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, List, Optional
+
+import pytest
+import torch
+from fairseq import checkpoint_utils, tasks
+from fairseq.data import Dictionary
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from fairseq_mega.compat.checkpoints import card
+from fairseq_mega.data.card import card_of_task, digest_of_dictionary, settings_of_data
+from tests.support import helpers, tiny_images
+from tests.tasks import test_image_classification
+
+
+def dictionary(*symbols: str, counts: int = 1) -> Dictionary:
+    built = Dictionary()
+    for symbol in symbols:
+        built.add_symbol(symbol, n=counts)
+    return built
+
+
+def task_with(own: Optional[Dict[str, str]] = None) -> Any:
+    return SimpleNamespace(data_card=lambda: own or {})
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "differ"),
+    [
+        (dictionary("a", "b"), dictionary("a", "b", counts=7), False),
+        (dictionary("a", "b"), dictionary("b", "a"), True),
+        (dictionary("a", "b"), dictionary("a", "c"), True),
+        (dictionary("a"), dictionary("a", "madeupword0000"), True),
+        (dictionary("a", "b"), dictionary("a"), True),
+        (dictionary("\u00e9"), dictionary("e\u0301"), True),
+        (dictionary("A"), dictionary("a"), True),
+    ],
+)
+def test_dictionaries(theirs: Dictionary, ours: Dictionary, differ: bool) -> None:
+    cards = [{card.SOURCE: digest_of_dictionary(made)} for made in (theirs, ours)]
+    assert [line.split(":")[0] for line in card.differences(*cards)] == ["source"] * differ
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "found"),
+    [
+        ("a\nb", "a\nb", []),
+        ("a\nb", "a\nc", ["labels 1: b in the checkpoint, c in the data"]),
+        ("a\nb", "a", ["labels 1: b in the checkpoint, nothing in the data"]),
+        ("a", "b", ["labels: a in the checkpoint, b in the data"]),
+    ],
+)
+def test_the_first_label_that_differs_is_named(theirs: str, ours: str, found: List[str]) -> None:
+    assert card.differences({card.LABELS: theirs, "x": "1"}, {card.LABELS: ours, "y": "2"}) == found
+
+
+@pytest.mark.parametrize("key", ["dictionary_fingerprint", "decoder.dictionary_fingerprint", "dictionary_fingerprints"])
+def test_fingerprints_of_old_checkpoints(key: str) -> None:
+    """The number was the beginning of a SHA-256 of the symbols, one on a line; so it was of the labels."""
+    texts = ["\n".join(dictionary("a").symbols), "\n".join(dictionary("0").symbols)]
+    numbers = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") for text in texts]
+    found = card.card_of({"model": {key: torch.tensor(numbers)}}, "old.pt")
+    own = {card.SOURCE: digest_of_dictionary(dictionary("a")), card.LABELS: texts[1]}
+    assert card.differences(found, own) == [] and card.lasting(found) == {}
+    other = {card.SOURCE: digest_of_dictionary(dictionary("b")), card.LABELS: texts[0]}
+    assert [line.split(":")[0] for line in card.differences(found, other)] == ["labels 0", "source"]
+
+
+def test_names_of_an_earlier_checkpoint() -> None:
+    symbols = "\n".join(dictionary("a").symbols)
+    names = {"source": symbols, "labels": "x\ny", "languages": "en\nde", "tokenizer": "--tokenizer moses --b --a"}
+    assert card.card_of({"names": names}, "a.pt") == {
+        "source": digest_of_dictionary(dictionary("a")),
+        "labels": "x\ny",
+        "languages": "en-de",
+        "tokenizer": "--tokenizer moses --a --b",
+    }
+
+
+@pytest.mark.parametrize("key", ["card", "names"])
+@pytest.mark.parametrize("broken", [5, ["a"], {"source": 5}, {5: "a"}])
+def test_what_is_no_card(key: str, broken: Any) -> None:
+    with pytest.raises(ValueError, match=rf"broken\.pt: its entry '{key}'"):
+        card.card_of({key: broken, "model": {}}, "broken.pt")
+
+
+def translation(pair: str, folder: Path, *symbols: str) -> TranslationTask:
+    source, target = pair.split("-")
+    cfg = TranslationConfig(data=str(folder), source_lang=source, target_lang=target)
+    return TranslationTask(cfg, dictionary(*symbols), dictionary(*symbols))
+
+
+@pytest.mark.parametrize(
+    ("pair", "anew", "refused"),
+    [
+        ("de-en", False, True),
+        ("en-fr", False, True),
+        ("en-de", False, False),
+        ("de-en", True, False),  # a parent of other languages, with the same symbols
+    ],
+)
+def test_languages(pair: str, anew: bool, refused: bool, tmp_path: Path) -> None:
+    theirs, task = card_of_task(translation("en-de", tmp_path, "a")), translation(pair, tmp_path, "a")
+    assert set(theirs) == {"languages", "source", "target"}
+    if not refused:
+        card.check("a.pt", theirs, task, card_of_task(task), anew)
+        return
+    with pytest.raises(card.OtherCard, match=f"languages: en-de in the checkpoint, {pair} in the data"):
+        card.check("a.pt", theirs, task, card_of_task(task), anew)
+
+
+def test_all_entries_that_differ_are_named() -> None:
+    theirs, own = (dict.fromkeys((card.SCALE, card.LENGTH, card.LABELS), text) for text in "ab")
+    with pytest.raises(card.OtherCard, match=": labels: .*; length: .*; scale: "):
+        card.check("a.pt", theirs, task_with(), own)
+
+
+@pytest.mark.parametrize("theirs", [{}, {"subwords": "0"}, {"source": "0"}])
+def test_a_checkpoint_without_a_card_is_loaded_with_a_warning(theirs: Dict[str, str], caplog: Any) -> None:
+    card.check("a.pt", theirs, task_with(), {"source": "0"})
+    assert ["a.pt has no data card" in line for line in caplog.messages] == [True] * (not theirs)
+
+
+def test_tasks_of_many_languages() -> None:
+    """All dictionaries are compared, each by its language: the task decides which of them is the source's."""
+    task: Any = SimpleNamespace(args=SimpleNamespace(data="x"), dicts={"de": dictionary("a"), "en": dictionary("b")})
+    assert set(card_of_task(task)) == {"de", "en"}
+
+
+def test_a_training_writes_it_and_fairseq_reads_the_rest(tiny_model: Any) -> None:
+    """The entry stands for itself: all that fairseq looks for is as it was, and so is the state of the task."""
+    checkpoint = torch.load(tiny_model.checkpoint)
+    whole = Dictionary.load(str(tiny_model.data / "dict.en.txt"))
+    assert checkpoint["card"]["languages"] == "en-de"
+    assert checkpoint["card"]["source"] == checkpoint["card"]["target"] == digest_of_dictionary(whole)
+    assert checkpoint["task_state"] == {} and "card" not in checkpoint["extra_state"] and "names" not in checkpoint
+
+
+@pytest.mark.parametrize("direction", ["generate", "interactive"])
+def test_the_other_direction(direction: str, tiny_model: Any, device_flags: List[str]) -> None:
+    flags = ["--source-lang", "de", "--target-lang", "en", "--max-len-b", 3, *device_flags]
+    with pytest.raises(card.OtherCard, match="languages: en-de in the checkpoint, de-en in the data"):
+        helpers.run_fairseq(direction, [tiny_model.data, "--path", tiny_model.checkpoint, *flags], "w1\n")
+
+
+def test_a_model_of_another_task(tiny_model: Any, tmp_path: Path, device_flags: List[str]) -> None:
+    """Whose encoders and decoders, one for each language, only its own task can build."""
+    task = ["--task", "multilingual_translation", "--lang-pairs", "en-de"]
+    options = ["--arch", "multilingual_transformer", "--max-update", 1, "--disable-validation", "--save-dir", tmp_path]
+    sizes = [f"--{side}-{size}" for side in ("encoder", "decoder") for size in ("embed-dim", "ffn-embed-dim")]
+    options += [
+        "--optimizer",
+        "adam",
+        "--max-tokens",
+        200,
+        *device_flags,
+        *(word for size in sizes for word in (size, 8)),
+    ]
+    helpers.run_fairseq("train", [tiny_model.data, *task, *options])
+    given = [tiny_model.data, "--path", tmp_path / "checkpoint_last.pt", "-s", "en", "-t", "de", *device_flags]
+    asked = "was trained with --task multilingual_translation, .* --task translation: give --task multilingual_transl"
+    with pytest.raises(ValueError, match=asked):
+        helpers.run_fairseq("generate", given)
+    assert "Generate test" in helpers.run_fairseq("generate", [*given, *task, "--max-len-b", 3])
+
+
+def test_a_checkpoint_without_a_card_goes_on_loading(tiny_model: Any, tmp_path: Path) -> None:
+    checkpoint: Dict[str, Any] = torch.load(tiny_model.checkpoint)
+    del checkpoint["card"]
+    torch.save(checkpoint, tmp_path / "old.pt")
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(tmp_path / "old.pt")], {"data": str(tiny_model.data)}
+    )
+    assert isinstance(task, tasks.FairseqTask) and model is not None
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "val", "extra"])
+def test_class_folders_of_any_split(split: str, tmp_path: Path) -> None:
+    """Another split numbers the classes if that of training is gone."""
+    for name in ("cat", "dog"):
+        (tmp_path / split / name).mkdir(parents=True)
+    task = test_image_classification.task_of(tmp_path)
+    card.check("a.pt", {"labels": "cat\ndog"}, task, task.data_card())
+    assert task.labels() == ["cat", "dog"]
+    with pytest.raises(card.OtherCard, match="labels 0: ape in the checkpoint, cat in the data"):
+        card.check("a.pt", {"labels": "ape\ncat"}, task, task.data_card())
+
+
+def test_classes_without_folders_have_the_names_of_the_training(tmp_path: Path) -> None:
+    task = test_image_classification.task_of(tmp_path)
+    assert task.labels() == []
+    card.check("a.pt", {"labels": "cat\ndog"}, task, task.data_card())
+    assert task.labels() == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize(
+    ("theirs", "folders", "numbered"),
+    [
+        ({"labels": "cat\ndog", "framing": "1"}, False, "data"),
+        ({"framing": "1"}, True, "a.pt"),
+        ({"labels": "cat\ndog", "framing": "1"}, True, None),
+        ({"framing": "1"}, False, None),
+    ],
+)
+def test_classes_that_one_side_numbers(
+    theirs: Dict[str, str], folders: bool, numbered: Optional[str], anew: bool, tmp_path: Path, caplog: Any
+) -> None:
+    """Arrays and models trained on them have numbers for classes, which may mean others than those of folders."""
+    data = tmp_path / "data"
+    if folders:
+        for name in ("cat", "dog"):
+            (data / "train" / name).mkdir(parents=True)
+    else:
+        tiny_images.write(data)
+    task = test_image_classification.task_of(data)
+    own = {"labels": "cat\ndog"} if folders else {"x": "y"}
+    card.check("a.pt", theirs, task, own, anew)
+    warned = [line for line in caplog.messages if "labels" in line]
+    if numbered is None or anew:
+        assert not warned
+        return
+    (line,) = warned
+    assert line.startswith({"a.pt": "a.pt", "data": str(data)}[numbered]) and "cat, dog" in line
+
+
+@tiny_images.needs_timm
+def test_a_training_keeps_the_card_of_its_beginning(renamed: Any, tmp_path: Path) -> None:
+    """Data that go away while it runs take no entries from its checkpoints."""
+    made = renamed["images"]
+    trainer: Any = SimpleNamespace(task=test_image_classification.task_of(made.data), cfg=SimpleNamespace(bpe=None))
+    card._compare_for_training(lambda *given: None, trainer, "absent.pt")
+    trainer.task.cfg.data = str(tmp_path)
+    assert card._with_card(lambda self: {"model": {}}, trainer)["card"] == {
+        "labels": "class0\nclass1\nclass2",
+        "framing": "0.875",
+    }
+
+
+@pytest.mark.parametrize(
+    ("second", "refused"),
+    [("a 9\nb 1\n", False), ("b 1\na 1\n", True), ("a 1\n", True), ("a 1\nb 1\nc 1\n", True), (None, False)],
+)
+def test_all_data_folders_have_one_dictionary(second: Optional[str], refused: bool, tmp_path: Path) -> None:
+    """Compare all of DATA1:DATA2, of which fairseq reads the first dictionary."""
+    for name, text in (("one", "a 1\nb 1\n"), ("two", second)):
+        (tmp_path / name).mkdir()
+        for language in ("en", "de"):
+            if text is not None:
+                (tmp_path / name / f"dict.{language}.txt").write_text(text)
+    task = translation("en-de", tmp_path, "a", "b")
+    task.cfg.data = f"{tmp_path / 'one'}:{tmp_path / 'two'}"
+    if refused:
+        with pytest.raises(card.OtherCard, match=f"source: .*{tmp_path}/one/dict.en.txt.*{tmp_path}/two/dict.en.txt"):
+            card_of_task(task)
+    else:
+        card_of_task(task)
+
+
+@pytest.mark.parametrize("entry", ["labels", "subwords", "source"])
+@pytest.mark.parametrize(("second", "third", "refused"), [("a\nb", "a\nb", 0), ("b\na", "a\nb", 2), (None, "b\na", 3)])
+def test_models_of_an_ensemble_agree(entry: str, second: Optional[str], third: str, refused: int) -> None:
+    """Compare models with each other where the data have no such entry, as images in an array."""
+    task = task_with()
+    for number, text in enumerate(("a\nb", second, third), 1):
+        given = {} if text is None else {entry: text}
+        if number == refused:
+            with pytest.raises(card.OtherCard, match=f"{number}.pt .*{entry} 0: .*the models before it"):
+                card.check(f"{number}.pt", given, task, {})
+            return
+        card.check(f"{number}.pt", given, task, {})
+    assert task.trained_card == {entry: "a\nb"}
+
+
+@pytest.mark.parametrize("entry", sorted(card.INPUTS))
+@pytest.mark.parametrize(
+    ("theirs", "anew", "refused"), [("1", True, False), ("1", False, True), ("2", False, False), (None, False, False)]
+)
+def test_other_inputs(entry: str, theirs: Optional[str], anew: bool, refused: bool) -> None:
+    """A training that begins with the weights alone has those of its data, and its checkpoint remembers these."""
+    own = {entry: "2"}
+    task, given = task_with(own), {} if theirs is None else {entry: theirs}
+    if refused:
+        with pytest.raises(card.OtherCard, match=f"{entry}: 1 in the checkpoint, 2 in the data"):
+            card.check("a.pt", given, task, own, anew)
+        return
+    card.check("a.pt", given, task, own, anew)
+    assert task.trained_card.get(entry, "2") == "2"
+
+
+@pytest.mark.parametrize("entry", sorted(card.INPUTS))
+def test_inputs_of_a_use_are_those_of_the_training(entry: str) -> None:
+    """Others are refused, or read as the model needs them; which several models have to need alike."""
+    task, asked = task_with({entry: "2"}), []
+
+    def use(file: str, text: str) -> None:
+        state = {card.KEY: (file, {entry: text}, {}), "rest": 1}
+        card._compare_for_use(lambda self, rest: asked.append(rest), task, state)
+
+    if entry not in card.FOLLOWED:
+        with pytest.raises(card.OtherCard, match=f"{entry}: 1 in the checkpoint, 2 in the data"):
+            use("a.pt", "1")
+        assert asked == []
+        return
+    use("a.pt", "1")
+    assert task.trained_card == {entry: "1"} and asked == [{"rest": 1}]
+    with pytest.raises(card.OtherCard, match=f"b.pt .*{entry}: "):
+        use("b.pt", "2")
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"card.json": {"unit": "bytes", "cleaning": "lines blanks", "dataset": "x"}}, ("bytes", "lines blanks", None)),
+        ({"unit.json": {"unit": "subwords"}, "cleaning.json": {"cleaning": ["a", "b"]}}, ("subwords", "a\nb", None)),
+        ({"SOURCE.json": {"settings": {"length": 9}}}, ("bytes", None, "the first 9 bytes")),
+        ({"SOURCE.json": {"settings": {"length": 9, "end": True}}}, ("bytes", None, "the last 9 bytes")),
+        ({"SOURCE.json": {"settings": {"dataset": "listops"}}}, ("words", None, None)),
+        ({"card.json": {"unit": "bytes"}, "unit.json": {"unit": "words"}}, ("bytes", None, None)),
+        ({}, (None, None, None)),
+    ],
+)
+def test_settings_that_folders_record(files: Dict[str, Any], found: Any, tmp_path: Path) -> None:
+    """Those of earlier versions are read still."""
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    settings = settings_of_data(tmp_path)
+    assert tuple(settings.get(entry) for entry in (card.UNIT, card.CLEANING, card.LENGTH)) == found
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "\udcff"])
+@pytest.mark.parametrize("name", ["card.json", "SOURCE.json", "unit.json"])
+def test_a_broken_record_is_named(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ValueError, match=name):
+        settings_of_data(tmp_path)

@@ -1,0 +1,418 @@
+"""The encoder that options give is the one that cut the training text, wherever it is given."""
+
+import argparse
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, List, Optional
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.registry import REGISTRIES
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import OmegaConf
+
+from fairseq_mega.compat.checkpoints import card
+from fairseq_mega.compat.checkpoints import encoders as compared
+from fairseq_mega.data.text_cleaning import SENTENCES, mark_model
+from fairseq_mega.lab.inspect import attention
+from fairseq_mega.lab.prepare.sentencepieces import train_model
+from fairseq_mega.models.mega import MegaModel
+from fairseq_mega.tasks.lra_text import FIRST, SECOND, LRATextTask
+from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
+from tests.support import helpers, json_texts
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
+    """Sentencepiece models: of some words, of the same ones backwards, and of those of a tiny translator."""
+    folder = tmp_path_factory.mktemp("models")
+    lines = [line for text in json_texts.documents(80, 3) for line in text.split("\n")]
+    texts = {"own": lines, "other": [line[::-1] for line in lines], "words": helpers.random_sentences(200, 8)}
+    for name, text in texts.items():
+        train_model(text, folder / name, 60)
+    return {name: folder / f"{name}.model" for name in texts}
+
+
+def processor(model: Path) -> Any:
+    import sentencepiece
+
+    return sentencepiece.SentencePieceProcessor(model_file=str(model))
+
+
+def dictionary(symbols: List[str]) -> Dictionary:
+    built = Dictionary()
+    for symbol in symbols:
+        built.add_symbol(symbol)
+    return built
+
+
+def symbols_of(model: Path) -> List[str]:
+    made = processor(model)
+    return [made.id_to_piece(number) for number in range(3, made.get_piece_size())]
+
+
+@pytest.mark.parametrize(
+    ("in_folder", "given", "kept"),
+    [
+        ("own", None, "own"),
+        (None, "own", "own"),
+        ("own", "own", "own"),
+        (None, None, None),
+        ("own", "other", ValueError),
+    ],
+)
+def test_what_a_training_remembers(
+    in_folder: Optional[str], given: Optional[str], kept: Any, models: Dict[str, Path], tmp_path: Path
+) -> None:
+    """The model in the data folder, or that of --bpe."""
+    if in_folder:
+        shutil.copy(models[in_folder], tmp_path / compared.SUBWORDS_FILE)
+    cfg = TranslationConfig(data=str(tmp_path), source_lang="de", target_lang="en")
+    bpe = SimpleNamespace(_name="sentencepiece", sentencepiece_model=str(models[given])) if given else None
+    task = TranslationTask(cfg, dictionary(["a"]), dictionary(["a"]))
+    trainer = SimpleNamespace(task=task, cfg=SimpleNamespace(bpe=bpe))
+    if kept is ValueError:
+        with pytest.raises(card.OtherCard, match="subwords: .* in the options, .* in the data"):
+            card.card_of_training(trainer)
+        return
+    wanted = card.digest_of_file(models[kept]) if kept else None
+    assert card.card_of_training(trainer).get(card.SUBWORDS) == wanted
+
+
+@pytest.mark.parametrize(("road", "in_folder"), [("training", True), ("use", True), ("use", False)])
+def test_a_model_whose_copy_records_the_cleaning(
+    road: str, in_folder: bool, models: Dict[str, Path], tmp_path: Path
+) -> None:
+    """fairseq-mega-prepare own-pairs --model writes such a copy."""
+    given, copied = tmp_path / "given.model", tmp_path / "data" / compared.SUBWORDS_FILE
+    given.write_bytes(models["own"].read_bytes())
+    copied.parent.mkdir()
+    shutil.copy(given, copied)
+    mark_model(copied, SENTENCES)
+    task = translator(copied.parent, symbols_of(given))
+    task.trained_card = {card.SUBWORDS: card.digest_of_file(copied)}
+    bpe = argparse.Namespace(bpe="sentencepiece", sentencepiece_model=str(given))
+    if not in_folder:
+        copied.unlink()
+    with pytest.raises(card.OtherCard, match="subwords"):
+        if road == "use":
+            task.build_bpe(bpe)
+        else:
+            card.card_of_training(SimpleNamespace(task=task, cfg=SimpleNamespace(bpe=bpe)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "refused"),
+    [("own", "own", False), ("own", "other", True), ("own", None, False), (None, None, False)],
+)
+@pytest.mark.parametrize("kind", ["translation", "retrieval"])
+def test_all_data_folders_have_one_model(
+    kind: str, first: Optional[str], second: Optional[str], refused: bool, models: Dict[str, Path], tmp_path: Path
+) -> None:
+    """Compare those of DATA1:DATA2 and of the two documents of retrieval, of which the first alone is read."""
+    folders = [tmp_path / name for name in (FIRST, SECOND)]
+    for folder, model in zip(folders, (first, second)):
+        folder.mkdir()
+        if model:
+            shutil.copy(models[model], folder / compared.SUBWORDS_FILE)
+    task: Any
+    if kind == "translation":
+        task = translator(folders[0], ["a"])
+        task.cfg.data = ":".join(map(str, folders))
+    else:
+        task = LRATextTask(argparse.Namespace(data=str(tmp_path)), dictionary(["a"]), dictionary(["0"]))
+    if refused:
+        with pytest.raises(card.OtherCard, match=f"subwords: .* {folders[0]}/subwords.model, .* {folders[1]}/subw"):
+            task.data_card()
+    else:
+        assert (card.SUBWORDS in task.data_card()) == bool(first)
+
+
+@pytest.mark.parametrize(
+    ("texts", "joined"),
+    [
+        (["a b", "\u2581c d"], True),
+        (["\u2581c d", "a b"], True),
+        (["\u2581c d", "", "\u2581a"], False),
+        (["a b"], True),
+    ],
+)
+def test_pieces_come_out_where_all_texts_were_pieces(texts: List[str], joined: bool) -> None:
+    """Whatever the order of the texts of a buffer, and whatever the buffer before."""
+    encoder = compared.TextOrPieces(SimpleNamespace(encode=lambda text: f"cut {text}", decode=lambda text: "joined"))
+    for before in (["\u2581e"], ["e"]):
+        for buffer in (before, texts):
+            cut = [encoder.encode(text) for text in buffer]
+            found = [encoder.decode("\u2581e") for _ in buffer]
+        assert cut == [text if "\u2581" in text else f"cut {text}" for text in texts]
+        assert found == (["joined"] if joined else ["\u2581e"]) * len(texts)
+
+
+@pytest.mark.parametrize("road", ["interactive", "generate", "hub"])
+@pytest.mark.parametrize(
+    ("remembers", "given", "refused"), [("words", "words", False), ("words", "own", True), (None, "words", False)]
+)
+def test_roads(
+    road: str,
+    remembers: Optional[str],
+    given: str,
+    refused: bool,
+    models: Dict[str, Path],
+    tiny_model: Any,
+    tmp_path: Path,
+    device_flags: List[str],
+) -> None:
+    checkpoint = torch.load(tiny_model.checkpoint)
+    data = Path(shutil.copytree(tiny_model.data, tmp_path / "data"))
+    symbols = symbols_of(models["words"])
+    for language in ("en", "de"):  # as many as the model has
+        path = data / f"dict.{language}.txt"
+        count = len(path.read_text().splitlines())
+        assert len(symbols) >= count
+        path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[:count]))
+    checkpoint["card"] = {}
+    if remembers:
+        checkpoint["card"] = {card.SUBWORDS: card.digest_of_file(models[remembers])}
+    torch.save(checkpoint, tmp_path / "model.pt")
+    bpe = ["--bpe", "sentencepiece", "--sentencepiece-model", models[given]]
+
+    def answer() -> object:
+        if road == "hub":
+            options = {"bpe": "sentencepiece", "sentencepiece_model": str(models[given])}
+            return MegaModel.from_pretrained(str(tmp_path), "model.pt", str(data), **options).translate("w1", beam=1)
+        flags = ["--path", tmp_path / "model.pt", "--max-len-b", 3, *bpe, *device_flags]
+        return helpers.run_fairseq(road, [data, *flags], "w1\n")
+
+    if refused:
+        with pytest.raises(card.OtherCard, match="subwords: --bpe sentencepiece"):
+            answer()
+    else:
+        assert answer()
+
+
+@pytest.mark.parametrize("road", ["interactive", "hub"])
+def test_the_data_folder_has_what_cut_its_text(
+    road: str, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, device_flags: List[str]
+) -> None:
+    """Without --bpe, text is cut by the sentencepiece model of the folder."""
+    data = Path(shutil.copytree(tiny_model.data, tmp_path / "data"))
+    shutil.copy(models["words"], data / compared.SUBWORDS_FILE)
+    symbols = symbols_of(models["words"])
+    for path in data.glob("dict.*.txt"):
+        path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[: len(path.read_text().splitlines())]))
+    checkpoint = torch.load(tiny_model.checkpoint)
+    torch.save({**checkpoint, "card": {}}, tmp_path / "model.pt")
+    text = "w1 w2"
+    cut = " ".join(processor(models["words"]).encode(text, out_type=str))
+    explicit = {"bpe": "sentencepiece", "sentencepiece_model": str(models["words"])}
+
+    def answers(sentence: str, options: Dict[str, str]) -> List[str]:
+        if road == "hub":
+            hub = MegaModel.from_pretrained(str(tmp_path), "model.pt", str(data), **options)
+            return [hub.translate(sentence, beam=1), hub.src_dict.string(hub.encode(sentence))]
+        flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+        flags = ["--path", str(tmp_path / "model.pt"), "--beam", "1", *flags, *device_flags]
+        output = helpers.run_fairseq("interactive", [data, *flags], f"{sentence}\n")
+        return [helpers.hypotheses(output, "D")[0], re.findall(r"^S-0\t(.*)$", output, re.MULTILINE)[0]]
+
+    translation, tokens = answers(text, {})
+    assert [translation, tokens] == answers(text, explicit) and tokens == cut
+    other, tokens = answers(cut, {})  # pieces in, pieces out
+    assert tokens == cut and other != translation
+    assert other.replace(" ", "").replace("\u2581", " ").strip() == translation
+
+
+@pytest.mark.parametrize("road", ["interactive", "constraint", "hub", "inspect"])
+@pytest.mark.parametrize("text", ["name: \u2581 w1", "name: \u00e9", "\u2581 w1"])
+def test_plain_text_with_the_mark_of_pieces(
+    road: str, text: str, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, device_flags: List[str], caplog: Any
+) -> None:
+    """It is read as pieces, so nearly all of it is unknown; the warning names the cause where symbols are unknown."""
+    data = Path(shutil.copytree(tiny_model.data, tmp_path / "data"))
+    shutil.copy(models["words"], data / compared.SUBWORDS_FILE)
+    symbols = symbols_of(models["words"])
+    for path in data.glob("dict.*.txt"):
+        path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[: len(path.read_text().splitlines())]))
+    torch.save({**torch.load(tiny_model.checkpoint), "card": {}}, tmp_path / "model.pt")
+    if road == "hub":
+        hub = MegaModel.from_pretrained(str(tmp_path), "model.pt", str(data))
+        hub.translate(["w2", text], beam=1)
+        printed = caplog.messages
+    elif road == "inspect":
+        attention.attention_for(tmp_path / "model.pt", data, text, None)
+        printed = caplog.messages
+    else:
+        flags = ["--path", tmp_path / "model.pt", *device_flags, *(["--constraints"] if road == "constraint" else [])]
+        lines = f"w2\t{text}\n" if road == "constraint" else f"w2\n{text}\n"
+        printed = helpers.run_fairseq("interactive", [data, *flags], lines).splitlines()
+    [found] = [message for message in printed if "unknown to the model" in message]
+    cause = "(<unk>): \u2581 (U+2581) makes a text be read as pieces, so remove it from plain text"
+    assert found.endswith(cause if "\u2581" in text else "(<unk>)")
+
+
+def language_model(folder: Path, symbols: List[str]) -> Any:
+    return MegaLanguageModelingTask(MegaLanguageModelingConfig(data=str(folder)), dictionary(symbols))
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> List[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+TEXT = [f"the {a} {b}er is {b}ing a well-known {a}est {b}" for a in ("low", "new", "wide") for b in ("read", "writ")]
+
+
+@pytest.fixture(scope="session")
+def codes(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
+    """Merges of subword-nmt: of a text, and of another one."""
+    from subword_nmt.learn_bpe import learn_bpe
+
+    folder = tmp_path_factory.mktemp("codes")
+    texts = {"own": TEXT, "other": [line[::-1] for line in TEXT]}
+    for name, lines in texts.items():
+        with (folder / name).open("w") as out:
+            learn_bpe(lines, out, 40)
+    return {name: folder / name for name in texts}
+
+
+def options_of(encoder: str, codes: Dict[str, Path], models: Dict[str, Path]) -> Dict[str, Any]:
+    """Options of an encoder by its name and that of its files, as fairseq's parser has them."""
+    name, *which = encoder.split()
+    if name.startswith("subword_nmt"):
+        return {"bpe": "subword_nmt", "bpe_codes": str(codes[which[0]]), "bpe_separator": name[11:] or "@@"}
+    if name == "sentencepiece":
+        return {"bpe": name, "sentencepiece_model": str(models[which[0]])}
+    if name == "moses":
+        return {"tokenizer": name, **{f"moses_no_{option}": option in which for option in ("escape", "dash_splits")}}
+    return {"tokenizer" if name in ("space", "nltk") else "bpe": name}
+
+
+def build(options: Dict[str, Any], task: Any) -> Any:
+    """The encoder of options, as a command builds it: compared."""
+    given = argparse.Namespace(source_lang="en", target_lang="de", **options)
+    return task.build_bpe(given) if "bpe" in options else task.build_tokenizer(given)
+
+
+def translator(folder: Path, symbols: List[str]) -> Any:
+    cfg = TranslationConfig(data=str(folder), source_lang="en", target_lang="de")
+    return TranslationTask(cfg, dictionary(symbols), dictionary(symbols))
+
+
+@pytest.mark.parametrize("form", ["namespace", "configuration"])
+@pytest.mark.parametrize(
+    ("trained", "given", "refused"),
+    [
+        ("subword_nmt own", "subword_nmt own", False),
+        ("subword_nmt own", "subword_nmt other", True),
+        ("subword_nmt own", "subword_nmt| own", True),
+        ("subword_nmt| own", "subword_nmt own", True),
+        ("subword_nmt own", "characters", True),
+        ("sentencepiece own", "sentencepiece own", False),
+        ("sentencepiece own", "sentencepiece other", True),
+        ("sentencepiece own", "subword_nmt own", True),
+        ("characters", "characters", False),
+        ("characters", "bytes", True),
+        ("moses escape", "moses escape", False),
+        ("moses escape", "moses", True),
+        ("moses", "moses dash_splits", True),
+        ("moses escape dash_splits", "space", True),
+        ("space", "moses", True),
+    ],
+)
+def test_what_split_the_training_text_splits_all_text(
+    trained: str, given: str, refused: bool, form: str, codes: Dict[str, Path], models: Dict[str, Path], tmp_path: Path
+) -> None:
+    """Options of a training are kept, and those of a later command are the same."""
+    then, now = (options_of(encoder, codes, models) for encoder in (trained, given))
+    (option,) = {"bpe", "tokenizer"} & set(then)
+    choice: Any = SimpleNamespace(**then)
+    if form == "configuration":  # with all default values
+        kind = REGISTRIES[option]["dataclass_registry"].get(then[option])
+        values = {key: value for key, value in then.items() if key != option}
+        choice = OmegaConf.create({**(vars(kind()) if kind else {}), **values, "_name": then[option]})
+    trainer = SimpleNamespace(task=translator(tmp_path, []), cfg=SimpleNamespace(**{option: choice}))
+    task = translator(tmp_path, [])
+    task.trained_card = card.card_of_training(trainer)
+    entry = next(entry for entry, name in card.OPTIONS.items() if name == option)
+    assert task.trained_card[entry]
+    if refused:
+        with pytest.raises(card.OtherCard, match=f"^{entry}: --{option} "):
+            build(now, task)
+    else:
+        assert build(now, task) is not None
+
+
+@pytest.mark.parametrize(
+    ("earlier", "given"),
+    [
+        ("--tokenizer moses --moses-no-escape --moses-no-dash-splits", "moses escape dash_splits"),
+        ("--bpe subword_nmt --bpe-codes CODES", "subword_nmt own"),
+        ("--bpe subword_nmt --bpe-codes CODES --bpe-separator |", "subword_nmt| own"),
+        ("MODEL", "sentencepiece own"),
+        ("--bpe characters", "characters"),
+        ("--bpe bytes", "bytes"),
+    ],
+)
+def test_encoders_in_an_earlier_checkpoint(
+    earlier: str, given: str, codes: Dict[str, Path], models: Dict[str, Path]
+) -> None:
+    text = earlier.replace("CODES", card.digest_of_file(codes["own"]))
+    text = text.replace("MODEL", card.digest_of_file(models["own"]))
+    options = options_of(given, codes, models)
+    (option,) = {"bpe", "tokenizer"} & set(options)
+    entry = next(entry for entry, name in card.OPTIONS.items() if name == option)
+    found = card.card_of({"names": {entry: text}}, "a.pt")
+    assert found == {entry: card.described(option, SimpleNamespace(**options))}
+
+
+MOSES, CHARACTERS = {card.TOKENIZER: "--tokenizer moses"}, {card.SUBWORDS: "--bpe characters"}
+
+
+@pytest.mark.parametrize("reads_text", [True, False])
+@pytest.mark.parametrize(
+    ("trained", "own", "given", "warned"),
+    [
+        (CHARACTERS, {}, "", ["subwords: "]),
+        (CHARACTERS, CHARACTERS, "", ["subwords: "]),  # which no file in the data folder splits
+        ({}, CHARACTERS, "", ["subwords: "]),
+        ({card.SUBWORDS: "0"}, {}, "", ["subwords: "]),
+        ({card.SUBWORDS: "0"}, {card.SUBWORDS: "0"}, "", []),  # by subwords.model of the data folder
+        ({}, {}, "", []),
+        (MOSES, {}, "", []),
+        (CHARACTERS, {}, "--bpe characters", []),
+        (MOSES, {}, "--bpe characters", ["--bpe characters is used unchecked"]),
+        ({}, {}, "--bpe characters", ["--bpe characters is used unchecked"]),
+    ],
+)
+def test_text_that_nothing_splits_or_that_is_split_by_what_nothing_records(
+    trained: Dict[str, str], own: Dict[str, str], given: str, warned: List[str], reads_text: bool, caplog: Any
+) -> None:
+    """It is told once; a command that reads no text needs no encoder."""
+    task = SimpleNamespace(data_card=lambda: own, trained_card=trained)
+    for _ in range(2):
+        compared.compare(card.SUBWORDS, given, task, reads_text)
+    found = warnings_in(caplog)
+    assert len(found) == len(warned) * (reads_text or bool(given))
+    assert all(message.startswith(beginning) for message, beginning in zip(found, warned))
+
+
+@pytest.mark.parametrize("road", ["interactive", "generate", "hub", "inspect"])
+@pytest.mark.parametrize("model", ["translator", "language model"])
+def test_roads_of_text_that_nothing_splits(model: str, road: str, tmp_path: Path, caplog: Any) -> None:
+    task = (translator if model == "translator" else language_model)(tmp_path, ["a"])
+    task.trained_card = {**MOSES, **CHARACTERS}
+    given = argparse.Namespace(tokenizer=None, bpe=None)
+    if road == "hub":
+        for _ in range(2):  # from_pretrained of a language model builds two interfaces
+            compared._comparing(lambda *_: None, SimpleNamespace(bpe=None), given, task, [])
+    elif road == "inspect":
+        attention._source_symbols(task, "a")
+    else:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compared, "reads_lines", lambda: road == "interactive")
+            task.build_tokenizer(given)
+            task.build_bpe(given)
+    found = [line.split(":")[0] for line in warnings_in(caplog)]
+    assert sorted(entry for entry in found if entry in card.OPTIONS) == ["subwords", "tokenizer"] * (road != "generate")
