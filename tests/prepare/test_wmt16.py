@@ -1,5 +1,6 @@
 """The preparation of WMT'16: unpacking, Moses text rules, byte-pair encoding, the length filter."""
 
+import argparse
 import json
 import tarfile
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairseq_mega.compat.checkpoints.card import described
+from fairseq_mega.data.card import settings_of_data
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.wmt16 import dataset, sources, texts, toy_data
 from fairseq_mega.lab.prepare.wmt16.bpe import BpeFactory, learn_bpe
@@ -129,6 +132,12 @@ def test_a_folder_with_other_things_goes_on(tmp_path: Path, monkeypatch: pytest.
         *("bpe", "card.json", "checksums.json", "data-bin", "raw", "runs", "tokenized")
     ]
     assert source_of(tmp_path)["splits"]["newstest2014"] == {"pairs": toy_data.LINES["newstest2014"]}
+    options = argparse.Namespace(bpe="subword_nmt", bpe_codes=str(tmp_path / "bpe" / "codes"), bpe_separator="@@")
+    moses = argparse.Namespace(tokenizer="moses", moses_no_escape=True, moses_no_dash_splits=True)
+    assert settings_of_data(tmp_path / "data-bin") == {
+        "subwords": described("bpe", options),
+        "tokenizer": described("tokenizer", moses),
+    }
     (tmp_path / "card.json").unlink()
     assert "holds bpe, data-bin, raw but no card.json" in refusal(*run)
 

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, List, Sequence
 
+from fairseq_mega.compat.checkpoints.card import SUBWORDS, TOKENIZER, digest_of_file
+from fairseq_mega.data.card import write_settings
 from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded, read_records
 from fairseq_mega.lab.prepare.binarised import binarise
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
@@ -34,6 +36,7 @@ from fairseq_mega.lab.runs.files import count_lines
 
 MERGES, TOY_MERGES = 32_000, 300
 SYMBOLS = 33_000  # of the dictionary, with the padding of fairseq-preprocess
+MOSES = "--tokenizer moses --moses-no-dash-splits --moses-no-escape"  # options that tokenise as this file does
 PARTS = ("raw", "tokenized", "bpe", "data-bin")
 
 DETAILS = """\
@@ -108,6 +111,13 @@ def preprocess_words(workers: int) -> List[str]:
     return ["--source-lang", "en", "--target-lang", "de", *splits, *words]
 
 
+def write_data(bpe: Path, words: Sequence[str], folder: Path, log: Path) -> None:
+    """Binarise all splits, and record the encoders of their text."""
+    binarise(bpe, words, folder, log)
+    codes = digest_of_file(bpe / "codes")
+    write_settings(folder, {TOKENIZER: MOSES, SUBWORDS: f"--bpe subword_nmt --bpe-codes {codes}"})
+
+
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Fetch the archives and make all parts of them."""
     archives, record = args.archives or args.out / "archives", args.out / "checksums.json"
@@ -122,7 +132,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     tokenized = work.part("tokenized", partial(tokenize, raw, args.workers))
     bpe = work.part("bpe", partial(encode, tokenized, TOY_MERGES if args.smoke else MERGES, args.workers))
     words = preprocess_words(args.workers)
-    work.part("data-bin", lambda folder: binarise(bpe, words, folder, work.scratch / "preprocess.log"))
+    log = work.scratch / "preprocess.log"
+    work.part("data-bin", lambda folder: write_data(bpe, words, folder, log))
     splits = {split: {"pairs": count_lines(bpe / f"{split}.en")} for split in (f"{TRAIN}.clean", *SPLITS[1:])}
     return Report("the archives of statmt.org", splits, read_records(record), parts=PARTS)
 
