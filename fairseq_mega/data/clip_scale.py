@@ -50,24 +50,6 @@ class ClipScale:
 
     @classmethod
     def load(cls, folder: Path) -> "ClipScale":
-        """Read labels and scale from a folder.
-
-        Raises:
-            FileNotFoundError: if the file does not exist.
-            ValueError: if the file is broken.
-        """
-        path = folder / FILE_NAME
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} does not exist: the file holds the scale of the recordings; give a data folder of "
-                f"fairseq-mega-prepare"
-            )
-        try:
-            content = load(path, "cpu")
-            labels, offset, deviation = (content[name] for name in ("labels", "offset", "deviation"))
-            names = all(isinstance(label, str) for label in labels)
-            if offset.dim() != 1 or offset.shape != deviation.shape or not names:
-                raise ValueError(f"offset {tuple(offset.shape)} and deviation {tuple(deviation.shape)}")
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is not a file of fairseq-mega-prepare ({error}): make the data again") from error
-        return cls(labels, offset.numpy(), deviation.numpy())
+        """Read labels and scale from a folder."""
+        content = load(folder / FILE_NAME, "cpu")
+        return cls(content["labels"], content["offset"].numpy(), content["deviation"].numpy())
