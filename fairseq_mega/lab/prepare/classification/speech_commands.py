@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import numpy as np
 import torch
 
+from fairseq_mega.compat.checkpoints.card import RATE as RATE_ENTRY
 from fairseq_mega.data.class_folders import listed, listing
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
@@ -181,7 +182,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         "files in sorted order: the split differs from the authors' tensors",
         f"samples divided by 32768 {args.scaling}; per position minus mean, by standard deviation (n - 1) + {EPSILON}",
     ]
-    return Report(origin, counted, inputs, notes + note_on_limit(args.limit))
+    notes += note_on_limit(args.limit)
+    return Report(origin, counted, inputs, notes, card={RATE_ENTRY: str(RATE)})
 
 
 def _standardised(
