@@ -87,10 +87,10 @@ def settings_of_data(folder: Path) -> Card:
         ValueError: if a file is broken.
     """
     card = read_json(folder / CARD_FILE)
-    found = {entry: card[entry] for entry in SETTINGS if entry in card}
+    found: Dict[str, Any] = {entry: card[entry] for entry in SETTINGS if entry in card}
     if not card:
         options = options_of(folder)
-        found = labelled_text(options) if options else {}
+        found = {**labelled_text(options)} if options else {}
         for entry, name in ((UNIT, UNIT_FILE), (CLEANING, CLEANING_FILE)):
             found[entry] = read_json(folder / name).get(entry, found.get(entry))
     return {entry: as_text(value) for entry, value in found.items() if value not in (None, "")}
@@ -161,8 +161,8 @@ def card_of_task(task: Any) -> Card:
     cfg, (folder, *further) = settings_of(task), folders_of(task)
     pair = tuple(getattr(cfg, f"{side}_lang", None) for side in (SOURCE, TARGET))
     card = settings_of_data(Path(folder))
-    if isinstance(pair[0], str) and isinstance(pair[1], str):
-        card[LANGUAGES] = "-".join(pair)
+    if all(isinstance(language, str) for language in pair):
+        card[LANGUAGES] = "-".join(map(str, pair))
     for entry, dictionary, language in _dictionaries(task, pair):
         if isinstance(dictionary, Dictionary):
             card[entry] = digest_of_dictionary(dictionary)

@@ -42,8 +42,8 @@ def task_with(own: Optional[Dict[str, str]] = None) -> Any:
     ],
 )
 def test_dictionaries(theirs: Dictionary, ours: Dictionary, differ: bool) -> None:
-    cards = [{card.SOURCE: digest_of_dictionary(made)} for made in (theirs, ours)]
-    assert [line.split(":")[0] for line in card.differences(*cards)] == ["source"] * differ
+    one, other = ({card.SOURCE: digest_of_dictionary(made)} for made in (theirs, ours))
+    assert [line.split(":")[0] for line in card.differences(one, other)] == ["source"] * differ
 
 
 @pytest.mark.parametrize(

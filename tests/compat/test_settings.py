@@ -72,7 +72,7 @@ def test_a_checkpoint_of_another_head_is_refused(kind: str, trained: Trained, tm
     done = in_process.call(partial(console.run, "train"), *words)
     (line,) = [line for line in done.stderr.splitlines() if "error: " in line]
     assert done.returncode == 2 and not list(tmp_path.glob("*.pt"))
-    assert str(trained[kind]) in line and "(3," in line and "(5," in line, line
+    assert str(trained[kind]) in line and "[3," in line and "[5," in line, line
 
 
 @pytest.mark.parametrize(("kind", "options", "said"), CHANGED)

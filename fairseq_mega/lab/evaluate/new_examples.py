@@ -1,7 +1,7 @@
 """New texts, recordings and images for a trained classifier, and its answers."""
 
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 from fairseq.data import Dictionary
@@ -67,7 +67,8 @@ class TextReader:
         self.task, self.notes = task, Notes("texts were shortened in the same way")
         folder = Path(task.cfg.data) / FIRST
         card = task.data_card()
-        self.length, self.last = kept_bytes(card) or (None, False)
+        kept: Tuple[Optional[int], bool] = kept_bytes(card) or (None, False)
+        self.length, self.last = kept
         dictionary = Dictionary.load(str(folder / "dict.txt"))
         encoder = encoder_of_data(task, True)
         for entry in OPTIONS:
