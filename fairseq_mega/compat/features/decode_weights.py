@@ -6,6 +6,7 @@ text that fairseq does not change.
 
 import typing
 
+from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patches.expressions import literal
 from fairseq_mega.compat.patching import wrap
 
@@ -29,7 +30,7 @@ def add_decode_weights(kinds: typing.Sequence[str]) -> None:
 
     wrap(options, "add_generation_args", add_decode_weights_option)
     wrap(options, "add_eval_lm_args", add_decode_weights_option)
-    wrap(options, "parse_args_and_arch", _parse_into_overrides)
+    hooks.at("parse", _parse_into_overrides)
     wrap(BaseFairseqModel, "prepare_for_inference_", _refuse_other_models)
 
 
@@ -40,14 +41,13 @@ def asked_for(cfg: typing.Any) -> typing.Optional[str]:
     return overrides.get(NAME) if isinstance(overrides, dict) else None
 
 
-def _parse_into_overrides(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-    parsed = original(*args, **kwargs)
-    namespace = parsed[0] if isinstance(parsed, tuple) else parsed
+def _parse_into_overrides(call: hooks.Call) -> typing.Iterator[None]:
+    yield
+    namespace = hooks.parsed(call)
     kind = getattr(namespace, NAME, None)
     if kind is not None:
         overrides = literal(namespace.model_overrides or "{}")
         namespace.model_overrides = repr({**overrides, NAME: kind})
-    return parsed
 
 
 def _refuse_other_models(original: typing.Callable, model: typing.Any, cfg: typing.Any) -> typing.Any:

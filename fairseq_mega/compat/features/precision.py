@@ -14,7 +14,7 @@ import typing
 
 import torch
 
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat import hooks
 
 from .bfloat16_speed import WORTH, bfloat16_speedup
 
@@ -72,25 +72,20 @@ def choose(precision: str, device: str) -> Choice:
 
 def add_precision_option() -> None:
     """Add --precision to fairseq's commands, and turn it into fairseq's own flags."""
-    from fairseq import options
-
-    wrap(options, "parse_args_and_arch", _parse_precision)
+    hooks.at("parse", _parse_precision)
 
 
-def _parse_precision(
-    original: typing.Callable, parser: argparse.ArgumentParser, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
+def _parse_precision(call: hooks.Call) -> typing.Iterator[None]:
+    parser = call.arguments["parser"]
     if "--precision" not in parser._option_string_actions:
         parser.add_argument(
             "--precision",
             choices=PRECISIONS,
             help=f"{MEANING} (default: that of --fp16, --bf16 or --amp, else fp32)",
         )
-    parsed = original(parser, *args, **kwargs)
-    namespace = parsed[0] if isinstance(parsed, tuple) else parsed
-    if getattr(namespace, "precision", None) is not None:
-        set_flags(namespace)
-    return parsed
+    yield
+    if getattr(hooks.parsed(call), "precision", None) is not None:
+        set_flags(hooks.parsed(call))
 
 
 def set_flags(namespace: argparse.Namespace) -> None:

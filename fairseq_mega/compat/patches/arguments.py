@@ -5,11 +5,11 @@ import contextlib
 import contextvars
 import functools
 import importlib.util
-import sys
 import typing
 
 import torch
 
+from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
 from . import generating, paths, ranges, splits, training_options, translating, unread
@@ -18,18 +18,13 @@ from .expressions import literal
 
 def separate_bf16_from_tpu() -> None:
     """Make --bf16 and --memory-efficient-bf16 run on CPU and GPU: fairseq's parser turns them into --tpu."""
-    from fairseq import options
-
-    wrap(options, "parse_args_and_arch", _parse_bf16)
+    hooks.at("parse", _parse_bf16)
 
 
-def _parse_bf16(original, parser, input_args=None, parse_known=False, *args, **kwargs):
-    parsed = original(parser, input_args, parse_known, *args, **kwargs)
-    namespace = parsed[0] if parse_known else parsed
-    if getattr(namespace, "bf16", False):
-        given = sys.argv[1:] if input_args is None else input_args
-        namespace.tpu = "--tpu" in given
-    return parsed
+def _parse_bf16(call: hooks.Call) -> typing.Iterator[None]:
+    yield
+    if getattr(hooks.parsed(call), "bf16", False):
+        hooks.parsed(call).tpu = "--tpu" in hooks.words(call)
 
 
 def read_numbers_as_numbers() -> None:
@@ -73,14 +68,13 @@ def _truth(text):
 
 def name_missing_arguments() -> None:
     """Report a missing --arch or --task, for which fairseq raises an empty RuntimeError or KeyError(None)."""
-    from fairseq import options
-
-    wrap(options, "parse_args_and_arch", _parse_named)
+    hooks.at("parse", _parse_named)
 
 
-def _parse_named(original, parser, *args, **kwargs):
+def _parse_named(call: hooks.Call) -> typing.Iterator[None]:
+    parser = call.arguments["parser"]
     try:
-        return original(parser, *args, **kwargs)
+        yield
     except RuntimeError as error:
         if str(error):
             raise
@@ -93,24 +87,20 @@ def _parse_named(original, parser, *args, **kwargs):
 
 def refuse_what_cannot_be() -> None:
     """Report values for which fairseq ends with a traceback."""
-    from fairseq import options
-
-    wrap(options, "parse_args_and_arch", _parse_checked)
+    hooks.at("parse", _parse_checked)
 
 
-def _parse_checked(original, parser, input_args=None, *args, **kwargs):
-    parsed = original(parser, input_args, *args, **kwargs)
-    given = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
-    words = sys.argv[1:] if input_args is None else input_args
+def _parse_checked(call: hooks.Call) -> typing.Iterator[None]:
+    yield
+    parser, namespace, words = call.arguments["parser"], hooks.parsed(call), hooks.words(call)
+    given = vars(namespace)
     problem = impossible(given) or unread.obstacle(parser, given, words)
     if problem is not None:
         parser.error(problem)
-    namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     training_options.complete(namespace)
     translating.note_command(given)
     translating.warn_of_pieces(given)
     translating.choose_tokenizer(namespace, words)
-    return parsed
 
 
 _elsewhere: "contextvars.ContextVar[bool]" = contextvars.ContextVar("elsewhere", default=False)

@@ -15,6 +15,7 @@ import typing
 
 import torch
 
+from fairseq_mega.compat import hooks
 from fairseq_mega.compat.out_of_memory import is_out_of_memory
 from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
 
@@ -64,36 +65,30 @@ def accept_local_rank() -> None:
     fairseq-generate would translate every second batch, and fairseq-interactive would start two processes that read the
     same lines.
     """
-    from fairseq import options
-
-    wrap(options, "parse_args_and_arch", _parse_local_rank)
+    hooks.at("parse", _parse_local_rank)
 
 
-def _parse_local_rank(
-    original: typing.Callable,
-    parser: typing.Any,
-    input_args: typing.Any = None,
-    *args: typing.Any,
-    **kwargs: typing.Any,
-) -> typing.Any:
+def _parse_local_rank(call: hooks.Call) -> typing.Iterator[None]:
+    parser = call.arguments["parser"]
     known = parser._option_string_actions
     if "--local_rank" in known and "--local-rank" not in known:
         known["--local-rank"] = known["--local_rank"]
-    parsed = original(parser, input_args, *args, **kwargs)
-    options = parsed[0] if isinstance(parsed, tuple) else parsed
+    yield
+    options = hooks.parsed(call)
     command = evaluating_command(vars(options))
-    if input_args is None and command in ("generate", "interactive"):  # fairseq-generate calls no hook before it starts
+    if call.arguments["input_args"] is None and command in (
+        "generate",
+        "interactive",
+    ):  # fairseq-generate calls no hook before it starts
         refuse_several_processes(f"fairseq-{command}")
     if hasattr(options, "distributed_world_size"):
-        given = sys.argv[1:] if input_args is None else input_args
-        asked = is_given("--distributed-world-size", given)
+        asked = is_given("--distributed-world-size", hooks.words(call))
         in_one_process = command in ("generate", "interactive", "eval-lm")
         if in_one_process and asked and options.distributed_world_size > 1:
             number = options.distributed_world_size
             parser.error(f"--distributed-world-size {number}: this command works in one process; leave the option out")
         if not asked and (in_one_process or getattr(options, "cpu", False)):
             options.distributed_world_size = 1  # fairseq's default is the number of GPUs
-    return parsed
 
 
 def is_given(option: str, words: typing.Iterable[str]) -> bool:

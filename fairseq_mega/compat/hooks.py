@@ -1,0 +1,89 @@
+"""Run functions at events of fairseq. Each event is a function of fairseq, which is wrapped once.
+
+A function at an event is a generator with one ``yield``, where fairseq's function runs::
+
+    def name_precision(call):
+        common = call.arguments["cfg"].common  # the arguments by name; a changed entry reaches fairseq
+        yield
+        call.result["bf16"] = common.bf16  # the result, which may also be replaced
+
+The code before the ``yield`` runs in the order of the functions, the code after it in the opposite order. An error of
+fairseq's function is raised at the ``yield``.
+"""
+
+import argparse
+import contextlib
+import importlib
+import inspect
+import sys
+import typing
+
+from .patching import wrap
+
+EVENTS = {  # name -> module and function
+    "parse": ("fairseq.options", "parse_args_and_arch"),
+    "build": ("fairseq.trainer", "Trainer.__init__"),
+    "load": ("fairseq.checkpoint_utils", "load_checkpoint"),
+    "read": ("fairseq.checkpoint_utils", "load_checkpoint_to_cpu"),
+    "save": ("fairseq.checkpoint_utils", "save_checkpoint"),
+    "batches": ("fairseq.data.data_utils", "batch_by_size"),
+    "lines": ("fairseq.tasks.fairseq_task", "FairseqTask.get_interactive_tokens_and_lengths"),
+}
+
+
+class Call:
+    """A call of fairseq's function: ``arguments`` by name, and ``result``, None before the function has run."""
+
+    def __init__(self, arguments: typing.Dict[str, typing.Any]) -> None:
+        self.arguments = arguments
+        self.result: typing.Any = None
+
+
+Function = typing.Callable[[Call], typing.Iterator[None]]
+_functions: typing.Dict[str, typing.List[Function]] = {event: [] for event in EVENTS}
+
+
+def at(event: str, *functions: Function) -> None:
+    """Append functions to an event; a function that is there already is not added again.
+
+    Args:
+        event: a key of :data:`EVENTS`.
+        functions: see above.
+    """
+    known = _functions[event]
+    known += [function for function in functions if function not in known]
+
+    def run(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        return run_with(known, original, *args, **kwargs)
+
+    run.__name__ = f"at_{event}"  # marks fairseq's function as wrapped
+    module, name = EVENTS[event]
+    owner: typing.Any = importlib.import_module(module)
+    *outer, name = name.split(".")
+    wrap(getattr(owner, outer[0]) if outer else owner, name, run)
+
+
+def run_with(
+    functions: typing.Iterable[Function], original: typing.Callable, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    """Call ``original`` within functions of an event, and return the result."""
+    bound = inspect.signature(original).bind(*args, **kwargs)
+    bound.apply_defaults()
+    call = Call(bound.arguments)
+    with contextlib.ExitStack() as stack:
+        for function in functions:
+            stack.enter_context(contextlib.contextmanager(function)(call))
+        call.result = original(*bound.args, **bound.kwargs)
+    return call.result
+
+
+def parsed(call: Call) -> argparse.Namespace:
+    """Return the options that a call of "parse" has read."""
+    options: argparse.Namespace = call.result[0] if isinstance(call.result, tuple) else call.result
+    return options
+
+
+def words(call: Call) -> typing.Sequence[str]:
+    """Return the words of the command line that a call of "parse" reads."""
+    given: typing.Optional[typing.Sequence[str]] = call.arguments["input_args"]
+    return sys.argv[1:] if given is None else given
