@@ -33,7 +33,6 @@ from .patches import (
     inductor,
     interactive,
     launching,
-    ngrams,
     no_weight_decay,
     numpy_names,
     one_line_errors,
@@ -134,7 +133,6 @@ def apply() -> None:
     generating.use_generation_options()
     translating.load_what_is_asked_for()
     translating.score_as_the_language_is_written()
-    ngrams.look_at_what_was_generated()
     apex.fuse_adam_where_it_runs()
     adam.step_at_once()
     gradient_norm.measure_where_the_gradients_are()
