@@ -4,7 +4,7 @@ Every workaround is idempotent and silent, and changes nothing where the install
 apply to every fairseq command, because a command imports the plugin before it parses arguments or loads a checkpoint.
 """
 
-from . import out_of_memory, startup, versions
+from . import checks, hooks, out_of_memory, startup, versions
 from .checkpoints import (
     card,
     encoders,
@@ -28,7 +28,6 @@ from .patches import (
     distributed,
     expressions,
     generating,
-    hydra_settings,
     imports,
     inductor,
     interactive,
@@ -114,16 +113,13 @@ def apply() -> None:
     skip_finished.save_last_epochs()
     interruption.end_with_a_checkpoint()
     out_of_memory.end_training_without_memory()
-    training_options.name_impossible_schedules()
-    training_options.begin_other_schedules()
-    training_options.name_unknown_metrics()
     training_options.tell_options_of_a_checkpoints_optimizer()
-    training_options.end_with_the_error_of_a_gradient()
     one_line_errors.print_in_one_line()
-    hydra_settings.refuse_what_cannot_be()
     arguments.read_numbers_as_numbers()
+    hooks.at("build", checks.check_settings)
     precision.add_precision_option()  # after parsing the functions run in the opposite order
     arguments.refuse_what_cannot_be()
+    hooks.at("parse", checks.check_parsed, training_options.complete_schedule)
     arguments.name_missing_arguments()
     arguments.separate_bf16_from_tpu()
     launching.accept_local_rank()

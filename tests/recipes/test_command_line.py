@@ -18,9 +18,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 import fairseq_mega  # noqa: F401
+from fairseq_mega.compat import checks
 from fairseq_mega.compat.features.precision import set_flags
-from fairseq_mega.compat.patches.arguments import impossible
-from fairseq_mega.compat.patches.hydra_settings import options_of
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import arguments
 from fairseq_mega.lab.recipes.recipe import FOLDER, as_yaml
@@ -97,7 +96,7 @@ def test_both_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = arguments(recipe.config, recipe.preset)
     monkeypatch.setattr("fairseq.utils.import_user_module", lambda _: None)  # fairseq_mega is imported already
     file, line = by_file(name), by_line(words)
-    assert impossible(options_of(file)) is None
+    assert checks.problem(checks.options_of(file)) is None
     assert isinstance(line["model"], Namespace) == (file["model"]["_name"] in WITHOUT_DATACLASS)
     if isinstance(line["model"], Namespace):
         file["model"] = built(OmegaConf.create(file["model"]), monkeypatch)

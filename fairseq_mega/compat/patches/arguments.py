@@ -12,7 +12,7 @@ import torch
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
-from . import generating, paths, ranges, splits, training_options, translating, unread
+from . import generating, paths, ranges, splits, translating, unread
 from .expressions import literal
 
 
@@ -97,7 +97,6 @@ def _parse_checked(call: hooks.Call) -> typing.Iterator[None]:
     problem = impossible(given) or unread.obstacle(parser, given, words)
     if problem is not None:
         parser.error(problem)
-    training_options.complete(namespace)
     translating.note_command(given)
     translating.warn_of_pieces(given)
     translating.choose_tokenizer(namespace, words)
@@ -144,7 +143,7 @@ def impossible(given):
     half = "--memory-efficient-fp16" if given.get("memory_efficient_fp16") else "--fp16"
     if given.get("fp16") and (given.get("cpu") or not has_gpu):
         return f"{half} requires a GPU: give --precision bf16, or leave it out"
-    problem = generating.obstacle(given) or training_options.obstacle(given) or contradiction(given)
+    problem = generating.obstacle(given) or contradiction(given)
     if problem is not None:
         return problem
     for option, example in (("--model-overrides", "dropout"), ("--optimizer-overrides", "weight_decay")):

@@ -91,10 +91,3 @@ def evaluate_literals_only() -> None:
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "fairseq":
             vars(module).setdefault("eval", evaluate)
-
-
-def is_pair_of_shares(text: str) -> bool:
-    """Return whether a text is two numbers in brackets, each at least 0 and below 1."""
-    value = literal(text)
-    shares = [isinstance(x, (int, float)) and 0 <= x < 1 for x in value] if isinstance(value, (tuple, list)) else []
-    return shares == [True, True]

@@ -225,7 +225,7 @@ def check_by_fairseq(recipe: Recipe) -> None:
     try:
         model_of(recipe)
         build_schedule(given)
-    except (ValueError, AssertionError) as error:  # fairseq asserts
+    except (ValueError, AssertionError, ArithmeticError, LookupError, TypeError) as error:  # of fairseq
         raise RecipeError(f"{what}: {error}") from error
 
 
