@@ -12,7 +12,7 @@ import torch
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
-from . import generating, paths, ranges, splits, translating, unread
+from . import generating, paths, ranges, translating, unread
 from .expressions import literal
 
 
@@ -130,7 +130,7 @@ def impossible(given):
         lost = paths.lost_part(value) if isinstance(value, str) and not (several_files and name == "path") else None
         if lost:
             return f"{label}, {value}: {lost}: give existing paths"
-    problem = paths.unscored_folder(given) or splits.obstacle(given)
+    problem = paths.unscored_folder(given)
     if problem is not None:
         return problem
     for name, package in PACKAGES.items():
