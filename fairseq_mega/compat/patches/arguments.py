@@ -12,7 +12,7 @@ import torch
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
-from . import generating, paths, ranges, translating, unread
+from . import generating, paths, translating, unread
 from .expressions import literal
 
 
@@ -121,9 +121,6 @@ def impossible(given):
     Args:
         given: all options by the parser's names.
     """
-    number = ranges.out_of_range(given)
-    if number is not None:
-        return number
     several_files = given.get("checkpoint_suffix") or given.get("checkpoint_shard_count", 1) > 1
     for name, label in (("data", "the data folder"), ("path", "--path")):
         value = given.get(name)
