@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 from fairseq.dataclass import FairseqDataclass
@@ -34,7 +34,6 @@ class ClassificationTask(FairseqTask):
     """
 
     input_type = ""
-    training_options: Tuple[str, ...] = ("no_shuffle",)  # options that only fairseq-train reads
     criterions = ("lra_cross_entropy",)  # other criterions divide by tokens and do not count labels
     documents = 1  # 2 in retrieval
     dictionary: Any = None

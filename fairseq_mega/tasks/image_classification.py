@@ -67,10 +67,6 @@ class ImageClassificationTask(ClassificationTask):
     """
 
     input_type = "image"
-    training_options = (
-        *ClassificationTask.training_options,
-        *("augmentation", "repeated_augmentation", "mixup", "cutmix", "label_smoothing"),
-    )
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)

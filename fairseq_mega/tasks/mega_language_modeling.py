@@ -71,7 +71,6 @@ class MegaLanguageModelingTask(LanguageModelingTask):
     """
 
     training_dataset: type = TrainingBlockDataset  # class of the training dataset
-    training_options = ("max_target_positions", "variant_block_multiple_min", "variant_block_multiple_max")
     break_modes: Sequence[Optional[str]] = ("none", "complete", None)  # values of --sample-break-mode for streams
     lines = "lines"  # name of the units that </s> ends
     prompts = "give --valid-block lines to continue each line"  # remedy for a stream given as prompt

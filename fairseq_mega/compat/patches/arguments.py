@@ -12,7 +12,7 @@ import torch
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
-from . import generating, paths, translating, unread
+from . import generating, paths, translating
 from .expressions import literal
 
 
@@ -94,7 +94,7 @@ def _parse_checked(call: hooks.Call) -> typing.Iterator[None]:
     yield
     parser, namespace, words = call.arguments["parser"], hooks.parsed(call), hooks.words(call)
     given = vars(namespace)
-    problem = impossible(given) or unread.obstacle(parser, given, words)
+    problem = impossible(given)
     if problem is not None:
         parser.error(problem)
     translating.note_command(given)

@@ -16,10 +16,9 @@ import typing
 import torch
 
 from fairseq_mega.compat import hooks
+from fairseq_mega.compat.checks import command_of as evaluating_command
 from fairseq_mega.compat.out_of_memory import is_out_of_memory
 from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
-
-from .unread import command_of as evaluating_command
 
 logger = logging.getLogger("fairseq_mega.compat.patches.launching")
 BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

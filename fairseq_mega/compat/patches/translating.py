@@ -10,9 +10,10 @@ import typing
 
 import numpy as np
 
+from fairseq_mega.compat.checks import command_of
 from fairseq_mega.compat.patching import wrap
 
-from . import paths, unread
+from . import paths
 from .bleu_tokenizers import KOREAN, USUAL, language_of, tokenizer_for
 
 logger = logging.getLogger("fairseq_mega.compat.patches.translating")
@@ -60,7 +61,7 @@ def several_pairs(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str
     Args:
         given: all options by the parser's names.
     """
-    uses = unread.command_of(given) in ("generate", "interactive")
+    uses = command_of(given) in ("generate", "interactive")
     if uses and given.get("task") == MANY_LANGUAGES and given.get("source_lang") is None:
         return f"--task {MANY_LANGUAGES}: give --source-lang and --target-lang of the translations"
     folder = paths.split(given.get("data") or ".")[0]
@@ -209,7 +210,7 @@ def choose_tokenizer(namespace: typing.Any, words: typing.Sequence[str]) -> None
         words: words of the command line.
     """
     given = vars(namespace)
-    if unread.command_of(given) != "generate":
+    if command_of(given) != "generate":
         return
     namespace.sacrebleu = given["scoring"] != "bleu"  # else fairseq warns of the BLEU of pieces, whatever the scoring
     if given["scoring"] != "sacrebleu":
@@ -228,10 +229,10 @@ def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
     """
     if given.get("score_reference"):
         return
-    if unread.command_of(given) == "interactive":
+    if command_of(given) == "interactive":
         _warn_of_other_pieces(given)
         return
-    if unread.command_of(given) == "generate":
+    if command_of(given) == "generate":
         option, way_out, joined = "--post-process", ", or --bpe with the files of the training", given["post_process"]
     elif given.get("eval_bleu") and "eval_bleu_remove_bpe" in given:
         option, way_out, joined = "--eval-bleu-remove-bpe", "", given["eval_bleu_remove_bpe"]
@@ -282,7 +283,7 @@ def note_command(given: typing.Mapping[str, typing.Any]) -> None:
     Args:
         given: all options by the parser's names; empty for a model of the hub.
     """
-    command = unread.command_of(given)
+    command = command_of(given)
     _interactive.set(command == "interactive")
     _joined.set(command in ("generate", "interactive") and given["post_process"] in SPACES)
 
@@ -306,7 +307,7 @@ def nothing_to_join(given: typing.Mapping[str, typing.Any]) -> typing.Optional[s
     Args:
         given: all options by the parser's names.
     """
-    way, command = given.get("post_process"), unread.command_of(given)
+    way, command = given.get("post_process"), command_of(given)
     if command in ("generate", "interactive") and way in SPACES:
         return _no_spaces(given, way)
     if way is None or command != "eval-lm":
