@@ -27,7 +27,6 @@ from .patches import (
     copying,
     distributed,
     expressions,
-    generating,
     imports,
     inductor,
     interactive,
@@ -126,7 +125,6 @@ def apply() -> None:
     interactive.tell_unknown_symbols()
     interactive.name_long_sentences()
     interactive.drop_byte_order_marks()
-    generating.use_generation_options()
     translating.load_what_is_asked_for()
     translating.score_as_the_language_is_written()
     apex.fuse_adam_where_it_runs()

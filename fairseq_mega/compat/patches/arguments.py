@@ -12,7 +12,7 @@ import torch
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
-from . import generating, paths, translating
+from . import paths, translating
 from .expressions import literal
 
 
@@ -140,7 +140,7 @@ def impossible(given):
     half = "--memory-efficient-fp16" if given.get("memory_efficient_fp16") else "--fp16"
     if given.get("fp16") and (given.get("cpu") or not has_gpu):
         return f"{half} requires a GPU: give --precision bf16, or leave it out"
-    problem = generating.obstacle(given) or contradiction(given)
+    problem = contradiction(given)
     if problem is not None:
         return problem
     for option, example in (("--model-overrides", "dropout"), ("--optimizer-overrides", "weight_decay")):
