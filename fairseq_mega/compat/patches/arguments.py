@@ -92,14 +92,11 @@ def refuse_what_cannot_be() -> None:
 
 def _parse_checked(call: hooks.Call) -> typing.Iterator[None]:
     yield
-    parser, namespace, words = call.arguments["parser"], hooks.parsed(call), hooks.words(call)
-    given = vars(namespace)
+    parser, given = call.arguments["parser"], vars(hooks.parsed(call))
     problem = impossible(given)
     if problem is not None:
         parser.error(problem)
     translating.note_command(given)
-    translating.warn_of_pieces(given)
-    translating.choose_tokenizer(namespace, words)
 
 
 _elsewhere: "contextvars.ContextVar[bool]" = contextvars.ContextVar("elsewhere", default=False)
@@ -171,9 +168,6 @@ def contradiction(given):
         if source is None:
             there, missing = f"--target-lang {target}", "--source-lang"
         return f"{there} without {missing} has no effect: give both options, or neither"
-    problem = translating.several_pairs(given)
-    if problem is not None:
-        return problem
     if given.get("tokenizer") == "moses" and given.get("source_lang", "") is None:
         return "--tokenizer moses requires both languages: give --source-lang and --target-lang"
     for name, option in (("post_process", "--post-process (--remove-bpe)"), ("eval_bleu_remove_bpe", "")):
@@ -181,9 +175,6 @@ def contradiction(given):
         if way is not None and way not in WAYS_TO_JOIN:
             known = ", ".join(way for way in WAYS_TO_JOIN if way != "@@ ")
             return f"{option or '--eval-bleu-remove-bpe'} {way} is unknown: give one of {known}"
-    problem = translating.nothing_to_join(given)
-    if problem is not None:
-        return problem
     if given.get("num_shards", 1) > 1 and "context_window" not in given:
         return f"--num-shards {given['num_shards']}: this command always uses all data; leave it out"
     return None

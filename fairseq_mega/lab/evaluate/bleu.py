@@ -2,12 +2,12 @@
 
 import re
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics import BLEU
 
-from fairseq_mega.compat.patches.bleu_tokenizers import language_of_moses, tokenizer_for
+from fairseq_mega.compat.patches.translating import tokenizer_of
 from fairseq_mega.lab.evaluate.generation import ScoringError, read_lines
 
 COMPOUND = re.compile(rb"(\S)-(\S)")
@@ -33,12 +33,30 @@ def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str]) ->
     return score.score, str(metric.get_signature())
 
 
+class Tokenizer(NamedTuple):
+    """Name of sacreBLEU's tokeniser, and the reason if it is not the usual one of the language."""
+
+    name: str
+    reason: Optional[str] = None
+
+
+def tokenizer_for(language: str) -> Tokenizer:
+    """Return the tokeniser for the code of a language; characters if MeCab, which it requires, is not installed."""
+    name = tokenizer_of(language)
+    try:
+        BLEU(tokenize=name)
+    except (Exception, SystemExit):  # MeCab raises various errors if a dictionary is missing
+        extra = name.partition("-")[0]
+        return Tokenizer("char", f"sacreBLEU's {name} does not work here; run pip install 'sacrebleu[{extra}]'")
+    return Tokenizer(name)
+
+
 def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str) -> Tuple[float, str]:
     """Return corpus BLEU of plain (detokenised) text and its signature, which names the tokeniser.
 
-    The tokeniser depends on ``target_lang``, a code of a language or a locale, and on the script of the references.
+    The tokeniser depends on ``target_lang``, a code of a language or a locale, such as ``zh_CN``.
     """
-    metric = BLEU(tokenize=tokenizer_for(target_lang, references).name)
+    metric = BLEU(tokenize=tokenizer_for(target_lang).name)
     score = metric.corpus_score(list(hypotheses), [list(references)])
     return score.score, str(metric.get_signature())
 
@@ -49,7 +67,7 @@ def detokenize(lines: Sequence[str], language: str) -> List[str]:
         from sacremoses import MosesDetokenizer
     except ImportError as error:
         raise ScoringError("--detokenize requires sacremoses: pip install 'fairseq_mega[translation]'") from error
-    moses = MosesDetokenizer(lang=language_of_moses(language))
+    moses = MosesDetokenizer(lang=re.split(r"[-_]", language.lower())[0])
     return [moses.detokenize(line.split()) for line in lines]
 
 

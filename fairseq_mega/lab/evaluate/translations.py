@@ -5,8 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_mega.compat.patches.bleu_tokenizers import tokenizer_for
-from fairseq_mega.lab.evaluate.bleu import cached_test_set, compound_split_bleu, detokenize, sacre_bleu
+from fairseq_mega.lab.evaluate.bleu import cached_test_set, compound_split_bleu, detokenize, sacre_bleu, tokenizer_for
 from fairseq_mega.lab.evaluate.generation import ScoringError, expect_lines, in_order, parse_generation, read_lines
 from fairseq_mega.lab.runs.options import split_assignment
 from fairseq_mega.lab.runs.report import Report
@@ -67,7 +66,7 @@ def score(args: argparse.Namespace) -> Dict[str, Any]:
     if empty:
         print(f"warning: {empty} of {args.expect} hypotheses are empty")
     print(f"sentences scored: {len(final)} of {args.expect}")
-    reason = tokenizer_for(args.target_lang, references).reason
+    reason = tokenizer_for(args.target_lang).reason
     if reason:
         print(f"BLEU of characters, not of words: {reason}")
     print(f"sacreBLEU = {scores['sacrebleu']:.2f}   {signatures['sacrebleu']}   reference: {reference_name}")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import List
 
-from fairseq_mega.compat.patches.bleu_tokenizers import tokenizer_for
+from fairseq_mega.lab.evaluate.bleu import tokenizer_for
 from fairseq_mega.lab.inspect.recipe_models import symbols_of
 from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.libreoffice_help import PACKAGES
