@@ -1,8 +1,8 @@
 """Check the arguments of fairseq's commands before fairseq runs, and add the task of a checkpoint."""
 
+import os
 import typing
 
-from fairseq_mega.compat.patches.paths import split
 from fairseq_mega.models.checkpoint_files import CHECKPOINT, Origin
 from fairseq_mega.tasks.families import LANGUAGE_MODEL, kind_of
 
@@ -45,7 +45,7 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
         if value == "":
             raise UsageError(f"{option} '': give {meaning}")
         one = command in ("eval-lm", "validate")
-        if one and value is not None and "://" not in value and len(split(value)) > 1:
+        if one and value is not None and "://" not in value and os.pathsep in value:
             raise UsageError(f"{option} {value}: fairseq-mega-{command} reads one checkpoint: give one path")
     task = option_value(arguments, "--task")
     if command == "train":

@@ -78,7 +78,7 @@ def apply() -> None:
     binarised.compare_binarised_files()
     binarised.name_bad_dictionaries()
     binarised.tell_unknown_words()
-    paths.keep_existing_paths_whole()
+    paths.read_folders_alone()
     batches.keep_last_batch()
     batches.name_epochs_without_an_update()
     batches.refuse_to_score_nothing()

@@ -10,7 +10,6 @@ import torch
 from fairseq_mega.compat.checkpoints import safetensors_files
 from fairseq_mega.compat.checkpoints.loading import load
 from fairseq_mega.compat.full_disk import naming_want_of_space
-from fairseq_mega.compat.patches.paths import lost_part, split
 
 
 def save(checkpoint: Dict[str, Any], path: Path) -> None:
@@ -54,15 +53,13 @@ def origin_of(paths: Optional[str]) -> Origin:
     """
     if not paths or "://" in paths:
         return Origin()
-    first = split(paths)[0]
+    first = paths.split(os.pathsep)[0]
     try:
         state = load(first, "cpu", mmap=True)
     except FileNotFoundError:
         if os.path.exists(first):  # the file beside it is missing
             raise
-        lost = lost_part(paths)
-        problem = f"--path {paths} does not exist" if lost is None else f"--path {paths}: {lost}"
-        raise FileNotFoundError(f"{problem}: give {CHECKPOINT}") from None
+        raise FileNotFoundError(f"--path {first} does not exist: give {CHECKPOINT}") from None
     try:
         if state.get("cfg"):
             return Origin(state["cfg"]["model"].get("_name"), state["cfg"]["task"].get("_name"))

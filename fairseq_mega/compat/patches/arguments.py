@@ -12,7 +12,7 @@ import torch
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
-from . import paths, translating
+from . import translating
 from .expressions import literal
 
 
@@ -118,15 +118,6 @@ def impossible(given):
     Args:
         given: all options by the parser's names.
     """
-    several_files = given.get("checkpoint_suffix") or given.get("checkpoint_shard_count", 1) > 1
-    for name, label in (("data", "the data folder"), ("path", "--path")):
-        value = given.get(name)
-        lost = paths.lost_part(value) if isinstance(value, str) and not (several_files and name == "path") else None
-        if lost:
-            return f"{label}, {value}: {lost}: give existing paths"
-    problem = paths.unscored_folder(given)
-    if problem is not None:
-        return problem
     for name, package in PACKAGES.items():
         if given.get(name) and importlib.util.find_spec(package.replace("-", "_")) is None:
             option = f"--{name.replace('_', '-')}"
