@@ -50,8 +50,9 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
     task = option_value(arguments, "--task")
     if command == "train":
         arch = given_arch(arguments)
-        if arch is not None:
-            check_family(f"--arch {arch}", arch, task)
+        if arch is None:
+            raise UsageError("--arch is missing: give an architecture (--help lists them)")
+        check_family(f"--arch {arch}", arch, task)
         return
     arch, kind = origin.arch, None if origin.arch is None else kind_of(origin.arch)
     if arch is not None and kind is not None:

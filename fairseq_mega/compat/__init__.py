@@ -114,14 +114,17 @@ def apply() -> None:
     out_of_memory.end_training_without_memory()
     training_options.tell_options_of_a_checkpoints_optimizer()
     one_line_errors.print_in_one_line()
-    arguments.read_numbers_as_numbers()
+    hooks.at(
+        "parse",  # after fairseq has parsed the options, the functions run from the last to the first
+        precision.parse_precision,
+        translating.warn_of_spaces,
+        translating.note_parsed,
+        checks.check_parsed,
+        training_options.complete_schedule,
+        arguments.separate_bf16_from_tpu,
+        launching.parse_local_rank,
+    )
     hooks.at("build", checks.check_settings)
-    precision.add_precision_option()  # after parsing the functions run in the opposite order
-    arguments.refuse_what_cannot_be()
-    hooks.at("parse", checks.check_parsed, training_options.complete_schedule, translating.warn_of_spaces)
-    arguments.name_missing_arguments()
-    arguments.separate_bf16_from_tpu()
-    launching.accept_local_rank()
     interactive.tell_unknown_symbols()
     interactive.name_long_sentences()
     interactive.drop_byte_order_marks()

@@ -123,22 +123,6 @@ def test_value_out_of_range(flags: List[str], named: str, capsys, tiny_corpus, d
     assert named in message and flags[1] in message, message
 
 
-@pytest.mark.parametrize("command", ["train", "validate", "generate", "interactive", "eval-lm"])
-@pytest.mark.parametrize("flag", ["--fp16", "--memory-efficient-fp16"])
-@pytest.mark.parametrize("there", [False, True])
-def test_float16_without_a_gpu(
-    command: str, flag: str, there: bool, capsys, monkeypatch, tiny_corpus, tiny_model, tmp_path
-) -> None:
-    """float16 is refused with --cpu, and without it where there is no GPU."""
-    monkeypatch.setattr("torch.cuda.is_available", lambda: there)
-    monkeypatch.setattr("fairseq_mega.cli.arguments.kind_of", lambda arch: None)  # eval-lm looks at the model first
-    given = (
-        [*helpers.TINY_TRAINING, "--save-dir", tmp_path] if command == "train" else ["--path", tiny_model.checkpoint]
-    )
-    message = error_of(capsys, command, tiny_corpus, *given, flag, *(["--cpu"] if there else []))
-    assert f"{flag} requires a GPU: give --precision bf16" in message
-
-
 def test_shared_embeddings_need_a_joined_dictionary(capsys, device_flags, tmp_path) -> None:
     data = helpers.make_parallel_corpus(tmp_path, sentences=4, train=8, valid=4, joined=False)
     message = error_of(capsys, "train", data, *helpers.TINY_TRAINING, *device_flags, "--save-dir", tmp_path)

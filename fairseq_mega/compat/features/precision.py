@@ -70,12 +70,8 @@ def choose(precision: str, device: str) -> Choice:
     return Choice(precision, "asked for")
 
 
-def add_precision_option() -> None:
-    """Add --precision to fairseq's commands, and turn it into fairseq's own flags."""
-    hooks.at("parse", _parse_precision)
-
-
-def _parse_precision(call: hooks.Call) -> typing.Iterator[None]:
+def parse_precision(call: hooks.Call) -> typing.Iterator[None]:
+    """Add --precision to fairseq's commands, and turn it into fairseq's own flags (event "parse")."""
     parser = call.arguments["parser"]
     if "--precision" not in parser._option_string_actions:
         parser.add_argument(

@@ -57,17 +57,13 @@ def _add_defaults_and_join(original: typing.Callable, cfg: typing.Any) -> None:
     options.distributed_rank = utils.distributed_init(cfg)
 
 
-def accept_local_rank() -> None:
-    """Accept --local-rank, which torch.distributed.launch passes to each process.
+def parse_local_rank(call: hooks.Call) -> typing.Iterator[None]:
+    """Accept --local-rank, which torch.distributed.launch passes to each process (event "parse").
 
     Set --distributed-world-size to 1 with --cpu and for commands that work in one process. With two GPUs
     fairseq-generate would translate every second batch, and fairseq-interactive would start two processes that read the
     same lines.
     """
-    hooks.at("parse", _parse_local_rank)
-
-
-def _parse_local_rank(call: hooks.Call) -> typing.Iterator[None]:
     parser = call.arguments["parser"]
     known = parser._option_string_actions
     if "--local_rank" in known and "--local-rank" not in known:

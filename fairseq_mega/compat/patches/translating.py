@@ -148,6 +148,12 @@ def note_command(given: typing.Mapping[str, typing.Any]) -> None:
     _joined.set(command in ("generate", "interactive") and given["post_process"] in SPACES)
 
 
+def note_parsed(call: hooks.Call) -> typing.Iterator[None]:
+    """Record the command of parsed options, see :func:`note_command` (event "parse")."""
+    yield
+    note_command(vars(hooks.parsed(call)))
+
+
 def reads_lines() -> bool:
     """Return whether the command of this process reads lines of text, as fairseq-interactive does."""
     return _interactive.get()

@@ -238,7 +238,6 @@ def parse_by_fairseq(line: Sequence[str], what: str) -> Tuple[ArgumentParser, Na
     from fairseq import options  # a slow import
 
     import fairseq_mega  # noqa: F401
-    from fairseq_mega.compat.patches.arguments import for_another_machine
 
     parser = options.get_training_parser()
 
@@ -246,8 +245,7 @@ def parse_by_fairseq(line: Sequence[str], what: str) -> Tuple[ArgumentParser, Na
         raise RecipeError(f"{what}: {message}")
 
     parser.error = refuse
-    with for_another_machine():  # a cluster's, perhaps
-        return parser, options.parse_args_and_arch(parser, without_user_dir(line))
+    return parser, options.parse_args_and_arch(parser, without_user_dir(line))
 
 
 def build_schedule(options: Namespace) -> None:
