@@ -109,11 +109,7 @@ def hide_deprecations() -> None:
 
 def failure(program: str, error: Exception) -> int:
     """Print the message of an error, unless nobody reads the output, and return the exit status 1."""
-    if isinstance(error, UnicodeEncodeError):
-        from fairseq_mega.compat.errors import describe  # a slow import
-
-        print(f"{program}: error: {describe(error)}", file=sys.stderr)
-    elif not (isinstance(error, BrokenPipeError) and reader_is_gone()):
+    if not (isinstance(error, BrokenPipeError) and reader_is_gone()):
         problem = lost_output() if isinstance(error, OSError) else None
         print(f"{program}: error: {problem or error}", file=sys.stderr)
     return 1

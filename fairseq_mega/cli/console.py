@@ -16,7 +16,7 @@ import typing
 from omegaconf import DictConfig
 
 import fairseq_mega
-from fairseq_mega.compat.errors import OF_FILES, check_names, in_one_line, is_of_a_worker
+from fairseq_mega.compat.errors import in_one_line, is_of_a_file
 from fairseq_mega.compat.features.cpu_process import configure_process
 from fairseq_mega.compat.patches.arguments import architectures
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
@@ -131,7 +131,6 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
     name, saved = f"fairseq-mega-{command}", sys.argv
     hide_deprecations()
     try:
-        check_names(given)
         origin = checkpoint_origin(command, given)
         check_arguments(command, given, origin)
         sys.argv = [name, *with_user_dir(with_task(command, given, origin))]
@@ -155,7 +154,7 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
         if line is None:
             raise
         print(line, file=sys.stderr)
-        return FILE_ERROR if isinstance(error, OF_FILES) or is_of_a_worker(error) else VALUE_ERROR
+        return FILE_ERROR if is_of_a_file(error) else VALUE_ERROR
     finally:
         sys.argv = saved
     return 0

@@ -12,7 +12,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from fairseq_cli.interactive import main as answer_prompts
 
-from fairseq_mega.compat.errors import remedy
 from fairseq_mega.compat.patches.expressions import literal
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.streams.context import Context, check_name
@@ -122,7 +121,7 @@ def parts(file: Path, line_end: Optional[str]) -> Iterator[str]:
                 yield part
                 last = part[-1]
         except UnicodeDecodeError as error:
-            raise UsageError(f"--read {file}: {remedy(error, str(error))}") from error
+            raise UsageError(f"--read {file}: {error}: give a text in UTF-8") from error
     if last != "\n":
         yield "\n"
 

@@ -93,7 +93,6 @@ def apply() -> None:
     encoders.compare_encoders()
     workers.start_workers_by_fork()
     workers.end_workers_with_their_batches()
-    workers.name_killed_workers()
     workers.end_background_loading_with_its_reader()
     weight_average.copy_integers_into_the_average()
     weight_average.begin_with_the_weights()

@@ -11,6 +11,7 @@ import typing
 from pathlib import Path
 
 from . import hooks
+from .errors import UserError
 
 Options = typing.Mapping[str, typing.Any]  # by the names of fairseq's parser
 OF_LOSSES = ("loss", "nll_loss", "ppl")  # metrics of which the lowest is the best
@@ -136,6 +137,11 @@ CHECKS = (
         "fairseq-generate and fairseq-eval-lm score --gen-subset: give that",
     ),
     Check(
+        "context",
+        lambda given: command_of(given) in ("generate", "interactive"),
+        "only fairseq-generate and fairseq-interactive continue from it: omit it",
+    ),
+    Check(
         "skip_invalid_size_inputs_valid_test",
         lambda given: command_of(given) != "interactive" or not given["skip_invalid_size_inputs_valid_test"],
         "every line of input must have a line of output: omit it, and shorten the line that the error names",
@@ -143,13 +149,13 @@ CHECKS = (
 )
 
 
-def problem(given: Options) -> typing.Optional[str]:
-    """Return the message for the first option that is wrong, or None."""
+def problem(given: Options) -> typing.Optional[UserError]:
+    """Return the error for the first option that is wrong, or None."""
     for option, test, remedy in CHECKS:
         value = given.get(option)
         if value is not None and not test(given):
             flag = f"--{option.replace('_', '-')}"
-            return f"{flag}: {remedy}" if isinstance(value, bool) else f"{flag} {value}: {remedy}"
+            return UserError(flag if isinstance(value, bool) else f"{flag} {value}", remedy)
     return None
 
 
@@ -168,7 +174,7 @@ def check_parsed(call: hooks.Call) -> typing.Iterator[None]:
     yield
     found = problem(vars(hooks.parsed(call)))
     if found is not None:
-        call.arguments["parser"].error(found)
+        call.arguments["parser"].error(str(found))
 
 
 def check_settings(call: hooks.Call) -> typing.Iterator[None]:
@@ -176,5 +182,5 @@ def check_settings(call: hooks.Call) -> typing.Iterator[None]:
     if Path(sys.argv[0]).stem.replace("_", "-") in ("fairseq-hydra-train", "hydra-train"):
         found = problem(options_of(call.arguments["cfg"]))
         if found is not None:
-            raise ValueError(found)
+            raise found
     yield

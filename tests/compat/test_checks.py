@@ -48,6 +48,7 @@ REFUSED: List[Tuple[str, str, List[str]]] = [  # command, option that the messag
     ("validate", "--gen-subset", ["--gen-subset", "valid"]),
     ("eval-lm", "--valid-subset", ["--valid-subset", "test"]),
     ("generate", "--valid-subset", ["--valid-subset", "test"]),
+    ("eval-lm", "--context", ["--task", "mega_language_modeling", "--context", "a.safetensors"]),
     ("interactive", "--skip-invalid-size-inputs-valid-test", ["--skip-invalid-size-inputs-valid-test"]),
     *((command, "--source-lang", ["--source-lang", "en"]) for command in ("train", "generate", "interactive")),
     *((command, "--target-lang", ["--target-lang", "de"]) for command in ("train", "generate", "interactive")),
@@ -68,6 +69,7 @@ ACCEPTED: List[Tuple[str, List[str]]] = [
     ("train", ["--restore-file", "there/parts.pt"]),
     ("validate", ["--valid-subset", "test"]),
     ("generate", ["--gen-subset", "valid"]),
+    ("generate", ["--task", "mega_language_modeling", "--context", "a.safetensors"]),
     ("generate", ["--skip-invalid-size-inputs-valid-test"]),
 ]
 

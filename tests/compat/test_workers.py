@@ -16,7 +16,6 @@ import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBatchIterator
 
-from fairseq_mega.compat import errors
 from fairseq_mega.compat.patches import workers as workers_module
 from fairseq_mega.compat.patches.workers import end_background_loading, workers_are_asked_for
 from tests.support import grids, helpers, tiny_trainings
@@ -240,21 +239,3 @@ print("alive" if iterator._consumer.is_alive() else "ended")
     environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert done.stdout.strip() == "ended", done.stdout + done.stderr
-
-
-def test_a_killed_worker_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's handler of signals would raise a second error while the first one is handled."""
-
-    def fails() -> None:
-        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
-
-    monkeypatch.setattr(workers_module, "KILLED", [])
-    monkeypatch.setattr(errors, "KILLED", workers_module.KILLED)
-    with pytest.raises(ChildProcessError, match="killed by SIGKILL.*--num-workers 0"):
-        workers_module._note_killed_workers(fails)
-    try:
-        raise ConnectionResetError("reset by peer")
-    except ConnectionResetError as error:
-        workers_module._note_killed_workers(fails)
-        assert "--num-workers 0" in str(errors.in_one_line("fairseq-train", error))
-    assert "--num-workers 0" in str(errors.in_one_line("x", RuntimeError("DataLoader worker (pid(s) 7) exited")))

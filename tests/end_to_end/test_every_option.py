@@ -1,14 +1,10 @@
-"""Every option of every command with values that it cannot have: an effect or one line of error, no traceback.
-
-By default the values are read; with --exhaustive a whole command line for each of them.
-"""
+"""Every option of our commands with values that it cannot have: an effect or one line of error, no traceback."""
 
 import argparse
 import re
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
-from fairseq import options
 
 from fairseq_mega.cli import average_checkpoints
 from fairseq_mega.cli.usage import UsageError, explained_errors
@@ -21,9 +17,7 @@ from fairseq_mega.lab.evaluate.question_answering import command as question_ans
 from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.lab.prepare import command as prepare
 from fairseq_mega.lab.report import command as report
-from tests.support.tiny_trainings import OPTIONS
 
-PARSERS = ("training", "generation", "interactive_generation", "eval_lm", "validation")
 OURS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
     module.__name__: module.build_parser
     for module in (
@@ -68,16 +62,6 @@ def outcome(call: Callable[..., Any], *arguments: Any) -> str:
     return ""
 
 
-def parser_and_words(kind: str) -> Tuple[argparse.ArgumentParser, List[str]]:
-    """A parser with the options of a model, a task, a criterion and so on, and a command line that it reads."""
-    words = ["data"]
-    if kind in OPTIONS:
-        words += [*map(str, OPTIONS[kind]), "--optimizer", "adam", "--lr-scheduler", "polynomial_decay"]
-        words += ["--max-update", "9"]
-    words += {"training": ["--arch", "mega_tiny"], "validation": ["--task", "translation"]}.get(kind, [])
-    return getattr(options, f"get_{kind if kind in PARSERS else 'training'}_parser")(), words
-
-
 def unread(parser: argparse.ArgumentParser, read: Callable[[argparse.Action, str], Any]) -> Dict[str, str]:
     """Options with nonsense that end a call in a traceback."""
     with explained_errors():
@@ -90,25 +74,6 @@ def values_of(parser: argparse.ArgumentParser) -> Callable[[argparse.Action, str
     return lambda action, text: parser._get_values(action, [text])
 
 
-@pytest.mark.parametrize("kind", [*PARSERS, *OPTIONS])
-def test_values_of_fairseqs_commands_are_read(kind: str) -> None:
-    parser, words = parser_and_words(kind)
-    options.parse_args_and_arch(parser, words)  # which adds the options of what is chosen
-    assert not unread(parser, values_of(parser))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("kind", [*PARSERS, *OPTIONS])
-def test_fairseqs_command_lines_are_read(kind: str) -> None:
-    parser, words = parser_and_words(kind)
-    options.parse_args_and_arch(parser, words)
-
-    def read(action: argparse.Action, value: str) -> None:
-        options.parse_args_and_arch(parser_and_words(kind)[0], [*words, f"{action.option_strings[-1]}={value}"])
-
-    assert not unread(parser, read)
-
-
 @pytest.mark.parametrize("name", OURS)
 def test_our_command_lines_are_read(name: str) -> None:
     parsers = [OURS[name]()]
@@ -117,10 +82,3 @@ def test_our_command_lines_are_read(name: str) -> None:
             if isinstance(action, argparse._SubParsersAction):
                 parsers += action.choices.values()
     assert not {case: end for parser in parsers for case, end in unread(parser, values_of(parser)).items()}
-
-
-def test_a_number_is_no_text() -> None:
-    """An option whose default is another option's value: fairseq keeps its text."""
-    for case in ("--max-tokens-valid=x", "--update-epoch-batch-itr=x", "--max-tokens-valid=-1"):
-        with explained_errors(), pytest.raises(UsageError, match=r": give (a whole number|True or False)"):
-            options.parse_args_and_arch(options.get_training_parser(), ["data", "--arch", "mega_tiny", case])

@@ -19,20 +19,18 @@ def print_in_one_line() -> None:
     if program is None or FULL in os.environ:
         return
     os.environ[FULL] = "1"
-    print_others, folder = sys.excepthook, os.getcwd()  # of hydra, which leaves it before an error is printed
+    print_others = sys.excepthook
 
     def print_error(
         kind: typing.Type[BaseException], error: BaseException, trace: typing.Optional[types.TracebackType]
     ) -> None:
-        from fairseq_mega.compat.errors import CALLED_IN, in_one_line
+        from fairseq_mega.compat.errors import in_one_line
 
         line = in_one_line(program, error)
         if line is None:
             print_others(kind, error, trace)
         else:
             sys.stdout.flush()
-            if folder != os.getcwd():
-                line = line.replace(CALLED_IN, f"{folder}, hydra's folder (hydra.run.dir=. keeps that of the call)")
             print(line, file=sys.stderr)
 
     sys.excepthook = print_error

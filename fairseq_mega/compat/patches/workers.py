@@ -13,13 +13,8 @@ import weakref
 
 import torch
 
-from fairseq_mega.compat.patching import wrap, wrapped
+from fairseq_mega.compat.patching import wrap
 
-KILLED: typing.List[str] = []  # torch's message for each killed worker
-LOST_WORKER = (
-    "a worker of the data loader ended too early, killed by SIGKILL where memory is short: give --num-workers 0, or "
-    "fewer workers, and the same command again"
-)
 SHORT_EPOCH = 200  # batches; starting and ending a worker takes 20 to 100 ms
 
 
@@ -80,26 +75,6 @@ def workers_are_of_use(batches: int) -> bool:
 def workers_are_asked_for(arguments: typing.Sequence[str]) -> bool:
     """Return whether a command line sets the number of workers, by --num-workers or hydra's dataset.num_workers."""
     return any(re.match(r"(--num-workers|\+*dataset\.num_workers)(=|$)", argument) for argument in arguments)
-
-
-def name_killed_workers() -> None:
-    """Raise one error for killed workers: torch raises another for each, also while an error is handled."""
-    from torch.utils.data._utils import signal_handling
-
-    checked = wrapped(signal_handling._error_if_any_worker_fails, _note_killed_workers)
-    signal_handling._error_if_any_worker_fails = checked
-
-
-def _note_killed_workers(original: typing.Callable) -> None:
-    try:
-        original()
-    except RuntimeError as error:
-        if "killed by signal: Killed" not in str(error):
-            raise
-        first, handled = not KILLED, sys.exc_info()[1].__context__  # type: ignore[union-attr]
-        KILLED.append(str(error))
-        if first and handled is None:
-            raise ChildProcessError(LOST_WORKER) from error
 
 
 def end_background_loading_with_its_reader() -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import List, Optional, Sequence
 
 from fairseq_mega.cli.commands import failure, hide_deprecations
-from fairseq_mega.compat.errors import check_names
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, as_yaml
 from fairseq_mega.lab.reproduce import aggregate, launchers, listing, options, precisions, requested, runner
@@ -113,7 +112,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = options.build_parser(words, str(__doc__).strip())
     hide_deprecations()
     try:
-        check_names(given)
         return run(parser.parse_intermixed_args(words), extra, given)
     except (OSError, ValueError, StageError) as error:
         return failure(PROGRAM, error)

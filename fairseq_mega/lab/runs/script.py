@@ -6,7 +6,6 @@ import sys
 from typing import Callable
 
 from fairseq_mega.cli.commands import failure
-from fairseq_mega.compat.errors import check_names
 
 from .commands import StageError
 
@@ -16,7 +15,6 @@ def run_script(name: str, work: Callable[[], None]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the running command, too
     os.environ.update(PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1")
     try:
-        check_names(sys.argv[1:])
         work()
     except (StageError, OSError, ValueError) as error:
         return failure(name, error) if str(error) else 1  # a command has printed the error
