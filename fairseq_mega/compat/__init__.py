@@ -119,7 +119,6 @@ def apply() -> None:
         translating.warn_of_spaces,
         translating.note_parsed,
         checks.check_parsed,
-        training_options.complete_schedule,
         arguments.separate_bf16_from_tpu,
         launching.parse_local_rank,
     )

@@ -71,15 +71,11 @@ def _is_the_right_end(given: Options) -> bool:
     return metric not in (OF_LOSSES if highest else OF_MATCHES)
 
 
-def _ends_before_the_decay(given: Options) -> bool:
-    length = {"polynomial_decay": "total_num_update", "cosine": "lr_period_updates"}.get(str(given.get("lr_scheduler")))
-    if length is None:
+def _leaves_updates_to_the_period(given: Options) -> bool:
+    period = given.get("lr_period_updates")
+    if given.get("lr_scheduler") != "cosine" or (period is not None and period > 0):
         return True
-    total = given.get(length)
-    if length == "lr_period_updates" and total is not None and float(total) > 0:
-        return True  # a period begins after the warmup
-    total = given.get("max_update") if length == "lr_period_updates" or total is None else total
-    return not total or given["warmup_updates"] < float(total)
+    return not given.get("max_update") or given["warmup_updates"] < given["max_update"]
 
 
 def _is_saved(given: Options) -> bool:
@@ -111,9 +107,8 @@ CHECKS = (
     ),
     Check(
         "warmup_updates",
-        _ends_before_the_decay,
-        "the learning rate would never decay: give fewer than the updates of the schedule (--total-num-update or "
-        "--lr-period-updates, by default --max-update)",
+        _leaves_updates_to_the_period,
+        "the learning rate of --lr-scheduler cosine would never decay: give fewer than --max-update",
     ),
     Check("restore_file", _is_saved, "does not exist, and the training would begin anew: give a checkpoint"),
     Check(

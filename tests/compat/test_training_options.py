@@ -1,19 +1,12 @@
-"""Options of a schedule, and of an optimizer whose state comes from a checkpoint."""
+"""Options of an optimizer whose state comes from a checkpoint."""
 
 from typing import Any, Dict, Optional
 
 import pytest
 import torch
-from fairseq import options
 from fairseq.optim import FairseqOptimizer
 
 import fairseq_mega  # noqa: F401
-
-
-@pytest.mark.parametrize(("given", "total"), [([], 7), (["--total-num-update", "5"], 5)])
-def test_a_decay_ends_with_the_training_by_default(given: list, total: int) -> None:
-    words = ["data", "--arch", "mega_tiny", "--lr-scheduler", "polynomial_decay", "--max-update", "7", *given]
-    assert int(options.parse_args_and_arch(options.get_training_parser(), words).total_num_update) == total
 
 
 @pytest.mark.parametrize(

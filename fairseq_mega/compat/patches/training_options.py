@@ -1,21 +1,12 @@
-"""Complete the options of a schedule, and tell of options of the optimizer that come from a checkpoint."""
+"""Tell of options of the optimizer that come from a checkpoint."""
 
 import logging
 import typing
 
-from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
 logger = logging.getLogger(__name__)
 OF_OPTIMIZERS = ("weight_decay", "betas", "momentum", "eps")  # options in its state, beside the learning rate
-
-
-def complete_schedule(call: hooks.Call) -> typing.Iterator[None]:
-    """Set --total-num-update to --max-update by default; fairseq's polynomial_decay has no usable default."""
-    yield
-    options = hooks.parsed(call)
-    if getattr(options, "lr_scheduler", "") == "polynomial_decay" and options.total_num_update is None:
-        options.total_num_update = options.max_update
 
 
 def tell_options_of_a_checkpoints_optimizer() -> None:
