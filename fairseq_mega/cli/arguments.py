@@ -4,7 +4,7 @@ import os
 import typing
 
 from fairseq_mega.models.checkpoint_files import CHECKPOINT, Origin
-from fairseq_mega.tasks.families import LANGUAGE_MODEL, kind_of
+from fairseq_mega.tasks.families import kind_of
 
 from .usage import UsageError, alternatives
 
@@ -60,9 +60,6 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
             raise UsageError(
                 f"--path holds {kind.name} (--arch {arch}): run fairseq-mega-{alternatives(kind.commands)}"
             )
-        for option in ("--constraints", "--score-reference"):
-            if command == "interactive" and kind is LANGUAGE_MODEL and option in arguments:
-                raise UsageError(f"{option} requires a translator, and --path holds {kind.name}: leave {option} out")
         if task is not None:
             check_family(f"--path holds a model of --arch {arch}, which", arch, task)
 

@@ -123,9 +123,10 @@ def apply() -> None:
         launching.parse_local_rank,
     )
     hooks.at("build", checks.check_settings)
+    hooks.at("lines", interactive.drop_byte_order_marks, interactive.tell_unknown_symbols_of_lines)
+    hooks.at("sentence", interactive.drop_byte_order_mark)
     interactive.tell_unknown_symbols()
     interactive.name_long_sentences()
-    interactive.drop_byte_order_marks()
     translating.read_the_only_pair()
     translating.score_validations_without_words()
     apex.fuse_adam_where_it_runs()

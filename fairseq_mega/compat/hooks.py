@@ -28,6 +28,7 @@ EVENTS = {  # name -> module and function
     "save": ("fairseq.checkpoint_utils", "save_checkpoint"),
     "batches": ("fairseq.data.data_utils", "batch_by_size"),
     "lines": ("fairseq.tasks.fairseq_task", "FairseqTask.get_interactive_tokens_and_lengths"),
+    "sentence": ("fairseq.hub_utils", "GeneratorHubInterface.tokenize"),
 }
 
 

@@ -149,13 +149,6 @@ def test_several_checkpoints_where_one_is_read(command, capsys, monkeypatch, tmp
     assert message.startswith(f"--path a:b: fairseq-mega-{command} ")
 
 
-@pytest.mark.parametrize("option", ["--constraints", "--score-reference"])
-def test_what_a_language_model_cannot_do(option, capsys, monkeypatch, tmp_path):
-    torch.save({"cfg": {"model": {"_name": "mega_lm"}, "task": {"_name": "mega_language_modeling"}}}, tmp_path / "x.pt")
-    message = error_of(capsys, monkeypatch, tmp_path, "interactive", "data", "--path", "x.pt", option)
-    assert message.startswith(f"{option} requires a translator, and --path holds a language model: leave {option} out")
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

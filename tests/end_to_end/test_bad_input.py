@@ -172,23 +172,6 @@ def test_symbols_that_a_model_does_not_know_are_told(
     assert sum("contains no text" in message for message in printed) == (not line.strip())
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("w1 w2\tw3 nothing known", ["2 of the 3 symbols of the constraint 'w3 nothing known'"]),
-        ("w1\tw2\tnothing\tknown", [f"1 of the 1 symbols of the constraint '{name}'" for name in ("nothing", "known")]),
-        ("w1 Кошка\tw3", ["1 of the 2 symbols of the text 'w1 Кошка'"]),
-        ("w1 w2\tw3\t", []),
-        ("w1 w2", []),
-    ],
-)
-def test_constraints_that_a_model_does_not_know_are_told(line: str, told: List[str], tiny_model, device_flags) -> None:
-    arguments = [tiny_model.data, "--path", tiny_model.checkpoint, "--constraints", *device_flags]
-    printed = helpers.run_fairseq("interactive", arguments, stdin=f"w1\n{line}\n").splitlines()
-    found = [message for message in printed if "symbols of the" in message]
-    assert len(found) == len(told) and all(part in message for part, message in zip(told, found))
-
-
 @pytest.mark.parametrize("way", ["pipe", "file"])
 def test_a_carriage_return_ends_no_line(way: str, tiny_model, device_flags, tmp_path, monkeypatch, capsys) -> None:
     """An answer for each line feed: with one more, all later answers would belong to other lines."""

@@ -8,6 +8,7 @@ import re
 import sys
 import typing
 
+from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
 from .translating import SPACES
@@ -28,24 +29,10 @@ class _Lines(typing.List[str]):
     first = 1
 
 
-def drop_byte_order_marks() -> None:
-    """Remove a byte-order mark at the beginning of a line, which fairseq reads as an unknown word or unknown bytes.
-
-    Many UTF-8 files begin with a byte-order mark, so joined files have marks at the beginning of later lines.
-    """
-    from fairseq.hub_utils import GeneratorHubInterface
-    from fairseq.tasks import FairseqTask
-
-    wrap(FairseqTask, "get_interactive_tokens_and_lengths", _without_byte_order_marks)
-    wrap(GeneratorHubInterface, "tokenize", _without_a_byte_order_mark)
-
-
 def tell_unknown_symbols() -> None:
-    """Warn about a text with symbols that are unknown to the model."""
+    """Warn about a sentence of ``translate`` or ``sample`` with symbols that are unknown to the model."""
     from fairseq.hub_utils import GeneratorHubInterface
-    from fairseq.tasks import FairseqTask
 
-    wrap(FairseqTask, "get_interactive_tokens_and_lengths", _with_unknown_symbols_of_lines)
     wrap(GeneratorHubInterface, "binarize", _with_unknown_symbols)
 
 
@@ -73,7 +60,6 @@ def read_whole_lines() -> None:
         interactive = sys.modules.get("fairseq_cli.interactive")
         if interactive is not None:
             wrap(interactive, "buffered_read", buffered_read)
-            wrap(interactive, "make_batches", _with_constraints_without_blanks)
             wrap(interactive, "make_batches", _name_long_lines)
 
     def with_whole_lines(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
@@ -91,23 +77,6 @@ def _opened(name: str) -> typing.ContextManager[typing.TextIO]:
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", newline="\n", errors="strict")  # like a file, in every locale
     return contextlib.nullcontext(sys.stdin)
-
-
-def _with_constraints_without_blanks(
-    original: typing.Callable, lines: typing.List[str], cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
-    if cfg.generation.constraints:
-        lines = [line.strip() for line in lines]  # TABs at the end separate no constraint
-        _tell_unknown_constraints(lines, *args, **kwargs)
-    return original(lines, cfg, *args, **kwargs)
-
-
-def _tell_unknown_constraints(lines: Steps, task: typing.Any, max_positions: typing.Any, encode_fn: Encode) -> None:
-    for line in lines:
-        for constraint in line.split("\t")[1:]:
-            encoded = encode_fn(constraint)
-            tokens = task.target_dictionary.encode_line(encoded, append_eos=False, add_if_not_exist=False)
-            tell_unknown(constraint, tokens, task.target_dictionary, "constraint", encoded == constraint)
 
 
 def _name_long_lines(
@@ -150,25 +119,25 @@ def _raise_too_long(error: Exception, noun: str, first: int, source: str) -> Non
     ) from None
 
 
-def _without_byte_order_marks(
-    original: typing.Callable,
-    self: typing.Any,
-    lines: Steps,
-    encode_fn: typing.Callable[[str], str],
-) -> typing.Any:
+def drop_byte_order_marks(call: hooks.Call) -> typing.Iterator[None]:
+    """Remove byte-order marks before lines, which fairseq reads as unknown words or bytes (event "lines").
+
+    Many UTF-8 files begin with a byte-order mark, so joined files have marks at the beginning of later lines.
+    """
+    lines = call.arguments["lines"]
     if any("\r" in line for line in lines):
         logger.warning(f"a line has carriage returns in it, which do not end lines ({TO_LINE_FEEDS})")
-    return original(self, [line.lstrip(BYTE_ORDER_MARK) for line in lines], encode_fn)
+    call.arguments["lines"] = [line.lstrip(BYTE_ORDER_MARK) for line in lines]
+    yield
 
 
-def _with_unknown_symbols_of_lines(
-    original: typing.Callable, self: typing.Any, lines: Steps, encode_fn: typing.Callable[[str], str]
-) -> typing.Any:
-    found = original(self, lines, encode_fn)
-    for line, tokens in zip(lines, found[0]):
-        _tell_empty(tokens, self.source_dictionary, self)
-        tell_unknown(line, tokens, self.source_dictionary, unchanged=MARK in line and encode_fn(line) == line)
-    return found
+def tell_unknown_symbols_of_lines(call: hooks.Call) -> typing.Iterator[None]:
+    """Warn about lines with symbols that are unknown to the model (event "lines")."""
+    yield
+    task, encode = call.arguments["self"], call.arguments["encode_fn"]
+    for line, tokens in zip(call.arguments["lines"], call.result[0]):
+        _tell_empty(tokens, task.source_dictionary, task)
+        tell_unknown(line, tokens, task.source_dictionary, unchanged=MARK in line and encode(line) == line)
 
 
 def _with_unknown_symbols(original: typing.Callable, self: typing.Any, sentence: str) -> typing.Any:
@@ -184,9 +153,7 @@ def _tell_empty(tokens: typing.Any, dictionary: typing.Any, task: typing.Any) ->
         logger.warning("a line contains no text: its output is not a translation")
 
 
-def tell_unknown(
-    text: str, tokens: typing.Any, dictionary: typing.Any, what: str = "text", unchanged: bool = False
-) -> None:
+def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any, unchanged: bool = False) -> None:
     """Warn about the symbols of a text that a dictionary does not have.
 
     The warning names the mark of sentencepiece in a text that was read as pieces because of it.
@@ -195,7 +162,6 @@ def tell_unknown(
         text: the original text.
         tokens: (L,) long, tokens of the text.
         dictionary: dictionary of the tokens.
-        what: name of such a text.
         unchanged: whether the symbols are those of the text, and no encoder split it.
     """
     unknown = int((tokens == dictionary.unk()).sum()) - text.split().count(dictionary.unk_word)
@@ -206,16 +172,19 @@ def tell_unknown(
             f": {MARK} (U+2581) makes a text be read as pieces, so remove it from plain text" if is_of_pieces else ""
         )
         logger.warning(
-            f"{unknown} of the {kept} symbols of the {what} {text[:40]!r} are unknown to the model (<unk>){cause}"
+            f"{unknown} of the {kept} symbols of the text {text[:40]!r} are unknown to the model (<unk>){cause}"
         )
 
 
-def _without_a_byte_order_mark(original: typing.Callable, self: typing.Any, sentence: str) -> str:
+def drop_byte_order_mark(call: hooks.Call) -> typing.Iterator[None]:
+    """Remove a byte-order mark before a sentence; raises ValueError for one that is not text (event "sentence")."""
+    sentence = call.arguments["sentence"]
     if any("\ud800" <= character <= "\udfff" for character in sentence):
         raise ValueError(f"the text {sentence[:40]!r} is not Unicode: it holds bytes that were not decoded")
     if "\0" in sentence:
         raise ValueError(f"the text {sentence[:40]!r} contains NUL characters, as UTF-16 that was read as UTF-8 does")
-    return original(self, sentence.lstrip(BYTE_ORDER_MARK))
+    call.arguments["sentence"] = sentence.lstrip(BYTE_ORDER_MARK)
+    yield
 
 
 def clean_as_in_training(
@@ -231,8 +200,6 @@ def clean_as_in_training(
         steps_of_folder: returns the steps recorded in a data folder.
     """
     from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
-    from fairseq.hub_utils import GeneratorHubInterface
-    from fairseq.tasks import FairseqTask
 
     def with_steps_of_the_model(original: typing.Callable, self: typing.Any, cfg: typing.Any) -> None:
         from fairseq import file_utils
@@ -243,19 +210,20 @@ def clean_as_in_training(
     def cleaned_for_pieces(original: typing.Callable, self: typing.Any, x: str) -> str:
         return original(self, clean(x, self.cleaning))
 
-    def lines_cleaned_for_the_data(
-        original: typing.Callable, self: typing.Any, lines: Steps, encode_fn: typing.Callable[[str], str]
-    ) -> typing.Any:
-        steps = _steps_of_data(self, steps_of_folder)
-        return original(self, [clean(line, steps) for line in lines], encode_fn)
+    def clean_lines(call: hooks.Call) -> typing.Iterator[None]:
+        steps = _steps_of_data(call.arguments["self"], steps_of_folder)
+        call.arguments["lines"] = [clean(line, steps) for line in call.arguments["lines"]]
+        yield
 
-    def cleaned_for_the_data(original: typing.Callable, self: typing.Any, sentence: str) -> str:
-        return original(self, clean(sentence, _steps_of_data(self.task, steps_of_folder)))
+    def clean_sentence(call: hooks.Call) -> typing.Iterator[None]:
+        steps = _steps_of_data(call.arguments["self"].task, steps_of_folder)
+        call.arguments["sentence"] = clean(call.arguments["sentence"], steps)
+        yield
 
     wrap(SentencepieceBPE, "__init__", with_steps_of_the_model)
     wrap(SentencepieceBPE, "encode", cleaned_for_pieces)
-    wrap(FairseqTask, "get_interactive_tokens_and_lengths", lines_cleaned_for_the_data)
-    wrap(GeneratorHubInterface, "tokenize", cleaned_for_the_data)
+    hooks.at("lines", clean_lines)
+    hooks.at("sentence", clean_sentence)
 
 
 def _steps_of_data(task: typing.Any, steps_of_folder: typing.Callable[[pathlib.Path], Steps]) -> Steps:
