@@ -102,7 +102,7 @@ def apply() -> None:
     distributed.validate_with_one_set_of_buffers()
     distributed.score_no_empty_batches()
     sharding.shard_with_torch()
-    autocast.train_under_autocast()
+    autocast.record_precision()
     autocast.evaluate_under_autocast()
     master_weights.keep_master_weights()
     no_weight_decay.mark_float32_copies()
@@ -122,7 +122,7 @@ def apply() -> None:
         arguments.separate_bf16_from_tpu,
         launching.parse_local_rank,
     )
-    hooks.at("build", checks.check_settings)
+    hooks.at("build", checks.check_settings, sharding.refuse_what_cannot_be_sharded, autocast.train_under_autocast)
     hooks.at("lines", interactive.drop_byte_order_marks, interactive.tell_unknown_symbols_of_lines)
     hooks.at("sentence", interactive.drop_byte_order_mark)
     interactive.tell_unknown_symbols()

@@ -10,6 +10,7 @@ import typing
 
 import torch
 
+from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patches.launching import command_of
 from fairseq_mega.compat.patching import wrap
 
@@ -24,27 +25,26 @@ def device_of(common: typing.Any) -> str:
     return "cuda" if torch.cuda.is_available() and not common.cpu else "cpu"
 
 
-def train_under_autocast() -> None:
-    """Make --amp train in bfloat16 on the CPU, and with --bf16 on every device."""
+def record_precision() -> None:
+    """Record the flags of the precision in checkpoints of trainings under autocast."""
     from fairseq.trainer import Trainer
 
-    wrap(Trainer, "__init__", _build_trainer)
     wrap(Trainer, "state_dict", _name_precision)
 
 
-def _build_trainer(
-    original: typing.Callable, self: typing.Any, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> None:
-    device = device_of(cfg.common)
-    self.under_autocast = wanted(cfg.common, device)
-    if not self.under_autocast:
-        original(self, cfg, *args, **kwargs)
-        return
-    plain = copy.deepcopy(cfg)
-    plain.common.amp = plain.common.bf16 = False  # the trainer itself works in float32
-    original(self, plain, *args, **kwargs)
-    criterion = self.get_criterion()
-    criterion.forward = functools.partial(under_autocast, criterion.forward, device)
+def train_under_autocast(call: hooks.Call) -> typing.Iterator[None]:
+    """Make --amp train in bfloat16 on the CPU, and with --bf16 on every device (event "build")."""
+    trainer, common = call.arguments["self"], call.arguments["cfg"].common
+    device = device_of(common)
+    trainer.under_autocast = wanted(common, device)
+    if trainer.under_autocast:
+        plain = copy.deepcopy(call.arguments["cfg"])
+        plain.common.amp = plain.common.bf16 = False  # the trainer itself works in float32
+        call.arguments["cfg"] = plain
+    yield
+    if trainer.under_autocast:
+        criterion = trainer.get_criterion()
+        criterion.forward = functools.partial(under_autocast, criterion.forward, device)
 
 
 def under_autocast(function: typing.Callable, device: str, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:

@@ -6,6 +6,7 @@ import typing
 
 import torch
 
+from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
 from .master_weights import KEY as MASTERS
@@ -23,7 +24,6 @@ def shard_with_torch() -> None:
 
     wrap(fully_sharded_data_parallel, "fsdp_enable_wrap", _wrap_nothing)
     wrap(distributed_fairseq_model, "DistributedFairseqModel", _share_out)
-    wrap(Trainer, "__init__", _refuse_what_cannot_be_shared_out)
     wrap(Trainer, "_build_optimizer", _keep_whole_states)
     wrap(Trainer, "clip_grad_norm", _clip_by_the_whole_norm)
     wrap(Trainer, "save_checkpoint", _help_to_save)
@@ -52,9 +52,9 @@ def _share_out(
     return ShardedModel(model, mesh, not args.no_reshard_after_forward, args.fp32_reduce_scatter)
 
 
-def _refuse_what_cannot_be_shared_out(
-    original: typing.Callable, self: typing.Any, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> None:
+def refuse_what_cannot_be_sharded(call: hooks.Call) -> typing.Iterator[None]:
+    """Raise a ValueError for options that cannot be combined with sharding (event "build")."""
+    cfg = call.arguments["cfg"]
     parallel = cfg.distributed_training
     if parallel.ddp_backend == BACKEND:
         asked = f"--ddp-backend {BACKEND}"
@@ -75,7 +75,7 @@ def _refuse_what_cannot_be_shared_out(
         for option, given in refused.items():
             if given:
                 raise ValueError(f"{asked} cannot be combined with {option}: leave one of them out")
-    original(self, cfg, *args, **kwargs)
+    yield
 
 
 def _keep_whole_states(original: typing.Callable, self: typing.Any) -> None:
