@@ -52,15 +52,6 @@ def test_known_ones(options, tiny_model):
     assert options.get("dropout") is None or hub.cfg.model.dropout == 0.2
 
 
-def test_the_letters_of_a_part_are_not_its_name(tiny_model):
-    """fairseq's parser hands --retain-dropout-modules on as one text."""
-    common = [tiny_model.data, "--path", tiny_model.checkpoint, "--cpu", "--beam", 1, "--max-len-b", 9, "--seed", 1]
-    common += ["--model-overrides", "{'dropout': 0.6}"]
-    plain = helpers.run_fairseq("generate", common)
-    dropped = helpers.run_fairseq("generate", [*common, "--retain-dropout", "--retain-dropout-modules", "decoder"])
-    assert helpers.hypotheses(plain) != helpers.hypotheses(dropped)
-
-
 def test_a_classifier_is_scored_by_the_criterion_of_its_task(trainings, tmp_path) -> None:
     """Whatever it was trained with: earlier versions took every criterion; a converted checkpoint may name none."""
     options = ["--cpu", "--num-workers", 0, "--max-update", 2, "--no-epoch-checkpoints", "--disable-validation"]
