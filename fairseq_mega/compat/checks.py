@@ -112,6 +112,11 @@ CHECKS = (
     ),
     Check("restore_file", _is_saved, "does not exist, and the training would begin anew: give a checkpoint"),
     Check(
+        "share_all_embeddings",
+        lambda given: not (given["share_all_embeddings"] and given.get("adaptive_softmax_cutoff")),
+        "an adaptive softmax has tables of its own: omit one of the two options",
+    ),
+    Check(
         "source_lang",
         lambda given: given.get("target_lang") is not None,
         "fairseq ignores it without --target-lang: give both, or neither",

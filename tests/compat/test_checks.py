@@ -43,6 +43,7 @@ REFUSED: List[Tuple[str, str, List[str]]] = [  # command, option that the messag
     ("train", "--maximize-best-checkpoint-metric", ["--maximize-best-checkpoint-metric"]),
     ("train", "--warmup-updates", [*COSINE, "--warmup-updates", "100"]),
     ("train", "--restore-file", ["--restore-file", "missing/checkpoint_last.pt"]),
+    ("train", "--share-all-embeddings", ["--share-all-embeddings", "--adaptive-softmax-cutoff", "8"]),
     ("validate", "--gen-subset", ["--gen-subset", "valid"]),
     ("eval-lm", "--valid-subset", ["--valid-subset", "test"]),
     ("generate", "--valid-subset", ["--valid-subset", "test"]),
