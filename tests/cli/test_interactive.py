@@ -186,7 +186,6 @@ def test_errors(reading: Reading, tmp_path: Path) -> None:
         (["--context", tmp_path / "none.safetensors"], "none.safetensors"),
         (["--context", reading.checkpoint], "is not a file of safetensors"),
         (["--context", reading.context, "--test-chunk-size", 4], "--decoder-chunk-size 4"),
-        (["--context", reading.context, "--score-reference"], "--score-reference"),
     ):
         assert words in errors("interactive", reading.arguments(*options)), options
         assert not new.exists()

@@ -168,7 +168,7 @@ def test_a_split_of_several_folders_is_told(data, trained, device_flags, tmp_pat
     for told in (True, False):
         output = run_fairseq("eval-lm", arguments)
         assert f"scored {TEST_TOKENS} of {TEST_TOKENS} tokens" in output
-        assert (f"not the text of {second}" in output) == told
+        assert (f"only the text of {data} is read" in output) == told
         for file in second.glob("test.*"):
             file.unlink()
 
