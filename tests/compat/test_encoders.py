@@ -225,7 +225,7 @@ def test_the_data_folder_has_what_cut_its_text(
     assert other.replace(" ", "").replace("\u2581", " ").strip() == translation
 
 
-@pytest.mark.parametrize("road", ["interactive", "constraint", "hub", "inspect"])
+@pytest.mark.parametrize("road", ["interactive", "hub", "inspect"])
 @pytest.mark.parametrize("text", ["name: \u2581 w1", "name: \u00e9", "\u2581 w1"])
 def test_plain_text_with_the_mark_of_pieces(
     road: str, text: str, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, device_flags: List[str], caplog: Any
@@ -245,9 +245,8 @@ def test_plain_text_with_the_mark_of_pieces(
         attention.attention_for(tmp_path / "model.pt", data, text, None)
         printed = caplog.messages
     else:
-        flags = ["--path", tmp_path / "model.pt", *device_flags, *(["--constraints"] if road == "constraint" else [])]
-        lines = f"w2\t{text}\n" if road == "constraint" else f"w2\n{text}\n"
-        printed = helpers.run_fairseq("interactive", [data, *flags], lines).splitlines()
+        flags = ["--path", tmp_path / "model.pt", *device_flags]
+        printed = helpers.run_fairseq("interactive", [data, *flags], f"w2\n{text}\n").splitlines()
     [found] = [message for message in printed if "unknown to the model" in message]
     cause = "(<unk>): \u2581 (U+2581) makes a text be read as pieces, so remove it from plain text"
     assert found.endswith(cause if "\u2581" in text else "(<unk>)")

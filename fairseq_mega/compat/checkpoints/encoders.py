@@ -5,7 +5,6 @@ import logging
 import os
 import typing
 
-from fairseq_mega.compat.patches import paths
 from fairseq_mega.compat.patches.translating import joined_once, note_command, reads_lines
 from fairseq_mega.compat.patching import wrap
 
@@ -29,9 +28,11 @@ def compare_encoders() -> None:
 
 def folders_of(task: typing.Any) -> typing.List[str]:
     """Return the folders of a task's text."""
+    from fairseq import utils
+
     text = getattr(task, "text_folder", None)
     data = getattr(settings_of(task), "data", None)
-    return [text] if text else paths.split(data) if isinstance(data, str) else [""]
+    return [text] if text else utils.split_paths(data) if isinstance(data, str) else [""]
 
 
 def _build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
