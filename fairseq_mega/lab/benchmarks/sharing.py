@@ -1,4 +1,4 @@
-"""Bytes that each process of a training holds and sends, compared with the estimates of a plan."""
+"""Bytes that each process of a training holds and sends, compared with estimates."""
 
 import argparse
 import gc
@@ -24,7 +24,7 @@ from fairseq_mega.models.on_paper import stand_in
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
 DESCRIPTION = """\
-Bytes that each training process holds and sends, compared with the estimate of fairseq-mega-inspect --plan.
+Bytes that each training process holds and sends, compared with estimates.
 
 Updates of two batches by fairseq's trainer in processes on this CPU. Held: living tensors, counted after each operator.
 Sent: tensors given to collectives, as rings would send them. Written: bytes that the process wrote into sockets with

@@ -5,7 +5,6 @@
     fairseq-mega-inspect CHECKPOINT --attention TEXT   # a picture of a layer's attention; of a translator its alignment
     fairseq-mega-inspect CHECKPOINT --compare OTHER    # differences of two checkpoints
     fairseq-mega-inspect mega_lm_enwik8_base --memory 24 80   # longest context in 24 and 80 GiB
-    fairseq-mega-inspect --plan megalodon_lm_7b --nodes 32 --gpus 8 --gib 75 --precision bf16   # settings that fit
 
 Checkpoints of the published code are read, too. Nothing in a file is executed.
 """
@@ -22,9 +21,8 @@ PROGRAM = "fairseq-mega-inspect"
 READ_WITH = {  # options, and the options of which each requires one
     "layer": ["attention"],
     "data": ["attention"],
-    "symbols": ["memory", "plan"],
-    "precision": ["memory", "plan"],
-    **{name: ["plan"] for name in ("nodes", "gpus", "gib", "context", "batch")},
+    "symbols": ["memory"],
+    "precision": ["memory"],
     "pictures": ["draw", "attention"],
 }
 
@@ -34,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
     parser.add_argument(
-        "checkpoint", type=Path, metavar="CHECKPOINT", help="checkpoint; for --memory and --plan also an architecture"
+        "checkpoint", type=Path, metavar="CHECKPOINT", help="checkpoint; for --memory also an architecture"
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--draw", action="store_true", help="draw the kernels and half-lives of all layers")
@@ -47,22 +45,9 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="GIB",
         help="estimate the longest context of a language model's training step in this memory",
     )
-    plan = "list settings to train a language model on several GPUs, the memory of a GPU and the bytes sent"
-    what.add_argument("--plan", action="store_true", help=plan)
-    parser.add_argument(
-        "--nodes", type=int, default=1, metavar="N", help="for --plan: number of machines (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--gpus", type=int, default=1, metavar="G", help="for --plan: GPUs of a node (default: %(default)s)"
-    )
-    parser.add_argument("--gib", type=float, metavar="M", help="for --plan: memory of a GPU for the training")
-    context = "for --plan: length of a training sequence (default: 8 chunks)"
-    parser.add_argument("--context", type=int, metavar="TOKENS", help=context)
-    batch = "for --plan: tokens of an update (default: a sequence for each GPU)"
-    parser.add_argument("--batch", type=int, metavar="TOKENS", help=batch)
-    symbols = "for --memory and --plan of an architecture: size of the dictionary (default: its recipes', or 32000)"
+    symbols = "for --memory of an architecture: size of the dictionary (default: its recipes', or 32000)"
     parser.add_argument("--symbols", type=int, metavar="N", help=symbols)
-    precision = "for --memory and --plan: precision of the training (default: fp32)"
+    precision = "for --memory: precision of the training (default: fp32)"
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help=precision)
     parser.add_argument(
         "--layer", type=int, metavar="N", help="for --attention: number of the layer, from 1 (default: the last)"

@@ -31,17 +31,16 @@ def model_of(name: str, symbols: Optional[int] = None, bf16: bool = False) -> Ne
     Raises:
         OSError, ValueError: as :func:`described`.
     """
-    options, symbols = described(name, symbols, "--memory")
+    options, symbols = described(name, symbols)
     return Needs(training_step(options, symbols, AUTOCAST if bf16 else FLOAT32), symbols)
 
 
-def described(name: str, symbols: Optional[int], asked: str) -> Tuple[Mapping[str, Any], int]:
+def described(name: str, symbols: Optional[int]) -> Tuple[Mapping[str, Any], int]:
     """Return the options of a checkpoint's or an architecture's model, and its number of symbols.
 
     Args:
         name: of the file, or of the architecture.
         symbols: of the architecture; None for those of its recipes.
-        asked: the option that requires them, for messages.
 
     Raises:
         OSError: if neither exists.
@@ -55,10 +54,10 @@ def described(name: str, symbols: Optional[int], asked: str) -> Tuple[Mapping[st
         return {"_name": name}, symbols
     if kind is not None and not Path(name).exists():
         raise ValueError(
-            f"{name}: this architecture is not a language model of this package: {asked} accepts checkpoints and "
+            f"{name}: this architecture is not a language model of this package: --memory accepts checkpoints and "
             f"architectures of {', '.join(MODELS)}"
         )
-    options, found = options_of(Path(name), asked)
+    options, found = options_of(Path(name))
     if symbols is not None:
         raise ValueError(f"--symbols {symbols}: the checkpoint {name} has {found:,}; leave --symbols out")
     return options, found
@@ -76,7 +75,7 @@ def check_symbols(name: str, values: Mapping[str, Any], symbols: int) -> None:
         )
 
 
-def options_of(path: Path, asked: str) -> Tuple[Mapping[str, Any], int]:
+def options_of(path: Path) -> Tuple[Mapping[str, Any], int]:
     """Return the options of a checkpoint's model, and its number of symbols.
 
     Raises:
@@ -86,10 +85,10 @@ def options_of(path: Path, asked: str) -> Tuple[Mapping[str, Any], int]:
     checkpoint = load_checkpoint(path)
     table = checkpoint["model"].get("decoder.embedding.tokens.weight")
     if any(tensor.startswith("encoder.") for tensor in checkpoint["model"]):
-        raise ValueError(f"{path}: {asked} requires a language model of this package, found a model with an encoder")
+        raise ValueError(f"{path}: --memory requires a language model of this package, found a model with an encoder")
     if table is None:
         raise ValueError(
-            f"{path}: {asked} requires a language model with a plain table; for adaptive tables give the name of its "
+            f"{path}: --memory requires a language model with a plain table; for adaptive tables give the name of its "
             f"--arch and --symbols N instead"
         )
     megalodon = any(tensor.endswith(".ema.theta") for tensor in checkpoint["model"])

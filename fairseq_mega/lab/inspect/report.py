@@ -77,15 +77,6 @@ def report(options: argparse.Namespace) -> None:
         bf16 = options.precision == "bf16"
         print("\n".join(lines_of(str(options.checkpoint), options.memory, options.symbols, bf16)))
         return
-    if options.plan:
-        from . import plan
-
-        if options.gib is None:
-            raise ValueError("--plan requires the memory of a GPU: give --gib M")
-        machine = plan.Machine(options.nodes, options.gpus, options.gib)
-        name, precision = str(options.checkpoint), options.precision
-        print("\n".join(plan.lines_of(name, machine, precision, options.context, options.batch, options.symbols)))
-        return
     if options.attention is not None:
         from . import pictures
         from .attention import attention_for

@@ -46,7 +46,6 @@ TABLES: Dict[str, Builder] = {
     "decoding": decoding.decoding,
     "training-lengths": decoding.training_lengths,
     "shared-sequences": shared_sequences.memory,
-    "plan": sharing.plan,
     "sharing": sharing.measured,
     "language-models": language_models.comparison,
     "remembered-tokens": language_models.remembered,

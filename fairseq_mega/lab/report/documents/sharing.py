@@ -1,9 +1,8 @@
-"""Tables of several GPUs: plans of ``fairseq-mega-inspect --plan``, and measurements of ``benchmarks sharing``."""
+"""Table of ``benchmarks sharing``: bytes that each process of a training holds and sends."""
 
 from pathlib import Path
 from typing import Sequence
 
-from fairseq_mega.lab.inspect.plan import SHOWN, Machine, Planner, planned, table
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
@@ -17,15 +16,6 @@ NUMBERS = {
     "sent on paper": "sent_on_paper",
     "written by gloo": "written",
 }
-
-
-def plan(folder: Path, words: Sequence[str]) -> Table:
-    """Table of the first settings for ARCHITECTURE, NODESxGPUSxGIB, PRECISION, and the tokens of an update."""
-    name, sizes, precision, *tokens = words
-    nodes, gpus, gib = sizes.split("x")
-    machine = Machine(int(nodes), int(gpus), float(gib))
-    work, fitting, _ = planned(Planner(name, precision), machine, int(tokens[0]) if tokens else None)
-    return table(fitting[:SHOWN], work)
 
 
 def measured(folder: Path, words: Sequence[str]) -> Table:
