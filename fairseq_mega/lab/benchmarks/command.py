@@ -16,7 +16,6 @@ MODULES: Dict[str, str] = {
     "lm-length": "lm_length",
     "context": "context",
     "chunk-parallel": "chunk_parallel",
-    "sharing": "sharing",
     "lra-speed": "lra_speed",
     "padding": "padding",
     "peers": "peers.benchmark",

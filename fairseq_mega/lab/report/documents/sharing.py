@@ -1,4 +1,4 @@
-"""Table of ``benchmarks sharing``: bytes that each process of a training holds and sends."""
+"""Table of the bytes that each process of a training held and sent, from the file of its measurement."""
 
 from pathlib import Path
 from typing import Sequence
