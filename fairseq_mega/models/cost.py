@@ -139,20 +139,6 @@ WHOLE = (AdaptiveInput, AdaptiveSoftmax, ClassifierHead, ImageHead)  # their for
 # Memory: bytes that PyTorch's allocator would hold, measured in a pass of tensors without storage.
 
 
-class Precision(NamedTuple):
-    """Bytes of a parameter in a training with Adam."""
-
-    option: str
-    weight: int  # of the model's own weight, and of its gradient
-    state: int  # weight, gradient, moments; for a rounded weight also its float32 copy and that copy's gradient
-    copy: int  # of the copies that autocast makes of all weights
-
-
-FLOAT32 = Precision("", WIDE, STATE, 0)
-AUTOCAST = Precision("--precision bf16", WIDE, STATE, NARROW)
-ROUNDED = Precision("--bf16", NARROW, 2 * NARROW + STATE, 0)
-
-
 class Activations(NamedTuple):
     """Maximum bytes that a backward pass holds for each token."""
 
@@ -173,7 +159,7 @@ class Step(NamedTuple):
         return max(int((memory - self.state) // self.token), 0)
 
 
-def training_step(options: Mapping[str, Any], symbols: int, precision: Precision = FLOAT32) -> Step:
+def training_step(options: Mapping[str, Any], symbols: int, bf16: bool = False) -> Step:
     """Estimate the memory of a training step on one sequence with the CPU's compiled kernels, else with PyTorch's.
 
     At the beginning of the backward pass these are weights, gradients and Adam's two moments; for each token, the
@@ -182,21 +168,21 @@ def training_step(options: Mapping[str, Any], symbols: int, precision: Precision
     backward pass holds more, by less than another layer.
 
     Args:
-        options, symbols, precision: as in :func:`activations`.
+        options, symbols, bf16: as in :func:`activations`.
 
     Raises:
         ValueError: as :func:`activations`.
     """
     decoder = language_model(options, symbols)
-    recomputed = round(max(activations(options, symbols, precision, True)))
+    recomputed = round(max(activations(options, symbols, bf16, True)))
     token = recomputed
     if not decoder.checkpoint_activations:
-        token = round(activations(options, symbols, precision, False).output)
+        token = round(activations(options, symbols, bf16, False).output)
     count = parameters(decoder)
-    return Step((precision.state + precision.copy) * count, token, recomputed, count)
+    return Step((STATE + NARROW * bf16) * count, token, recomputed, count)
 
 
-def activations(options: Mapping[str, Any], symbols: int, precision: Precision, recomputed: bool) -> Activations:
+def activations(options: Mapping[str, Any], symbols: int, bf16: bool, recomputed: bool) -> Activations:
     """Estimate what the backward pass of a language model holds for each token.
 
     Layers run at two lengths of whole chunks, in models of one and of two layers. The lengths are long, so weights and
@@ -205,7 +191,7 @@ def activations(options: Mapping[str, Any], symbols: int, precision: Precision, 
     Args:
         options: options of a language model of this package, as for :func:`build`.
         symbols: V, symbols of its dictionary.
-        precision: precision of the training.
+        bf16: whether the training runs under autocast to bfloat16, which copies all weights.
         recomputed: whether each layer runs again in the backward pass; overrides ``options``.
 
     Raises:
@@ -213,14 +199,14 @@ def activations(options: Mapping[str, Any], symbols: int, precision: Precision, 
     """
     decoder = language_model(options, symbols)
     adaptive = isinstance(decoder.embedding.tokens, AdaptiveInput), decoder.adaptive_softmax is not None
-    if precision is not FLOAT32 and any(adaptive):
-        raise ValueError(f"{precision.option}: adaptive tables are in float32; give fp32")
+    if bf16 and any(adaptive):
+        raise ValueError("--precision bf16: adaptive tables are in float32; give fp32")
     given, others = {**options, "checkpoint_activations": recomputed}, len(decoder.layers) - 1
-    one = _bytes_of_token(given, 1, symbols, precision)
+    one = _bytes_of_token(given, 1, symbols, bf16)
     if recomputed:
-        kept = float((NARROW if precision is ROUNDED else WIDE) * width_of(decoder))  # the input of a layer
+        kept = float(WIDE * width_of(decoder))  # the input of a layer
     else:
-        kept = _bytes_of_token(given, 2, symbols, precision).output - one.output
+        kept = _bytes_of_token(given, 2, symbols, bf16).output - one.output
     output, layers = (first + others * kept for first in one)
     inputs = _adaptive_input_bytes(decoder.embedding.tokens) if adaptive[0] else 0.0
     outputs = _adaptive_softmax_bytes(decoder.adaptive_softmax) if adaptive[1] else 0.0
@@ -278,10 +264,10 @@ class _Living(TorchDispatchMode):
 _MEASURED: Dict[Tuple[str, ...], Activations] = {}  # cache: a measurement takes a second, and tables repeat it
 
 
-def _bytes_of_token(options: Mapping[str, Any], layers: int, symbols: int, precision: Precision) -> Activations:
+def _bytes_of_token(options: Mapping[str, Any], layers: int, symbols: int, bf16: bool) -> Activations:
     """Return the bytes that the backward pass on one sequence holds for each token, without adaptive tables."""
     given = {**options, "decoder_layers": layers}
-    key = (repr(sorted(given.items())), repr((symbols, precision)), os.environ.get(native.PATHS_VARIABLE, ""))
+    key = (repr(sorted(given.items())), repr((symbols, bf16)), os.environ.get(native.PATHS_VARIABLE, ""))
     if key in _MEASURED:
         return _MEASURED[key]
     decoder = language_model(given, symbols, own=True)
@@ -290,13 +276,11 @@ def _bytes_of_token(options: Mapping[str, Any], layers: int, symbols: int, preci
         # Tables of rotations have the next power of two of positions: both lengths share one size, which cancels out.
         long = 1 << max(4, min(UNCHUNKED, decoder.longest)).bit_length() - 1
         short = long * 3 // 4
-    if precision is ROUNDED:
-        decoder.to(torch.bfloat16)
     with FakeTensorMode(allow_non_fake_inputs=True), compiled_kernels():
         decoder.to_empty(device="cpu").train()
         for parameter in decoder.parameters():
             parameter.register_post_accumulate_grad_hook(_forget_gradient)  # it is part of the state
-        less, more = (_held(decoder, length, precision) for length in (short, long))
+        less, more = (_held(decoder, length, bf16) for length in (short, long))
     _MEASURED[key] = Activations(*((high - low) / (long - short) for low, high in zip(less, more)))
     return _MEASURED[key]
 
@@ -305,7 +289,7 @@ def _forget_gradient(parameter: Tensor) -> None:
     parameter.grad = None
 
 
-def _held(decoder: LanguageModelDecoder, length: int, precision: Precision) -> Activations:
+def _held(decoder: LanguageModelDecoder, length: int, bf16: bool) -> Activations:
     """Return the maximum bytes that the backward pass on one sequence holds before the layers and within them."""
     tokens = torch.zeros(1, length, dtype=torch.long)
     most: List[int] = []
@@ -319,7 +303,7 @@ def _held(decoder: LanguageModelDecoder, length: int, precision: Precision) -> A
 
     hook = decoder.layers[-1].register_forward_hook(note)
     with _Living() as held:
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision is AUTOCAST):
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             if isinstance(decoder.embedding.tokens, AdaptiveInput):
                 x = torch.zeros(1, length, width_of(decoder)).requires_grad_()
             else:

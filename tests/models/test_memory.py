@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.models import cost
-from fairseq_mega.models.cost import AUTOCAST, FLOAT32, KERNELS, STATE, Step, training_step, zipf_shares
+from fairseq_mega.models.cost import KERNELS, STATE, Step, training_step, zipf_shares
 from fairseq_mega.ops.common import native
 from tests.support import grids, tiny_lm
 
@@ -149,12 +149,11 @@ def test_without_chunks_and_in_bfloat16(case: str, chunk: int, bf16: bool) -> No
     options = {**SHAPE, **MORE[case], "decoder_chunk_size": chunk}
     model = MODEL_REGISTRY[name].build_model(Namespace(**options), task).train()
     count = sum(parameter.numel() for parameter in model.parameters())
-    precision = AUTOCAST if bf16 else FLOAT32
-    step = training_step({**options, "_name": name}, len(task.source_dictionary), precision)
+    step = training_step({**options, "_name": name}, len(task.source_dictionary), bf16)
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         short, long = held(model, task, 768), held(model, task, 1024)
     assert (long.beginning - short.beginning) / 256 == pytest.approx(step.token, rel=NEAR)
-    another = training_step({**options, "_name": name, "decoder_layers": 3}, len(task.source_dictionary), precision)
+    another = training_step({**options, "_name": name, "decoder_layers": 3}, len(task.source_dictionary), bf16)
     work = torch.get_num_threads() * attention_memory(1024 if chunk == -1 else chunk)
     assert long.most - long.beginning <= 1024 * (another.token - step.token) + work
     assert step.state == (STATE + (2 if bf16 else 0)) * count

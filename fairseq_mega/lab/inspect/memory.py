@@ -9,7 +9,7 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.convert.options import flat_options
 from fairseq_mega.lab.inspect.recipe_models import symbols_of_preset
-from fairseq_mega.models.cost import AUTOCAST, FLOAT32, GIB, Step, training_step
+from fairseq_mega.models.cost import GIB, Step, training_step
 from fairseq_mega.models.presets import preset
 from fairseq_mega.ops.common import native
 
@@ -32,7 +32,7 @@ def model_of(name: str, symbols: Optional[int] = None, bf16: bool = False) -> Ne
         OSError, ValueError: as :func:`described`.
     """
     options, symbols = described(name, symbols)
-    return Needs(training_step(options, symbols, AUTOCAST if bf16 else FLOAT32), symbols)
+    return Needs(training_step(options, symbols, bf16), symbols)
 
 
 def described(name: str, symbols: Optional[int]) -> Tuple[Mapping[str, Any], int]:
