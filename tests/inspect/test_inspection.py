@@ -1,18 +1,17 @@
-"""A look inside checkpoints: counts, kernels, half-lives, attention, comparison, pictures."""
+"""A look inside checkpoints: counts, kernels, half-lives, attention, pictures."""
 
 import math
 import re
 import shutil
 import warnings
-from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Tuple
+from typing import Any, List, Tuple
 
 import pytest
 import torch
 
-from fairseq_mega.lab.inspect import attention, averages, comparison, parts, pictures
+from fairseq_mega.lab.inspect import attention, averages, parts, pictures
 from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.lab.inspect.attention import _self_attention, attention_for
 from fairseq_mega.lab.runs import fonts
@@ -191,32 +190,6 @@ def test_alignment_of_a_translation(tiny_model: Any, tmp_path: Path) -> None:
         attention_for(tiny_model.checkpoint, tmp_path, "w1", None)
 
 
-def test_what_differs_is_named() -> None:
-    model = tiny_mega.build().state_dict()
-    key = "encoder.layers.0.attention.ema.omega"
-    other = {**model, key: model[key] + 0.25, "spare": torch.ones(2)}
-    del other["encoder.layers.1.attention.kappa"]
-    first = {"args": Namespace(arch="mega", dropout=0.1), "model": model}
-    second = {"cfg": {"model": {"_name": "mega", "dropout": 0.2}, "task": {"_name": None}}, "model": other}
-    lines = comparison.lines_of(first, second)
-    assert lines[:2] == ["options that differ: 1", "  dropout: 0.1, 0.2"]
-    assert f"tensors that differ: 3 of {len(model) + 1}" in lines
-    assert "  encoder.layers.1.attention.kappa: in the first alone" in lines and "  spare: in the second alone" in lines
-    assert any(re.fullmatch(rf"  {key}: differs by [\d.]+% of its norm, at most 0.25", line) for line in lines)
-    assert comparison.lines_of(first, first) == ["options that differ: 0", f"tensors that differ: 0 of {len(model)}"]
-
-
-def test_values_that_a_preset_fills_do_not_differ() -> None:
-    """A translator that went to the published layout and back has every value, and the name of the model."""
-    checkpoint: Dict[str, Any] = {"args": Namespace(arch="mega_tiny", dropout=0.1), "model": {}}
-    filled = comparison.resolved(vars(checkpoint["args"]), checkpoint["model"])
-    other = {**checkpoint, "args": Namespace(**{**filled, "arch": "mega", "criterion": "cross_entropy"})}
-    assert filled["encoder_embed_dim"] == filled["decoder_embed_dim"] == 64
-    assert comparison.options_that_differ(checkpoint, other) == []
-    other["args"].decoder_hidden_dim = 200
-    assert comparison.options_that_differ(checkpoint, other) == ["decoder_hidden_dim: 128, 200"]
-
-
 def run(*arguments: object) -> int:
     return inspect_checkpoint.main([str(argument) for argument in arguments])
 
@@ -227,8 +200,6 @@ def test_the_command(tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixt
     assert re.search(r"architecture +mega_tiny\n", printed) and re.search(r"updates +8\n", printed)
     assert re.search(r"encoder layer 1( +[\d.]+){4}\n", printed)
     assert run(GOLDENS / "lra_classifier.official.pt") == 0 and "encoder layer 2" in capsys.readouterr().out
-    assert run(tiny_model.checkpoint, "--compare", tiny_model.checkpoint) == 0
-    assert "tensors that differ: 0" in capsys.readouterr().out
     assert run(tmp_path / "none.pt") == 1 and "none.pt does not exist" in capsys.readouterr().err
 
 

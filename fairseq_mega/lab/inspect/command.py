@@ -3,7 +3,6 @@
     fairseq-mega-inspect CHECKPOINT                    # as text
     fairseq-mega-inspect CHECKPOINT --draw             # with pictures: kernels, half-lives
     fairseq-mega-inspect CHECKPOINT --attention TEXT   # a picture of a layer's attention; of a translator its alignment
-    fairseq-mega-inspect CHECKPOINT --compare OTHER    # differences of two checkpoints
     fairseq-mega-inspect mega_lm_enwik8_base --memory 24 80   # longest context in 24 and 80 GiB
 
 Checkpoints of the published code are read, too. Nothing in a file is executed.
@@ -37,7 +36,6 @@ def build_parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--draw", action="store_true", help="draw the kernels and half-lives of all layers")
     what.add_argument("--attention", metavar="TEXT", help="draw the attention of one layer for a text")
-    what.add_argument("--compare", type=Path, metavar="OTHER", help="list the differences from another checkpoint")
     what.add_argument(
         "--memory",
         type=float,

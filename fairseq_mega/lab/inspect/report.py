@@ -1,4 +1,4 @@
-"""The report of one checkpoint, or of two."""
+"""The report of a checkpoint."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.options import flat_options
 
-from . import averages, comparison, parts
+from . import averages, parts
 
 LENGTH = 4096  # of the kernels
 
@@ -68,9 +68,6 @@ def draw(checkpoint: Dict[str, Any], name: str, folder: Path) -> List[Path]:
 def report(options: argparse.Namespace) -> None:
     """Print the report that the options select and draw the pictures; raise OSError and ValueError."""
     folder = options.checkpoint.parent if options.pictures is None else options.pictures
-    if options.compare is not None:
-        print("\n".join(comparison.lines_of(read(options.checkpoint), read(options.compare))))
-        return
     if options.memory is not None:
         from .memory import lines_of
 
