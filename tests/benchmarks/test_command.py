@@ -74,13 +74,6 @@ def test_settings_are_those_of_the_models(given, said, unsaid, tmp_path, monkeyp
     assert set(unsaid).isdisjoint(settings)
 
 
-def test_a_folder_among_the_settings_is_recorded(tmp_path):
-    arguments = command.parse(["padding", "--data", "my data", "--json", str(tmp_path / "found.json")])
-    measuring.write_measurements(arguments, {"ratio": 0.5}, examples=1)
-    settings = json.loads((tmp_path / "found.json").read_text())["settings"]
-    assert (settings["data"], settings["batch"]) == ("my data", 25)
-
-
 def test_the_table_of_speed_names_what_was_measured(tmp_path, monkeypatch, capsys):
     """A file from before architectures were recorded names none."""
     monkeypatch.setattr(apart, "run_apart", lambda *unused: {"seconds": 1.0, "memory_mib": 1.0, "parameters": 1})

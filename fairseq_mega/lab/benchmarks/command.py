@@ -17,7 +17,6 @@ MODULES: Dict[str, str] = {
     "context": "context",
     "chunk-parallel": "chunk_parallel",
     "lra-speed": "lra_speed",
-    "padding": "padding",
     "peers": "peers.benchmark",
     "device": "device",
 }

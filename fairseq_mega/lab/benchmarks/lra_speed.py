@@ -46,14 +46,14 @@ def architecture(name: str) -> str:
     return "mega_lra_imdb" if name.startswith("mega") else "transformer_lra_imdb"
 
 
-def build(name: str, length: int, chunk: int, **given: Any) -> Any:
-    """Build the model of the Text recipe, with the full width and depth, changed by options."""
+def build(name: str, length: int, chunk: int) -> Any:
+    """Build the model of the Text recipe, with the full width and depth."""
     dictionary, labels = Dictionary(), Dictionary()
     for number in range(SYMBOLS):
         dictionary.add_symbol(str(number))
     task = SimpleNamespace(input_type="text", documents=1, dictionary=dictionary, label_dictionary=labels)
     arch = architecture(name)
-    options = argparse.Namespace(max_positions=length, dropout=0.1, **given)
+    options = argparse.Namespace(max_positions=length, dropout=0.1)
     if name == "mega-chunk":
         options.encoder_chunk_size = chunk
     ARCH_CONFIG_REGISTRY[arch](options)

@@ -129,8 +129,7 @@ def write_measurements(arguments: argparse.Namespace, scores: Dict[str, float], 
     if arguments.json is None:
         return
     left_out = ("json", "plot", "rows", "stop_after", "benchmark", "given")
-    given = {name: value for name, value in vars(arguments).items() if name not in left_out}
-    settings = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+    settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
     command = " ".join(["python", "-m", MODULE, *arguments.given])
     benchmark = arguments.benchmark
     label = f"{benchmark}-{arguments.device}"
