@@ -87,15 +87,3 @@ def test_shared_sequences(tmp_path):
         *[("mega", "1", "64"), ("mega", "2", "32"), ("megalodon", "1", "64"), ("megalodon", "2", "32")]
     ]
     assert read_result(tmp_path / "shared.json")["examples"] == 64
-
-
-def test_contexts(tmp_path):
-    output = run("context", "--json", str(tmp_path / "context.json"))
-    assert re.findall(r"^\| (mega|megalodon), chunk 16 \| [\d.]+ \| [\d,]+ \|", output, re.MULTILINE) == [
-        "mega",
-        "megalodon",
-    ]
-    scores = read_result(tmp_path / "context.json")["scores"]
-    assert scores["transformer bytes"] == 63 * 2 * 32 * 4
-    kept = 15 * (16 + 64) + 32 * 16  # keys and values of a chunk, EMA
-    assert 0 <= scores["mega bytes"] - 4 * kept < 2500  # the header

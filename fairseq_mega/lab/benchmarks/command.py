@@ -14,7 +14,6 @@ MODULES: Dict[str, str] = {
     "kernels": "kernels.benchmark",
     "decoding": "decoding",
     "lm-length": "lm_length",
-    "context": "context",
     "chunk-parallel": "chunk_parallel",
     "lra-speed": "lra_speed",
     "peers": "peers.benchmark",
