@@ -150,8 +150,7 @@ class Step(NamedTuple):
     """Bytes that a training step of a language model holds at the beginning of its backward pass."""
 
     state: int  # independent of the length
-    token: int  # for each token of the sequence
-    recomputed: int  # for each token with ``--checkpoint-activations``; maximum over the backward pass
+    token: int  # for each token of the sequence; with ``checkpoint_activations`` the maximum over the backward pass
     parameters: int
 
     def context(self, memory: float) -> int:
@@ -167,24 +166,6 @@ def training_step(options: Mapping[str, Any], symbols: int, bf16: bool = False) 
     ``checkpoint_activations`` a layer keeps only its input until it runs again. With few symbols the last layer's
     backward pass holds more, by less than another layer.
 
-    Args:
-        options, symbols, bf16: as in :func:`activations`.
-
-    Raises:
-        ValueError: as :func:`activations`.
-    """
-    decoder = language_model(options, symbols)
-    recomputed = round(max(activations(options, symbols, bf16, True)))
-    token = recomputed
-    if not decoder.checkpoint_activations:
-        token = round(activations(options, symbols, bf16, False).output)
-    count = parameters(decoder)
-    return Step((STATE + NARROW * bf16) * count, token, recomputed, count)
-
-
-def activations(options: Mapping[str, Any], symbols: int, bf16: bool, recomputed: bool) -> Activations:
-    """Estimate what the backward pass of a language model holds for each token.
-
     Layers run at two lengths of whole chunks, in models of one and of two layers. The lengths are long, so weights and
     their gradients, which are part of the state, do not affect the moment of maximum memory.
 
@@ -192,7 +173,6 @@ def activations(options: Mapping[str, Any], symbols: int, bf16: bool, recomputed
         options: options of a language model of this package, as for :func:`build`.
         symbols: V, symbols of its dictionary.
         bf16: whether the training runs under autocast to bfloat16, which copies all weights.
-        recomputed: whether each layer runs again in the backward pass; overrides ``options``.
 
     Raises:
         ValueError: for other models, for adaptive tables in bfloat16, or as :func:`build`.
@@ -201,16 +181,17 @@ def activations(options: Mapping[str, Any], symbols: int, bf16: bool, recomputed
     adaptive = isinstance(decoder.embedding.tokens, AdaptiveInput), decoder.adaptive_softmax is not None
     if bf16 and any(adaptive):
         raise ValueError("--precision bf16: adaptive tables are in float32; give fp32")
-    given, others = {**options, "checkpoint_activations": recomputed}, len(decoder.layers) - 1
-    one = _bytes_of_token(given, 1, symbols, bf16)
-    if recomputed:
+    one, others = _bytes_of_token(options, 1, symbols, bf16), len(decoder.layers) - 1
+    if decoder.checkpoint_activations:
         kept = float(WIDE * width_of(decoder))  # the input of a layer
     else:
-        kept = _bytes_of_token(given, 2, symbols, bf16).output - one.output
+        kept = _bytes_of_token(options, 2, symbols, bf16).output - one.output
     output, layers = (first + others * kept for first in one)
     inputs = _adaptive_input_bytes(decoder.embedding.tokens) if adaptive[0] else 0.0
-    outputs = _adaptive_softmax_bytes(decoder.adaptive_softmax) if adaptive[1] else 0.0
-    return Activations(output + inputs + outputs, layers + inputs)
+    output += inputs + (_adaptive_softmax_bytes(decoder.adaptive_softmax) if adaptive[1] else 0.0)
+    token = max(output, layers + inputs) if decoder.checkpoint_activations else output
+    count = parameters(decoder)
+    return Step((STATE + NARROW * bf16) * count, round(token), count)
 
 
 def width_of(decoder: LanguageModelDecoder) -> int:
