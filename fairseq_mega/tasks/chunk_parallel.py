@@ -128,11 +128,11 @@ def join(options: Any, model: Any, longest_chunks: int, padding_idx: int) -> Chu
             f"processes would have nothing to read: give --variant-block-multiple-max {size} or more, or a smaller size"
         )
     for part in model.modules():
-        check_part(part, asked, longest_chunks * model.decoder.chunk_size)
+        _check_part(part, asked, longest_chunks * model.decoder.chunk_size)
     return ChunkParallel(ProcessWire(size, timeout), model.decoder.chunk_size, padding_idx)
 
 
-def check_part(part: Any, asked: str, longest: int) -> None:
+def _check_part(part: Any, asked: str, longest: int) -> None:
     """Raise a ValueError for a part of a model that requires whole sequences of up to ``longest`` steps."""
     if isinstance(part, MultiDimensionalDampedEMA) and (part.truncation or longest) < longest:
         raise ValueError(
