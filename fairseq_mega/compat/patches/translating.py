@@ -14,10 +14,8 @@ from fairseq_mega.compat.patching import wrap
 
 logger = logging.getLogger("fairseq_mega.compat.patches.translating")
 ORDERS = 4  # maximum n of the n-grams of BLEU
-PIECES = {"subword_nmt": re.compile(r"\S@@$").search, "sentencepiece": re.compile("\u2581").search}  # as --post-process
 # Values of --post-process that remove all spaces, and the mark that they replace by a space.
 SPACES = {"sentencepiece": "\u2581", "wordpiece": "_", "letter": "|", "_EOW": "_EOW"}
-MANY = 0.01  # share of the words of a text
 USUAL = "13a"
 TOKENIZERS = {  # first part of a language's code (ISO 639-1 or -3) -> sacreBLEU's tokeniser, where it is not USUAL
     **dict.fromkeys(("zh", "zho", "cmn", "yue"), "zh"),
