@@ -27,6 +27,6 @@ def test_the_changelog_begins_with_this_version() -> None:
 
 
 def test_links_lead_to_files() -> None:
-    for document in DOCUMENTS:
+    for document in [*DOCUMENTS, REPOSITORY / "CHANGELOG.md"]:
         links = [link for link in LINK.findall(document.read_text(encoding="utf-8")) if not link.startswith("http")]
         assert not [link for link in links if not (document.parent / link).exists()], document
