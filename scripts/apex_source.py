@@ -73,7 +73,7 @@ def build(folder: Path, pip_options: Sequence[str]) -> None:
     if subprocess.run([*command, str(folder.resolve())], env=environment).returncode != 0:
         raise RuntimeError(
             f"apex could not be built from {folder} (messages above): the build requires nvcc of the CUDA version "
-            "that torch was built for. fairseq_mega does not require apex: leave --apex out to install without it"
+            "that torch was built for. fairseq_mega does not require apex: omit --apex to install without it"
         )
     importlib.invalidate_caches()
     missing = [name for name in KERNELS if importlib.util.find_spec(name) is None]

@@ -83,7 +83,7 @@ start() {
   : "${venv:=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv}}"
   [[ -n $skip_setup ]] || bash "$repo_root/scripts/setup.sh" --venv "$venv" ${extras:+--extras "$extras"}
   FAIRSEQ_MEGA_VENV=$venv activate_venv
-  require_command fairseq-mega-train "set the environment up with 'bash scripts/setup.sh', or leave --skip-setup out"
+  require_command fairseq-mega-train "set the environment up with 'bash scripts/setup.sh', or omit --skip-setup"
   export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega... from any folder
   export PYTHONWARNINGS=${PYTHONWARNINGS-ignore}
   exec python -m "$module" ${words[@]+"${words[@]}"}

@@ -122,7 +122,7 @@ if [[ $tests == yes ]]; then
   [[ -n $jobs ]] || jobs=$(usual_jobs)
   processes=()
   if [[ $jobs -gt 1 ]]; then
-    python -c 'import xdist' 2>/dev/null || die "$jobs processes need pytest-xdist: leave --skip-setup out, or give --jobs 1"
+    python -c 'import xdist' 2>/dev/null || die "$jobs processes need pytest-xdist: omit --skip-setup, or give --jobs 1"
     processes=(-n "$jobs")
   fi
   log "pytest, $jobs at a time"

@@ -48,7 +48,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if args.last_epochs is None and args.dir is not None:
             given = "--inputs" if args.ema is None else "--ema"
             raise AveragingError(
-                f"--dir {args.dir} requires --last-epochs: leave it out, or give --last-epochs instead of {given}"
+                f"--dir {args.dir} requires --last-epochs: omit it, or give --last-epochs instead of {given}"
             )
         if args.ema is not None:
             check_paths([args.ema], args.output)

@@ -56,7 +56,7 @@ def with_user_dir(arguments: typing.Sequence[str]) -> typing.List[str]:
     if os.path.exists(given) and not os.path.samefile(given, ours):
         raise UsageError(
             f"--user-dir {given} is not the copy of the package that this command uses ({ours}): "
-            "leave --user-dir out, or install the other copy (pip install -e)"
+            "omit --user-dir, or install the other copy (pip install -e)"
         )
     return [*arguments, "--user-dir", ours]  # the last one counts
 

@@ -119,7 +119,7 @@ def explain(parser: argparse.ArgumentParser, message: str) -> str:
         others = commands_with(parser, unknown)
         hints += [f"it is an option of {', '.join(others[:3])}"] if others and not owners else []
         hints += [f"do you mean {alternatives(near)}?"] if near and not (owners or others) else []
-        return f"the option {unknown} is unknown here: {'; '.join(hints) or 'leave it out'} (--help lists all options)"
+        return f"the option {unknown} is unknown here: {'; '.join(hints) or 'omit it'} (--help lists all options)"
     if message == "the following arguments are required: data":
         return "the data folder is missing: give the folder as the first argument"
     return message if ": give " in message else f"{message} (see --help)"

@@ -72,7 +72,7 @@ def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
     elif layouts.is_this_packages(given):
         if arguments.verify:
             raise ValueError(
-                f"{where} has this package's layout, and without --to official it is only copied: leave --verify out"
+                f"{where} has this package's layout, and without --to official it is only copied: omit --verify"
             )
         return given
     else:

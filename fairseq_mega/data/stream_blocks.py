@@ -165,7 +165,7 @@ class BlockIterator(iterators.EpochBatchIterator):
         if not shuffle:
             raise ValueError(
                 f"--curriculum requires epoch {self.next_epoch_idx} in the order of the data, but documents are "
-                f"shuffled in every epoch: leave --curriculum out"
+                f"shuffled in every epoch: omit --curriculum"
             )
         return super().next_epoch_itr(shuffle, *options, **more)
 

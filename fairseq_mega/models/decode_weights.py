@@ -89,7 +89,7 @@ def pack_weights(model: nn.Module, kind: str) -> None:
     device = next(model.parameters()).device
     if device.type != "cpu":
         raise ValueError(
-            f"--decode-weights {kind} requires a CPU, and the model is on {device.type}; leave --decode-weights out, "
+            f"--decode-weights {kind} requires a CPU, and the model is on {device.type}; omit --decode-weights, "
             f"or add --cpu"
         )
     try:

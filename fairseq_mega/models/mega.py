@@ -61,7 +61,7 @@ def check_side_of_padding(task: Any) -> None:
     options = getattr(task, "cfg", None) or getattr(task, "args", None)
     if str(getattr(options, "left_pad_target", False)) == "True":  # a text in older checkpoints
         raise ValueError(
-            "--left-pad-target: the decoder would read padding before a target as text: leave it out, and "
+            "--left-pad-target: the decoder would read padding before a target as text: omit it, and "
             "for a checkpoint that was trained with it give --model-overrides \"{'left_pad_target': False}\""
         )
 

@@ -38,7 +38,7 @@ def complete_mega_lm(cfg: Union[DictConfig, Namespace]) -> DictConfig:
     check_embedding_norm(completed)
     if completed.no_affine_final_norm and not completed.normalize_before:
         raise ValueError(
-            "--no-affine-final-norm requires --normalize-before, as other models have no final norm: leave it out"
+            "--no-affine-final-norm requires --normalize-before, as other models have no final norm: omit it"
         )
     return completed
 
@@ -59,7 +59,7 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         """
         if len(task.source_dictionary) != len(task.target_dictionary):
             raise ValueError(
-                "--output-dictionary-size: a MEGA language model reads and predicts the same symbols; leave it out"
+                "--output-dictionary-size: a MEGA language model reads and predicts the same symbols; omit it"
             )
         return cls(cls.build_decoder(cfg, task.source_dictionary))
 

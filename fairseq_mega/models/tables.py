@@ -27,7 +27,7 @@ def check_tables(cfg: DictConfig) -> None:
     if cfg.tie_adaptive_weights and not (cfg.adaptive_input and adaptive_softmax):
         raise ValueError("--tie-adaptive-weights requires --adaptive-input and --adaptive-softmax-cutoff: give both")
     if cfg.tie_adaptive_proj and not cfg.tie_adaptive_weights:
-        raise ValueError("--tie-adaptive-proj requires --tie-adaptive-weights: give both, or leave it out")
+        raise ValueError("--tie-adaptive-proj requires --tie-adaptive-weights: give both, or omit it")
     if cfg.share_decoder_input_output_embed and (cfg.adaptive_input or adaptive_softmax):
         raise ValueError(
             "--share-decoder-input-output-embed shares one plain table: with --adaptive-input and "

@@ -137,7 +137,7 @@ def _check_part(part: Any, asked: str, longest: int) -> None:
     if isinstance(part, MultiDimensionalDampedEMA) and (part.truncation or longest) < longest:
         raise ValueError(
             f"--truncation-length {part.truncation} is shorter than training blocks of up to {longest} tokens, which "
-            f"{asked} does not support: leave --truncation-length out, or give at least {longest}"
+            f"{asked} does not support: omit --truncation-length, or give at least {longest}"
         )
     if isinstance(part, Dropout) and part.feature and part.p > 0:
         raise ValueError(

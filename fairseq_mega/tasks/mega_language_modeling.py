@@ -123,7 +123,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             finally:
                 self.args.sample_break_mode = mode
         if mode not in self.break_modes:
-            raise ValueError(f"--sample-break-mode {mode}: blocks and segments end elsewhere; leave it out")
+            raise ValueError(f"--sample-break-mode {mode}: blocks and segments end elsewhere; omit it")
         if training and split in self.datasets and not isinstance(self.datasets[split], self.training_dataset):
             raise ValueError(
                 f"--train-subset {split} is also in --valid-subset, which is read in other blocks: remove it there"
@@ -227,7 +227,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             if kwargs.get(option, most) > most:
                 raise ValueError(
                     f"--{option.replace('_', '-')} {kwargs[option]}: one process reads a text with its memory carried; "
-                    f"leave it out (on a machine with several GPUs give --distributed-world-size 1)"
+                    f"omit it (on a machine with several GPUs give --distributed-world-size 1)"
                 )
         batches = self.get_batch_iterator(dataset=dataset, max_sentences=kwargs.get("batch_size"), **kwargs)
         return ScoredOnce(batches.next_epoch_itr(shuffle=False), dataset, self.carry)

@@ -42,7 +42,7 @@ def test_a_missing_architecture(given, capsys, monkeypatch, tmp_path):
         (["data", "--arch", "mega_tiny", "--max-token", "4"], "unknown here: do you mean --max-"),
         (["data", "--arch", "mega_tiny", "--enc-layers=3"], "unknown here: do you mean --encoder-layers"),
         (["data", "--arch", "mega_tiny", "--chunk-size", "8"], "unknown here: it requires --arch mega_lra"),
-        (["data", "--arch", "mega_tiny", "--qqqqqq"], "--qqqqqq is unknown here: leave it out"),
+        (["data", "--arch", "mega_tiny", "--qqqqqq"], "--qqqqqq is unknown here: omit it"),
         (["data", "--arch", "mega_tiny", "more"], "only the data folder is given without an option"),
         (["data", "--arch", "mega_tiny", "--max-tokens", "many"], "--max-tokens 'many': give a whole number"),
         (["data", "--arch", "mega_tiny", "--lr", "fast"], "--lr 'fast': give a number, or several"),

@@ -19,7 +19,7 @@ def load(tiny_model, **options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"nosuch": 1}, r"nosuch=1: the settings of .* have no option nosuch: leave it out"),
+        ({"nosuch": 1}, r"nosuch=1: the settings of .* have no option nosuch: omit it"),
         ({"dropuot": 0.1}, "have no option dropuot: do you mean dropout"),
         ({"sentencepiece_modle": "x"}, "do you mean sentencepiece_model"),
     ],

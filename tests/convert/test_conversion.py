@@ -259,7 +259,7 @@ def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) ->
     assert printed.count("equal, bit for bit") == printed.count("outputs: not compared") == 2
     assert_same(load_checkpoint(back)["model"], published("lra_classifier")["model"])
     for arguments, message in (
-        (["--input", ours, "--output", tmp_path / "x.pt", "--verify"], "leave --verify out"),
+        (["--input", ours, "--output", tmp_path / "x.pt", "--verify"], "omit --verify"),
         (
             ["--input", back, "--output", tmp_path / "x.pt", "--to", "official"],
             "--to official requires a checkpoint of",

@@ -336,7 +336,7 @@ def test_impossible_options_are_refused_before_anything_is_made(
 def test_made_up_data_stand_alone(own: Path, tmp_path: Path) -> None:
     for name, option in (("prepare_text_lm", "--train"), ("prepare_enwik8", "--archive")):
         refused = run(name, "--smoke", f"{option}={own}", "--out", tmp_path / "out")
-        assert refused.returncode == 1 and f"leave {option} out" in refused.stderr
+        assert refused.returncode == 1 and f"omit {option}" in refused.stderr
     assert not (tmp_path / "out").exists()
 
 

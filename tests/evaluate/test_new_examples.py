@@ -46,7 +46,7 @@ def test_recordings_are_no_names(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [TextReader, ClipReader, PictureReader])
 def test_standard_input_has_no_name(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="- is no file: leave it out"):
+    with pytest.raises(ValueError, match="- is no file: omit it"):
         kind.__new__(kind).read_file(Path("-"))
 
 

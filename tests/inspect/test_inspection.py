@@ -245,7 +245,7 @@ def test_pictures(arguments: List[str], tiny_model: Any, tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--layer", 1], "--layer 1 requires --attention: add it, or leave --layer out"),
+        (["--layer", 1], "--layer 1 requires --attention: add it, or omit --layer"),
         (["--data", "x"], "--data x requires --attention"),
         (["--draw", "--symbols", 5], "--symbols 5 requires --memory"),
         (["--precision", "bf16"], "--precision bf16 requires --memory"),

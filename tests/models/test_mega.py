@@ -125,7 +125,7 @@ def test_padding_before_targets_is_refused(options, value):
     padded, plain = task(), task()
     setattr(padded, options, Namespace(left_pad_target=value))
     setattr(plain, options, Namespace(left_pad_target=type(value)(False)))
-    with pytest.raises(ValueError, match="--left-pad-target: .* leave it out"):
+    with pytest.raises(ValueError, match="--left-pad-target: .* omit it"):
         build(task=padded)
     build(task=plain)
 

@@ -433,7 +433,7 @@ def test_texts_are_not_downloaded_unasked(tmp_path: Path, capsys: pytest.Capture
         words = [f"mega/{name}", "--gpus", "0", "--no-download", "--data-dir", str(tmp_path), "--out", str(tmp_path)]
         assert main(words) == 1
         said = capsys.readouterr().err
-        assert f"{missing} does not exist: " in said and "leave --no-download out" in said
+        assert f"{missing} does not exist: " in said and "omit --no-download" in said
     assert not list(tmp_path.rglob("*.zip*"))
 
 

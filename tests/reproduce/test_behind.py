@@ -59,7 +59,7 @@ def test_what_a_recipe_sets_is_refused(words: List[str], remedy: str) -> None:
     ],
 )
 def test_what_the_evaluation_reads_is_saved(name: str, words: List[str], needed: str) -> None:
-    """Options that leave it out are refused before the training, not after."""
+    """Options that omit it are refused before the training, not after."""
     recipe = catalogue()[name]
     choices = Choices(Path("out"), extra=tuple(words))
     line = plan(recipe, 1, Path("data"), "0", choices).train_arguments()

@@ -313,7 +313,7 @@ def test_options_of_trainings_are_refused(
     words: List[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([TEXT, "--checkpoint", "x.pt", "--gpus", "0", "--out", str(tmp_path), *words]) == 1
-    assert f"{said}, and --checkpoint only scores weights: leave it out" in capsys.readouterr().err
+    assert f"{said}, and --checkpoint only scores weights: omit it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_first_loss_is_that_of_the_uniform_distribution(data: Path, device_flags
         (["--max-tokens", 15], r"2 chunks of 8 tokens \(--decoder-chunk-size\) exceed --max-tokens 15"),
         (["--decoder-chunk-size", -1], r"2 chunks of 1024 tokens \(--tokens-per-sample\) exceed --max-tokens 64"),
         (["--sample-break-mode", "complete"], "--sample-break-mode complete"),
-        (["--curriculum", 1], "--curriculum .* leave --curriculum out"),
+        (["--curriculum", 1], "--curriculum .* omit --curriculum"),
         (["--train-subset", "nothing"], "Dataset not found: nothing"),
         (["--text-field", "body"], r"valid.jsonl, line 1: it is not a JSON object with a text in the field 'body'"),
         (["--train-subset", "valid"], "--train-subset valid is also in --valid-subset"),

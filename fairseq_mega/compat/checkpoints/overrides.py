@@ -33,7 +33,7 @@ def _load_with_known(
         known = {*names_of(settings), *_of_text_tools(), *BESIDES}
         for name in sorted(set(arg_overrides) - known):
             near = difflib.get_close_matches(name, sorted(known), 1, 0.7)
-            advice = f"do you mean {near[0]}?" if near else "leave it out"
+            advice = f"do you mean {near[0]}?" if near else "omit it"
             raise ValueError(f"{name}={arg_overrides[name]!r}: the settings of {path} have no option {name}: {advice}")
         trained = getattr(settings.get("criterion"), "_name", None)
         if trained is not None and arg_overrides.get("criterion", trained) != trained:

@@ -85,7 +85,7 @@ def _group_some(
         if left < chunk_size:
             raise ValueError(
                 f"--skip-remainder-batch: without the last batch an epoch, or its rest, has {left} batches, fewer "
-                f"than an update requires (--update-freq {chunk_size}): leave it out, or give smaller batches"
+                f"than an update requires (--update-freq {chunk_size}): omit it, or give smaller batches"
             )
     original(self, iterable, chunk_size, skip_remainder_batch)
 

@@ -148,7 +148,7 @@ def _call_in_processes(
         if options.distributed_world_size > 1:
             raise ValueError(
                 f"--distributed-world-size {options.distributed_world_size}: fairseq-{command.replace('_', '-')} works "
-                f"in one process: leave it out"
+                f"in one process: omit it"
             )
     read_variables(options)
     if command not in IN_ONE_PROCESS:

@@ -57,7 +57,7 @@ class HarnessModel(LM):
         if not path or not data:
             raise ValueError("--model_args: give path=CHECKPOINT,data=FOLDER")
         if str(batch_size) != "1":
-            logger.warning(f"--batch_size {batch_size}: texts are read one after the other; leave it out")
+            logger.warning(f"--batch_size {batch_size}: texts are read one after the other; omit it")
         file = Path(path)
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         hub = MegaLanguageModel.from_pretrained(str(file.parent), file.name, os.path.abspath(data), **overrides)
@@ -109,7 +109,7 @@ class HarnessModel(LM):
             ValueError: for a number of beams.
         """
         if options.get("num_beams", 1) != 1:
-            raise ValueError(f"num_beams {options['num_beams']}: answers are drawn or likeliest tokens; leave it out")
+            raise ValueError(f"num_beams {options['num_beams']}: answers are drawn or likeliest tokens; omit it")
         drawn = options.get("do_sample", False)
         until = options.get("until") or []
         stops = [until] if isinstance(until, str) else list(until)

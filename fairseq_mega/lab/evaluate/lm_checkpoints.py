@@ -31,7 +31,7 @@ def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device
     if chunk_size is not None:
         if "test_chunk_size" not in (getattr(state.get("cfg"), "task", None) or ()):
             raise ValueError(
-                f"--chunk-size {chunk_size}: {path} has no --task mega_language_modeling; leave --chunk-size out"
+                f"--chunk-size {chunk_size}: {path} has no --task mega_language_modeling; omit --chunk-size"
             )
         state["cfg"].task.test_chunk_size = chunk_size
     with architectures.expect_models_of(FairseqLanguageModel):

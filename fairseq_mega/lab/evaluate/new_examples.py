@@ -213,7 +213,7 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the files in it, such as {path}/*")
     if str(path) == "-" and not path.exists():
-        raise ValueError("- is no file: leave it out to give lines, or names of recordings or images, on stdin")
+        raise ValueError("- is no file: omit it to give lines, or names of recordings or images, on stdin")
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: give names of files here, and texts themselves on stdin")
 

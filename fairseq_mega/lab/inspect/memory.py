@@ -59,7 +59,7 @@ def described(name: str, symbols: Optional[int]) -> Tuple[Mapping[str, Any], int
         )
     options, found = options_of(Path(name))
     if symbols is not None:
-        raise ValueError(f"--symbols {symbols}: the checkpoint {name} has {found:,}; leave --symbols out")
+        raise ValueError(f"--symbols {symbols}: the checkpoint {name} has {found:,}; omit --symbols")
     return options, found
 
 

@@ -63,7 +63,7 @@ def with_toy_data(words: Sequence[str], folder: Path) -> List[str]:
     own = {word.partition("=")[0] for word in words}
     for option, value in zip(options, options[1:]):
         if option in own and value.startswith(str(folder)):
-            raise ValueError(f"--smoke makes its own small data: leave {option} out")
+            raise ValueError(f"--smoke makes its own small data: omit {option}")
     return [words[0], *options, *words[1:]]
 
 

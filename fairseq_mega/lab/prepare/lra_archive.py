@@ -36,10 +36,10 @@ class Part(NamedTuple):
         """Raise ValueError where the archive is neither there nor may be fetched, or its images cannot be read."""
         archive = archives / URL.rpartition("/")[2]
         if not download and not archive.exists():
-            raise ValueError(f"{archive} does not exist: fetch {URL}, or leave --no-download out")
+            raise ValueError(f"{archive} does not exist: fetch {URL}, or omit --no-download")
         if not self.tables and importlib.util.find_spec("PIL") is None:
             raise ValueError(
-                f"the released images of {self.folder} are PNG files: pip install pillow, or leave --released out"
+                f"the released images of {self.folder} are PNG files: pip install pillow, or omit --released"
             )
 
 

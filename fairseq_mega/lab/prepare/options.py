@@ -187,7 +187,7 @@ def check_threshold(args: argparse.Namespace) -> None:
     """Raise ValueError for a threshold of bytes or subwords, which are all kept."""
     if args.unit != "words" and args.threshold is not None:
         raise ValueError(
-            f"--threshold is {args.threshold}, but --unit {args.unit} keeps every {args.unit[:-1]}: leave it out, or "
+            f"--threshold is {args.threshold}, but --unit {args.unit} keeps every {args.unit[:-1]}: omit it, or "
             "give --unit words"
         )
 

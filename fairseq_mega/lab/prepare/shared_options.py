@@ -119,7 +119,7 @@ def refuse_unused(args: argparse.Namespace, given: Sequence[str], defaults: Mapp
     for option, usual in defaults.items():
         if value_of(args, option) != usual:
             names = " and ".join(given)
-            raise ValueError(f"{option} {value_of(args, option)}: {names} leave nothing to hold out; leave it out")
+            raise ValueError(f"{option} {value_of(args, option)}: {names} leave nothing to hold out; omit it")
 
 
 def exactly_one(args: argparse.Namespace, *groups: str) -> None:

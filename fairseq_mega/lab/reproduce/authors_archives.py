@@ -28,7 +28,7 @@ def processed_of(recipe: Recipe) -> Processed:
     """Return the published form of the data of a recipe; RecipeError where there is none."""
     processed = dataset_of(recipe).processed
     if processed is None or not is_published(recipe):
-        raise RecipeError(f"--processed: the authors published no processed data for {recipe.name}: leave it out")
+        raise RecipeError(f"--processed: the authors published no processed data for {recipe.name}: omit it")
     return processed
 
 

@@ -89,7 +89,7 @@ def check(recipe: Recipe, folder: Path, choices: Choices) -> None:
     if folder.exists() and not folder.is_dir():
         raise RecipeError(f"the data of {dataset.name} cannot be made in {folder}, a file: remove it, or give --data")
     if choices.smoke and dataset.toy is None:
-        raise RecipeError(f"{recipe.name}: fairseq-mega-prepare {dataset.name} makes up no data: leave --smoke out")
+        raise RecipeError(f"{recipe.name}: fairseq-mega-prepare {dataset.name} makes up no data: omit --smoke")
     if recipe.own_data and not choices.smoke:
         raise RecipeError(
             f"{folder} holds no complete data: give yours with --data, or run fairseq-mega-prepare {dataset.name} "

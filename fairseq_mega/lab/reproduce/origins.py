@@ -62,7 +62,7 @@ def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:
     if not choices.smoke and settings.get("smoke"):
         raise RecipeError(f"{folder} holds invented data of --smoke: give another folder, remove it, or add --smoke")
     if is_released(recipe, choices) and is_generated(folder):
-        raise RecipeError(f"{folder} holds generated data: give another folder, or leave --released out")
+        raise RecipeError(f"{folder} holds generated data: give another folder, or omit --released")
     named, wanted = settings.get("dataset"), dataset_of(recipe).name
     if named not in (None, wanted) and not (recipe.own_data or recipe.any_data):
         raise RecipeError(

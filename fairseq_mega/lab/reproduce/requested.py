@@ -32,12 +32,12 @@ def chosen(options: argparse.Namespace) -> List[Recipe]:
     for text in options.where:
         found = choose(found, text)
     if options.no_speed and not any("--speed" in options_of(recipe.report) for recipe in found):
-        raise RecipeError("--no-speed changes none of the recipes that are chosen: leave it out")
+        raise RecipeError("--no-speed changes none of the recipes that are chosen: omit it")
     if options.per_step is not None and all(counts_tokens(recipe.config) for recipe in found):
-        remedy = "leave it out, or give --set dataset.max_tokens=N for smaller batches"
+        remedy = "omit it, or give --set dataset.max_tokens=N for smaller batches"
         raise RecipeError(f"--per-step counts examples, and the recipes that are chosen count tokens: {remedy}")
     if options.output is not None and not any(map(is_drawn, found)):
-        raise RecipeError("--output is the image file of a figure, and no figure is chosen: leave it out")
+        raise RecipeError("--output is the image file of a figure, and no figure is chosen: omit it")
     if options.output is not None:
         check_image("--output", Path(options.output))
     return revise_all(found, settings_of(options))
@@ -125,7 +125,7 @@ def check_one_of_both(options: argparse.Namespace) -> None:
             if setting.key == "optimization.max_update":
                 raise RecipeError(f"{setting} and --max-update both set the updates: give one of them")
     if options.slurm and options.launcher != "slurm":
-        raise RecipeError(f"--slurm {options.slurm[0]} is for --launcher slurm: add it, or leave --slurm out")
+        raise RecipeError(f"--slurm {options.slurm[0]} is for --launcher slurm: add it, or omit --slurm")
     if options.gpus_per_run is not None and options.gpus == "0":
         raise RecipeError("--gpus-per-run is for GPUs, and --gpus is 0: leave one of them out")
 
@@ -176,7 +176,7 @@ def check_printed(options: argparse.Namespace, extra: Sequence[str]) -> None:
     given = [action.option_strings[0] for action in options.of_runs if getattr(options, action.dest) != action.default]
     given += [f"{word} after --" for word in extra[:1]]
     if given:
-        raise RecipeError(f"{given[0]} is for a run, and {what} shows the recipe: leave it out")
+        raise RecipeError(f"{given[0]} is for a run, and {what} shows the recipe: omit it")
 
 
 def check_weights(options: argparse.Namespace, extra: Sequence[str]) -> None:
@@ -201,4 +201,4 @@ def check_weights(options: argparse.Namespace, extra: Sequence[str]) -> None:
     }
     for option, wanted in given.items():
         if wanted:
-            raise RecipeError(f"{option} is for a training, and --checkpoint only scores weights: leave it out")
+            raise RecipeError(f"{option} is for a training, and --checkpoint only scores weights: omit it")

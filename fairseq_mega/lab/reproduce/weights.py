@@ -107,10 +107,10 @@ def find_weights(recipes: Sequence[Recipe], asked: str, choices: Choices) -> Dic
         kind = recipe.evaluate["kind"]
         if kind not in KINDS:
             known = ", ".join(KINDS)
-            raise RecipeError(f"--checkpoint scores recipes of {known}, and {recipe.name} is of {kind}: leave it out")
+            raise RecipeError(f"--checkpoint scores recipes of {known}, and {recipe.name} is of {kind}: omit it")
         if recipe.report in OF_TRAININGS:
             raise RecipeError(
-                f"--checkpoint: {recipe.name} reports on trainings, their rates or curves: leave it out, or score the "
+                f"--checkpoint: {recipe.name} reports on trainings, their rates or curves: omit it, or score the "
                 "weights with fairseq-mega-validate"
             )
         source = address_of(recipe) if asked == PUBLISHED else asked

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace, command: str) -> None:
         args.limit,
     )
     if args.examples is not None and not evaluation.shots:
-        raise ValueError(f"--examples {args.examples}: with --shots 0 no example is shown; leave --examples out")
+        raise ValueError(f"--examples {args.examples}: with --shots 0 no example is shown; omit --examples")
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
 
     def load() -> Any:

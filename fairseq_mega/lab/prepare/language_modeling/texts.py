@@ -164,7 +164,7 @@ def _dataset(
     def check_sources(folder: Path, sources: Sources) -> None:
         path = folder / RAW / str(raw)
         if raw is not None and not sources.download and not path.exists():
-            raise ValueError(f"{path} does not exist: put the text of {name} there, or leave --no-download out")
+            raise ValueError(f"{path} does not exist: put the text of {name} there, or omit --no-download")
 
     about = (name, LANGUAGE, summary, text.details, add_options, text.check, make, toy, text.usual_out)
     return Dataset(*about, layout=TEXT, check_sources=check_sources, **others)

@@ -150,7 +150,7 @@ def check_sources(folder: Path, sources: Sources) -> None:
     missing = [url for url in archive_urls() if not (archives / name_of(url)).exists()]
     if missing and not sources.download:
         names = ", ".join(missing)
-        raise ValueError(f"{archives} lacks the archives {names}: fetch them, or leave --no-download out")
+        raise ValueError(f"{archives} lacks the archives {names}: fetch them, or omit --no-download")
 
 
 DATASET = Dataset(
