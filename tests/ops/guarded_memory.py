@@ -39,7 +39,6 @@ from tests.support.layers import run
 
 SIDES = ("after", "before")
 GPU_ONLY = {"ring_convolution", "ring_convolution_backward"}
-IN_PYTHON = {"attention", "attention_backward"}  # their kernels are the operators on blocks
 
 
 def fenced(tensor: Tensor, side: str) -> Tensor:
