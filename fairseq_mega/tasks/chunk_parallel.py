@@ -120,7 +120,7 @@ def join(options: Any, model: Any, longest_chunks: int, padding_idx: int) -> Chu
     if model.decoder.chunk_size < 1:
         raise ValueError(
             f"{asked} cuts sequences between chunks of the attention, and --decoder-chunk-size "
-            f"{model.decoder.chunk_size} means no chunks: give a chunk length, or leave {asked} out"
+            f"{model.decoder.chunk_size} means no chunks: give a chunk length, or omit {asked}"
         )
     if longest_chunks < size:
         raise ValueError(

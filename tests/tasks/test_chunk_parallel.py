@@ -182,7 +182,7 @@ def test_groups_read_shards():
         (3, {}, "--chunk-parallel-size 3 does not divide the number of processes 4: give a divisor of 4"),
         (2, {"decoder_chunk_size": -1}, "--decoder-chunk-size -1 means no chunks: give a chunk length"),
         (4, {}, "training blocks have at most 3 chunks .*give --variant-block-multiple-max 4 or more"),
-        (2, {"truncation_length": 14}, "--truncation-length 14.*out, or give at least 15"),
+        (2, {"truncation_length": 14}, "--truncation-length 14.*or give at least 15"),
         (2, {"feature_dropout": True, "dropout": 0.1}, "--feature-dropout drops features of a whole sequence"),
         (2, {"normalization_type": "batchnorm", "normalize_before": False, "no_affine_final_norm": False}, "batchnorm"),
     ],

@@ -63,7 +63,7 @@ def unread(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Opti
     for name, others in READ_WITH.items():
         if name in given and not given & set(others):
             wanted = " or ".join(f"--{other}" for other in others)
-            return f"--{name} {getattr(options, name)} requires {wanted}: add it, or leave --{name} out"
+            return f"--{name} {getattr(options, name)} requires {wanted}: add it, or omit --{name}"
     return None
 
 
