@@ -123,7 +123,7 @@ def test_no_folders_import_each_other() -> None:
             folder, used = siblings(module, other)
             graph.setdefault(folder, set()).update({used} - {folder})
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
-    assert "fairseq_mega.compat.patches" in graph["fairseq_mega.compat.checkpoints"]
+    assert "fairseq_mega.compat.files" in graph["fairseq_mega.compat.features"]
 
 
 def test_ops_mirror_csrc() -> None:
@@ -234,7 +234,7 @@ for name in {names!r}:
         ("fairseq_mega.tasks.lra_text", "from ..lab.prepare.splits import SPLITS"),
         ("fairseq_mega.tasks.lra_text", "from .. import __version__"),
         ("fairseq_mega.lab.prepare.download", "from fairseq_mega.lab.report import curves"),
-        ("fairseq_mega.compat.patches.batches", "from ...data import sized"),
+        ("fairseq_mega.compat.processes.batches", "from ...data import sized"),
     ],
 )
 def test_upward_imports_are_found(module: str, source: str) -> None:
@@ -249,7 +249,7 @@ def test_upward_imports_are_found(module: str, source: str) -> None:
         ("fairseq_mega.modules.ema", "from ..ops.ema import damped_ema"),
         ("fairseq_mega.data.blocks", "from fairseq.data import data_utils\nimport numpy"),
         (
-            "fairseq_mega.compat.patches.batches",
+            "fairseq_mega.compat.processes.batches",
             "from .patching import replace_in_fairseq\nfrom fairseq.data import iterators",
         ),
         ("fairseq_mega.models.mega", "from fairseq import utils\nfrom . import mega_encoder"),

@@ -12,7 +12,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from fairseq_cli.interactive import main as answer_prompts
 
-from fairseq_mega.compat.patches.expressions import literal
+from fairseq_mega.compat.files.expressions import literal
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.streams.context import Context, check_name
 from fairseq_mega.models.streams.generator import TextGenerator

@@ -1,44 +1,30 @@
-"""Workarounds for versions of fairseq, torch and numpy; `apply` applies all of them.
+"""Additions to fairseq, torch and numpy in four folders; `apply` applies all of them.
 
-Every workaround is idempotent and silent, and changes nothing where the installed version does not need it. Workarounds
-apply to every fairseq command, because a command imports the plugin before it parses arguments or loads a checkpoint.
+``versions`` makes fairseq run on today's versions, ``files`` reads and writes safely, ``processes`` starts and ends
+them, and ``features`` adds what fairseq lacks; each imports the folders before it alone. Every workaround is idempotent
+and silent, and changes nothing where the installed version does not need it. All apply to every fairseq command,
+because a command imports the plugin before it parses arguments or loads a checkpoint.
 """
 
-from . import checks, hooks, out_of_memory, startup, versions
-from .checkpoints import (
-    card,
+from . import checks, hooks, one_line_errors, startup
+from .features import (
+    adam,
+    autocast,
     encoders,
-    interruption,
-    loading,
-    overrides,
-    safe_globals,
-    saving,
-    skip_finished,
-    validations,
-)
-from .features import adam, autocast, gradient_norm, master_weights, precision, sharding, weight_average
-from .patches import (
-    apex,
-    architectures,
-    arguments,
-    batches,
-    binarised,
-    composing,
-    copying,
-    distributed,
-    expressions,
-    imports,
-    inductor,
+    gradient_norm,
     interactive,
-    launching,
+    master_weights,
     no_weight_decay,
-    numpy_names,
-    one_line_errors,
-    paths,
+    overrides,
+    precision,
+    sharding,
     training_options,
     translating,
-    workers,
+    weight_average,
 )
+from .files import binarised, card, expressions, loading, paths, safe_globals, saving, validations
+from .processes import batches, distributed, interruption, launching, out_of_memory, skip_finished, workers
+from .versions import apex, architectures, arguments, composing, copying, imports, inductor, numpy_names, oldest_torch
 
 
 def prepare() -> None:
@@ -46,7 +32,7 @@ def prepare() -> None:
 
     Raises ImportError where torch is too old, or where fairseq would import another package for apex.
     """
-    versions.require_torch()
+    oldest_torch.require_torch()
     apex.refuse_namesake()
     startup.repair()
     inductor.quote_library_folders()
@@ -57,7 +43,7 @@ def apply() -> None:
 
     Raises ImportError where the installed fairseq cannot run on this Python, or torch is too old.
     """
-    versions.require_torch()
+    oldest_torch.require_torch()
     apex.refuse_namesake()
     imports.import_fairseq()
     imports.undo_leaked_logging()

@@ -27,7 +27,7 @@ class UserError(ValueError):
 
 def is_of_a_file(error: BaseException) -> bool:
     """Return whether `error` is about a file, not about a value."""
-    from .checkpoints.loading import RefusedContents, UnreadableFile  # slow, as they import torch
+    from fairseq_mega.compat.files.loading import RefusedContents, UnreadableFile  # slow, as they import torch
 
     return isinstance(error, (*OF_FILES, UnreadableFile, RefusedContents))
 
@@ -37,7 +37,7 @@ def is_users_error(error: BaseException) -> bool:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from .out_of_memory import is_out_of_memory
+    from fairseq_mega.compat.processes.out_of_memory import is_out_of_memory
 
     if type(error) is Exception or isinstance(error, (*OF_VALUES, OmegaConfBaseException, HydraException)):
         return True
@@ -56,7 +56,7 @@ def _is_raised_by_a_library(error: BaseException) -> bool:
 
 def describe(error: BaseException) -> str:
     """Put the error and its first cause in one line of at most LONGEST characters."""
-    from .out_of_memory import describe_want_of_memory, is_out_of_memory
+    from fairseq_mega.compat.processes.out_of_memory import describe_want_of_memory, is_out_of_memory
 
     if is_out_of_memory(error):
         return describe_want_of_memory(error)

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any, Dict, List
 
-from fairseq_mega.compat.checkpoints.safetensors_files import no_history
+from fairseq_mega.compat.files.safetensors_files import no_history
 
 from .options import ALL_GROUPS, convert_options, flat_options, kind_of, publish_options
 from .tensors import convert_state_dict, publish_state_dict

@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_mega.compat.checkpoints.settings import other_settings
+from fairseq_mega.compat.files.settings import other_settings
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import check_complete
 from fairseq_mega.convert.options import flat_options

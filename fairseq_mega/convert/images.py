@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional
 
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints.safetensors_files import no_history
+from fairseq_mega.compat.files.safetensors_files import no_history
 
 from .options import flat_options, norm_of, widths
 from .tensors import convert_state_dict, publish_state_dict

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, Callable, Dict, Tuple
 
-from fairseq_mega.compat.checkpoints.card import EARLIER, KEY, card_of
-from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.compat.files.card import EARLIER, KEY, card_of
+from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.models.checkpoint_files import save
 
 from .checkpoints import convert_checkpoint, is_ours, is_published, publish_checkpoint

@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints.loading import UnreadableFile, load
-from fairseq_mega.compat.checkpoints.safetensors_files import no_history
+from fairseq_mega.compat.files.loading import UnreadableFile, load
+from fairseq_mega.compat.files.safetensors_files import no_history
 from fairseq_mega.models.checkpoint_files import save
 
 from .megalodon_names import FREQUENCIES, merge_ranks, to_ours, to_published

@@ -8,7 +8,7 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints.settings import setting_of
+from fairseq_mega.compat.files.settings import setting_of
 from fairseq_mega.models.mega_classifier import MegaClassifierConfig
 from fairseq_mega.models.options.table import DEPTH, EMA, FFN, SHARED, VALUES, WIDTH
 

@@ -13,7 +13,7 @@ from typing import Any, Dict, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints.safetensors_files import no_history, read_tensors
+from fairseq_mega.compat.files.safetensors_files import no_history, read_tensors
 from fairseq_mega.models.checkpoint_files import save
 
 from .megalodon import load_tensors, read_json

@@ -1,6 +1,6 @@
 """fairseq criterions; importing this package registers or corrects them."""
 
-from fairseq_mega.compat.patches.imports import import_fairseq
+from fairseq_mega.compat.versions.imports import import_fairseq
 
 import_fairseq()
 

@@ -2,7 +2,7 @@
 
 ``fairseq-mega-prepare`` writes ``card.json`` into every data folder, with origin, counts, checksums and settings. A
 folder without it, as fairseq-preprocess writes, has the entries that its files make. The comparison of cards,
-:mod:`fairseq_mega.compat.checkpoints.card`, is in the room ``compat`` with the reading and writing of checkpoints,
+:mod:`fairseq_mega.compat.files.card`, is in the room ``compat`` with the reading and writing of checkpoints,
 and reads no data folders.
 """
 
@@ -14,7 +14,8 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Unio
 
 from fairseq.data import Dictionary
 
-from fairseq_mega.compat.checkpoints.card import (
+from fairseq_mega.compat.features.encoders import SUBWORDS_FILE, folders_of
+from fairseq_mega.compat.files.card import (
     CLEANING,
     LABELS,
     LANGUAGES,
@@ -31,8 +32,7 @@ from fairseq_mega.compat.checkpoints.card import (
     digest,
     digest_of_file,
 )
-from fairseq_mega.compat.checkpoints.encoders import SUBWORDS_FILE, folders_of
-from fairseq_mega.compat.checkpoints.settings import settings_of
+from fairseq_mega.compat.files.settings import settings_of
 
 CARD_FILE = "card.json"
 UNIT_FILE, CLEANING_FILE = "unit.json", "cleaning.json"  # of earlier versions, in its place

@@ -7,7 +7,7 @@ from typing import List, Sequence
 import numpy as np
 import torch
 
-from fairseq_mega.compat.checkpoints.loading import load
+from fairseq_mega.compat.files.loading import load
 
 FILE_NAME = "clips.pt"
 

@@ -12,7 +12,7 @@ from typing import Callable, Iterable, Iterator, List, Tuple
 
 from fairseq.data import Dictionary
 
-from fairseq_mega.compat.checkpoints.encoders import SUBWORDS_FILE
+from fairseq_mega.compat.features.encoders import SUBWORDS_FILE
 
 from .byte_text import encode
 from .card import CARD_FILE, UNIT, settings_of_data

@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from fairseq_mega.compat.checkpoints.locks import held
+from fairseq_mega.compat.files.locks import held
 
 from .json_lines import Source, check_not_all_bad, read_texts
 from .subword_vocabulary import SubwordVocabulary

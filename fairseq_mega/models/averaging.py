@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints.card import KEY, Card, card_of, differences, lasting
-from fairseq_mega.compat.checkpoints.loading import load_checkpoint
-from fairseq_mega.compat.checkpoints.settings import group_of, other_settings, seed_of, setting_of
+from fairseq_mega.compat.files.card import KEY, Card, card_of, differences, lasting
+from fairseq_mega.compat.files.loading import load_checkpoint
+from fairseq_mega.compat.files.settings import group_of, other_settings, seed_of, setting_of
 
 logger = logging.getLogger("fairseq_mega.averaging")
 EPOCH_CHECKPOINT = re.compile(r"checkpoint(\d+)\.pt")
@@ -83,7 +83,7 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
 
     Raises:
         AveragingError: if the files do not fit together.
-        OSError, ValueError: as :func:`fairseq_mega.compat.checkpoints.loading.load`.
+        OSError, ValueError: as :func:`fairseq_mega.compat.files.loading.load`.
     """
     if not paths:
         raise AveragingError("no checkpoints to average")
@@ -132,7 +132,7 @@ def average_of_training(path: Path) -> Dict[str, Any]:
 
     Raises:
         AveragingError: if the checkpoint has no average, or that of another model.
-        OSError, ValueError: as :func:`fairseq_mega.compat.checkpoints.loading.load`.
+        OSError, ValueError: as :func:`fairseq_mega.compat.files.loading.load`.
     """
     checkpoint = load_checkpoint(path)
     averaged = (checkpoint.get("extra_state") or {}).get("ema")

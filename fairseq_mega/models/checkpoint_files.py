@@ -7,9 +7,9 @@ from typing import Any, Dict, NamedTuple, Optional
 
 import torch
 
-from fairseq_mega.compat.checkpoints import safetensors_files
-from fairseq_mega.compat.checkpoints.loading import load
-from fairseq_mega.compat.full_disk import naming_want_of_space
+from fairseq_mega.compat.files import safetensors_files
+from fairseq_mega.compat.files.full_disk import naming_want_of_space
+from fairseq_mega.compat.files.loading import load
 
 
 def save(checkpoint: Dict[str, Any], path: Path) -> None:
@@ -49,7 +49,7 @@ def origin_of(paths: Optional[str]) -> Origin:
     """Return the origin of the first checkpoint of a --path, without reading the weights.
 
     Raises:
-        OSError, UnreadableFile, RefusedContents: as :func:`fairseq_mega.compat.checkpoints.loading.load`.
+        OSError, UnreadableFile, RefusedContents: as :func:`fairseq_mega.compat.files.loading.load`.
     """
     if not paths or "://" in paths:
         return Origin()

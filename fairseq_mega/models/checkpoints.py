@@ -5,8 +5,8 @@ from typing import Dict
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.compat.checkpoints.card import is_fingerprint
-from fairseq_mega.compat.checkpoints.loading import check_layout
+from fairseq_mega.compat.files.card import is_fingerprint
+from fairseq_mega.compat.files.loading import check_layout
 from fairseq_mega.modules.megalodon.norms import ScaledNorm, TimestepNorm
 
 EMPTY = ("._float_tensor", ".version")  # ends of buffers of fairseq's adaptive tables, which hold no information

@@ -8,7 +8,7 @@ from fairseq.models import BaseFairseqModel
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.compat.patches.no_weight_decay import leave_undecayed
+from fairseq_mega.compat.features.no_weight_decay import leave_undecayed
 from fairseq_mega.modules.errors import check_probability
 from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder

@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.compat.checkpoints.settings import Role, options_of
+from fairseq_mega.compat.files.settings import Role, options_of
 from fairseq_mega.modules.dropout import postpone
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.layer import LayerContext

@@ -1,6 +1,6 @@
 """fairseq optimisers and learning-rate schedules; importing this package registers them."""
 
-from fairseq_mega.compat.patches.imports import import_fairseq
+from fairseq_mega.compat.versions.imports import import_fairseq
 
 import_fairseq()
 

@@ -8,7 +8,7 @@ import torch
 from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 
-from fairseq_mega.compat.patches.no_weight_decay import is_undecayed, joins_undecayed
+from fairseq_mega.compat.features.no_weight_decay import is_undecayed, joins_undecayed
 
 logger = logging.getLogger(__name__)
 NAME = "adam_selective_decay"
@@ -30,7 +30,7 @@ class SelectiveDecayAdam(FairseqAdam):
     Args:
         cfg: fairseq's options of Adam.
         params: the trained parameters, some marked by
-            :func:`fairseq_mega.compat.patches.no_weight_decay.leave_undecayed`.
+            :func:`fairseq_mega.compat.features.no_weight_decay.leave_undecayed`.
 
     Raises:
         ValueError: if no parameter is marked, or --fp16 joins all weights in one tensor.

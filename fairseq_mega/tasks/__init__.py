@@ -1,12 +1,12 @@
 """fairseq tasks; importing this package registers them."""
 
-from fairseq_mega.compat.patches.imports import import_fairseq
+from fairseq_mega.compat.versions.imports import import_fairseq
 
 import_fairseq()
 
 from fairseq.tasks import FairseqTask  # noqa: E402
 
-from fairseq_mega.compat.patches.interactive import clean_as_in_training, read_whole_lines  # noqa: E402
+from fairseq_mega.compat.features.interactive import clean_as_in_training, read_whole_lines  # noqa: E402
 from fairseq_mega.data.card import card_of_task  # noqa: E402
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder, steps_of_model  # noqa: E402
 

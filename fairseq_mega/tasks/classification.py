@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
-from fairseq_mega.compat.checkpoints.card import Card
+from fairseq_mega.compat.files.card import Card
 from fairseq_mega.data.class_folders import listed
 from fairseq_mega.data.classified import ClassifiedDataset, shuffled
 
@@ -46,7 +46,7 @@ class ClassificationTask(FairseqTask):
         self.pooling = "mp"
         self.expected: Optional[int] = None  # number of examples that must be scored next
         self.in_training = False
-        self.trained_card: Card = {}  # of the checkpoint, see compat.checkpoints.card
+        self.trained_card: Card = {}  # of the checkpoint, see compat.files.card
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "ClassificationTask":

@@ -12,7 +12,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from omegaconf import II
 
-from fairseq_mega.compat.checkpoints.card import FRAMING, LABELS, Card
+from fairseq_mega.compat.files.card import FRAMING, LABELS, Card
 from fairseq_mega.data.augmented_images import AugmentedImageDataset, TransformedImageDataset
 from fairseq_mega.data.class_folders import class_files, class_names, listed
 from fairseq_mega.data.classified import ClassifiedDataset, check_labels

@@ -8,8 +8,8 @@ from typing import Any, List, Optional
 
 from fairseq.tasks import register_task
 
-from fairseq_mega.compat.checkpoints.card import NORMALIZATION as NORMALIZED
-from fairseq_mega.compat.checkpoints.card import PIXELS, Card
+from fairseq_mega.compat.files.card import NORMALIZATION as NORMALIZED
+from fairseq_mega.compat.files.card import PIXELS, Card
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.number_sequences import NumberSequenceDataset, check_normalization
 from fairseq_mega.data.pixel_files import PixelFile, columns_of, read_labels

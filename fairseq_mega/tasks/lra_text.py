@@ -10,8 +10,8 @@ import numpy as np
 from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import register_task
 
-from fairseq_mega.compat.checkpoints.card import LABELS, SOURCE, Card
-from fairseq_mega.compat.patches.batches import is_for_training
+from fairseq_mega.compat.files.card import LABELS, SOURCE, Card
+from fairseq_mega.compat.processes.batches import is_for_training
 from fairseq_mega.data.card import card_of_subwords, digest_of_dictionary, refuse_other_dictionaries, settings_of_data
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes

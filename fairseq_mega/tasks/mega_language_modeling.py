@@ -16,8 +16,8 @@ from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from omegaconf import II, OmegaConf
 
-from fairseq_mega.compat.checkpoints.encoders import warn_of_another_split
-from fairseq_mega.compat.patches.batches import is_for_training
+from fairseq_mega.compat.features.encoders import warn_of_another_split
+from fairseq_mega.compat.processes.batches import is_for_training
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.data.text_units import TextUnit, encode_after_line_end, text_unit, unit_name

@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, FairseqDataset, iterators
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
-from fairseq_mega.compat.checkpoints.card import SOURCE, Card, digest
+from fairseq_mega.compat.files.card import SOURCE, Card, digest
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.card import card_of_subwords
 from fairseq_mega.data.document_stream import DocumentStream, ReadDocuments

@@ -9,8 +9,8 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints.card import LABELS, SAMPLES, SCALE, Card
-from fairseq_mega.compat.checkpoints.loading import UnreadableFile, load
+from fairseq_mega.compat.files.card import LABELS, SAMPLES, SCALE, Card
+from fairseq_mega.compat.files.loading import UnreadableFile, load
 from fairseq_mega.data.card import CARD_FILE, options_of, settings_of_data
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale

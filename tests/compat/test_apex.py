@@ -9,7 +9,7 @@ from typing import Callable, Dict, Iterator
 import pytest
 import torch
 
-from fairseq_mega.compat.patches import apex
+from fairseq_mega.compat.versions import apex
 from tests.support import helpers
 from tests.support.prepared import ParameterCache
 
@@ -108,7 +108,7 @@ def test_fused_adam_with_decay_of_some_parameters(with_apex: Callable[[str], Non
     """Steps are those without apex, and each Adam goes on from the other's checkpoint."""
     program = """
 import copy
-from fairseq_mega.compat.patches.no_weight_decay import leave_undecayed
+from fairseq_mega.compat.features.no_weight_decay import leave_undecayed
 from fairseq_mega.optim.adam_selective_decay import SelectiveDecayAdam
 ends = []
 for old in (False, True):

@@ -9,7 +9,7 @@ from fairseq.models import FairseqLanguageModel
 from fairseq.models.fconv_lm import FConvLanguageModel
 from fairseq.models.transformer_lm import TransformerLanguageModel
 
-from fairseq_mega.compat.patches.architectures import UnexpectedName, expect_models_of
+from fairseq_mega.compat.versions.architectures import UnexpectedName, expect_models_of
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from tests.support import tiny_lm
 

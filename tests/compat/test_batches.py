@@ -118,7 +118,7 @@ def test_another_seed_is_named(caplog: pytest.LogCaptureFixture, seed: int, step
     (first,) = iterators(48, 4, 1)
     read([first], steps)
     second = EpochBatchIterator(first.dataset, list, first.batch_sampler, seed)
-    with caplog.at_level("WARNING", "fairseq_mega.compat.patches.batches"):
+    with caplog.at_level("WARNING", "fairseq_mega.compat.processes.batches"):
         second.load_state_dict(first.state_dict())
     assert ("--seed changed (1, now 2)" in caplog.text) == warned
 

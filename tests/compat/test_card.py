@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_mega.compat.checkpoints import card
+from fairseq_mega.compat.files import card
 from fairseq_mega.data.card import card_of_task, digest_of_dictionary, settings_of_data
 from tests.support import helpers, tiny_images
 from tests.tasks import test_image_classification

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.compat.features.cpu_process import CAPACITY, FEW
+from fairseq_mega.compat.processes.cpu_process import CAPACITY, FEW
 
 PROGRAM = """
 import resource, sys, torch
@@ -33,7 +33,7 @@ def test_large_tensors_are_mapped_once():
 
 SHAPES = """
 import torch
-from fairseq_mega.compat.features.cpu_process import configure_process
+from fairseq_mega.compat.processes.cpu_process import configure_process
 torch.set_num_threads(1)
 configure_process()
 for size in [*range(1000, 1040), 1000]:
@@ -54,7 +54,7 @@ def test_few_operators_of_other_shapes_are_kept(given, again):
 
 SUBNORMALS = """
 import torch
-from fairseq_mega.compat.features.cpu_process import configure_process
+from fairseq_mega.compat.processes.cpu_process import configure_process
 torch.set_num_threads(2)
 configure_process()
 x = torch.full((1 << 20,), 1e-30, requires_grad=True)

@@ -14,8 +14,8 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
-from fairseq_mega.compat.checkpoints import card
-from fairseq_mega.compat.checkpoints import encoders as compared
+from fairseq_mega.compat.features import encoders as compared
+from fairseq_mega.compat.files import card
 from fairseq_mega.data.text_cleaning import SENTENCES, mark_model
 from fairseq_mega.lab.inspect import attention
 from fairseq_mega.lab.prepare.sentencepieces import train_model

@@ -10,7 +10,7 @@ import fairseq
 import pytest
 from fairseq import options, utils
 
-from fairseq_mega.compat.patches.expressions import UnsafeExpression, evaluate, literal
+from fairseq_mega.compat.files.expressions import UnsafeExpression, evaluate, literal
 
 CODE = "__import__('pathlib').Path('{}').touch() or [5]"
 
@@ -123,7 +123,7 @@ def test_no_module_of_fairseq_opens_files_in_another_way() -> None:
     assert len(calls) > 3
     for name in calls:
         function = importlib.import_module(name).torch.load
-        assert function.__module__ == "fairseq_mega.compat.checkpoints.loading", name
+        assert function.__module__ == "fairseq_mega.compat.files.loading", name
 
 
 @pytest.mark.parametrize("text", ["foo", "(", "{[]: 1}", "1 + [2]", "(" * 9999, ""], ids=range(6))

@@ -14,7 +14,7 @@ from fairseq.data import data_utils
 from fairseq.file_io import PathManager
 
 from fairseq_mega import compat
-from fairseq_mega.compat.patches import imports
+from fairseq_mega.compat.versions import imports
 from tests.support import helpers
 
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from fairseq_mega.compat.checkpoints import interruption
+from fairseq_mega.compat.processes import interruption
 from tests.support import helpers, tiny_trainings
 
 TWICE = """
 import os, signal
-from fairseq_mega.compat.checkpoints import interruption
+from fairseq_mega.compat.processes import interruption
 with interruption.listening():
     interruption._training = {training}
     for _ in range(2):

@@ -17,7 +17,7 @@ from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_mega.compat.errors import is_users_error
-from fairseq_mega.compat.patches import launching
+from fairseq_mega.compat.processes import launching
 from tests.support import helpers, processes, tiny_trainings
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -242,7 +242,7 @@ def test_tasks_of_srun_are_warned(surroundings: pytest.MonkeyPatch, caplog: pyte
     """Each has arguments of its own, perhaps."""
     for name, value in {**slurm(2, 1), **BY_SRUN}.items():
         surroundings.setenv(name, value)
-    with caplog.at_level("WARNING", "fairseq_mega.compat.patches.launching"):
+    with caplog.at_level("WARNING", "fairseq_mega.compat.processes.launching"):
         launching.refuse_several_processes("fairseq-generate")
     assert "fairseq-generate works in one process, and srun started 2: " in caplog.text
 

@@ -17,7 +17,7 @@ import torch
 from fairseq import checkpoint_utils, file_utils
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_mega.compat.checkpoints.loading import RefusedContents, UnreadableFile, load, load_checkpoint
+from fairseq_mega.compat.files.loading import RefusedContents, UnreadableFile, load, load_checkpoint
 from tests.support import pickles
 from tests.support.pickles import Call
 

@@ -8,8 +8,8 @@ import torch
 from fairseq.tasks import FairseqTask
 
 from fairseq_mega.compat.errors import in_one_line
-from fairseq_mega.compat.out_of_memory import is_out_of_memory
-from fairseq_mega.compat.patches import launching
+from fairseq_mega.compat.processes import launching
+from fairseq_mega.compat.processes.out_of_memory import is_out_of_memory
 from fairseq_mega.ops.activation import silu
 from tests.support import helpers, memory, tiny_trainings
 

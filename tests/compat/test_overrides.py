@@ -6,7 +6,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from fairseq_mega.compat.checkpoints.overrides import names_of
+from fairseq_mega.compat.features.overrides import names_of
 from fairseq_mega.models.mega import MegaModel
 from tests.support import helpers
 

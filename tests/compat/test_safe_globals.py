@@ -18,7 +18,7 @@ import torch
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import base, nodes
 
-from fairseq_mega.compat.checkpoints.safe_globals import RefusedContents
+from fairseq_mega.compat.files.safe_globals import RefusedContents
 from tests.support import pickles
 from tests.support.pickles import Call, load
 

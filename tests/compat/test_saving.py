@@ -19,7 +19,7 @@ from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.file_io import PathManager
 from omegaconf import OmegaConf
 
-from fairseq_mega.compat.checkpoints import locks
+from fairseq_mega.compat.files import locks
 from fairseq_mega.data import token_index
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.reproduce import runner
@@ -97,7 +97,7 @@ class TestFullDisk:
 
 HOLDER = """
 import sys, time
-from fairseq_mega.compat.checkpoints import locks
+from fairseq_mega.compat.files import locks
 class Owner: pass
 owner = Owner()
 locks.lock_for_training(sys.argv[1], owner)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairseq_mega.cli import average_checkpoints, console
-from fairseq_mega.compat.checkpoints.settings import Role, options_of, other_settings, register_roles
+from fairseq_mega.compat.files.settings import Role, options_of, other_settings, register_roles
 from tests.support import helpers, in_process, tiny_trainings
 
 CHANGED = [

@@ -14,7 +14,7 @@ import pytest
 from fairseq.dataclass import utils
 
 from fairseq_mega.compat import startup
-from fairseq_mega.compat.patches import inductor
+from fairseq_mega.compat.versions import inductor
 
 NEW_UNION = getattr(types, "UnionType", None)
 

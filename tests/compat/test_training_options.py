@@ -29,6 +29,6 @@ def test_options_of_a_checkpoints_optimizer(
     )
     optimizer = FairseqOptimizer(None)
     optimizer._optimizer = now
-    with caplog.at_level("WARNING", "fairseq_mega.compat.patches.training_options"):
+    with caplog.at_level("WARNING", "fairseq_mega.compat.features.training_options"):
         optimizer.load_state_dict(saved.state_dict(), overrides)
     assert len(caplog.records) == (told is not None) and (told or "") in caplog.text

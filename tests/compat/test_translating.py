@@ -11,7 +11,7 @@ from fairseq.data import data_utils
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
 
-from fairseq_mega.compat.patches import translating
+from fairseq_mega.compat.features import translating
 
 
 @pytest.mark.parametrize(

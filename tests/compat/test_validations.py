@@ -13,9 +13,9 @@ from fairseq import checkpoint_utils
 from fairseq.data import ListDataset, RoundRobinZipDatasets
 
 from fairseq_mega.cli import average_checkpoints
-from fairseq_mega.compat.checkpoints import skip_finished as finished_trainings
-from fairseq_mega.compat.checkpoints import validations
 from fairseq_mega.compat.errors import describe
+from fairseq_mega.compat.files import validations
+from fairseq_mega.compat.processes import skip_finished as finished_trainings
 from tests.support import helpers, lra_data, tiny_trainings
 
 OPTIONS: List[object] = ["--cpu", "--num-workers", 0, "--no-epoch-checkpoints"]

@@ -16,4 +16,4 @@ def test_an_old_torch_is_named(monkeypatch, found):
 @pytest.mark.parametrize("found", ["2.4.0", "2.10.0a0+git1234", "3.0.1"])
 def test_later_ones_are_not(monkeypatch, found):
     monkeypatch.setattr(torch, "__version__", found)
-    compat.versions.require_torch()
+    compat.oldest_torch.require_torch()

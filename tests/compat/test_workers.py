@@ -16,8 +16,8 @@ import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBatchIterator
 
-from fairseq_mega.compat.patches import workers as workers_module
-from fairseq_mega.compat.patches.workers import end_background_loading, workers_are_asked_for
+from fairseq_mega.compat.processes import workers as workers_module
+from fairseq_mega.compat.processes.workers import end_background_loading, workers_are_asked_for
 from tests.support import grids, helpers, tiny_trainings
 
 BATCHES = 12

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_mega.compat.checkpoints.card import EARLIER, KEY, card_of
-from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.compat.files.card import EARLIER, KEY, card_of
+from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert import command, layouts
 from tests.convert import test_transformers_conversion
 from tests.support import published_images, published_megalodon

@@ -12,8 +12,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.cli import console
-from fairseq_mega.compat.checkpoints.loading import load_checkpoint
-from fairseq_mega.compat.checkpoints.settings import Role, options_of, other_settings
+from fairseq_mega.compat.files.loading import load_checkpoint
+from fairseq_mega.compat.files.settings import Role, options_of, other_settings
 from fairseq_mega.convert import checkpoints, command, convert_checkpoint, is_ours, publish_checkpoint
 from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.options import CLASSIFIER_OPTIONS

@@ -11,7 +11,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_mega.cli import console
-from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert import command, convert_name
 from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.images import convert_images, publish_images

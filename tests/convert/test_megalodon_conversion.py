@@ -11,7 +11,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models import MODEL_REGISTRY
 
-from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert import command
 from fairseq_mega.convert.building import check_complete
 from fairseq_mega.convert.megalodon import OPTIONS, convert_megalodon, publish_megalodon, read_consolidated

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from fairseq_mega.cli import average_checkpoints
-from fairseq_mega.compat.checkpoints import safetensors_files
-from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.compat.files import safetensors_files
+from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert import command as convert_checkpoint
 from fairseq_mega.models.checkpoint_files import Origin, origin_of, save
 from tests.support import helpers, tiny_lm, tiny_mega

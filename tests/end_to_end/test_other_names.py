@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fairseq_mega.cli import average_checkpoints, console
-from fairseq_mega.compat.checkpoints import card
+from fairseq_mega.compat.files import card
 from fairseq_mega.convert import command as convert_checkpoint
 from fairseq_mega.lab.evaluate import classify
 from fairseq_mega.lab.evaluate import language_model as evaluate_lm

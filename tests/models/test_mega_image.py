@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.compat.patches.no_weight_decay import is_undecayed
+from fairseq_mega.compat.features.no_weight_decay import is_undecayed
 from fairseq_mega.convert.tensors import publish_state_dict
 from tests.support.tiny_images import build
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_mega.compat.patches.no_weight_decay import is_undecayed
+from fairseq_mega.compat.features.no_weight_decay import is_undecayed
 from fairseq_mega.modules.megalodon.norms import GroupNorm
 from tests.support import tiny_images
 from tests.support.tiny_mega import lively

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fairseq_mega.compat.patches import torchvision_operators
-from fairseq_mega.compat.patches.no_weight_decay import is_undecayed
+from fairseq_mega.compat.features.no_weight_decay import is_undecayed
+from fairseq_mega.compat.versions import torchvision_operators
 from tests.support import tiny_images
 
 pytestmark = tiny_images.needs_timm

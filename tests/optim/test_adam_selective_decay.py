@@ -8,7 +8,7 @@ import torch
 from fairseq.optim import FP16Optimizer
 from omegaconf import OmegaConf
 
-from fairseq_mega.compat.patches.no_weight_decay import _copy_marks, leave_undecayed
+from fairseq_mega.compat.features.no_weight_decay import _copy_marks, leave_undecayed
 from fairseq_mega.optim.adam_selective_decay import SelectiveDecayAdam, SelectiveDecayAdamConfig
 from tests.support import helpers, tiny_images
 from tests.support.tiny_trainings import numbers

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.compat.checkpoints.card import described
+from fairseq_mega.compat.files.card import described
 from fairseq_mega.data.card import settings_of_data
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.wmt16 import dataset, sources, texts, toy_data

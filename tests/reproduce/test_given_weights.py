@@ -15,7 +15,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
 
-from fairseq_mega.compat.checkpoints.settings import Role, options_of, seed_of
+from fairseq_mega.compat.files.settings import Role, options_of, seed_of
 from fairseq_mega.convert import convert_checkpoint
 from fairseq_mega.convert.options import flat_options
 from fairseq_mega.lab.recipes.catalogue import catalogue

@@ -11,7 +11,7 @@ from hydra.core.override_parser.types import Override
 from hydra.experimental import compose
 from omegaconf import DictConfig, OmegaConf
 
-from fairseq_mega.compat.patches.imports import import_fairseq
+from fairseq_mega.compat.versions.imports import import_fairseq
 
 
 @lru_cache(maxsize=None)

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, NamedTuple
 import numpy as np
 import pytest
 
-from fairseq_mega.compat.checkpoints import card
+from fairseq_mega.compat.files import card
 from fairseq_mega.data.card import write_settings
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.text_units import MODEL_FILE

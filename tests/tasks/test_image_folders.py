@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from fairseq_mega.cli import console
-from fairseq_mega.compat.checkpoints import card
+from fairseq_mega.compat.files import card
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
 from fairseq_mega.lab.evaluate.new_examples import PictureReader

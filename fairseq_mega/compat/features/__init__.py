@@ -1,1 +1,1 @@
-"""Features that fairseq lacks: precisions, sharding, packed weights."""
+"""Features that fairseq lacks or has half: precisions, sharding, options, encoders of text in use."""

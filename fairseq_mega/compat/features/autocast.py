@@ -11,8 +11,8 @@ import typing
 import torch
 
 from fairseq_mega.compat import hooks
-from fairseq_mega.compat.patches.launching import command_of
 from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.processes.launching import command_of
 
 
 def wanted(common: typing.Any, device: str) -> bool:

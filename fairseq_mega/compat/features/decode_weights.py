@@ -7,7 +7,7 @@ text that fairseq does not change.
 import typing
 
 from fairseq_mega.compat import hooks
-from fairseq_mega.compat.patches.expressions import literal
+from fairseq_mega.compat.files.expressions import literal
 from fairseq_mega.compat.patching import wrap
 
 NAME = "decode_weights"

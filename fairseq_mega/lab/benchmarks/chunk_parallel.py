@@ -10,7 +10,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_mega.compat.features.cpu_process import configure_process
+from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, forked, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 from fairseq_mega.models.on_paper import stand_in

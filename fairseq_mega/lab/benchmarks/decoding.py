@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 
-from fairseq_mega.compat.features.cpu_process import configure_process
+from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, lm_pair, measuring
 from fairseq_mega.lab.benchmarks.incremental_decoder import IncrementalDecoder
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of

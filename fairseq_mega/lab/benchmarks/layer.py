@@ -6,7 +6,7 @@ from typing import Any, Dict
 
 import torch
 
-from fairseq_mega.compat.features.cpu_process import configure_process
+from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, measuring
 from fairseq_mega.lab.benchmarks.layer_models import MODELS, build, check, output, paths_of, products
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, add_sweep_options, chosen_of

@@ -6,7 +6,7 @@ from typing import Any, Dict
 import torch
 import torch.nn.functional as F
 
-from fairseq_mega.compat.features.cpu_process import configure_process
+from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, lm_pair, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 from fairseq_mega.lab.benchmarks.recipe_model import build_recipe

@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fairseq_mega.compat.features.cpu_process import configure_process
+from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import apart, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 from fairseq_mega.ops.common.dispatch import VARIABLE

@@ -7,7 +7,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics import BLEU
 
-from fairseq_mega.compat.patches.translating import tokenizer_of
+from fairseq_mega.compat.features.translating import tokenizer_of
 from fairseq_mega.lab.evaluate.generation import ScoringError, read_lines
 
 COMPOUND = re.compile(rb"(\S)-(\S)")

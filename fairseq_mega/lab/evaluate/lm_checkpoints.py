@@ -8,7 +8,7 @@ from fairseq import checkpoint_utils
 from fairseq.models import FairseqLanguageModel
 
 from fairseq_mega.compat.features import precision
-from fairseq_mega.compat.patches import architectures
+from fairseq_mega.compat.versions import architectures
 
 
 def training_of(state: Dict[str, Any]) -> Dict[str, Any]:

@@ -7,9 +7,9 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from fairseq_mega.compat.checkpoints.card import OPTIONS, SUBWORDS, UNIT
-from fairseq_mega.compat.checkpoints.encoders import encoder_of_data, warn_of_unsplit_text
-from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
+from fairseq_mega.compat.features.encoders import encoder_of_data, warn_of_unsplit_text
+from fairseq_mega.compat.features.interactive import TO_LINE_FEEDS
+from fairseq_mega.compat.files.card import OPTIONS, SUBWORDS, UNIT
 from fairseq_mega.data.card import kept_bytes
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.image_augmentation import evaluation_transform

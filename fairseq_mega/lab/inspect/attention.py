@@ -8,9 +8,9 @@ from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
-from fairseq_mega.compat.checkpoints.card import OPTIONS
-from fairseq_mega.compat.checkpoints.encoders import SUBWORDS_FILE, folders_of, warn_of_unsplit_text
-from fairseq_mega.compat.patches.interactive import tell_unknown
+from fairseq_mega.compat.features.encoders import SUBWORDS_FILE, folders_of, warn_of_unsplit_text
+from fairseq_mega.compat.features.interactive import tell_unknown
+from fairseq_mega.compat.files.card import OPTIONS
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
 from fairseq_mega.data.text_units import SubwordUnit
 from fairseq_mega.lab.evaluate.new_examples import reader_of

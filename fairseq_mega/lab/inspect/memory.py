@@ -6,7 +6,7 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
-from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert.options import flat_options
 from fairseq_mega.lab.inspect.recipe_models import symbols_of_preset
 from fairseq_mega.models.cost import GIB, Step, training_step

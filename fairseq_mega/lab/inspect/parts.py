@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Tuple
 
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints.card import card_of, lasting, shown
+from fairseq_mega.compat.files.card import card_of, lasting, shown
 from fairseq_mega.convert.options import flat_options
 
 # The first pattern that matches a tensor's name decides its part.

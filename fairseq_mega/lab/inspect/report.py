@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.options import flat_options
 

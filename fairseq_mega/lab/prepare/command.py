@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.cli.usage import Parser
-from fairseq_mega.compat.full_disk import naming_want_of_space
+from fairseq_mega.compat.files.full_disk import naming_want_of_space
 from fairseq_mega.lab.prepare.making import make
 from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.runs.environment import git_revision, installed_versions

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Type
 
-from fairseq_mega.compat.checkpoints.locks import InUse, acquire
+from fairseq_mega.compat.files.locks import InUse, acquire
 from fairseq_mega.data.card import CARD_FILE, RECORDS, is_recorded, record_of
 from fairseq_mega.data.class_folders import is_hidden
 from fairseq_mega.lab.prepare.progress import say

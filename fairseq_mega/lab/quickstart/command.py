@@ -15,7 +15,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     command = shlex.join(["bash", f"scripts/{command_line.PROGRAM}", *given])
 
     def work() -> None:
-        from fairseq_mega.compat.checkpoints import locks  # importing models needs seconds
+        from fairseq_mega.compat.files import locks  # importing models needs seconds
         from fairseq_mega.lab.quickstart.language_model import LanguageModel
         from fairseq_mega.lab.quickstart.translation import Translation
 

@@ -8,7 +8,7 @@ from typing import ContextManager, Dict, List, NamedTuple, Optional, Sequence, T
 
 from fairseq.data import Dictionary
 
-from fairseq_mega.compat.checkpoints import locks
+from fairseq_mega.compat.files import locks
 from fairseq_mega.data.class_folders import files_below
 from fairseq_mega.lab.prepare.of_recipes import dataset_of
 from fairseq_mega.lab.recipes.catalogue import catalogue

@@ -23,8 +23,8 @@ from fairseq.models import (
 )
 from fairseq.tasks import TASK_REGISTRY
 
-from fairseq_mega.compat.checkpoints.card import card_of
-from fairseq_mega.compat.checkpoints.settings import Role, options_of, seed_of
+from fairseq_mega.compat.files.card import card_of
+from fairseq_mega.compat.files.settings import Role, options_of, seed_of
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import build_model, check_complete, table_length
 from fairseq_mega.convert.options import IMAGES, flat_options, kind_of, shared_with_encoder

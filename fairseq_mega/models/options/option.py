@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import DictConfig
 
-from fairseq_mega.compat.checkpoints.settings import Role, register_roles, setting_of
+from fairseq_mega.compat.files.settings import Role, register_roles, setting_of
 
 Configuration = TypeVar("Configuration")
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 import torch
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints import safetensors_files
+from fairseq_mega.compat.files import safetensors_files
 from fairseq_mega.modules.state import StreamState, named_tensors, with_named_tensors
 
 KIND = "fairseq_mega context 1"

@@ -9,8 +9,8 @@ import torch
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
-from fairseq_mega.compat.checkpoints.encoders import used_encoders, warn_of_another_split
-from fairseq_mega.compat.patches.interactive import tell_unknown
+from fairseq_mega.compat.features.encoders import used_encoders, warn_of_another_split
+from fairseq_mega.compat.features.interactive import tell_unknown
 from fairseq_mega.data.text_units import LINE_END, TextUnit, encode_after_line_end, never_written, settled_lines
 from fairseq_mega.modules.state import StreamState
 

@@ -80,7 +80,7 @@ def train_torch(model: Any, logits_of: Callable[[Any], Any], sizes: Sizes, packa
 
 def ours(sizes: Sizes) -> Training:
     """MEGA or MEGALODON of this package; a name that ends in "-published" selects the published arrangement."""
-    from fairseq_mega.compat.features.cpu_process import configure_process
+    from fairseq_mega.compat.processes.cpu_process import configure_process
     from fairseq_mega.lab.benchmarks import lm_pair
     from fairseq_mega.lab.benchmarks.layer_models import PUBLISHED, published_ema
     from fairseq_mega.lab.benchmarks.megalodon_layer import PublishedComplexEMA

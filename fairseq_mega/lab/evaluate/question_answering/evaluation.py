@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Optional
 
-from fairseq_mega.compat.patches import interactive
+from fairseq_mega.compat.features import interactive
 from fairseq_mega.lab.prepare.checksums import sha256_of
 
 from .answers import AnswerFile

@@ -8,7 +8,7 @@ from typing import Any, Dict, Tuple
 
 import numpy as np
 
-from fairseq_mega.compat.checkpoints.safe_globals import RefusedContents, safe_globals
+from fairseq_mega.compat.files.safe_globals import RefusedContents, safe_globals
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.classification import toy_data

@@ -9,7 +9,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.compat.checkpoints.card import RATE as RATE_ENTRY
+from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
 from fairseq_mega.data.class_folders import check_labels, class_files, class_names, listed
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.lab.prepare.classification.clips import FOLDER, SILENT, fitted, is_silent, save_clips

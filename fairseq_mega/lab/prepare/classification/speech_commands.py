@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.compat.checkpoints.card import RATE as RATE_ENTRY
+from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
 from fairseq_mega.data.class_folders import listed, listing
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from fairseq_mega.compat.patches.binarised import MANY_UNKNOWN
+from fairseq_mega.compat.files.binarised import MANY_UNKNOWN
 from fairseq_mega.data.card import UNIT, write_settings
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import FILES, binarised_counts

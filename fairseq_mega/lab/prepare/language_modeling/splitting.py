@@ -4,7 +4,7 @@ import codecs
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
+from fairseq_mega.compat.features.interactive import TO_LINE_FEEDS
 from fairseq_mega.data.byte_text import NEWLINE, encode
 from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
     ByteRange,

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, List, Sequence
 
-from fairseq_mega.compat.checkpoints.card import SUBWORDS, TOKENIZER, digest_of_file
+from fairseq_mega.compat.files.card import SUBWORDS, TOKENIZER, digest_of_file
 from fairseq_mega.data.card import write_settings
 from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded, read_records
 from fairseq_mega.lab.prepare.binarised import binarise

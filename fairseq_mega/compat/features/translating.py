@@ -12,7 +12,7 @@ from fairseq_mega.compat import hooks
 from fairseq_mega.compat.checks import command_of
 from fairseq_mega.compat.patching import wrap
 
-logger = logging.getLogger("fairseq_mega.compat.patches.translating")
+logger = logging.getLogger("fairseq_mega.compat.features.translating")
 ORDERS = 4  # maximum n of the n-grams of BLEU
 # Values of --post-process that remove all spaces, and the mark that they replace by a space.
 SPACES = {"sentencepiece": "\u2581", "wordpiece": "_", "letter": "|", "_EOW": "_EOW"}

@@ -17,10 +17,10 @@ import torch
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.checks import command_of as evaluating_command
-from fairseq_mega.compat.out_of_memory import is_out_of_memory
 from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
+from fairseq_mega.compat.processes.out_of_memory import is_out_of_memory
 
-logger = logging.getLogger("fairseq_mega.compat.patches.launching")
+logger = logging.getLogger("fairseq_mega.compat.processes.launching")
 BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 IN_ONE_PROCESS = ("eval_lm", "interactive")  # commands of fairseq
 

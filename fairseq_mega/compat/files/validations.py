@@ -11,7 +11,7 @@ import torch
 
 from fairseq_mega.compat.patching import globals_of_training, wrap
 
-logger = logging.getLogger("fairseq_mega.compat.checkpoints.validations")
+logger = logging.getLogger("fairseq_mega.compat.files.validations")
 
 KEY = "validations"  # in the extra_state of a checkpoint
 SAMPLES = 32  # of a validation set, read for its digest

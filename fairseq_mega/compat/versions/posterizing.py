@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any, Callable
 
-from fairseq_mega.compat.patches.torchvision_operators import import_timm
+from fairseq_mega.compat.versions.torchvision_operators import import_timm
 
 
 def allow_no_bits(purpose: str) -> None:

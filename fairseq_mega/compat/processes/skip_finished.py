@@ -7,11 +7,11 @@ import os
 import re
 import typing
 
-from fairseq_mega.compat.checkpoints.validations import is_reset, restored_file
-from fairseq_mega.compat.patches.batches import SEED
+from fairseq_mega.compat.files.validations import is_reset, restored_file
 from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
+from fairseq_mega.compat.processes.batches import SEED
 
-logger = logging.getLogger("fairseq_mega.compat.checkpoints.skip_finished")
+logger = logging.getLogger("fairseq_mega.compat.processes.skip_finished")
 
 
 def leave_finished_trainings() -> None:

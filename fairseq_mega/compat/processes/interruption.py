@@ -16,7 +16,7 @@ import torch
 
 from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
 
-logger = logging.getLogger("fairseq_mega.compat.checkpoints.interruption")
+logger = logging.getLogger("fairseq_mega.compat.processes.interruption")
 
 MORE = "FAIRSEQ_MEGA_STOP_SIGNAL"  # environment variable
 REPEATS = 0.5  # seconds: timeout, torchrun and terminals may send a signal to a process, and again to its group

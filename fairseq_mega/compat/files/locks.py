@@ -13,7 +13,7 @@ import time
 import typing
 import weakref
 
-logger = logging.getLogger("fairseq_mega.compat.checkpoints.locks")
+logger = logging.getLogger("fairseq_mega.compat.files.locks")
 
 TRAINING = "training.lock"
 BUSY = (errno.EACCES, errno.EAGAIN)

@@ -7,7 +7,7 @@ import os
 import shutil
 import typing
 
-from fairseq_mega.compat.full_disk import is_for_want_of_space
+from fairseq_mega.compat.files.full_disk import is_for_want_of_space
 from fairseq_mega.compat.patching import wrap
 
 from .locks import lock_for_training

@@ -8,7 +8,7 @@ import numpy as np
 
 from fairseq_mega.compat.patching import wrap
 
-logger = logging.getLogger("fairseq_mega.compat.patches.batches")
+logger = logging.getLogger("fairseq_mega.compat.processes.batches")
 
 BATCHES = "batches_in_epoch"  # key in an iterator's state: batches of each process
 PROCESSES = "processes_of_epoch"  # key in an iterator's state: processes that share the batches

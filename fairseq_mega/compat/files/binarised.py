@@ -13,7 +13,7 @@ import numpy as np
 
 from fairseq_mega.compat.patching import wrap
 
-logger = logging.getLogger("fairseq_mega.compat.patches.binarised")
+logger = logging.getLogger("fairseq_mega.compat.files.binarised")
 MANY_UNKNOWN = 0.05  # share of <unk> among the words of a text, above which it is reported
 PARTS, LENGTH = 1000, 1000  # maximum parts by which the share is estimated, and their tokens
 UNREADABLE = (AssertionError, KeyError, ValueError, struct.error)  # of fairseq's reader of an index

@@ -5,11 +5,10 @@ import logging
 import os
 import typing
 
-from fairseq_mega.compat.patches.translating import joined_once, note_command, reads_lines
+from fairseq_mega.compat.features.translating import joined_once, note_command, reads_lines
+from fairseq_mega.compat.files.card import OPTIONS, SUBWORDS, TOKENIZER, OtherCard, described, options_of
+from fairseq_mega.compat.files.settings import settings_of
 from fairseq_mega.compat.patching import wrap
-
-from .card import OPTIONS, SUBWORDS, TOKENIZER, OtherCard, described, options_of
-from .settings import settings_of
 
 logger = logging.getLogger(__name__)
 SUBWORDS_FILE = "subwords.model"  # in a data folder, the sentencepiece model that split its text

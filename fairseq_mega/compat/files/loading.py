@@ -14,9 +14,9 @@ import zipfile
 
 import torch
 
-from fairseq_mega.compat.patches.architectures import UnexpectedName
-from fairseq_mega.compat.patches.expressions import UnsafeExpression
+from fairseq_mega.compat.files.expressions import UnsafeExpression
 from fairseq_mega.compat.patching import ModuleWith, wrap
+from fairseq_mega.compat.versions.architectures import UnexpectedName
 
 from . import safetensors_files
 from .safe_globals import RefusedContents
@@ -64,7 +64,7 @@ def check_layout(tensors: typing.Iterable[typing.Any], where: str) -> None:
 def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = False) -> typing.Any:
     """Read a file of torch.save that contains only tensors, plain containers and fairseq's settings.
 
-    A file whose name ends with .safetensors is read by :mod:`fairseq_mega.compat.checkpoints.safetensors_files`.
+    A file whose name ends with .safetensors is read by :mod:`fairseq_mega.compat.files.safetensors_files`.
 
     Args:
         file: a path, or a stream of bytes opened for reading.

@@ -1,1 +1,0 @@
-"""Faults of fairseq, torch and numpy, mended where they are held."""

@@ -1,0 +1,1 @@
+"""Processes of a training: their start, their batches, their signals and their end."""
