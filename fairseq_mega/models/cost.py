@@ -27,6 +27,7 @@ from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
 from fairseq_mega.modules.state_space import DiagonalStateSpace
 from fairseq_mega.modules.transformer_layer import TransformerLayer
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import VARIABLE
 from fairseq_mega.ops.common.operations import attention_operations, average_operations
 from fairseq_mega.ops.cross_entropy import cross_entropy
 
@@ -248,7 +249,7 @@ _MEASURED: Dict[Tuple[str, ...], Activations] = {}  # cache: a measurement takes
 def _bytes_of_token(options: Mapping[str, Any], layers: int, symbols: int, bf16: bool) -> Activations:
     """Return the bytes that the backward pass on one sequence holds for each token, without adaptive tables."""
     given = {**options, "decoder_layers": layers}
-    key = (repr(sorted(given.items())), repr((symbols, bf16)), os.environ.get(native.PATHS_VARIABLE, ""))
+    key = (repr(sorted(given.items())), repr((symbols, bf16)), os.environ.get(VARIABLE, ""))
     if key in _MEASURED:
         return _MEASURED[key]
     decoder = language_model(given, symbols, own=True)
@@ -307,16 +308,16 @@ def _held(decoder: LanguageModelDecoder, length: int, bf16: bool) -> Activations
 @contextlib.contextmanager
 def compiled_kernels() -> Iterator[None]:
     """Make operators use their compiled kernels on any processor, unless the environment chooses others."""
-    given = os.environ.get(native.PATHS_VARIABLE)
+    given = os.environ.get(VARIABLE)
     if native.PROBLEM is None:
-        os.environ[native.PATHS_VARIABLE] = ",".join(filter(None, [KERNELS, given]))
+        os.environ[VARIABLE] = ",".join(filter(None, [KERNELS, given]))
     try:
         yield
     finally:
         if given is None:
-            os.environ.pop(native.PATHS_VARIABLE, None)
+            os.environ.pop(VARIABLE, None)
         else:
-            os.environ[native.PATHS_VARIABLE] = given
+            os.environ[VARIABLE] = given
 
 
 # Adaptive tables: the rows that a step reads depend on its tokens, so their memory is a formula. A token requires the

@@ -20,6 +20,7 @@ from fairseq_mega.modules import (
 from fairseq_mega.modules.packed_linear import pack_linear_maps
 from fairseq_mega.modules.trunk import Trunk
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import VARIABLE
 from fairseq_mega.ops.common.operations import average_operations
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"there are no kernels: {native.PROBLEM}")
@@ -59,7 +60,7 @@ def counted(run: Callable[[], Any]) -> Dict[str, int]:
 def test_a_layer_counts_what_the_formulas_count(
     name: str, path: str, batch: int, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(native.PATHS_VARIABLE, KERNELS.format(path))
+    monkeypatch.setenv(VARIABLE, KERNELS.format(path))
     layer: Any = LAYERS[name]()
     positions, x = batch * length, torch.randn(batch, length, D, requires_grad=True)
     forward = positions * operations(layer, length)
@@ -78,7 +79,7 @@ def test_the_definitions_count_the_same_products(name: str, monkeypatch: pytest.
     layer: Any = LAYERS[name]()
     x, found = torch.randn(2, 128, D, requires_grad=True), []
     for path in ("reference", KERNELS.format("native_blocks")):
-        monkeypatch.setenv(native.PATHS_VARIABLE, path)
+        monkeypatch.setenv(VARIABLE, path)
         out = layer(x).hidden.sum()
         found.append((counted(lambda: layer(x)), counted(out.backward)))
     for plain, ours in zip(*found):

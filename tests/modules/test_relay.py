@@ -10,6 +10,7 @@ from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.relay import Form, pack, tensors_of, unpack, with_tensors
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import VARIABLE
 from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics
 from fairseq_mega.tasks.chunk_parallel import bounds
 from tests.support import tiny_lm, tiny_megalodon
@@ -101,7 +102,7 @@ def test_recomputed_layers_hand_nothing_on_twice(name):
 @pytest.mark.parametrize("name", ["mega", "megalodon"])
 def test_layers_are_recomputed_with_compiled_kernels(name, monkeypatch):
     """Whose results are not saved where they can be computed again, unless they went through the relay."""
-    monkeypatch.setenv(native.PATHS_VARIABLE, "native")
+    monkeypatch.setenv(VARIABLE, "native")
     tokens, spans = text(2, 20), bounds(20, CHUNK, 2)
     models = [build(name, checkpoint_activations=again).float() for again in (False, True)]
 

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from . import native
 from .gpus import gpu_obstacle
-from .transforms import transform_obstacle
+from .transforms import PATHS_VARIABLE, transform_obstacle
 
-VARIABLE = native.PATHS_VARIABLE
+VARIABLE = PATHS_VARIABLE
 BLANKETS = ("auto", "reference", "native")
 
 OPERATORS = (

@@ -16,7 +16,6 @@ VARIABLE = "FAIRSEQ_MEGA_NATIVE"
 MODES = ("auto", "off", "require")
 LEVEL_VARIABLE = "FAIRSEQ_MEGA_CPU_LEVEL"
 LEVELS = ("baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16")  # as in csrc/common/cpu_level.h
-PATHS_VARIABLE = "FAIRSEQ_MEGA_PATHS"
 REMEDY = "build it with: FAIRSEQ_MEGA_BUILD=cpu pip install --no-build-isolation --editable . (cuda for a GPU)"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 

@@ -15,7 +15,8 @@ from torch.autograd import forward_ad
 logger = logging.getLogger(__name__)
 
 LIMIT = "the compiled kernels have the gradients of a backward pass only, no other derivative and no batching rule"
-REMEDY = "set FAIRSEQ_MEGA_PATHS=reference, which chooses operators of PyTorch"
+PATHS_VARIABLE = "FAIRSEQ_MEGA_PATHS"  # see dispatch.py
+REMEDY = f"set {PATHS_VARIABLE}=reference, which chooses operators of PyTorch"
 _logged = False
 
 
