@@ -23,10 +23,6 @@ from .patching import wrap
 EVENTS = {  # name -> module and function
     "parse": ("fairseq.options", "parse_args_and_arch"),
     "build": ("fairseq.trainer", "Trainer.__init__"),
-    "load": ("fairseq.checkpoint_utils", "load_checkpoint"),
-    "read": ("fairseq.checkpoint_utils", "load_checkpoint_to_cpu"),
-    "save": ("fairseq.checkpoint_utils", "save_checkpoint"),
-    "batches": ("fairseq.data.data_utils", "batch_by_size"),
     "lines": ("fairseq.tasks.fairseq_task", "FairseqTask.get_interactive_tokens_and_lengths"),
     "sentence": ("fairseq.hub_utils", "GeneratorHubInterface.tokenize"),
 }
