@@ -160,7 +160,7 @@ def _joined_step(layers: Sequence[Any], functions: StepFunctions, dtype: torch.d
         if attention is None or inner is None or getattr(layer, "cross_attention", None) is not None:
             return None
         parts.append(LayerWeights(attention, inner, layer.residual_hops))
-    run, chunk_size = functions.join(parts), parts[0].attention.most or -1
+    run, chunk_size = functions.join(parts), layers[0].attention.chunk_size
     if run is None:
         return None
 
