@@ -278,7 +278,7 @@ def test_padded_streams_in_pieces_equal_the_whole(kind: str, chunk_size: int, ma
 @pytest.mark.parametrize("kind", [*PADDED, *PARTS, *(f"{kind} both ways" for kind in PADDED), "s4d"])
 @pytest.mark.parametrize(("chunk_size", "row"), [(1, "..rrr.r..rrr."), (4, "....rrrr....r"), (4, "rrrr........r")])
 def test_a_padded_row_is_the_row_without_padding(kind: str, chunk_size: int, row: str) -> None:
-    """Where padding consists of whole chunks, whose steps attend to each other alone."""
+    """Padding of whole chunks, whose steps attend to each other alone."""
     name = kind.removesuffix(" both ways")
     built = part(name, chunk_size) if kind in PARTS else layer(name, chunk_size, name != kind)
     mask = mask_of(row)
