@@ -56,10 +56,10 @@ def _is_raised_by_a_library(error: BaseException) -> bool:
 
 def describe(error: BaseException) -> str:
     """Put the error and its first cause in one line of at most LONGEST characters."""
-    from fairseq_mega.compat.processes.out_of_memory import describe_want_of_memory, is_out_of_memory
+    from fairseq_mega.compat.processes.out_of_memory import describe_out_of_memory, is_out_of_memory
 
     if is_out_of_memory(error):
-        return describe_want_of_memory(error)
+        return describe_out_of_memory(error)
     text, cause = str(error), error.__cause__ or error.__context__
     if not text or not (isinstance(error, IN_WORDS) or type(error) is Exception):
         text = f"{type(error).__name__}: {text}"

@@ -8,7 +8,7 @@ from typing import Any, Dict, NamedTuple, Optional
 import torch
 
 from fairseq_mega.compat.files import safetensors_files
-from fairseq_mega.compat.files.full_disk import naming_want_of_space
+from fairseq_mega.compat.files.full_disk import naming_a_full_disk
 from fairseq_mega.compat.files.loading import load
 
 
@@ -26,7 +26,7 @@ def save(checkpoint: Dict[str, Any], path: Path) -> None:
         return
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".partial")
     try:
-        with naming_want_of_space(path), os.fdopen(handle, "wb") as stream:
+        with naming_a_full_disk(path), os.fdopen(handle, "wb") as stream:
             torch.save(checkpoint, stream)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)

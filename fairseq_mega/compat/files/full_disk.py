@@ -4,16 +4,16 @@ import errno
 from contextlib import contextmanager
 from typing import Iterator, Optional
 
-WANT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def is_for_want_of_space(error: Optional[BaseException]) -> bool:
+def is_disk_full(error: Optional[BaseException]) -> bool:
     """Return whether an error, or one of its causes, reports a full disk or a quota that is used up."""
     return _of_system(error) is not None
 
 
 @contextmanager
-def naming_want_of_space(place: object) -> Iterator[None]:
+def naming_a_full_disk(place: object) -> Iterator[None]:
     """Name what is written in an OSError for want of space, which names no file."""
     try:
         yield
@@ -27,7 +27,7 @@ def naming_want_of_space(place: object) -> Iterator[None]:
 def _of_system(error: Optional[BaseException]) -> Optional[OSError]:
     """The system's error among an error and its causes: torch.save raises a second one over it."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in WANT_OF_SPACE:
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
             return error
         error = error.__cause__ or error.__context__
     return None

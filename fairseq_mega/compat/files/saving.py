@@ -7,7 +7,7 @@ import os
 import shutil
 import typing
 
-from fairseq_mega.compat.files.full_disk import is_for_want_of_space
+from fairseq_mega.compat.files.full_disk import is_disk_full
 from fairseq_mega.compat.patching import wrap
 
 from .locks import lock_for_training
@@ -81,7 +81,7 @@ def whole_or_absent(path: str) -> typing.Iterator[None]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.remove(f"{path}.tmp")
-        if not is_for_want_of_space(error):
+        if not is_disk_full(error):
             raise
         raise OSError(
             errno.ENOSPC,

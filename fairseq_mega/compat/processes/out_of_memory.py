@@ -24,7 +24,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return known or any(pattern.search(text) for pattern in (WORDS, OF_KERNELS))
 
 
-def describe_want_of_memory(error: BaseException) -> str:
+def describe_out_of_memory(error: BaseException) -> str:
     """Put the error, without the rest of a long text, and the remedy in one line."""
     text = str(error)
     said = "" if OF_KERNELS.search(text) else "".join(text.splitlines()[:1])

@@ -23,11 +23,11 @@ def written_whole(path: Path) -> Iterator[Path]:
 
     Its folder is created if it is missing. The OSError of a full disk names ``path``.
     """
-    from fairseq_mega.compat.files.full_disk import naming_want_of_space  # needs torch; options are read without it
+    from fairseq_mega.compat.files.full_disk import naming_a_full_disk  # needs torch; options are read without it
 
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    with naming_want_of_space(path):
+    with naming_a_full_disk(path):
         yield partial
     os.replace(partial, path)
 
