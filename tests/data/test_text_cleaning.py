@@ -162,15 +162,3 @@ def test_marks(models: Path, tmp_path: Path) -> None:
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     for steps in (SENTENCES, WORDS):
         assert clean(clean(text, steps), steps) == clean(text, steps)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("caf\udce9", "is not Unicode: it holds bytes that were not decoded"),
-        ("c\0a\0f\0", r"the text 'c\\x00a.*' contains NUL characters, as UTF-16 that was read as UTF-8 does"),
-    ],
-)
-def test_undecoded_text_is_refused_by_the_hub(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        GeneratorHubInterface.tokenize(SimpleNamespace(tokenizer=None, task=None), text)
