@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 import fairseq_mega
 from fairseq_mega.compat.errors import in_one_line, is_of_a_file
 from fairseq_mega.compat.processes.cpu_process import configure_process
-from fairseq_mega.compat.versions.arguments import architectures
+from fairseq_mega.compat.versions.architectures import architectures
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
 from .arguments import check_arguments, given_arch, option_value, with_task

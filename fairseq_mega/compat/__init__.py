@@ -24,7 +24,7 @@ from .features import (
 )
 from .files import binarised, card, expressions, loading, paths, safe_globals, saving, validations
 from .processes import batches, distributed, interruption, launching, out_of_memory, skip_finished, workers
-from .versions import apex, architectures, arguments, composing, copying, imports, inductor, numpy_names, oldest_torch
+from .versions import apex, architectures, composing, copying, imports, inductor, numpy_names, oldest_torch
 
 
 def prepare() -> None:
@@ -105,7 +105,7 @@ def apply() -> None:
         translating.warn_of_spaces,
         translating.note_parsed,
         checks.check_parsed,
-        arguments.separate_bf16_from_tpu,
+        precision.separate_bf16_from_tpu,
         launching.parse_local_rank,
     )
     hooks.at("build", checks.check_settings, sharding.refuse_what_cannot_be_sharded, autocast.train_under_autocast)

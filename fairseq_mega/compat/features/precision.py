@@ -84,6 +84,13 @@ def parse_precision(call: hooks.Call) -> typing.Iterator[None]:
         set_flags(hooks.parsed(call))
 
 
+def separate_bf16_from_tpu(call: hooks.Call) -> typing.Iterator[None]:
+    """Make --bf16 run on CPU and GPU: fairseq's parser turns it into --tpu (event "parse")."""
+    yield
+    if getattr(hooks.parsed(call), "bf16", False):
+        hooks.parsed(call).tpu = "--tpu" in hooks.words(call)
+
+
 def set_flags(namespace: argparse.Namespace) -> None:
     """Replace --precision by fairseq's flags in parsed arguments; raises ValueError if both are given."""
     both = [flag for flag in FLAGS if getattr(namespace, flag, False)]

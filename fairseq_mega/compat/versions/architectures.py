@@ -1,4 +1,4 @@
-"""Check that models and tasks of a configuration are registered and of the expected kind."""
+"""Check that models and tasks of a configuration are registered and of the expected kind; list architectures."""
 
 import contextlib
 import contextvars
@@ -58,3 +58,12 @@ def _setup_task(original: typing.Callable, cfg: typing.Any, *args: typing.Any, *
     if name is not None and name not in TASK_REGISTRY:
         raise UnexpectedName(f"--task {name} is unknown: give the --user-dir of the plugin that defines it")
     return original(cfg, *args, **kwargs)
+
+
+def architectures() -> typing.List[str]:
+    """Return the names of this package's architectures, MEGA and MEGALODON before the baselines."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    package = __name__.split(".")[0]
+    names = [name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.split(".")[0] == package]
+    return sorted(names, key=lambda name: (not name.startswith("mega"), name))
