@@ -6,7 +6,7 @@ and silent, and changes nothing where the installed version does not need it. Al
 because a command imports the plugin before it parses arguments or loads a checkpoint.
 """
 
-from . import checks, hooks, one_line_errors, startup
+from . import checks, errors, hooks, startup
 from .features import (
     adam,
     autocast,
@@ -98,7 +98,7 @@ def apply() -> None:
     interruption.end_with_a_checkpoint()
     out_of_memory.end_training_without_memory()
     training_options.tell_options_of_a_checkpoints_optimizer()
-    one_line_errors.print_in_one_line()
+    errors.print_in_one_line()
     hooks.at(
         "parse",  # after fairseq has parsed the options, the functions run from the last to the first
         precision.parse_precision,

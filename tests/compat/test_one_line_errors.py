@@ -8,7 +8,7 @@ from typing import List
 
 import pytest
 
-from fairseq_mega.compat.one_line_errors import command_of
+from fairseq_mega.compat.errors import command_of
 from tests.support import grids, helpers, hydra_runs
 
 TRAINING = ["--arch", "mega_tiny", "--optimizer", "adam"]
