@@ -193,16 +193,22 @@ def test_roads(
         assert answer()
 
 
+def data_of_subwords(data: Path, model: Path, folder: Path) -> Path:
+    """Copy data to a folder with a sentencepiece model and dictionaries of its subwords, of the same sizes."""
+    shutil.copytree(data, folder)
+    shutil.copy(model, folder / compared.SUBWORDS_FILE)
+    symbols = symbols_of(model)
+    for path in folder.glob("dict.*.txt"):
+        path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[: len(path.read_text().splitlines())]))
+    return folder
+
+
 @pytest.mark.parametrize("road", ["interactive", "hub"])
 def test_the_data_folder_has_what_cut_its_text(
     road: str, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, device_flags: List[str]
 ) -> None:
     """Without --bpe, text is cut by the sentencepiece model of the folder."""
-    data = Path(shutil.copytree(tiny_model.data, tmp_path / "data"))
-    shutil.copy(models["words"], data / compared.SUBWORDS_FILE)
-    symbols = symbols_of(models["words"])
-    for path in data.glob("dict.*.txt"):
-        path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[: len(path.read_text().splitlines())]))
+    data = data_of_subwords(tiny_model.data, models["words"], tmp_path / "data")
     checkpoint = torch.load(tiny_model.checkpoint)
     torch.save({**checkpoint, "card": {}}, tmp_path / "model.pt")
     text = "w1 w2"
@@ -231,11 +237,7 @@ def test_plain_text_with_the_mark_of_pieces(
     road: str, text: str, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, device_flags: List[str], caplog: Any
 ) -> None:
     """It is read as pieces, so nearly all of it is unknown; the warning names the cause where symbols are unknown."""
-    data = Path(shutil.copytree(tiny_model.data, tmp_path / "data"))
-    shutil.copy(models["words"], data / compared.SUBWORDS_FILE)
-    symbols = symbols_of(models["words"])
-    for path in data.glob("dict.*.txt"):
-        path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[: len(path.read_text().splitlines())]))
+    data = data_of_subwords(tiny_model.data, models["words"], tmp_path / "data")
     torch.save({**torch.load(tiny_model.checkpoint), "card": {}}, tmp_path / "model.pt")
     if road == "hub":
         hub = MegaModel.from_pretrained(str(tmp_path), "model.pt", str(data))
