@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
 
 
@@ -15,7 +15,7 @@ def _one_type(x: Tensor, *others: Optional[Tensor]) -> bool:
     return all(other is None or other.dtype == x.dtype for other in others)
 
 
-PATHS = Operator("activation", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_one_type))
+PATHS = Operator("activation", Path("reference"), Path("native", kernels_unavailable, native.DTYPES, suits=_one_type))
 
 
 def silu(

@@ -7,14 +7,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
 
 
 def _suits(logits: Tensor, target: Tensor) -> bool:
     return logits.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-PATHS = Operator("cross_entropy", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_suits))
+PATHS = Operator("cross_entropy", Path("reference"), Path("native", kernels_unavailable, native.DTYPES, suits=_suits))
 
 
 def cross_entropy(

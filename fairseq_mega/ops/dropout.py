@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, kernels_obstacle
+from .common.dispatch import Operator, Path, kernels_unavailable
 from .common.recompute import recomputing
 
-PATHS = Operator("dropout", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
+PATHS = Operator("dropout", Path("reference"), Path("native", kernels_unavailable, native.DTYPES))
 
 
 def dropout(x: Tensor, p: float, *, path: Optional[str] = None) -> Tensor:

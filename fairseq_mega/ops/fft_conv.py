@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import device_obstacle
+from .common.dispatch import device_unsupported
 from .common.gpus import gpu
 from .common.operations import average_operations, count
 
@@ -25,13 +25,13 @@ def _shared_memory(columns: int) -> int:
     return native.operators.ring_shared_memory(columns)
 
 
-# as in gpu_obstacle: a number is not part of a compiled graph
+# as in gpu_unsupported: a number is not part of a compiled graph
 _shared_memory._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def ring_obstacle(device: torch.device, length: int) -> Optional[str]:
+def ring_unavailable(device: torch.device, length: int) -> Optional[str]:
     """Return the reason why the compiled kernels cannot convolve sequences of this length, or None."""
-    problem = device_obstacle(device)
+    problem = device_unsupported(device)
     if problem is not None:
         return problem
     if device.type not in _DEVICES.get(native.NAMESPACE, ()):
@@ -61,11 +61,11 @@ def ring_convolution(x: Tensor, ring: Tensor) -> Tensor:
     Raises:
         RuntimeError: where the compiled kernels cannot be used for x, or the ring does not fit it.
     """
-    obstacle = ring_obstacle(x.device, x.size(1))
-    if obstacle is None and x.dtype not in native.DTYPES:
-        obstacle = f"it computes float32, bfloat16 and float16, found {x.dtype}"
-    if obstacle is not None:
-        raise RuntimeError(f"the FFT convolution kernel cannot run: {obstacle}")
+    reason = ring_unavailable(x.device, x.size(1))
+    if reason is None and x.dtype not in native.DTYPES:
+        reason = f"it computes float32, bfloat16 and float16, found {x.dtype}"
+    if reason is not None:
+        raise RuntimeError(f"the FFT convolution kernel cannot run: {reason}")
     return native.operators.ring_convolution(x, ring)
 
 

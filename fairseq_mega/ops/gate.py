@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
 from .dropout import draw_seed
 
 
@@ -17,7 +17,7 @@ def _takes_types(residual: Tensor, update: Tensor, candidate: Tensor, addend: Op
     return one and update.dtype in native.DTYPES and residual.dtype in (update.dtype, torch.float32)
 
 
-PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_takes_types))
+PATHS = Operator("gate", Path("reference"), Path("native", kernels_unavailable, native.DTYPES, suits=_takes_types))
 
 
 def gated_residual(

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import apex_norms, native
-from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
 
 
@@ -15,7 +15,7 @@ def _takes_result(x: Tensor, dtype: Optional[torch.dtype]) -> bool:
     return dtype in (None, x.dtype) or (dtype == torch.bfloat16 and x.dtype == torch.float32)
 
 
-PATHS = Operator("norm", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_takes_result))
+PATHS = Operator("norm", Path("reference"), Path("native", kernels_unavailable, native.DTYPES, suits=_takes_result))
 
 
 def on_gpu(x: Tensor) -> bool:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, kernels_obstacle
+from .common.dispatch import Operator, Path, kernels_unavailable
 from .common.operations import count, map_operations
 
 KINDS = ("bf16", "int8")
@@ -59,12 +59,12 @@ def unpack(matrix: PackedMatrix, dtype: torch.dtype = torch.float32) -> Tensor:
     return matrix.data.to(dtype) * matrix.scale.unsqueeze(1).to(dtype)
 
 
-def _packed_kernel_obstacle(x: Tensor, matrix: PackedMatrix) -> Optional[str]:
+def _packed_kernel_unavailable(x: Tensor, matrix: PackedMatrix) -> Optional[str]:
     if x.device.type != "cpu":
         return f"there are kernels for CPUs only, the tensors are on {x.device.type}"
     if torch.is_grad_enabled() and (x.requires_grad or matrix.data.requires_grad):
         return "it computes no gradients: call it under torch.no_grad()"
-    return kernels_obstacle(x)
+    return kernels_unavailable(x)
 
 
 def _few_rows(x: Tensor, matrix: PackedMatrix) -> bool:
@@ -74,7 +74,7 @@ def _few_rows(x: Tensor, matrix: PackedMatrix) -> bool:
 PATHS = Operator(
     "packed_linear",
     Path("reference"),
-    Path("native", _packed_kernel_obstacle, native.DTYPES, suits=_few_rows),
+    Path("native", _packed_kernel_unavailable, native.DTYPES, suits=_few_rows),
 )
 
 

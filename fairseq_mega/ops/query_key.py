@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
 
-PATHS = Operator("query_key", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
+PATHS = Operator("query_key", Path("reference"), Path("native", kernels_unavailable, native.DTYPES))
 
 
 def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = None) -> Tuple[Tensor, Tensor]:

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
 from .common.transforms import is_transformed
 from .norm import row_norm
 
-PATHS = Operator("rotary", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
+PATHS = Operator("rotary", Path("reference"), Path("native", kernels_unavailable, native.DTYPES))
 
 
 def normalized_query_key(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_mega.ops.common import native
-from fairseq_mega.ops.common.dispatch import VARIABLE, Operator, Path, check_devices, device_obstacle
+from fairseq_mega.ops.common.dispatch import VARIABLE, Operator, Path, check_devices, device_unsupported
 
 
 def too_long(x: torch.Tensor, *call: object) -> "str | None":
@@ -40,7 +40,7 @@ def test_the_fastest_path_that_suits_and_runs_is_chosen(length, dtype, chosen):
     assert EMA.choose(None, torch.zeros(length, dtype=dtype)) == chosen
 
 
-def test_a_forced_path_that_cannot_run_is_an_error_with_the_obstacle():
+def test_a_forced_path_that_cannot_run_is_an_error_with_the_reason():
     for path in ("native", "native_fft"):
         with pytest.raises(RuntimeError, match=f"ema path '{path}' cannot run: it accepts up to 4 steps, found 5"):
             EMA.choose(path, torch.zeros(5))
@@ -106,14 +106,14 @@ def test_unknown_names_are_errors_that_say_where_they_come_from(monkeypatch):
 def test_devices_without_compiled_kernels(monkeypatch):
     monkeypatch.setattr(native, "PROBLEM", "_C.so is not beside the package")
     for device in ("cpu", "cuda", "meta"):
-        message = device_obstacle(torch.device(device))
+        message = device_unsupported(torch.device(device))
         assert message is not None and message.startswith("it needs the compiled kernels, which cannot be used: _C.so ")
         assert message.endswith(native.REMEDY)
     monkeypatch.setattr(native, "PROBLEM", None)
     monkeypatch.setattr(native, "HAS_CUDA", False)
-    assert device_obstacle(torch.device("cpu")) is None
+    assert device_unsupported(torch.device("cpu")) is None
     for device in ("cuda", "meta"):
-        message = device_obstacle(torch.device(device))
+        message = device_unsupported(torch.device(device))
         assert message is not None and f"there are none for tensors on {device}; build it with: " in message
         assert "FAIRSEQ_MEGA_BUILD=cuda" in message
 

@@ -15,8 +15,8 @@ from fairseq_mega.ops.fft_conv import (
     fft_convolution,
     ring_convolution,
     ring_kernel,
-    ring_obstacle,
     ring_size,
+    ring_unavailable,
 )
 from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves
 
@@ -292,7 +292,7 @@ def test_what_the_kernels_cannot_do(kernel_device):
     ):
         with pytest.raises(RuntimeError, match=message):
             ring_convolution(x.to(kernel_device), ring)
-    assert ring_obstacle(torch.device(kernel_device), LONGEST) is None
+    assert ring_unavailable(torch.device(kernel_device), LONGEST) is None
 
 
 def test_without_the_kernels():

@@ -12,7 +12,7 @@ from fairseq_mega.ops import fft_conv
 from fairseq_mega.ops.attention import attention
 from fairseq_mega.ops.common import gpus as gpu_properties
 from fairseq_mega.ops.common import native
-from fairseq_mega.ops.common.dispatch import Operator, Path, device_obstacle, kernels_obstacle
+from fairseq_mega.ops.common.dispatch import Operator, Path, device_unsupported, kernels_unavailable
 from fairseq_mega.ops.ema import PATHS
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.timestep_norm import timestep_norm
@@ -48,7 +48,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., List[int]]:
         for name, value in state.items():
             monkeypatch.setattr(native, name, value)
         monkeypatch.setattr(gpu_properties, "_GPUS", {})
-        monkeypatch.setattr(gpu_properties, "_OBSTACLES", {})
+        monkeypatch.setattr(gpu_properties, "_REASONS", {})
         return asked
 
     return pretend
@@ -60,7 +60,7 @@ def on(index: int, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Ten
         return torch.empty(shape, device=f"cuda:{index}", dtype=dtype)
 
 
-KERNELS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
+KERNELS = Operator("gate", Path("reference"), Path("native", kernels_unavailable, native.DTYPES))
 
 
 def usable(x: torch.Tensor) -> bool:
@@ -151,8 +151,8 @@ def test_long_convolutions_ask_for_more_shared_memory(gpus, monkeypatch, found, 
     operators = SimpleNamespace(ring_shared_memory=lambda columns: need.get(columns, 70144))
     monkeypatch.setattr(native, "operators", operators)
     device = on(0, 1).device
-    assert fft_conv.ring_obstacle(device, longest) is None
-    assert fft_conv.ring_obstacle(device, longest + 1) is not None
+    assert fft_conv.ring_unavailable(device, longest) is None
+    assert fft_conv.ring_unavailable(device, longest + 1) is not None
     if found is RTX_4090:
         with pytest.raises(RuntimeError, match="8193 steps need 136 KiB of shared memory for a block, RTX 4090 has 99"):
             fft_conv.ring_convolution(on(0, 1, 8193, 1), on(0, 1, 32768))
@@ -173,7 +173,7 @@ def test_the_question_does_not_break_a_compiled_graph(gpus, found):
 
     @torch.compile(fullgraph=True, backend="eager")
     def function(x: torch.Tensor) -> torch.Tensor:
-        return x + 1 if device_obstacle(device) is None else x - 1
+        return x + 1 if device_unsupported(device) is None else x - 1
 
     assert torch.equal(function(torch.zeros(2)), torch.full((2,), 1.0 if found is H200 else -1.0))
     assert asked == [0]

@@ -6,14 +6,14 @@ from typing import Any, Callable, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES, reaches
 from fairseq_mega.ops.common.transforms import is_transformed
 from fairseq_mega.ops.dropout import draw_seed
 
 from . import native_backward  # noqa: F401  registers the gradients of .native
 from .native import native_attention
-from .native_blocks import Arguments, blocks_attention, blocks_obstacle
+from .native_blocks import Arguments, blocks_attention, blocks_unavailable
 from .reference import FUNCTIONS, Options, attention_weights, laplace, toeplitz
 from .torch_blockwise import blockwise_attention
 from .torch_dense import dense_attention
@@ -55,7 +55,7 @@ def _threads() -> int:
     return torch.get_num_threads()
 
 
-# The compiler treats the number as a constant, like the obstacles of ops/common/gpus.py.
+# The compiler treats the number as a constant, like gpu_unsupported of ops/common/gpus.py.
 _threads._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
@@ -90,8 +90,8 @@ PATHS = Operator(
     Path("reference"),
     Path("torch_blockwise", suits=_prefers_torch),
     Path("torch", suits=_prefers_dense),
-    Path("native", kernels_obstacle, DTYPES, suits=_prefers_native),
-    Path("native_blocks", blocks_obstacle, DTYPES, suits=_prefers_blocks),
+    Path("native", kernels_unavailable, DTYPES, suits=_prefers_native),
+    Path("native_blocks", blocks_unavailable, DTYPES, suits=_prefers_blocks),
 )
 
 
@@ -255,6 +255,6 @@ def multi_head_attention(
     """
     mask = None if padding_mask is None else padding_mask.unsqueeze(1)
     path = PATHS.forced()
-    if path == "auto" and (blocks_obstacle(q) is not None or not _prefers_blocks(q, q[..., 0].numel() * k.size(-2))):
+    if path == "auto" and (blocks_unavailable(q) is not None or not _prefers_blocks(q, q[..., 0].numel() * k.size(-2))):
         path = "reference" if is_transformed() else "torch"
     return _attend(q, k, v, Options(causal=causal, padding_mask=mask, dropout=dropout), path)

@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.ops.common import native
-from fairseq_mega.ops.common.dispatch import kernels_obstacle
+from fairseq_mega.ops.common.dispatch import kernels_unavailable
 from fairseq_mega.ops.common.operations import attention_operations, count
 
 from .reference import FUNCTIONS
 
 
-def blocks_obstacle(q: Tensor, *call: Any) -> Optional[str]:
+def blocks_unavailable(q: Tensor, *call: Any) -> Optional[str]:
     """Return the reason why this path cannot run, for instance a tensor outside a CPU; None if it can."""
     if q.device.type != "cpu":
         return f"it is for tensors on a CPU, found {q.device.type}; use native"
-    return kernels_obstacle(q)
+    return kernels_unavailable(q)
 
 
 def visible_counts(padding: Tensor, queries: int, causal: bool) -> Tensor:

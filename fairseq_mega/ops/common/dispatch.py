@@ -1,6 +1,6 @@
 """The paths of an operator: one description chooses the path of a call, and explains why another path cannot run.
 
-    PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
+    PATHS = Operator("gate", Path("reference"), Path("native", kernels_unavailable, native.DTYPES))
     ...
     if PATHS.choose(path, x) == "native":
 
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from . import native
-from .gpus import gpu_obstacle
-from .transforms import PATHS_VARIABLE, transform_obstacle
+from .gpus import gpu_unsupported
+from .transforms import PATHS_VARIABLE, transform_unsupported
 
 VARIABLE = PATHS_VARIABLE
 BLANKETS = ("auto", "reference", "native")
@@ -29,8 +29,8 @@ OPERATORS = (
 )
 
 
-def no_obstacle(*call: Any) -> Optional[str]:
-    """Return None, the obstacle of a path that runs on any tensors."""
+def always_available(*call: Any) -> Optional[str]:
+    """Return None: the path runs on any tensors."""
     return None
 
 
@@ -43,7 +43,7 @@ class Path(NamedTuple):
     """One way to compute an operator; its functions receive the arguments ``call`` of :meth:`Operator.choose`."""
 
     name: str
-    obstacle: Callable[..., Optional[str]] = no_obstacle  # the reason why the path cannot run, or None
+    unavailable: Callable[..., Optional[str]] = always_available  # the reason why the path cannot run, or None
     dtypes: Tuple[torch.dtype, ...] = ()  # of the call's first tensor; empty: any
     suits: Callable[..., bool] = always  # whether the automatic choice prefers the path where it runs
 
@@ -82,7 +82,7 @@ class Operator:
 
         Args:
             path: as in :meth:`forced`.
-            call: arguments for the obstacles and preferences of the paths; the first is a tensor.
+            call: arguments of the paths' ``unavailable`` and ``suits``; the first is a tensor.
 
         Raises:
             ValueError: as :meth:`forced`.
@@ -93,7 +93,7 @@ class Operator:
         if name == "auto":
             return self._automatic(*call)
         chosen = self.paths[name]
-        problem = chosen.obstacle(*call)
+        problem = chosen.unavailable(*call)
         if problem is not None:
             raise RuntimeError(f"{self.name} path {name!r} cannot run: {problem}")
         if not _computes(chosen, call[0]):
@@ -104,9 +104,9 @@ class Operator:
 
     def _automatic(self, *call: Any) -> str:
         for path in self._fastest_first:
-            if path.suits(*call) and _computes(path, call[0]) and path.obstacle(*call) is None:
+            if path.suits(*call) and _computes(path, call[0]) and path.unavailable(*call) is None:
                 return path.name
-        raise AssertionError(f"{self.name}: the reference has an obstacle")
+        raise AssertionError(f"{self.name}: the reference cannot run")
 
 
 def _computes(path: Path, tensor: Tensor) -> bool:
@@ -143,24 +143,24 @@ def _entries(text: str) -> Dict[str, str]:
     return entries
 
 
-def device_obstacle(device: torch.device) -> Optional[str]:
+def device_unsupported(device: torch.device) -> Optional[str]:
     """Return the reason why the compiled kernels cannot run on a device now, with the remedy, or None."""
     if native.PROBLEM is not None:
         return f"it needs the compiled kernels, which cannot be used: {native.PROBLEM}; {native.REMEDY}"
     if device.type == "cpu":
-        return transform_obstacle()
+        return transform_unsupported()
     if device.type != "cuda" or not native.HAS_CUDA:
         remedy = native.REMEDY.replace("=cpu", "=cuda")
         return f"it needs compiled kernels, and there are none for tensors on {device.type}; {remedy}"
-    problem = gpu_obstacle(torch.cuda.current_device() if device.index is None else device.index)
+    problem = gpu_unsupported(torch.cuda.current_device() if device.index is None else device.index)
     if problem is not None:
         return f"it needs the compiled kernels, which cannot be used: {problem}"
-    return transform_obstacle()
+    return transform_unsupported()
 
 
-def kernels_obstacle(x: Tensor, *call: Any) -> Optional[str]:
-    """Return the obstacle of a path whose kernels are compiled for every device of the extension, or None."""
-    return device_obstacle(x.device)
+def kernels_unavailable(x: Tensor, *call: Any) -> Optional[str]:
+    """Return the reason why kernels compiled for every device of the extension cannot run, or None."""
+    return device_unsupported(x.device)
 
 
 def check_devices(operator: str, **tensors: Optional[Tensor]) -> None:

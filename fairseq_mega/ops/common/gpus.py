@@ -20,7 +20,7 @@ class Gpu(NamedTuple):
 
 # by the number of the device
 _GPUS: Dict[int, Gpu] = {}
-_OBSTACLES: Dict[int, Optional[str]] = {}
+_REASONS: Dict[int, Optional[str]] = {}
 
 
 def gpu(index: int) -> Gpu:
@@ -32,9 +32,9 @@ def gpu(index: int) -> Gpu:
     return _GPUS[index]
 
 
-def gpu_obstacle(index: int) -> Optional[str]:
+def gpu_unsupported(index: int) -> Optional[str]:
     """Return the reason why the compiled kernels do not run on a GPU, or None; the first call also logs it."""
-    if index not in _OBSTACLES:
+    if index not in _REASONS:
         found = gpu(index)
         problem = None
         if found.shared_memory < native.SHARED_MEMORY:
@@ -47,9 +47,9 @@ def gpu_obstacle(index: int) -> Optional[str]:
             capability = f"compute capability {found.capability / 10}"
             problem = f"they do not run on cuda:{index}, {found.name}, {capability}: {problem}"
             logger.warning(f"without the compiled kernels, more slowly: {problem}")
-        _OBSTACLES[index] = problem
-    return _OBSTACLES[index]
+        _REASONS[index] = problem
+    return _REASONS[index]
 
 
 # The compiler must not trace the function; torch.compiler.assume_constant_result would import the whole compiler.
-gpu_obstacle._dynamo_marked_constant = True  # type: ignore[attr-defined]
+gpu_unsupported._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -139,7 +139,7 @@ class Operators:
 def _shortest(operator: Callable[..., Any], function: Optional[Type[torch.autograd.Function]]) -> Callable[..., Any]:
     def call(*arguments: Any, **named: Any) -> Any:
         if transforms.is_transformed():
-            raise RuntimeError(f"{operator}: {transforms.transform_obstacle()}")
+            raise RuntimeError(f"{operator}: {transforms.transform_unsupported()}")
         eager = function is not None and torch.is_grad_enabled() and not torch.compiler.is_compiling() and not named
         if eager and any(isinstance(argument, torch.Tensor) and argument.requires_grad for argument in arguments):
             return function.apply(*arguments)  # type: ignore[union-attr]

@@ -37,7 +37,7 @@ def is_batched(gradient: Any) -> bool:
     return isinstance(gradient, Tensor) and torch._C._functorch.is_legacy_batchedtensor(gradient)
 
 
-def transform_obstacle() -> Optional[str]:
+def transform_unsupported() -> Optional[str]:
     """Return the reason why the compiled kernels cannot run under an active transform, or None; log it once."""
     if not is_transformed():
         return None

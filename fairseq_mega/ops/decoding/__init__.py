@@ -10,7 +10,7 @@ from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.common.dispatch import Operator, Path, kernels_obstacle
+from fairseq_mega.ops.common.dispatch import Operator, Path, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES
 from fairseq_mega.ops.common.transforms import is_transformed
 from fairseq_mega.ops.packed_linear import MOST_ROWS
@@ -55,7 +55,7 @@ __all__ = [
     "step_norm",
 ]
 
-PATHS = Operator("decoding", Path("reference"), Path("native", kernels_obstacle, DTYPES))
+PATHS = Operator("decoding", Path("reference"), Path("native", kernels_unavailable, DTYPES))
 
 AttentionFunction = Callable[..., Tuple[Tensor, StepState]]
 

@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.ops.activation import silu
-from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES
-from fairseq_mega.ops.fft_conv import ring_obstacle
+from fairseq_mega.ops.fft_conv import ring_unavailable
 
 from .coefficients import EMACoefficients, complex_ema_coefficients, compute_dtype, ema_coefficients, ema_kernel
 from .fft import ema_native_fft, ema_torch_fft
@@ -52,8 +52,8 @@ def _prefers_native_fft(x: Tensor, coefficients: EMACoefficients, length: int, w
     return whole and x.is_cuda and many and coefficients.expansion.dtype == torch.float32
 
 
-def _fft_obstacle(x: Tensor, coefficients: EMACoefficients, length: int, whole: bool) -> Optional[str]:
-    return ring_obstacle(x.device, length)
+def _fft_unavailable(x: Tensor, coefficients: EMACoefficients, length: int, whole: bool) -> Optional[str]:
+    return ring_unavailable(x.device, length)
 
 
 # The arguments of a call are x (B, ..., D), the coefficients, the length of the longest convolution if it is known, and
@@ -62,8 +62,8 @@ PATHS = Operator(
     "ema",
     Path("reference"),
     Path("torch_fft"),
-    Path("native", kernels_obstacle, DTYPES, suits=_prefers_kernels),
-    Path("native_fft", _fft_obstacle, DTYPES, suits=_prefers_native_fft),
+    Path("native", kernels_unavailable, DTYPES, suits=_prefers_kernels),
+    Path("native_fft", _fft_unavailable, DTYPES, suits=_prefers_native_fft),
 )
 
 

@@ -14,7 +14,7 @@ from fairseq_mega.ops import activation
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.bfloat16 import MULTIPLIES_BFLOAT16, rounds_rows
-from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_unavailable
 from fairseq_mega.ops.common.recompute import recomputing
 
 from .native_backward import register_linear
@@ -45,7 +45,7 @@ def _suits_linear(x: Tensor, weight: Tensor) -> bool:
     return fast and _rows(x) * weight.numel() >= LEAST_WORK
 
 
-PATHS = Operator("linear", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_suits_linear))
+PATHS = Operator("linear", Path("reference"), Path("native", kernels_unavailable, native.DTYPES, suits=_suits_linear))
 
 
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, path: Optional[str] = None) -> Tensor:

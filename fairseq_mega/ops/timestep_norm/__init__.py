@@ -5,7 +5,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES
 from fairseq_mega.ops.common.parts import Parts
 
@@ -16,7 +16,7 @@ from .torch_parallel import timestep_norm_torch
 
 __all__ = ["TimestepNormState", "fresh_statistics", "timestep_norm", "widened"]
 
-PATHS = Operator("timestep_norm", Path("reference"), Path("torch"), Path("native", kernels_obstacle, DTYPES))
+PATHS = Operator("timestep_norm", Path("reference"), Path("torch"), Path("native", kernels_unavailable, DTYPES))
 
 
 def timestep_norm(

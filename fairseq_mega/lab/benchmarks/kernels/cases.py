@@ -10,7 +10,7 @@ from fairseq_mega.lab.benchmarks.kernels.linear import linear_op
 from fairseq_mega.lab.benchmarks.kernels.operators import Op, OpPath
 from fairseq_mega.lab.benchmarks.kernels.timestep_norm import norm_op
 from fairseq_mega.ops.common import native
-from fairseq_mega.ops.common.dispatch import device_obstacle
+from fairseq_mega.ops.common.dispatch import device_unsupported
 
 OPS: Dict[str, Op] = {
     "ema": ema_op("EMA, causal"),
@@ -32,6 +32,6 @@ def missing(path: OpPath, device: torch.device) -> Optional[str]:
         return "a path for CPUs"
     if not path.compiled:
         return None
-    if device_obstacle(device) is None:
+    if device_unsupported(device) is None:
         return None
     return "no compiled kernels" if native.PROBLEM is not None else "no compiled kernels for this device"
