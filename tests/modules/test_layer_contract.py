@@ -115,6 +115,13 @@ def test_any_pieces_equal_the_whole(kind: str, chunk_size: int) -> None:
             torch.testing.assert_close(got, want, msg=f"memory after pieces {pieces}")
 
 
+@pytest.mark.parametrize("shape", [(13, WIDTH), (2, 3, 13, WIDTH)], ids=str)
+@pytest.mark.parametrize("kind", REMEMBERING)
+def test_an_input_without_the_three_axes_is_an_error(kind: str, shape: Tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"x must be \(B, L, D\)"):
+        run(layer(kind), torch.zeros(shape, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("kind", "chunk_size"), [pair for pair in CHUNKED if pair[1] in (-1, 1, 5)])
 def test_single_steps_of_decoding_equal_the_whole(kind: str, chunk_size: int, dtype: torch.dtype) -> None:

@@ -163,6 +163,12 @@ def kernels_unavailable(x: Tensor, *call: Any) -> Optional[str]:
     return device_unsupported(x.device)
 
 
+def check_steps(operator: str, x: Tensor) -> None:
+    """Raise ValueError unless x has the axes (B, L, D)."""
+    if x.dim() != 3:
+        raise ValueError(f"{operator}: x must be (B, L, D), found {tuple(x.shape)}")
+
+
 def check_devices(operator: str, **tensors: Optional[Tensor]) -> None:
     """Raise RuntimeError unless all tensors of a call are on the device of the first one.
 

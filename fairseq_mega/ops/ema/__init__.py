@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.ops.activation import silu
-from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_unavailable
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, check_steps, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES
 from fairseq_mega.ops.fft_conv import ring_unavailable
 
@@ -105,14 +105,15 @@ def damped_ema(
         None.
 
     Raises:
-        ValueError: for a state with a bidirectional EMA, a truncation below 1, an unknown path, or coefficients
-            that do not fit x.
+        ValueError: for an x without three axes, a state with a bidirectional EMA, a truncation below 1, an unknown
+            path, or coefficients that do not fit x.
         RuntimeError, TypeError: where a forced path cannot run (the message names the remedy), or for tensors on
             several devices.
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 5 and Appendix A; MEGALODON (Ma et al., NeurIPS 2024), Eq. 2;
     bidirectional forms as in the published code, in which padding between real steps decays the state.
     """
+    check_steps("EMA", x)
     rows = x.size(-1) * (2 if bidirectional else 1)
     streaming = return_state or state is not None
     if coefficients.log_decay.size(0) != rows:

@@ -5,7 +5,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_unavailable
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, check_steps, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES
 from fairseq_mega.ops.common.parts import Parts
 
@@ -119,6 +119,7 @@ def _check(
     padding_mask: Optional[Tensor],
 ) -> None:
     """Raise ValueError for a tensor that does not fit x, RuntimeError for one on another device."""
+    check_steps("timestep norm", x)
     _check_groups(x, groups)
     batch, length, width = x.shape
     expected = {
