@@ -63,6 +63,15 @@ class StreamState(NamedTuple):
     prepared: Optional[ParameterCache] = None  # values prepared for the next single step of all layers
 
 
+# torch.load reads states as torch.save writes them.
+torch.serialization.add_safe_globals(
+    [
+        *(LayerMemory, LayerCache, TrunkMemory, StreamState, CrossAttentionCache, AttentionCache),
+        *(ParameterCache, TimeBuffer, TimestepNormState),
+    ]
+)
+
+
 def reorder_state(state: Any, order: Tensor) -> Any:
     """Select batch rows of a state (any nesting of the tuples above), as beam search does.
 

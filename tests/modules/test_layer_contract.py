@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import math
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import pytest
@@ -113,6 +114,17 @@ def test_any_pieces_equal_the_whole(kind: str, chunk_size: int) -> None:
         assert not context or last.cache.cross_attention.step == 13
         for got, want in zip(tensors_of(last.memory), tensors_of(whole.memory)):
             torch.testing.assert_close(got, want, msg=f"memory after pieces {pieces}")
+
+
+@pytest.mark.parametrize(("kind", "chunk_size"), FEW)
+def test_a_saved_state_continues(kind: str, chunk_size: int, tmp_path: Path) -> None:
+    built, x, context = layer(kind, chunk_size), hidden(13), source(kind)
+    with torch.no_grad():
+        first = run(built, x[:, :6], return_state=True, **context)
+        torch.save((first.memory, first.cache), tmp_path / "state.pt")
+        saved = first._replace(**dict(zip(("memory", "cache"), torch.load(tmp_path / "state.pt"))))
+        want, got = (run(built, x[:, 6:], state, return_state=True, **context) for state in (first, saved))
+    assert torch.equal(got.hidden, want.hidden)
 
 
 @pytest.mark.parametrize("shape", [(13, WIDTH), (2, 3, 13, WIDTH)], ids=str)
