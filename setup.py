@@ -62,8 +62,7 @@ def long_description() -> str:
 # index is another one. scripts/setup.sh --apex FOLDER builds NVIDIA's.
 INSTALL_REQUIRES = [
     # fairseq 0.12.2 and its main branch cannot be imported by Python >= 3.11: mutable dataclass defaults.
-    'fairseq>=0.12.2; python_version < "3.11"',
-    'fairseq-fixed>=0.12.3.1; python_version >= "3.11"',
+    "fairseq-fixed>=0.12.3.1",
     # The lowest versions that pass scripts/test_lowest.sh; older ones have no wheels for Python 3.11, or lack
     # F.rms_norm.
     "numpy>=1.23.5",
@@ -352,7 +351,7 @@ setup(
     author="fairseq_mega authors",
     license="MIT",
     classifiers=[f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13, 14)],
-    python_requires=">=3.8",
+    python_requires=">=3.11",
     packages=find_packages(include=["fairseq_mega", "fairseq_mega.*"]),
     # Patterns that match nothing are harmless: csrc and presets come with the files that need them.
     package_data={

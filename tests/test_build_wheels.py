@@ -21,7 +21,7 @@ def test_a_wheel_and_what_it_needs(tmp_path: Path) -> None:
     (wheel,) = json.loads((tmp_path / "wheels.json").read_text())
     file = tmp_path / wheel["file"]
     assert file.parent.name == "none" and file.stat().st_size == wheel["bytes"]
-    assert wheel["python"] == ">=3.8" and wheel["glibc"] is None and len(wheel["sha256"]) == 64
+    assert wheel["python"] == ">=3.11" and wheel["glibc"] is None and len(wheel["sha256"]) == 64
     assert any(package.startswith("torch>=") for package in wheel["packages"])
     page = (tmp_path / "WHEELS.md").read_text()
     assert f"pip install {wheel['file']}" in page and wheel["sha256"] in page
