@@ -1,9 +1,10 @@
 """MEGALODON classifiers of the Long Range Arena and of raw speech: our interpretation of an unpublished architecture.
 
 MEGALODON (Ma et al., NeurIPS 2024, Appendix C) names softmax, rotary positions, pre-norm with two-hop residual and
-group norm, and "almost all" of MEGA's settings; no code was published. Everything else follows the authors' development
-code between the two papers (XuezheMax/fairseq-apollo): an EMA whose backward direction excludes the present, a
-projection with SiLU before the mean, and features of products and differences for two documents.
+group norm, and "almost all" of MEGA's settings; no code was published. Three parts follow the authors' development code
+between the two papers (XuezheMax/fairseq-apollo): an EMA whose backward direction excludes the present, a projection
+with SiLU before the mean, and features of products and differences for two documents. examples/megalodon/README.md
+lists the differences from that code.
 """
 
 from argparse import Namespace
