@@ -88,7 +88,11 @@ def rotate(x: Tensor, first: int, chunk_size: int, base: float) -> Tensor:
 
 def _reach(last: int, chunk_size: int) -> int:
     """Return the length of the table for steps before ``last``; few distinct lengths make few tables."""
-    return chunk_size if 0 < chunk_size < last else 1 << max(last - 1, 0).bit_length()
+    if 0 < chunk_size < last:
+        return chunk_size
+    if torch.compiler.is_compiling():  # one graph for all lengths
+        return last
+    return 1 << max(last - 1, 0).bit_length()
 
 
 def _kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -5,6 +5,7 @@ from typing import Any, Dict
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.autograd import forward_ad
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
 
@@ -153,6 +154,17 @@ def test_compiles_into_one_graph(kind: str, backend: str) -> None:
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
     for one, other in zip(*(torch.autograd.grad(out.square().sum(), inputs) for out in (got, want))):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * other.abs().max().item())
+
+
+@pytest.mark.parametrize("kind", ["mega", "megalodon"])
+def test_few_graphs_serve_all_lengths(kind: str) -> None:
+    layer, graphs = layer_of(kind), CompileCounterWithBackend("eager")
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend=graphs)
+    for length in range(16, 321, 16):  # whole chunks
+        x = torch.randn(1, length, WIDTH)
+        torch.testing.assert_close(compiled(x).hidden, layer(x).hidden, rtol=1e-4, atol=1e-5)
+    assert graphs.frame_count <= 4
 
 
 @pytest.mark.parametrize("kind", ["mega", "megalodon"])

@@ -16,9 +16,10 @@ def dense_attention(q: Tensor, k: Tensor, v: Tensor, options: Options) -> Tensor
     if function == "softmax" and drop_key == 0.0:
         if q.size(-2) == 1 and q.dim() == 3 and padding_mask is None and dropout == 0.0:
             return _one_query(q, k, v, bias, scale)
-        whole = causal and bias is None and padding_mask is None and q.size(-2) == k.size(-2)  # torch needs no mask
-        mask = None if whole else _additive_mask(q, k, bias, causal, padding_mask)
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=whole, scale=scale)
+        if causal and bias is None and padding_mask is None and q.size(-2) == k.size(-2):  # torch needs no mask
+            return F.scaled_dot_product_attention(q, k, v, None, dropout, is_causal=True, scale=scale)
+        mask = _additive_mask(q, k, bias, causal, padding_mask)
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale)
     weights = attention_weights(q, k, options)
     if dropout > 0.0:
         weights = F.dropout(weights, dropout)
