@@ -8,7 +8,7 @@ from fairseq.models import BaseFairseqModel
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.compat.features.no_weight_decay import leave_undecayed
+from fairseq_mega.compat.features.no_weight_decay import exclude_from_weight_decay
 from fairseq_mega.modules.errors import check_probability
 from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
@@ -58,11 +58,11 @@ class ImageClassifier(BaseFairseqModel):
         super().__init__()
         self.image_size, self.classes = image_size, classes
 
-    def mark_undecayed(self) -> None:
+    def mark_no_weight_decay(self) -> None:
         """Mark the parameters that :meth:`is_decayed` excludes; call this after all parameters exist."""
         for name, parameter in self.named_parameters():
             if not self.is_decayed(name, parameter):
-                leave_undecayed(parameter)
+                exclude_from_weight_decay(parameter)
 
     def is_decayed(self, name: str, parameter: Tensor) -> bool:
         """Return whether ``--optimizer adam_selective_decay`` decays a parameter."""
@@ -92,7 +92,7 @@ class PatchClassifier(ImageClassifier):
         embedding = PatchEmbedding(width, cfg.image_size, cfg.patch_size)
         self.encoder = SequenceEncoder(embedding, layers, final_norm, None, -1, cfg.checkpoint_activations)
         self.head = ImageHead(width, cfg.image_class_num)
-        self.mark_undecayed()
+        self.mark_no_weight_decay()
 
     @naming_flags("encoder", "image_size")
     def forward(self, images: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ class VitImageModel(ImageClassifier):
         for part in self.encoder.modules():
             if type(part) is nn.Linear:
                 adopt(part, partial(nn.init.trunc_normal_, std=0.02))  # as timm draws them
-        self.mark_undecayed()
+        self.mark_no_weight_decay()
 
     def reset_parameters(self) -> None:
         """Draw position vectors and class token as timm does, whose encoder has no method for them alone."""

@@ -8,7 +8,7 @@ import torch
 from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 
-from fairseq_mega.compat.features.no_weight_decay import is_undecayed, joins_undecayed
+from fairseq_mega.compat.features.no_weight_decay import has_no_weight_decay, joins_no_weight_decay
 
 logger = logging.getLogger(__name__)
 NAME = "adam_selective_decay"
@@ -30,7 +30,7 @@ class SelectiveDecayAdam(FairseqAdam):
     Args:
         cfg: fairseq's options of Adam.
         params: the trained parameters, some marked by
-            :func:`fairseq_mega.compat.features.no_weight_decay.leave_undecayed`.
+            :func:`fairseq_mega.compat.features.no_weight_decay.exclude_from_weight_decay`.
 
     Raises:
         ValueError: if no parameter is marked, or --fp16 joins all weights in one tensor.
@@ -40,21 +40,21 @@ class SelectiveDecayAdam(FairseqAdam):
 
     def __init__(self, cfg: SelectiveDecayAdamConfig, params: Iterable[torch.Tensor]) -> None:
         params = list(params)
-        undecayed = [parameter for parameter in params if is_undecayed(parameter)]
-        if any(joins_undecayed(parameter) for parameter in params):
+        excluded = [parameter for parameter in params if has_no_weight_decay(parameter)]
+        if any(joins_no_weight_decay(parameter) for parameter in params):
             raise ValueError(
                 f"--optimizer {NAME} requires separate weights, and --fp16 joins them in one tensor: add "
                 f"--fp16-no-flatten-grads, or give --bf16 in place of --fp16"
             )
-        if not undecayed:
+        if not excluded:
             raise ValueError(
                 f"--optimizer {NAME}: this model marks no parameters without weight decay (only image classifiers "
                 f"do): give --optimizer adam"
             )
-        decayed = [parameter for parameter in params if not is_undecayed(parameter)]
-        groups = [{"params": decayed}, {"params": undecayed, "weight_decay": 0.0, UNDECAYED: True}]
+        decayed = [parameter for parameter in params if not has_no_weight_decay(parameter)]
+        groups = [{"params": decayed}, {"params": excluded, "weight_decay": 0.0, UNDECAYED: True}]
         super().__init__(cfg, groups)
-        logger.info(f"weight decay: {cfg.weight_decay:g} for {len(decayed)} tensors, 0 for {len(undecayed)}")
+        logger.info(f"weight decay: {cfg.weight_decay:g} for {len(decayed)} tensors, 0 for {len(excluded)}")
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:

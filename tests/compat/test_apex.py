@@ -11,7 +11,7 @@ import torch
 
 from fairseq_mega.compat.versions import apex
 from tests.support import helpers
-from tests.support.prepared import ParameterCache
+from tests.support.prepared import PreparedPython
 
 STAND_IN = helpers.REPOSITORY / "tests" / "apex_stand_in"
 
@@ -54,7 +54,7 @@ def environment(path: Path) -> Dict[str, str]:
 @pytest.fixture(scope="module")
 def with_apex() -> Iterator[Callable[[str], None]]:
     """Yield a function that runs a program after the prelude, beside the stand-in, and asserts that it succeeds."""
-    with ParameterCache(PRELUDE, environment(STAND_IN)) as prepared:
+    with PreparedPython(PRELUDE, environment(STAND_IN)) as prepared:
 
         def run(program: str) -> None:
             done = prepared.run(program)
@@ -108,12 +108,12 @@ def test_fused_adam_with_decay_of_some_parameters(with_apex: Callable[[str], Non
     """Steps are those without apex, and each Adam goes on from the other's checkpoint."""
     program = """
 import copy
-from fairseq_mega.compat.features.no_weight_decay import leave_undecayed
+from fairseq_mega.compat.features.no_weight_decay import exclude_from_weight_decay
 from fairseq_mega.optim.adam_selective_decay import SelectiveDecayAdam
 ends = []
 for old in (False, True):
     params, _ = build(True)
-    leave_undecayed(params[0])
+    exclude_from_weight_decay(params[0])
     chosen = [Namespace(**{**vars(cfg), "use_old_adam": which}) for which in (old, not old)]
     begun, other = (SelectiveDecayAdam(options, params) for options in chosen)
     assert [type(built.optimizer).__name__ == "FusedAdamV2" for built in (begun, other)] == [not old, old]

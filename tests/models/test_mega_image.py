@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.compat.features.no_weight_decay import is_undecayed
+from fairseq_mega.compat.features.no_weight_decay import has_no_weight_decay
 from fairseq_mega.convert.tensors import publish_state_dict
 from tests.support.tiny_images import build
 
@@ -47,7 +47,7 @@ def test_weight_decay_leaves_out_what_the_published_training_leaves_out(norm):
         for name, tensor in published.items()
         if name.endswith(".bias") or (name.endswith(".weight") and tensor.dim() == 1) or name == "pos_embed"
     }
-    marked = {name: parameter for name, parameter in parameters.items() if is_undecayed(parameter)}
+    marked = {name: parameter for name, parameter in parameters.items() if has_no_weight_decay(parameter)}
     assert set(publish_state_dict(marked, shared_output=False)) == want
     assert {"pos_embed", "head.bias", "blocks.2.mega_layer.norm.norm.weight", "patch_embed.pemb.proj.bias"} <= want
     assert not {"blocks.0.mega_layer.move.omega", "blocks.0.mega_layer.rel_pos_bias.rel_pos_bias"} & want

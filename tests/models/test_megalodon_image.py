@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_mega.compat.features.no_weight_decay import is_undecayed
+from fairseq_mega.compat.features.no_weight_decay import has_no_weight_decay
 from fairseq_mega.modules.megalodon.norms import GroupNorm
 from tests.support import tiny_images
 from tests.support.tiny_mega import lively
@@ -73,7 +73,7 @@ def test_values_and_gradients(recomputed: bool) -> None:
 
 
 def test_what_is_not_decayed() -> None:
-    free = {name for name, parameter in build().named_parameters() if is_undecayed(parameter)}
+    free = {name for name, parameter in build().named_parameters() if has_no_weight_decay(parameter)}
     layer = ("norm.weight", "norm.bias", "ema_norm.weight", "value_proj.bias", "gate_proj.bias")
     parts = [*(f"attention.{part}" for part in layer), "feed_forward.norm.weight", "feed_forward.norm.bias"]
     ends = ("embedding.patches.bias", "embedding.positions", "final_norm.weight", "final_norm.bias")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.compat.features.no_weight_decay import is_undecayed
+from fairseq_mega.compat.features.no_weight_decay import has_no_weight_decay
 from fairseq_mega.compat.versions import torchvision_operators
 from tests.support import tiny_images
 
@@ -20,7 +20,9 @@ def test_parameters():
 
 
 def test_what_is_not_decayed():
-    free = {name for name, parameter in tiny_images.build("vit_image").named_parameters() if is_undecayed(parameter)}
+    free = {
+        name for name, parameter in tiny_images.build("vit_image").named_parameters() if has_no_weight_decay(parameter)
+    }
     assert {"encoder.cls_token", "encoder.pos_embed", "encoder.norm.weight", "encoder.head.bias"} <= free
     assert not {"encoder.head.weight", "encoder.blocks.0.attn.qkv.weight", "encoder.patch_embed.proj.weight"} & free
 

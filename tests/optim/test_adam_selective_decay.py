@@ -8,7 +8,7 @@ import torch
 from fairseq.optim import FP16Optimizer
 from omegaconf import OmegaConf
 
-from fairseq_mega.compat.features.no_weight_decay import _copy_marks, leave_undecayed
+from fairseq_mega.compat.features.no_weight_decay import _copy_marks, exclude_from_weight_decay
 from fairseq_mega.optim.adam_selective_decay import SelectiveDecayAdam, SelectiveDecayAdamConfig
 from tests.support import helpers, tiny_images
 from tests.support.tiny_trainings import numbers
@@ -22,7 +22,7 @@ def parameters(marked=UNDECAYED):
     draw = torch.Generator().manual_seed(2)
     made = [torch.nn.Parameter(torch.randn(shape, generator=draw)) for shape in SHAPES]
     for index in marked:
-        leave_undecayed(made[index])
+        exclude_from_weight_decay(made[index])
     return made
 
 

@@ -45,7 +45,7 @@ class Ended(NamedTuple):
     output: str
 
 
-class ParameterCache:
+class PreparedPython:
     """Such a process; a context.
 
     Args:
@@ -70,7 +70,7 @@ class ParameterCache:
             assert status, "the first program has failed, see above"
             return Ended(int(status), output.read_text(encoding="utf-8"))
 
-    def __enter__(self) -> "ParameterCache":
+    def __enter__(self) -> "PreparedPython":
         return self
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Optional[TracebackType]) -> None:

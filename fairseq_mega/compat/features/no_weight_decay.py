@@ -10,17 +10,17 @@ MARK = "_no_weight_decay"  # attribute of a parameter: True, or SOME for several
 SOME = "some"
 
 
-def leave_undecayed(parameter: torch.nn.Parameter) -> None:
+def exclude_from_weight_decay(parameter: torch.nn.Parameter) -> None:
     """Mark a parameter as one without weight decay."""
     setattr(parameter, MARK, True)
 
 
-def is_undecayed(parameter: torch.Tensor) -> bool:
+def has_no_weight_decay(parameter: torch.Tensor) -> bool:
     """Return whether a parameter is marked."""
     return getattr(parameter, MARK, None) is True
 
 
-def joins_undecayed(parameter: torch.Tensor) -> bool:
+def joins_no_weight_decay(parameter: torch.Tensor) -> bool:
     """Return whether a tensor joins marked and unmarked parameters, so that the marks are lost."""
     return getattr(parameter, MARK, None) == SOME
 
@@ -37,11 +37,11 @@ def _copy_marks(
 ) -> typing.Any:
     copies = original(args, params, flatten)
     if isinstance(copies, dict):  # one tensor on each device
-        if any(is_undecayed(parameter) for parameter in params):
+        if any(has_no_weight_decay(parameter) for parameter in params):
             for joined in copies.values():
                 setattr(joined, MARK, SOME)
         return copies
     for parameter, copied in zip(params, copies):
-        if is_undecayed(parameter):
-            leave_undecayed(copied)
+        if has_no_weight_decay(parameter):
+            exclude_from_weight_decay(copied)
     return copies
