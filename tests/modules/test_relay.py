@@ -1,13 +1,16 @@
 """A sequence cut into pieces, each with a model of its own: hidden states and gradients are those of the whole."""
 
 import copy
-from typing import Any, Dict, List
+import queue
+import threading
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 import torch
+from torch import Tensor
 
 from fairseq_mega.modules.layer import LayerContext
-from fairseq_mega.modules.relay import Form, pack, tensors_of, unpack, with_tensors
+from fairseq_mega.modules.relay import Form, Relay, pack, tensors_of, unpack, with_tensors
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import VARIABLE
@@ -15,7 +18,6 @@ from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics
 from fairseq_mega.tasks.chunk_parallel import bounds
 from tests.support import tiny_lm, tiny_megalodon
 from tests.support.numerics import assert_close
-from tests.support.wires import run_pieces
 
 CHUNK = 5
 MODELS: Dict[str, Any] = {
@@ -25,6 +27,56 @@ MODELS: Dict[str, Any] = {
     "mega without average": (tiny_lm.build, {"decoder_n_dim": 0}),
     "megalodon": (tiny_megalodon.build, {}),
 }
+
+
+PATIENCE = 20.0  # seconds, for a piece that failed and sends nothing
+
+
+class QueueWire:
+    """One end of the queues between the pieces of a sequence."""
+
+    def __init__(self, piece: int, pieces: int, queues: Dict[Tuple[int, bool, int], Any], lock: Any) -> None:
+        self.first, self.last = piece == 0, piece == pieces - 1
+        self.piece, self.queues, self.lock = piece, queues, lock
+        self.log: List[Tuple[str, bool, int]] = []
+
+    def _queue(self, sender: int, forward: bool, tag: int) -> Any:
+        with self.lock:
+            return self.queues.setdefault((sender, forward, tag), queue.Queue())
+
+    def send(self, message: Tensor, forward: bool, tag: int) -> None:
+        self.log.append(("send", forward, tag))
+        self._queue(self.piece, forward, tag).put(message.clone())
+
+    def receive(self, message: Tensor, forward: bool, tag: int) -> None:
+        self.log.append(("receive", forward, tag))
+        message.copy_(self._queue(self.piece + (-1 if forward else 1), forward, tag).get(timeout=PATIENCE))
+
+
+def run_pieces(work: Callable[[int, Relay], Any], pieces: int) -> Tuple[List[Any], List[QueueWire]]:
+    """Call ``work(piece, relay)`` once for each piece, all at the same time; returns the results and the wires."""
+    queues: Dict[Tuple[int, bool, int], Any] = {}
+    lock = threading.Lock()
+    wires = [QueueWire(piece, pieces, queues, lock) for piece in range(pieces)]
+    results: List[Any] = [None] * pieces
+    errors: List[BaseException] = []
+
+    def run(piece: int) -> None:
+        try:
+            results[piece] = work(piece, Relay(wires[piece]))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(piece,)) for piece in range(pieces)]
+    threads_of_torch = torch.get_num_threads()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert torch.get_num_threads() == threads_of_torch
+    if errors:
+        raise errors[0]
+    return results, wires
 
 
 def build(name, **options):
