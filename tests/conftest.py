@@ -7,6 +7,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
+import gc
 import logging
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional
@@ -55,6 +56,12 @@ def pytest_configure(config: pytest.Config) -> None:
     compositions.keep()
     if not torch.cuda.is_available():  # whose driver asks for more than it uses
         memory.limit()
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from walking through all imported modules again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -89,12 +89,15 @@ def held(model: torch.nn.Module, task: Any, length: int, tokens: Optional[torch.
         output.hidden.register_hook(reach_layers)
 
     step()  # what is allocated once
-    gc.collect()
     decoder: Any = model.decoder
     hook = decoder.layers[-1].register_forward_hook(note)
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        step()
-    hook.remove()
+    gc.disable()  # circles of earlier tests are not freed meanwhile
+    try:
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+            step()
+    finally:
+        gc.enable()
+        hook.remove()
     events = sorted(profiled.profiler.kineto_results.events(), key=lambda event: event.start_ns())
     begin, end = (next(e.start_ns() for e in events if e.name() == name) for name in ("backward", LAYERS))
     now = beginning = most = 0
