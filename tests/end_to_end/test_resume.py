@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
 import pytest
 import torch
@@ -40,31 +40,33 @@ PLUGIN = helpers.REPOSITORY / "fairseq_mega"
 EACH: List[object] = ["--save-interval-updates", SAVE_INTERVAL, "--keep-interval-updates", 1]
 
 
-def command(
-    data: Path,
-    save_dir: Path,
-    device_flags: List[str],
-    at: Optional[str] = None,
-    by: str = "SIGKILL",
-    more: Sequence[object] = EACH,
-    program: str = PROGRAM,
-) -> List[str]:
-    """A training, which gets a signal before it logs a line that contains ``at``."""
-    if at is not None:
-        program = KILLER.replace("{line}", at).replace("{signal}", by) + program
+def words(data: Path, save_dir: Path, device_flags: List[str], more: Sequence[object] = EACH) -> List[object]:
+    """Arguments of a training."""
     options = ["--save-dir", save_dir, "--max-update", UPDATES, *more]
     options += ["--lr-scheduler", "linear_decay", "--total-num-update", UPDATES]
     options += ["--warmup-updates", 4, "--clip-norm", "1.0", "--no-epoch-checkpoints"]
-    return [sys.executable, "-u", "-c", program, str(data), *helpers.TINY_TRAINING, *device_flags, *map(str, options)]
+    return [data, *helpers.TINY_TRAINING, *device_flags, *options]
+
+
+def train(*given: Any, **options: Any) -> str:
+    """Train to the end in this process; return what was printed."""
+    torch.set_flush_denormal(True)  # as the command does
+    return helpers.run_fairseq("train", words(*given, **options))
+
+
+def stopped(arguments: Sequence[object], at: str, by: str, status: int, program: str = PROGRAM) -> str:
+    """Train in a process that gets a signal before it logs a line that contains ``at``; return what it printed."""
+    program = KILLER.replace("{line}", at).replace("{signal}", by) + program
+    command = [sys.executable, "-u", "-c", program, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
 
 
 def update(number: int) -> str:
     """Return a part of the line of an update."""
     return f'"num_updates": "{number}"'
-
-
-def environment() -> Dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
 
 
 def logged(output: str) -> Dict[int, Dict[str, Any]]:
@@ -78,27 +80,20 @@ def logged(output: str) -> Dict[int, Dict[str, Any]]:
     return found
 
 
-def run(arguments: List[str], status: int = 0) -> str:
-    """Run a command that ends with this status; returns what it printed."""
-    done = subprocess.run(arguments, capture_output=True, text=True, env=environment())
-    assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
-
-
 @pytest.mark.slow
 def test_killed_training_resumes_exactly(data: Path, device_flags: List[str], tmp_path: Path) -> None:
-    whole = logged(run(command(data, tmp_path / "whole", device_flags)))
+    whole = logged(train(data, tmp_path / "whole", device_flags))
     assert sorted(whole) == list(range(1, UPDATES + 1))
     per_epoch = sum(line["epoch"] == 1 for line in whole.values())
     assert 3 * per_epoch < UPDATES, f"{per_epoch} updates per epoch: too few epochs to test anything"
 
     killed_at = 2 * per_epoch + SAVE_INTERVAL + 1  # in mid-epoch 3
-    killed = command(data, tmp_path / "killed", device_flags, update(killed_at + 1))
-    first = logged(run(killed, status=-signal.SIGKILL))
+    killed = words(data, tmp_path / "killed", device_flags)
+    first = logged(stopped(killed, update(killed_at + 1), "SIGKILL", -signal.SIGKILL))
     assert max(first) == killed_at < UPDATES - 1
 
     (tmp_path / "killed" / "checkpoint_last.pt.tmp").write_bytes(b"what a copy left behind")
-    output = run(command(data, tmp_path / "killed", device_flags))
+    output = train(data, tmp_path / "killed", device_flags)
     resumed_at = int(re.findall(r"Loaded checkpoint .* @ (\d+) updates", output)[0])
     assert resumed_at % SAVE_INTERVAL == 0 and resumed_at % per_epoch != 0 and resumed_at > per_epoch
     second = logged(output)
@@ -139,15 +134,15 @@ def test_a_training_that_is_told_to_end_goes_on_exactly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("FAIRSEQ_MEGA_STOP_SIGNAL", "USR1")
-    whole = logged(run(command(data, tmp_path / "whole", device_flags, more=more, program=program)))
-    told = command(data, tmp_path / "told", device_flags, at, by, more, program)
-    output = run(told, status=128 + signal.Signals[by])
+    whole = logged(train(data, tmp_path / "whole", device_flags, more))
+    told = words(data, tmp_path / "told", device_flags, more)
+    output = stopped(told, at, by, 128 + signal.Signals[by], program)
     first, last = logged(output), tmp_path / "told" / "checkpoint_last.pt"
     assert f"{by}: the training ends after update {max(first)}" in output and "done training" not in output
     assert max(first) < UPDATES and (at.startswith("begin") or update(max(first)) == at)
     if at.startswith("begin"):  # before the validation has ended, too
         assert output.index("Saved checkpoint") < output.index("| valid |") < output.rindex("checkpoint_last.pt (epoch")
-    second = logged(run(command(data, tmp_path / "told", device_flags, more=more, program=program)))
+    second = logged(train(data, tmp_path / "told", device_flags, more))
     assert sorted({**first, **second}) == sorted(whole) and min(second) == max(first) + 1
     for number, line in {**first, **second}.items():
         assert line == whole[number], f"update {number}"
