@@ -24,13 +24,14 @@ ADAPTIVE: List[object] = [
 ]
 ADAPTIVE += ["--tie-adaptive-weights", "--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
 LM = ("validate", "eval-lm", "generate")
+SCORES = LM[:2]  # generation does not depend on a criterion
 KINDS: Dict[str, Tuple[str, List[object], Tuple[str, ...]]] = {  # kind of training, its options, commands
     "language model": ("language model", [], LM),
-    "smoothed language model": ("language model", SMOOTHED, LM),
-    "mean of sentences": ("language model", ["--sentence-avg", "--valid-block", "lines"], LM),
+    "smoothed language model": ("language model", SMOOTHED, SCORES),
+    "mean of sentences": ("language model", ["--sentence-avg", "--valid-block", "lines"], SCORES),
     "adaptive": ("language model", ADAPTIVE, LM),
     "megalodon": ("megalodon", [], LM),
-    "smoothed megalodon": ("megalodon", [*SMOOTHED, "--sentence-avg", "--valid-block", "lines"], LM),
+    "smoothed megalodon": ("megalodon", [*SMOOTHED, "--sentence-avg", "--valid-block", "lines"], SCORES),
     "translator": ("translation", [], ("validate", "generate")),
     "plain translator": ("translation", ["--criterion", "cross_entropy", "--sentence-avg"], ("validate",)),
     "text": ("text", [], ("validate",)),
