@@ -106,13 +106,7 @@ class TestBrokenCheckpoint:
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        (["--encoder-chunk-size", "0"], "chunk-size"),
-        (["--decoder-chunk-size", "0"], "chunk-size"),
-        (["--encoder-z-dim", "0"], "z-dim"),
-        (["--encoder-hidden-dim", "-4"], "hidden-dim"),
-        (["--encoder-n-dim", "-1"], "n-dim"),
-        (["--dropout", "1.5"], "dropout"),
-        (["--attention-dropout", "-0.1"], "attention-dropout"),
+        (["--encoder-n-dim", "-1"], "encoder-n-dim"),
         (["--attention-activation-fn", "gelu"], "attention-activation-fn"),
     ],
 )

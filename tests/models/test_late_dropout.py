@@ -43,9 +43,3 @@ def test_retained_dropout_does_not_wait(kind: str) -> None:
         if isinstance(module, Dropout):
             module.make_generation_fast_(name, retain_dropout=True)
     assert not torch.equal(*outputs(model, kind))
-
-
-@pytest.mark.parametrize("kind", BUILDERS)
-def test_less_than_none(kind: str) -> None:
-    with pytest.raises(ValueError, match="--late-dropout -1: must be at least 0"):
-        BUILDERS[kind](late_dropout=-1)

@@ -1,4 +1,4 @@
-"""The MEGA encoder that predicts masked symbols: the places asked for, presets, options, and fairseq's training."""
+"""The MEGA encoder that predicts masked symbols: the places asked for, presets, and fairseq's training."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -47,14 +47,7 @@ def test_presets(arch) -> None:
         assert sum(parameter.numel() for parameter in model.parameters()) == 20 * 129 + 128 * 129 + 4 * 223_042
 
 
-def test_options_out_of_range() -> None:
-    for options, message in (
-        ({"token_types": -1}, "--token-types -1: must be at least 0"),
-        ({"max_positions": 0}, "--max-positions 0: must be at least 1"),
-        ({"encoder_chunk_size": 0}, "--encoder-chunk-size 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            build(**options)
+def test_a_text_beyond_the_bias() -> None:
     with pytest.raises(ValueError, match="a sequence of 9 positions is longer than the 8 .*--max-positions"):
         build(max_positions=8)(batch((9,)))
 

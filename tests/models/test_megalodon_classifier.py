@@ -1,8 +1,7 @@
-"""MEGALODON classifiers: size, the EMA of the future, training, bad options."""
+"""MEGALODON classifiers: size, the EMA of the future, training."""
 
 from typing import Any, List
 
-import pytest
 import torch
 
 from tests.support.helpers import run_fairseq
@@ -39,17 +38,3 @@ def test_it_learns_and_is_scored(trainings: Trainings, device_flags: List[str]) 
     losses = [float(line["loss"]) for line in lines if "loss" in line]
     assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
     assert any("valid_accuracy" in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"norm_num_groups": 3}, "--encoder-embed-dim 8: must be a multiple of --norm-num-groups = 3"),
-        ({"encoder_attention_heads": 5}, "--encoder-z-dim 8: must be a multiple of 2 x --encoder-attention-heads = 10"),
-        ({"encoder_layers": 0}, "--encoder-layers 0: must be at least 1"),
-        ({"input_type": "image"}, "--input-type image: the data of this task have --input-type text"),
-    ],
-)
-def test_bad_options(options: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}"):
-        build(ARCH, **options)

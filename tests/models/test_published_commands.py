@@ -8,6 +8,7 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 
+from fairseq_mega.modules.gated_attention import GatedAttention
 from tests.support.tiny_classifier import task as classification
 from tests.support.tiny_mega import task as text
 
@@ -122,3 +123,5 @@ def test_published_commands(arch):
     with torch.device("meta"):
         model = ARCH_MODEL_REGISTRY[arch].build_model(cfg.model, task)
     assert sum(parameter.numel() for parameter in model.parameters()) == count
+    functions = {part.function for part in model.modules() if isinstance(part, GatedAttention)}
+    assert functions == {"laplace" if "lra-image" in flags or "speech" in flags else "softmax"}

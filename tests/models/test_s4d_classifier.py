@@ -1,4 +1,4 @@
-"""The S4D classifiers: sizes of the published shapes, rates, bad options."""
+"""The S4D classifiers: sizes of the published shapes, rates."""
 
 import pytest
 import torch
@@ -65,22 +65,3 @@ def test_steps_learn_as_the_modes_unless_said_otherwise():
     """So that a checkpoint from before the option computes what it was trained to."""
     system = build("s4d_lra", state_space_rate=0.25).encoder.layers[0].state_space
     assert system.log_step.rate == system.log_decay.rate == 0.25
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"encoder_n_dim": 5}, "--encoder-n-dim 5: modes come in conjugate pairs"),
-        ({"encoder_n_dim": 0}, "--encoder-n-dim 0: modes come in conjugate pairs"),
-        ({"least_step": 0.2}, "--least-step 0.2: steps lie above 0 and up to --largest-step 0.1"),
-        ({"least_step": 0.0}, "--least-step 0.0: steps lie above 0"),
-        ({"state_space_rate": 0.0}, "--state-space-rate 0.0: must be above 0"),
-        ({"state_space_step_rate": -1.0}, "--state-space-step-rate -1.0: must be above 0"),
-        ({"dropout": 1.0}, "--dropout 1.0: a dropout probability lies in"),
-        ({"encoder_embed_dim": 0}, "--encoder-embed-dim 0: must be at least 1"),
-        ({"input_type": "image"}, "--input-type image: the data of this task have --input-type text"),
-    ],
-)
-def test_bad_options(changes, message):
-    with pytest.raises(ValueError, match=message):
-        build("s4d_lra", **changes)

@@ -118,21 +118,6 @@ class TestAdaptiveTranslator:
         assert softmax.tail[1][2].weight is embeddings[2][0].weight
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({**CUTOFF, "share_decoder_input_output_embed": True}, "give --tie-adaptive-weights instead"),
-        ({"adaptive_softmax_cutoff": "6,99"}, "--adaptive-softmax-cutoff 6,99: the dictionary has only 24 symbols"),
-        ({**CUTOFF, "tie_adaptive_weights": True}, "--tie-adaptive-weights requires --adaptive-input"),
-        ({**CUTOFF, **TIED, "share_all_embeddings": True}, "--share-all-embeddings has one plain table"),
-        ({**CUTOFF, **TIED, "decoder_embed_path": "file"}, "--decoder-embed-path fills one plain table"),
-    ],
-)
-def test_contradictions(options, message):
-    with pytest.raises(ValueError, match=message):
-        tiny_mega.build(**options)
-
-
 def test_an_adaptive_translator_from_training_to_hypotheses(device_flags, tmp_path):
     data = make_parallel_corpus(tmp_path / "corpus", sentences=9)
     options = ["--adaptive-softmax-cutoff", "8,16", "--adaptive-softmax-dropout", 0.1, "--adaptive-softmax-factor", 2]

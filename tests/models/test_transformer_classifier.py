@@ -1,4 +1,4 @@
-"""The Transformer classifiers: sizes like MEGA's, torch's own layer as reference, positions, bad options."""
+"""The Transformer classifiers: sizes like MEGA's, torch's own layer as reference, positions."""
 
 from argparse import Namespace
 
@@ -113,18 +113,3 @@ def test_positions_are_seen_and_limited():
     torch.testing.assert_close(model(numbers), model(numbers.flip(1)))
     with pytest.raises(ValueError, match=r"13 positions is longer than the 12 that have a vector \(--max-positions\)"):
         model(torch.randn(1, 13, dtype=torch.float64))
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"encoder_attention_heads": 3}, "--encoder-attention-heads 3 does not divide --encoder-embed-dim 8"),
-        ({"encoder_attention_heads": 0}, "--encoder-attention-heads 0: must be at least 1"),
-        ({"attention_dropout": -0.1}, "--attention-dropout -0.1: a dropout probability lies in"),
-        ({"input_type": "image"}, "--input-type image: the data of this task have --input-type text"),
-        ({"max_positions": 0}, "--max-positions 0: must be at least 1"),
-    ],
-)
-def test_bad_options(changes, message):
-    with pytest.raises(ValueError, match=message):
-        build("transformer_lra", **changes)

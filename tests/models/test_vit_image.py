@@ -1,4 +1,4 @@
-"""Vision Transformers by timm: their size, what decays, and refused options."""
+"""Vision Transformers by timm: their size, and what decays."""
 
 import pytest
 import torch
@@ -25,19 +25,6 @@ def test_what_is_not_decayed():
     }
     assert {"encoder.cls_token", "encoder.pos_embed", "encoder.norm.weight", "encoder.head.bias"} <= free
     assert not {"encoder.head.weight", "encoder.blocks.0.attn.qkv.weight", "encoder.patch_embed.proj.weight"} & free
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"encoder_attention_heads": 3}, "--encoder-attention-heads 3 does not divide --encoder-embed-dim 8"),
-        ({"patch_size": 5}, "--patch-size 5 does not divide --image-size 12"),
-        ({"encoder_layers": 0}, "--encoder-layers 0"),
-    ],
-)
-def test_refused_options(options, message):
-    with pytest.raises(ValueError, match=message):
-        tiny_images.build("vit_image", **options)
 
 
 def test_without_timm(monkeypatch):
