@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.lab.benchmarks import apart, command, layer, measuring
+from fairseq_mega.lab.benchmarks import command, layer, measuring
 from fairseq_mega.lab.report.documents.classification import speed
 from fairseq_mega.lab.runs.results import read_result, write_result
 from fairseq_mega.ops.common import native
@@ -24,17 +24,10 @@ def test_given_options_win_over_those_of_smoke():
     [
         (["lra-speed", "--models", "rnn"], "--models rnn: 'rnn' is unknown, choose from transformer-explicit, "),
         (["lm-length", "--models", "mega,rnn"], "--models mega,rnn: 'rnn' is unknown, choose from mega, "),
-        (["decoding", "--models", "rnn"], "--models rnn: 'rnn' is unknown"),
-        (["layer", "--models", "rnn"], "--models rnn: 'rnn' is unknown"),
-        (["decoding", "--positions", ""], "--positions '': give whole numbers from 0 on, separated by commas"),
-        (["decoding", "--positions", "-1"], "--positions '-1': give whole numbers from 0 on, separated by commas"),
-        (["decoding", "--chunk", "nosuch"], "--chunk 'nosuch': give whole numbers from 0 on, separated by commas"),
-        (["decoding", "--layers", "0"], "--layers 0: give a whole number from 1 on"),
-        (["lm-length", "--lengths", "0,16"], "--lengths '0,16': give whole numbers from 1 on, separated"),
-        (["lm-length", "--time-limit", "nan"], "--time-limit nan: give a number of at least 0"),
-        (["lra-speed", "--json", "/"], "--json /: name a file in a folder that can be written"),
-        (["layer", "--rows", "/dev/null/x"], "--rows /dev/null/x: name a file in a folder that can be written"),
-        (["layer", "--tokens", "16"], "--tokens 16 must be at least the longest of --lengths 512,"),
+        (["kernels", "--ops", "convolution"], "--ops convolution: 'convolution' is unknown"),
+        (["kernels", "--shape", "2,8,4,60,8,16,7"], "--shape 2,8,4,60,8,16,7"),
+        (["layer", "--tokens", "16"], "--tokens 16: give at least the longest of --lengths 512,"),
+        (["peers", "--python", "mega=python"], "--python mega: 'mega' is unknown"),
     ],
 )
 def test_options_that_cannot_be_measured(given, message):
@@ -43,12 +36,12 @@ def test_options_that_cannot_be_measured(given, message):
 
 
 def test_the_result_says_how_it_was_measured(tmp_path, capsys):
-    """A part is measured with the options of the command, which are recorded with the command itself."""
+    """All layers are measured with the options of the command, which are recorded with the command itself."""
     file = tmp_path / "layer.json"
-    given = ["layer", "--smoke", "--models", "mega-chunk", "--json", str(file)]
+    given = ["layer", "--smoke", "--json", str(file)]
     command.main(given)
     out = capsys.readouterr().out
-    assert out.count("| 16 | mega-chunk 8 |") == 1
+    assert out.count("| 16 |") == len(layer.MODELS) == 7 and out.count("| 16 | mega-chunk 8 |") == 1
     assert ("mega-chunk, L = 16: products make" in out) == (native.PROBLEM is None)
     result = read_result(file)
     assert result["command"] == " ".join(["python -m fairseq_mega.lab.benchmarks", *given])
@@ -67,7 +60,7 @@ def test_the_result_says_how_it_was_measured(tmp_path, capsys):
 def test_settings_are_those_of_the_models(given, said, unsaid, tmp_path, monkeypatch, capsys):
     """Recipes have sizes of their own; architectures are recorded where a benchmark chooses them."""
     found = {"seconds": 1.0, "memory_mib": 1.0, "parameters": 1}
-    monkeypatch.setattr(apart, "run_apart", lambda *unused: found)
+    monkeypatch.setattr(measuring, "run_apart", lambda *unused: found)
     command.main([*given, "--smoke", "--json", str(tmp_path / "found.json")])
     settings = read_result(tmp_path / "found.json")["settings"]
     assert all(settings[key] == value or value.items() <= settings[key].items() for key, value in said.items())
@@ -76,7 +69,7 @@ def test_settings_are_those_of_the_models(given, said, unsaid, tmp_path, monkeyp
 
 def test_the_table_of_speed_names_what_was_measured(tmp_path, monkeypatch, capsys):
     """A file from before architectures were recorded names none."""
-    monkeypatch.setattr(apart, "run_apart", lambda *unused: {"seconds": 1.0, "memory_mib": 1.0, "parameters": 1})
+    monkeypatch.setattr(measuring, "run_apart", lambda *unused: {"seconds": 1.0, "memory_mib": 1.0, "parameters": 1})
     command.main(["lra-speed", "--smoke", "--json", str(tmp_path / "speed.json")])
     titles = [row[0] for row in speed(tmp_path, ["speed.json"]).rows]
     assert titles[0] == "Transformer, attention written out (`transformer_lra_imdb`)"
@@ -90,7 +83,7 @@ def test_the_table_of_speed_names_what_was_measured(tmp_path, monkeypatch, capsy
 def test_a_layer_is_measured_without_what_takes_long_to_import():
     """Every measurement is a process of its own: neither fairseq nor torch's compiler is loaded for it."""
     program = (
-        "import json, sys; from fairseq_mega.lab.benchmarks import apart, command; "
+        "import json, sys; from fairseq_mega.lab.benchmarks import command; "
         "found = command.find('layer').measure('mega:16', command.parse(sys.argv[1:])); "
         "print(json.dumps(found)); print(*sys.modules)"
     )
@@ -107,10 +100,17 @@ def test_the_help_names_every_benchmark(capsys):
     with pytest.raises(SystemExit):
         command.parse(["--help"])
     help_text = capsys.readouterr().out
-    assert all(name in help_text for name in command.MODULES) and len(command.MODULES) >= 7
-    with pytest.raises(SystemExit):
-        command.parse(["layers"])
-    assert "invalid choice: 'layers'" in capsys.readouterr().err
+    assert all(name in help_text for name in command.NAMES)
+
+
+def test_each_measurement_is_a_process_of_its_own(capfd):
+    """Its output is shown only if it fails."""
+    arguments = command.parse(["layer", "--smoke"])
+    first, second = (measuring.run_apart(f"mega:{length}", arguments) for length in (16, 32))
+    assert first["seconds"] > 0 and second["kept_mib"] > first["kept_mib"] > 0
+    with pytest.raises(SystemExit, match=r"(?s)measuring mega:none failed \(exit status 1\):.*ValueError.*'none'"):
+        measuring.run_apart("mega:none", arguments)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_products_of_a_layer_are_counted():

@@ -8,9 +8,8 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.lab.benchmarks import apart, command, measuring
-from fairseq_mega.lab.benchmarks.kernels import cases, measurements, shapes
-from fairseq_mega.lab.report.documents import operators
+from fairseq_mega.lab.benchmarks import command, kernels, kernels_report, measuring, operators
+from fairseq_mega.lab.report.documents import operators as tables
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.ops.common import native
 from tests.support.helpers import REPOSITORY
@@ -25,7 +24,7 @@ def run(*arguments):
 
 def call_main(monkeypatch, *arguments):
     """The kernel benchmark's main function in this process."""
-    monkeypatch.setattr(measurements, "measure_apart", measurements.measure)
+    monkeypatch.setattr(measuring, "run_apart", kernels.measure)
     threads = torch.get_num_threads()
     try:
         command.main(["kernels", *arguments])
@@ -33,26 +32,28 @@ def call_main(monkeypatch, *arguments):
         torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("name", cases.OPS)
+@pytest.mark.parametrize("name", operators.OPS)
 def test_tables_show_the_compiled_path_of_a_cpu(name):
     """Beside the path that the benchmark compares with."""
-    paths = {path: {"path": path} for path in cases.OPS[name].paths}
+    paths = {path: {"path": path} for path in operators.OPS[name].paths}
     chosen = "blocks" if name.startswith("attention") else "scan" if name.startswith("ema") else "native"
-    assert operators.first(paths, operators.COMPILED) == {"path": chosen}
-    assert operators.first(paths, operators.BASELINES) == {"path": cases.OPS[name].baseline}
+    assert tables.first(paths, tables.COMPILED) == {"path": chosen}
+    assert tables.first(paths, tables.BASELINES) == {"path": operators.OPS[name].baseline}
 
 
 def test_smoke_of_the_kernel_benchmark(tmp_path, device):
     pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
     result, plot = tmp_path / "kernels.json", tmp_path / "kernels.png"
-    done = run("kernels", "--smoke", "--device", device.type, "--json", result, "--plot", plot)
+    done = run("kernels", "--smoke", "--device", device.type, "--json", result)
     assert done.returncode == 0, done.stderr
     written = read_result(result)
     measured = [row for row in written["rows"] if not row["skipped"]]
     assert written["examples"] == len(measured)
     paths = {(row["op"], row["path"]) for row in measured}
     everything = {
-        (name, path): cases.missing(op.paths[path], device) for name, op in cases.OPS.items() for path in op.paths
+        (name, path): operators.missing(op.paths[path], device)
+        for name, op in operators.OPS.items()
+        for path in op.paths
     }
     assert paths == {key for key, problem in everything.items() if problem is None}
     reasons = {"a path for CUDA", "a path for CPUs", *([] if native.PROBLEM is None else ["no compiled kernels"])}
@@ -61,12 +62,13 @@ def test_smoke_of_the_kernel_benchmark(tmp_path, device):
         assert row["seconds"] > 0 and row["forward_seconds"] > 0
         assert any(row["title"] in line and f"| {row['path']} |" in line for line in done.stdout.splitlines())
     assert "GB/s" in done.stdout
+    kernels_report.plot_rows(written["rows"], plot)
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_measurement_runs_in_a_process_of_its_own():
     arguments = command.parse(["kernels", "--repeat", "1"])
-    found = measurements.measure_apart("timestep-norm:torch:2,256,1,512", arguments)
+    found = kernels.measure_apart("timestep-norm:torch:2,256,1,512", arguments)
     assert found["seconds"] > 0 and found["forward_seconds"] > 0
     assert found["memory_mib"] > 1  # at the very least the input's gradient, 1 MiB
 
@@ -80,10 +82,10 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_nothing_is_printed_where_a_path_is_wrong(damage, monkeypatch, capsys):
-    op = cases.OPS["ema"]
+    op = operators.OPS["ema"]
     path = op.paths["fft"]
     broken = path._replace(run=lambda inputs, shape: damage(path.run(inputs, shape)))
-    monkeypatch.setitem(cases.OPS, "ema", op._replace(paths={**op.paths, "fft": broken}))
+    monkeypatch.setitem(operators.OPS, "ema", op._replace(paths={**op.paths, "fft": broken}))
     with pytest.raises(SystemExit, match="nothing is measured.*\n.*EMA, causal, fft, L = 1: ") as error:
         call_main(monkeypatch, "--smoke", "--ops", "ema")
     assert "DxNxL" not in str(error.value)
@@ -91,7 +93,7 @@ def test_nothing_is_printed_where_a_path_is_wrong(damage, monkeypatch, capsys):
 
 
 def test_what_does_not_fit_is_left_out_with_the_reason(monkeypatch, capsys):
-    limit = cases.OPS["ema"].paths["DxNxL"].needs(shapes.Shape(1, 8, 4, 512)) / 2**30 * 0.9
+    limit = operators.OPS["ema"].paths["DxNxL"].needs(operators.Shape(1, 8, 4, 512)) / 2**30 * 0.9
     options = ["--ops", "ema", "--shape", "1,8,4", "--lengths", "64,512", "--memory-limit", str(limit)]
     call_main(monkeypatch, "--smoke", *options)
     lines = capsys.readouterr().out.splitlines()
@@ -114,7 +116,7 @@ def test_a_run_goes_on_from_its_rows(dtype, monkeypatch, capsys, tmp_path):
     assert whole.count("| 2, 16, 4, 60, 8, 24, 20 |") == 9 and f"\n{dtype}, 1 thread" in whole
     lines = rows.read_text().splitlines(keepends=True)
     attention = [json.loads(line)["what"] for line in lines if "attention-laplace" in line]
-    assert attention[0]["shape"] == shapes.Shape(2, 16, 4, 60, 8, 24, 20)._asdict()
+    assert attention[0]["shape"] == operators.Shape(2, 16, 4, 60, 8, 24, 20)._asdict()
     rows.write_text("".join(lines[:-1]) + lines[-1][:40])  # killed while it wrote the last line
     module_calls = []
 
@@ -130,37 +132,34 @@ def test_a_run_goes_on_from_its_rows(dtype, monkeypatch, capsys, tmp_path):
 
 
 def test_chunks_are_attended_to_one_by_one():
-    shape = shapes.Shape(2, 16, 4, 60, z=8, v=24, chunk=20)
-    inputs = cases.OPS["attention-softmax"].draw(shape, torch.Generator().manual_seed(1))
+    shape = operators.Shape(2, 16, 4, 60, z=8, v=24, chunk=20)
+    inputs = operators.OPS["attention-softmax"].draw(shape, torch.Generator().manual_seed(1))
     assert {name: tuple(tensor.shape) for name, tensor in inputs.items()} == {
         "q": (6, 20, 8),
         "k": (6, 20, 8),
         "v": (6, 20, 24),
         "bias": (39,),
     }
-    assert shapes.shrunk(shape, 5) == shape._replace(batch=1, length=12, chunk=4)
-
-
-def test_without_matplotlib_nothing_is_measured(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SystemExit, match="a plot requires matplotlib"):
-        call_main(monkeypatch, "--smoke", "--ops", "timestep-norm", "--plot", "x.png")
-    assert capsys.readouterr().out == ""
+    assert operators.shrunk(shape, 5) == shape._replace(batch=1, length=12, chunk=4)
 
 
 def test_a_gpu_is_measured_in_this_process(monkeypatch):
     """A process of its own for each of some hundred measurements would take longer than they do."""
     arguments = command.parse(["kernels", "--device", "cuda"])
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr(apart, "run_apart", lambda *_: pytest.fail("a process was started"))
-    monkeypatch.setattr(measurements, "measure", lambda what, _: {"seconds": 1.0, "what": what})
-    assert measurements.measure_apart("bandwidth", arguments) == {"seconds": 1.0, "what": "bandwidth"}
+    monkeypatch.setattr(measuring, "run_apart", lambda *_: pytest.fail("a process was started"))
+
+    def measure_with(measure):
+        monkeypatch.setattr(measuring, "find", lambda _: kernels.BENCHMARK._replace(measure=measure))
+
+    measure_with(lambda what, _: {"seconds": 1.0, "what": what})
+    assert kernels.measure_apart("bandwidth", arguments) == {"seconds": 1.0, "what": "bandwidth"}
 
     def too_large(*_):
         raise torch.cuda.OutOfMemoryError
 
-    monkeypatch.setattr(measurements, "measure", too_large)
-    assert "memory does not suffice" in measurements.measure_apart("ema:scan:1,1,1,1", arguments)["skipped"]
+    measure_with(too_large)
+    assert "memory does not suffice" in kernels.measure_apart("ema:scan:1,1,1,1", arguments)["skipped"]
 
 
 def test_what_takes_too_long_is_left_out(monkeypatch, capsys):
@@ -171,25 +170,6 @@ def test_what_takes_too_long_is_left_out(monkeypatch, capsys):
     assert "1, 8, 1, 64 | torch | skipped" not in out
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--ops", "ema,convolution"], "'convolution' is unknown, choose from ema, "),
-        (["--shape", "4,128"], "give --shape B,D,N"),
-        (["--shape", "4,128,0"], "all at least 1"),
-        (["--lengths", "64,x"], "--lengths '64,x': give whole numbers"),
-        (["--shape", "2,8,4,60,8,16,7"], "the chunk must divide the length"),
-        (["--ops", "ema", "--memory-limit", "1e-9"], "nothing could be measured:\n(.*\n)*.*--memory-limit"),
-    ],
-)
-def test_errors(options, message, monkeypatch):
-    with pytest.raises(SystemExit, match=message):
-        call_main(monkeypatch, "--smoke", *options)
-
-
-def test_the_layer_benchmark_runs(device):
-    sizes = ["--lengths", 16, "--tokens", 32, "--embed-dim", 8, "--hidden-dim", 16, "--z-dim", 4, "--n-dim", 2]
-    options = ["--chunk-size", 8, "--heads", 2, "--repeat", 1, "--sweeps", 1, "--device", device.type]
-    done = run("layer", *sizes, *options)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("| 16 |") == 7
+def test_nothing_within_the_memory_is_an_error(monkeypatch):
+    with pytest.raises(SystemExit, match="nothing could be measured:\n(.*\n)*.*--memory-limit"):
+        call_main(monkeypatch, "--smoke", "--ops", "ema", "--memory-limit", "1e-9")

@@ -5,8 +5,8 @@ import re
 import pytest
 import torch
 
-from fairseq_mega.lab.benchmarks import command, lm_pair
-from fairseq_mega.lab.benchmarks.incremental_decoder import IncrementalDecoder
+from fairseq_mega.lab.benchmarks import command, models
+from fairseq_mega.lab.benchmarks.decoding import IncrementalDecoder
 from fairseq_mega.lab.runs.results import read_result
 from tests.support.in_process import call
 
@@ -14,7 +14,7 @@ from tests.support.in_process import call
 @pytest.mark.parametrize("width", [32, 64, 128, 256])
 def test_models_have_equally_many_parameters(width):
     mega, full, transformer, llama = (
-        lm_pair.layer_parameters(lm_pair.build(name, width, 2, 8, 20, 30)) for name in (*lm_pair.MODELS, "llama")
+        models.layer_parameters(models.build(name, width, 2, 8, 20, 30)) for name in (*models.MODELS, "llama")
     )
     assert mega == full
     assert abs(mega - transformer) < 4 * width + 4  # the FFN's width is a whole number
@@ -32,8 +32,8 @@ def test_decoding(tmp_path):
     found = re.findall(r"^\| (mega, chunk 16|mega-full|transformer) \| [\d,]+ \| (10|90) \|", output, re.MULTILINE)
     assert len(found) == 6
     scores = read_result(tmp_path / "decoding.json")["scores"]
-    assert all(scores[f"{name} position=90 limit"] > 0.0 for name in lm_pair.MODELS)
-    states = [scores[f"{name} position=90 bytes"] / scores[f"{name} position=10 bytes"] for name in lm_pair.MODELS]
+    assert all(scores[f"{name} position=90 limit"] > 0.0 for name in models.MODELS)
+    states = [scores[f"{name} position=90 bytes"] / scores[f"{name} position=10 bytes"] for name in models.MODELS]
     assert states[0] < 1.5 < states[1] and states[2] > 1.5  # only the chunked model's memory does not grow
 
 
@@ -41,7 +41,7 @@ def test_step_reads_the_weights_and_the_filled_memory():
     width, steps = 32, 2
     weights = {}
     for name in ("mega", "mega-int8"):
-        model = lm_pair.build(name, width, 1, 16, 50, 20).eval()
+        model = models.build(name, width, 1, 16, 50, 20).eval()
         decoder = IncrementalDecoder(model)
         with torch.no_grad():
             for length in range(1, steps + 1):

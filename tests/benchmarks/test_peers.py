@@ -10,9 +10,8 @@ from typing import Any, Dict, List
 import pytest
 
 from fairseq_mega.lab.benchmarks import command
-from fairseq_mega.lab.benchmarks.peers.benchmark import PEERS
-from fairseq_mega.lab.benchmarks.peers.process import WORKER, start
-from fairseq_mega.lab.benchmarks.peers.worker import BUILDERS
+from fairseq_mega.lab.benchmarks.peers import PEERS, WORKER, Worker
+from fairseq_mega.lab.benchmarks.peers_worker import BUILDERS
 from fairseq_mega.lab.report.documents.peers import beside
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.ops.common import native
@@ -21,8 +20,6 @@ TINY = {"width": 32, "layers": 1, "chunk": 16, "symbols": 40, "batch": 2, "lengt
 # A peer that answers without a model: {seconds} for every pass.
 ANSWERS = """
 import json, sys
-if sys.argv[1] == "-c":
-    sys.exit({missing})
 print(json.dumps({{"parameters": {parameters}, "losses": [2.0, 1.0], "versions": {{"peer": "1.0"}}}}), flush=True)
 for line in sys.stdin:
     print(json.dumps({{"memory_mib": 64.0}} if "memory" in line else {{"seconds": {seconds}}}), flush=True)
@@ -40,9 +37,9 @@ class Mega(torch.nn.Module):
 """
 
 
-def program(folder: Path, parameters: int = 2_074_560, seconds: float = 100.0, missing: int = 0) -> Path:
+def program(folder: Path, parameters: int = 2_074_560, seconds: float = 100.0) -> Path:
     path, script = folder / "python", folder / "answers.py"
-    script.write_text(ANSWERS.format(parameters=parameters, seconds=seconds, missing=missing), encoding="utf-8")
+    script.write_text(ANSWERS.format(parameters=parameters, seconds=seconds), encoding="utf-8")
     words = shlex.join([sys.executable, str(script)])  # the first line of a script cannot name a folder with a space
     path.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
     path.chmod(0o755)
@@ -91,27 +88,9 @@ def test_a_peer_of_another_size_is_refused(tmp_path):
 
 
 def test_a_peer_that_is_not_installed_is_left_out(tmp_path, capsys):
-    path = program(tmp_path, missing=1)
-    with pytest.raises(SystemExit, match="--peers transformers"):
-        run("--python", f"transformers={path}")
-    assert f"{path} -m pip install transformers==" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--peers", "rnn"], "--peers rnn: 'rnn' is unknown, choose from megalodon-jax, "),
-        (["--python", "mega=python"], "--python mega=python: give PEER=PATH, the peer one of megalodon-jax, "),
-        (["--python", "mega-pytorch=/none"], "--python mega-pytorch=/none: /none is not a program"),
-        (["--python", "mega-pytorch"], "--python mega-pytorch: nothing is not a program"),
-        (["--shapes", "2x512,8"], "--shapes 2x512,8: '8' is not BATCHxLENGTH"),
-        (["--shapes", "0x512"], "--shapes 0x512: '0x512' is not BATCHxLENGTH"),
-        (["--shapes", "2x24"], "--shapes 2x24: 24 is not a multiple of --chunk 16"),
-    ],
-)
-def test_options_that_cannot_be_measured(given, message):
-    with pytest.raises(SystemExit, match=message):
-        run(*given)
+    command.main(["peers", "--smoke", "--peers", "megalodon-jax", "--json", str(tmp_path / "ours.json")])
+    assert f"no module equinox: {sys.executable} -m pip install megalodon-jax==" in capsys.readouterr().err
+    assert set(read_result(tmp_path / "ours.json")["peers"]) == {"megalodon"}
 
 
 @pytest.mark.slow
@@ -148,15 +127,14 @@ def test_a_peer_needs_its_package_alone(tmp_path):
 def test_a_peer_whose_gradients_are_wrong_is_refused(inputs, message, tmp_path, monkeypatch):
     (tmp_path / "mega_pytorch.py").write_text(MEGA_PYTORCH.format(inputs=inputs))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(ValueError, match=message), start(sys.executable, {**TINY, "model": "mega-pytorch"}):
+    with pytest.raises(ValueError, match=message), Worker("mega-pytorch", sys.executable, TINY):
         pass
 
 
-def test_a_process_that_fails_ends_with_its_messages():
-    with pytest.raises(ValueError, match=r"(?s)rnn ended with exit status 1:\n.*KeyError: 'rnn'"), start(
-        sys.executable, {**TINY, "model": "rnn"}
-    ):
+def test_a_process_that_fails_ends_the_benchmark(capfd):
+    with pytest.raises(ValueError, match="rnn ended with exit status 1"), Worker("rnn", sys.executable, TINY):
         pass
+    assert "KeyError: 'rnn'" in capfd.readouterr().err
 
 
 def test_every_model_has_a_builder():

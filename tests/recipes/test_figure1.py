@@ -11,7 +11,7 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 import fairseq_mega  # noqa: F401
-from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
+from fairseq_mega.lab.benchmarks.models import build_recipe
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import as_yaml

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence
 import pytest
 import torch
 
-from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
+from fairseq_mega.lab.benchmarks.models import build_recipe
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.report.papers import PAPER_TABLES

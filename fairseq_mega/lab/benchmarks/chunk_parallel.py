@@ -1,19 +1,18 @@
 """Time, and memory of each process, if several processes share one sequence."""
 
 import argparse
-from argparse import Namespace
-from types import SimpleNamespace
+import multiprocessing
+import tempfile
+from pathlib import Path
 from typing import Any, Dict, Tuple
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
-from fairseq_mega.lab.benchmarks import apart, forked, measuring
-from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
-from fairseq_mega.models.on_paper import stand_in
+from fairseq_mega.lab.benchmarks import measuring, models
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of, numbers_of
 from fairseq_mega.models.process_wire import ProcessWire
 from fairseq_mega.modules.relay import Relay
 from fairseq_mega.tasks.chunk_parallel import bounds
@@ -24,7 +23,7 @@ Time, and memory of each process, if several processes share one sequence (--chu
 One forward and backward pass of a language model over one sequence. The largest peak memory of a process, without the
 model, should fall towards 1/N of the peak of one process. The time is meaningful only with a core or GPU per process.
 """
-MODELS = {"mega": "mega_lm", "megalodon": "megalodon_lm"}
+MODELS = ("mega", "megalodon")
 SMOKE = ("--length=64", "--width=32", "--layers=1", "--chunk=16", "--repeat=1", "--sizes=1,2")
 PATIENCE = 3600.0  # seconds for a message
 
@@ -42,50 +41,41 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_common_options(parser, repeat=3)
 
 
-def model_options(name: str, arguments: argparse.Namespace) -> Dict[str, Any]:
-    """Options of a language model without dropout, of inner widths 2 d, z = d / 2 and N = 16."""
-    d = arguments.width
-    options: Dict[str, Any] = {
-        "decoder_embed_dim": d,
-        "decoder_hidden_dim": 2 * d,
-        "decoder_ffn_embed_dim": 2 * d,
-        "decoder_z_dim": d // 2,
-        "decoder_n_dim": 16,
-        "decoder_layers": arguments.layers,
-        "decoder_chunk_size": arguments.chunk,
-        "share_decoder_input_output_embed": True,
-        "dropout": 0.0,
-        "max_target_positions": arguments.length,
-    }
-    if name == "mega":
-        options.update(normalize_before=True, no_affine_final_norm=True, rel_pos_bias="rotary")
-    else:
-        options.update(swiglu=True, decoder_attention_heads=1, norm_num_groups=min(32, d))
-    return options
-
-
 def build(name: str, arguments: argparse.Namespace) -> Any:
-    """Build a language model with these options."""
-    dictionary = stand_in(arguments.symbols)
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
-    return ARCH_MODEL_REGISTRY[MODELS[name]].build_model(Namespace(**model_options(name, arguments)), task)
+    """Build a language model, MEGALODON's with the FFN of its paper."""
+    d = arguments.width
+    heads = {"decoder_ffn_embed_dim": 2 * d, "swiglu": True, "decoder_attention_heads": 1}
+    changes = {**heads, "norm_num_groups": min(32, d)} if name == "megalodon" else {}
+    sizes = (d, arguments.layers, arguments.chunk, arguments.symbols, arguments.length)
+    return models.build(name, *sizes, **changes)
 
 
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure MODEL:N with N processes; return the largest memory and time."""
+    """Measure MODEL:N with N processes, copies of this one; return the largest memory and time."""
     name, size = part.split(":")[0], int(part.split(":")[1])
-    return forked.largest(measure_piece, size, name, arguments)
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        given = (size, Path(folder), name, arguments)
+        started = [context.Process(target=measure_piece, args=(piece, *given)) for piece in range(size)]
+        for process in started:
+            process.start()
+        for process in started:
+            process.join()
+        if any(process.exitcode for process in started):
+            raise SystemExit(f"processes ended with {[process.exitcode for process in started]}")
+        found = [torch.load(Path(folder) / str(piece)) for piece in range(size)]
+    return {key: max(one[key] for one in found) for key in found[0]}
 
 
-def measure_piece(piece: int, size: int, init: str, name: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure in the process of one piece; return its measurements."""
+def measure_piece(piece: int, size: int, folder: Path, name: str, arguments: argparse.Namespace) -> None:
+    """Measure in the process of one piece; save its measurements in a folder, where the processes also meet."""
     configure_process()  # as fairseq-mega-train does
     torch.set_num_threads(arguments.threads)
     device, backend = torch.device(arguments.device), "gloo"
     if device.type == "cuda":
         device, backend = torch.device("cuda", piece), "nccl"
         torch.cuda.set_device(device)
-    dist.init_process_group(backend, init_method=init, rank=piece, world_size=size)
+    dist.init_process_group(backend, init_method=f"file://{folder}/group", rank=piece, world_size=size)
     wire = ProcessWire(size, PATIENCE)
     torch.manual_seed(0)
     model = build(name, arguments).to(device).train()
@@ -103,7 +93,7 @@ def measure_piece(piece: int, size: int, init: str, name: str, arguments: argpar
     found = measuring.time_and_memory(update_piece, arguments.repeat, device)
     wire.meet()  # the messages of the last pass must arrive before this process ends
     dist.destroy_process_group()
-    return found
+    torch.save(found, folder / str(piece))
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -111,11 +101,10 @@ def run(arguments: argparse.Namespace) -> None:
     scores: Dict[str, float] = {}
     print(f"| model, L = {arguments.length:,} | N | tokens of a process | peak MiB of a process | of one | s |")
     print("|---|---|---|---|---|---|")
-    sizes = sorted(int(size) for size in arguments.sizes.split(","))
-    for name in chosen_of(arguments.models, "--models", list(MODELS)):
+    for name in chosen_of(arguments.models, "--models", MODELS):
         first = 0.0
-        for size in sizes:
-            found = apart.run_apart(f"{name}:{size}", arguments, f"{name} with {size} processes")
+        for size in sorted(numbers_of(arguments.sizes)):
+            found = measuring.run_apart(f"{name}:{size}", arguments)
             memory, seconds = found["memory_mib"], found["seconds"]
             first = first or memory
             scores.update({f"{name} N={size} {key}": value for key, value in found.items()})

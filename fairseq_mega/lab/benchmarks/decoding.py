@@ -7,11 +7,13 @@ import time
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
+from fairseq.modules import MultiheadAttention
+from torch import nn
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
-from fairseq_mega.lab.benchmarks import apart, lm_pair, measuring
-from fairseq_mega.lab.benchmarks.incremental_decoder import IncrementalDecoder
-from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
+from fairseq_mega.lab.benchmarks import measuring, models
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of, numbers_of
+from fairseq_mega.ops.decoding.time_buffer import TimeBuffer
 
 DESCRIPTION = """\
 Speed of decoding at several positions of a text: MEGA's language model and fairseq's transformer_lm.
@@ -40,10 +42,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``decoding``."""
     add = parser.add_argument
     add("--positions", default="100,1000,10000", help="positions, comma separated, from 0 (default: %(default)s)")
-    models = (
-        f"models, comma separated, also {', '.join(lm_pair.OTHERS)}; all: the models in chunks (default: %(default)s)"
-    )
-    add("--models", default=",".join(lm_pair.MODELS), help=models)
+    others = ", ".join(models.OTHERS)
+    help_text = f"models, comma separated, also {others}; all: the models in chunks (default: %(default)s)"
+    add("--models", default=",".join(models.MODELS), help=help_text)
     add("--width", type=int, default=256, help="width d (default: %(default)s)")
     add("--layers", type=int, default=6, help="number of layers (default: %(default)s)")
     add("--chunk", default="256", help="MEGA's chunk, or several, comma separated (default: %(default)s)")
@@ -56,7 +57,58 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="hypotheses of each text, reordered at each step (default: 1, no reordering)",
     )
     add("--tokens", type=int, default=30, help="tokens decoded at each position (default: %(default)s)")
-    add_common_options(parser, repeat=None)
+    add_common_options(parser)
+
+
+class IncrementalDecoder:
+    """Decoder with fairseq's incremental state, as in its generators."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.memory: Dict[str, Any] = {}
+
+    def read(self, tokens: Any) -> None:
+        """Fill an empty memory as if ``tokens`` (B, t) had been read."""
+        attentions = [part for part in self.model.decoder.modules() if isinstance(part, MultiheadAttention)]
+        if not attentions:
+            self.model.decoder(tokens, incremental_state=self.memory, features_only=True)
+        for attention in attentions:
+            shape = (tokens.size(0), attention.num_heads, tokens.size(1), attention.head_dim)
+            names = ("prev_key", "prev_value")
+            memory: Dict[str, Any] = {name: torch.randn(shape, device=tokens.device) for name in names}
+            attention._set_input_buffer(self.memory, {**memory, "prev_key_padding_mask": None})
+
+    def step(self, tokens: Any) -> Any:
+        """Return the logits (B, V) after ``tokens`` (B, t); earlier tokens are in the memory."""
+        return self.model.decoder(tokens, incremental_state=self.memory)[0][:, -1]
+
+    def reorder(self, order: Any) -> None:
+        """Continue with the hypotheses ``order`` (B,)."""
+        self.model.decoder.reorder_incremental_state_scripting(self.memory, order)
+
+    def bytes(self) -> int:
+        """Return the size of the memory."""
+        return _bytes(self.memory)
+
+    def bytes_of_step(self) -> int:
+        """Return the bytes that a step reads: the memory and the weights, of embedding tables the output's alone."""
+        decoder = self.model.decoder
+        parts = [part for part in decoder.modules() if not isinstance(part, nn.Embedding)]
+        tensors = [x for part in parts for x in (*part._parameters.values(), *part._buffers.values()) if x is not None]
+        if getattr(decoder, "shared_output", False) and decoder.packed_output is None:
+            tensors.append(decoder.output_matrix)
+        weights = {x.data_ptr(): x for x in tensors}
+        return _bytes(list(weights.values())) + _bytes(self.memory, with_room=False)
+
+
+def _bytes(item: Any, with_room: bool = True) -> int:
+    if isinstance(item, torch.Tensor):
+        return item.numel() * item.element_size()
+    if isinstance(item, TimeBuffer):
+        return item.bytes() if with_room else _bytes(item.steps)
+    if isinstance(item, dict):
+        item = list(item.values())
+    return sum(_bytes(part, with_room) for part in item) if isinstance(item, (list, tuple)) else 0
 
 
 def drawn_order(texts: int, beam: int, device: str) -> Any:
@@ -69,7 +121,7 @@ def build(name: str, chunk: int, arguments: argparse.Namespace, longest: int) ->
     """Build a model for texts of ``longest`` tokens, without dropout."""
     torch.manual_seed(0)
     sizes = (arguments.width, arguments.layers, chunk, arguments.symbols, longest)
-    return lm_pair.build(name, *sizes).to(arguments.device).eval()
+    return models.build(name, *sizes).to(arguments.device).eval()
 
 
 def check(name: str, chunk: int, arguments: argparse.Namespace) -> None:
@@ -95,7 +147,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
     name, chunk = part.split(":")[0], int(part.split(":")[1])
     configure_process()  # as fairseq-mega-generate does
     torch.set_num_threads(arguments.threads)
-    positions = [int(position) for position in arguments.positions.split(",")]
+    positions = numbers_of(arguments.positions)
     longest = max(positions) + arguments.tokens + 3
     model = build(name, chunk, arguments, longest)
     bandwidth = measuring.reading_bandwidth(torch.device(arguments.device))
@@ -117,7 +169,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
                 seconds.append(time.perf_counter() - start)
             median, limit = statistics.median(seconds[1:]), decoder.bytes_of_step() / bandwidth
             found.append({"position": position, "seconds": median, "limit": limit, "bytes": decoder.bytes()})
-    return {"rows": [{**row, "parameters": lm_pair.layer_parameters(model)} for row in found]}
+    return {"rows": [{**row, "parameters": models.layer_parameters(model)} for row in found]}
 
 
 def table(measured: Dict[str, List[Dict[str, float]]], arguments: argparse.Namespace) -> str:
@@ -137,7 +189,7 @@ def table(measured: Dict[str, List[Dict[str, float]]], arguments: argparse.Names
 
 def models_of(names: Sequence[str], chunks: str) -> Dict[str, Tuple[str, int]]:
     """Return title, name and chunk of the models to measure: MEGA with each of its chunks."""
-    sizes = [int(chunk) for chunk in chunks.split(",")]
+    sizes = numbers_of(chunks)
     found = {}
     for name in names:
         for chunk in sizes if name == "mega" else sizes[:1]:
@@ -148,7 +200,7 @@ def models_of(names: Sequence[str], chunks: str) -> Dict[str, Tuple[str, int]]:
 def run(arguments: argparse.Namespace) -> None:
     """Print a row per model, chunk and position, and write the result file."""
     given = ",".join(ALL) if arguments.models == "all" else arguments.models
-    names = chosen_of(given, "--models", (*lm_pair.MODELS, *lm_pair.OTHERS))
+    names = chosen_of(given, "--models", (*models.MODELS, *models.OTHERS))
     variants = models_of(names, arguments.chunk)
     for part in variants.values():
         check(*part, arguments)
@@ -156,7 +208,7 @@ def run(arguments: argparse.Namespace) -> None:
     measured: Dict[str, Any] = {}
     for title, (name, chunk) in variants.items():
         print(f"measuring {title}", file=sys.stderr)
-        measured[title] = apart.run_apart(f"{name}:{chunk}", arguments, title)["rows"]
+        measured[title] = measuring.run_apart(f"{name}:{chunk}", arguments)["rows"]
     print(table(measured, arguments))
     labels = {title: name if "," not in arguments.chunk else title for title, (name, _) in variants.items()}
     rows = [(labels[title], row) for title in measured for row in measured[title]]

@@ -8,31 +8,21 @@ from typing import Any, Dict
 
 import torch
 
-from fairseq_mega.lab.benchmarks.options import Benchmark
+from fairseq_mega.lab.benchmarks.command import Benchmark
 
 
 def describe(device: str) -> Dict[str, Any]:
-    """Describe the GPU (with ``device`` "cpu": none) and the versions of torch, CUDA and Python.
-
-    Raises:
-        SystemExit: where torch sees no GPU.
-    """
-    found: Dict[str, Any] = {
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "python": sys.version.split()[0],
-    }
+    """Describe the GPU (with ``device`` "cpu": none) and the versions of torch, CUDA and Python."""
+    versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": sys.version.split()[0]}
     if device == "cpu":
-        return {"gpu": None, **found}
-    if not torch.cuda.is_available():
-        sys.exit("torch sees no CUDA device: install a torch built for CUDA, or check the driver with nvidia-smi")
+        return {"gpu": None, **versions}
     gpu = torch.cuda.get_device_properties(0)
     return {
         "gpu": gpu.name,
         "capability": f"{gpu.major}.{gpu.minor}",
         "memory_gib": round(gpu.total_memory / 2**30, 1),
         "multiprocessors": gpu.multi_processor_count,
-        **found,
+        **versions,
     }
 
 

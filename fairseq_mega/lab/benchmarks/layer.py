@@ -1,17 +1,35 @@
 """Time and peak memory of one layer."""
 
 import argparse
+import contextlib
+import math
+import os
 import sys
-from typing import Any, Dict
+from functools import partial
+from typing import Any, ContextManager, Dict, Iterator, List
 
 import torch
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
-from fairseq_mega.lab.benchmarks import apart, measuring
-from fairseq_mega.lab.benchmarks.layer_models import MODELS, build, check, output, paths_of, products
-from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, add_sweep_options, chosen_of
-from fairseq_mega.lab.benchmarks.rows import Rows
+from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_sweep_options, chosen_of, numbers_of
+from fairseq_mega.lab.benchmarks.published import PUBLISHED, PublishedEMA
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
+from fairseq_mega.modules.megalodon.layer import MegalodonLayer
+from fairseq_mega.ops.common.dispatch import VARIABLE
 
+MODELS = {
+    "transformer": "torch.nn.TransformerEncoderLayer, fused attention",
+    "mega": "MEGA layer, full attention",
+    "mega-chunk": "MEGA layer, attention in chunks",
+    "published-chunk": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
+    "megalodon-chunk": "MEGALODON layer, causal, attention in chunks",
+    "megalodon-published": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
+    "explicit-transformer": "Transformer layer, attention written out (the paper's comparison)",
+}
+REFERENCE = f"ema=reference,{PUBLISHED}"
 DESCRIPTION = """\
 Time and peak memory of one MEGA layer against a Transformer layer of the same width, forward and backward.
 
@@ -47,8 +65,115 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--models", default=",".join(MODELS), help="models, comma separated (default: all)")
     add("--causal", action="store_true", help="MEGA: attend to past positions only")
     add("--attention", default="softmax", help="MEGA: attention function (default: %(default)s)")
-    add_sweep_options(parser, autocast=True)
+    add_sweep_options(parser, ["float32", "bfloat16", "autocast"])
     add_common_options(parser, repeat=5)
+
+
+@contextlib.contextmanager
+def forced(paths: str) -> Iterator[None]:
+    """Force the paths of operators, a value of FAIRSEQ_MEGA_PATHS."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = paths
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
+def paths_of(model: str) -> ContextManager[None]:
+    """Force the paths of the published code for a model in its arrangement."""
+    return forced(PUBLISHED) if "published" in model else contextlib.nullcontext()
+
+
+class ExplicitAttention(torch.nn.Module):
+    """Torch's multi-head attention with explicit weights, one matrix per head."""
+
+    batch_first = True
+
+    def __init__(self, fused: Any) -> None:
+        super().__init__()
+        self.fused = fused
+
+    def forward(self, x: Any, *_: Any, **__: Any) -> Any:
+        """Return the outputs (B, L, D), and no weights."""
+        fused = self.fused
+        projected = torch.nn.functional.linear(x, fused.in_proj_weight, fused.in_proj_bias)
+        q, k, v = (part.unflatten(-1, (fused.num_heads, -1)).transpose(1, 2) for part in projected.chunk(3, dim=-1))
+        weights = torch.softmax(q @ k.transpose(-2, -1) * q.size(-1) ** -0.5, dim=-1)
+        return fused.out_proj((weights @ v).transpose(1, 2).flatten(2)), None
+
+
+def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
+    """Build the measured layer, in training mode without dropout."""
+    d = arguments.embed_dim
+    if model in ("transformer", "explicit-transformer"):
+        layer = torch.nn.TransformerEncoderLayer(
+            d, arguments.heads, 4 * d, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        if model == "explicit-transformer":
+            layer.self_attn = ExplicitAttention(layer.self_attn)
+        return layer
+    sizes = {
+        "embed_dim": d,
+        "hidden_dim": arguments.hidden_dim,
+        "z_dim": arguments.z_dim,
+        "ema_dim": arguments.n_dim,
+        "ffn_dim": arguments.hidden_dim,
+        "chunk_size": -1 if model == "mega" else arguments.chunk_size,
+    }
+    ours: Any
+    if model.startswith("megalodon"):  # causal, with one head and a plain FFN
+        ours = MegalodonLayer(MegalodonLayerConfig(**sizes, norm_groups=math.gcd(d, 32)))
+    else:
+        rest = {"max_positions": length, "attention_function": arguments.attention, "normalize_before": True}
+        ours = MegaLayer(MegaLayerConfig(**sizes, **rest, bidirectional=not arguments.causal))
+    if "published" in model:
+        ours.attention.ema = PublishedEMA(ours.attention.ema)
+    return ours
+
+
+def products(model: str, length: int, arguments: argparse.Namespace) -> float:
+    """Return the operations of the matrix products of a layer of ours in a pass; 0 for other layers."""
+    from fairseq_mega.models.cost import training_products  # imports fairseq, which a measured process does not need
+
+    if not model.startswith("mega") or "published" in model:
+        return 0.0
+    return arguments.tokens // length * length * training_products(build(model, length, arguments), length)
+
+
+def output(layer: Any, x: Any) -> Any:
+    """Return the hidden states among the results of a layer."""
+    result = layer(x)
+    return getattr(result, "hidden", result)
+
+
+def check(model: str, arguments: argparse.Namespace) -> None:
+    """Compare the measured paths with the references; raise AssertionError if they differ."""
+    torch.manual_seed(0)
+    length = 3 * arguments.chunk_size + 5
+    layer = build(model, length, arguments).to(arguments.device)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    results: List[List[Any]] = []
+    reference = build(model.replace("published", "mega").replace("explicit-", ""), length, arguments)
+    reference = reference.to(arguments.device)
+    with torch.no_grad():
+        for target, source in zip(reference.parameters(), layer.parameters()):
+            target.copy_(source)
+    for tested, paths in ((layer, paths_of(model)), (reference, forced(REFERENCE))):
+        x = torch.randn(2, length, arguments.embed_dim, generator=torch.Generator().manual_seed(1))
+        x = x.to(arguments.device).requires_grad_()
+        with paths:
+            y = output(tested, x)
+            gradients = torch.autograd.grad(y.square().mean(), [x, *tested.parameters()])
+        results.append([y, *gradients])
+    names = ["output", "gradient of x", *(f"gradient of {name}" for name, _ in reference.named_parameters())]
+    for name, got, want in zip(names, *results):
+        error = (got - want).norm() / want.norm().clamp(min=1e-6)
+        assert error < 1e-4, f"{model}: {name} differs from the reference by {error:.2g}; nothing is measured"
 
 
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
@@ -78,17 +203,6 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
         x = torch.randn(batch, length, arguments.embed_dim).to(device, dtype).requires_grad_()
         found = measuring.time_and_memory(lambda: step(layer, x), arguments.repeat, device)
         return {**found, "kept_mib": measuring.kept_mib(lambda: forward(layer, x), device)}
-
-
-def measure_apart(model: str, length: int, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Run :func:`measure` in a fresh process, or on a GPU in this one."""
-    part = f"{model}:{length}"
-    if arguments.device == "cpu":
-        return apart.run_apart(part, arguments, f"{model} at L = {length}")
-    try:
-        return measure(part, arguments)
-    finally:
-        torch.cuda.empty_cache()
 
 
 def table(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.Namespace) -> str:
@@ -124,9 +238,9 @@ def shares(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse
 
 def run(arguments: argparse.Namespace) -> None:
     """Print a row per length and model, and write the result file."""
-    lengths = [int(length) for length in arguments.lengths.split(",")]
+    lengths = numbers_of(arguments.lengths)
     if arguments.tokens < max(lengths):
-        sys.exit(f"--tokens {arguments.tokens} must be at least the longest of --lengths {arguments.lengths}")
+        raise ValueError(f"--tokens {arguments.tokens}: give at least the longest of --lengths {arguments.lengths}")
     chosen = chosen_of(arguments.models, "--models", list(MODELS))
     models = [model for model in MODELS if model in chosen]
     for model in models:
@@ -135,16 +249,17 @@ def run(arguments: argparse.Namespace) -> None:
     measured: Dict[str, Dict[int, Dict[str, float]]] = {model: {} for model in models}
     left_out = {"lengths", "models", "sweeps", "json", "rows", "stop_after", "smoke", "benchmark", "given"}
     settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
-    kept = Rows(arguments.rows, settings, arguments.stop_after)
+    kept = measuring.Rows(arguments, settings)
     for sweep in range(arguments.sweeps):
         for length in lengths:
             for model in models:
-                part = {"model": model, "length": length, "sweep": sweep + 1}
-                found = kept.find(**part)
-                if found is None:
-                    print(f"sweep {sweep + 1} of {arguments.sweeps}: {model}, L = {length}", file=sys.stderr)
-                    found = kept.add(measure_apart(model, length, arguments), **part)
-                measured[model][length] = measuring.keep_the_faster(measured[model].get(length, found), found)
+                found = kept.of(
+                    partial(measuring.run_once, f"{model}:{length}", arguments),
+                    model=model,
+                    length=length,
+                    sweep=sweep + 1,
+                )
+                measured[model][length] = measuring.keep_the_faster(measured[model].get(length, {}), found)
     print(table(measured, arguments) + shares(measured, arguments))
     scores = {
         f"{model} L={length} {key}": value

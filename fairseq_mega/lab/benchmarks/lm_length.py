@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
-from fairseq_mega.lab.benchmarks import apart, lm_pair, measuring
-from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
-from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
+from fairseq_mega.lab.benchmarks import measuring, models
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of, numbers_of
 from fairseq_mega.lab.recipes.catalogue import catalogue
 
 DESCRIPTION = """\
@@ -19,7 +18,7 @@ One update's forward and backward pass over one block, tokens per second and pea
 MEGALODON in chunks should take the same time per token from 4,096 on. Lengths that would take longer than --time-limit
 are skipped. A model can also be a recipe's, such as megalodon/figure4/11m/llama, with the recipe's sizes.
 """
-MODELS = (*lm_pair.MODELS, "megalodon", "llama")
+MODELS = (*models.MODELS, "megalodon", "llama")
 LINEAR = ("mega", "megalodon")  # their time is proportional to the length
 SIZES = ("width", "layers", "chunk")  # options of MODELS alone
 SMOKE = ("--lengths=32,64", "--width=32", "--layers=1", "--chunk=16", "--repeat=1")
@@ -56,9 +55,9 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     torch.manual_seed(0)
     sizes = (arguments.width, arguments.layers, arguments.chunk, arguments.symbols, length)
     if name in MODELS:
-        model = lm_pair.build(name, *sizes)
+        model = models.build(name, *sizes)
     else:
-        model = build_recipe(name, arguments.symbols, length, arguments.smoke)
+        model = models.build_recipe(name, arguments.symbols, length, arguments.smoke)
     model = model.to(arguments.device, getattr(torch, arguments.dtype)).train()
 
     def update(tokens: Any) -> None:
@@ -80,12 +79,12 @@ def run(arguments: argparse.Namespace) -> None:
     print("| model | L | tokens/s | us per token | peak MiB |\n|---|---|---|---|---|")
     for name in names:
         seconds, before = 0.0, 0
-        for length in sorted(int(length) for length in arguments.lengths.split(",")):
+        for length in sorted(numbers_of(arguments.lengths)):
             growth = (length / before) ** (1 if name in LINEAR else 2) if before else 0.0
             if seconds * growth > arguments.time_limit:
                 print(f"| {name} | {length:,} | skipped: would take about {seconds * growth:.0f} s a run | | |")
                 continue
-            found = apart.run_apart(f"{name}:{length}", arguments, f"{name} at L = {length}")
+            found = measuring.run_apart(f"{name}:{length}", arguments)
             seconds, before, tokens = found["seconds"], length, tokens + length
             scores.update({f"{name} L={length} {key}": value for key, value in found.items()})
             title = f"{name}, chunk {arguments.chunk}" if name in LINEAR else name

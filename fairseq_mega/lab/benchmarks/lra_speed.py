@@ -1,6 +1,7 @@
 """Speed and memory columns of MEGA's Table 2."""
 
 import argparse
+import contextlib
 import os
 import sys
 from types import SimpleNamespace
@@ -13,8 +14,9 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
-from fairseq_mega.lab.benchmarks import apart, measuring
-from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
+from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of
+from fairseq_mega.models.on_paper import stand_in
 from fairseq_mega.ops.common.dispatch import VARIABLE
 
 DESCRIPTION = """\
@@ -48,9 +50,8 @@ def architecture(name: str) -> str:
 
 def build(name: str, length: int, chunk: int) -> Any:
     """Build the model of the Text recipe, with the full width and depth."""
-    dictionary, labels = Dictionary(), Dictionary()
-    for number in range(SYMBOLS):
-        dictionary.add_symbol(str(number))
+    labels = Dictionary()
+    dictionary = stand_in(labels.nspecial + SYMBOLS)
     task = SimpleNamespace(input_type="text", documents=1, dictionary=dictionary, label_dictionary=labels)
     arch = architecture(name)
     options = argparse.Namespace(max_positions=length, dropout=0.1)
@@ -66,15 +67,13 @@ def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     if name == "transformer-explicit":
-        os.environ[VARIABLE] = "attention=torch"  # of this process alone, see apart
+        os.environ[VARIABLE] = "attention=torch"  # of this process alone, see measuring
     model = build(name, arguments.length, arguments.chunk).to(arguments.device).train()
 
     def update(tokens: Any) -> None:
         target = torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)
-        if name == "transformer-explicit":
-            with sdpa_kernel(SDPBackend.MATH):
-                F.cross_entropy(model(tokens), target).backward()
-        else:
+        explicit = name == "transformer-explicit"
+        with sdpa_kernel(SDPBackend.MATH) if explicit else contextlib.nullcontext():
             F.cross_entropy(model(tokens), target).backward()
 
     tokens = torch.randint(4, SYMBOLS, (arguments.batch, arguments.length), device=arguments.device)
@@ -89,7 +88,7 @@ def run(arguments: argparse.Namespace) -> None:
     found: Dict[str, Dict[str, float]] = {}
     for name in names:
         print(f"measuring {name}", file=sys.stderr)
-        found[name] = apart.run_apart(name, arguments, name)
+        found[name] = measuring.run_apart(name, arguments)
     base = found[names[0]]
     scores: Dict[str, float] = {}
     print(f"| model | parameters | examples/s | peak MiB | speed and memory against {names[0]} | MEGA, Table 2 |")

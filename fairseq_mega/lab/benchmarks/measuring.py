@@ -1,20 +1,28 @@
-"""Measure time and peak memory, and write the result file."""
+"""Measure time and peak memory, in processes of their own; keep the measurements, and write the result file."""
 
 import argparse
+import json
 import math
+import multiprocessing
+import os
 import re
 import statistics
+import sys
+import tempfile
 import time
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 import torch
 from torch.autograd.profiler import profile  # torch.profiler's imports torch's compiler, which needs seconds
 
+from fairseq_mega.lab.benchmarks.command import find, module_of
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.ops.common import native
 
-MODULE = "fairseq_mega.lab.benchmarks"
+Figures = Dict[str, Any]  # measurements of one part of a benchmark
+NOT_YET = 75  # exit status: measurements are left, the same command continues (EX_TEMPFAIL)
 
 
 def resident_mib(field: str) -> float:
@@ -124,18 +132,116 @@ def float32_peak(threads: int) -> Optional[float]:
     return threads * max(rates)
 
 
+def run_once(part: str, arguments: argparse.Namespace, here: bool = False) -> Figures:
+    """Measure a part of a benchmark, in a fresh process unless it is to be ``here``; on a GPU always in this one.
+
+    A GPU's allocator counts exactly, and a process takes longer than most measurements.
+    """
+    print(f"measuring {part}", file=sys.stderr)
+    if arguments.device == "cpu" and not here:
+        return run_apart(part, arguments)
+    measure = find(arguments.benchmark).measure
+    assert measure is not None
+    try:
+        return measure(part, arguments)
+    finally:
+        if arguments.device == "cuda":
+            torch.cuda.empty_cache()  # memory that one part keeps must be free for the next
+
+
+def run_apart(part: str, arguments: argparse.Namespace) -> Figures:
+    """Measure a part of a benchmark in a fresh process, and return its measurements.
+
+    The processes are copies of a process that has imported the benchmark: an import is slower than most measurements.
+
+    Args:
+        part: of the benchmark, the argument of its ``measure``.
+        arguments: of its command line; ``threads`` is set by the first measurement of this process.
+
+    Raises:
+        SystemExit: if the process fails, with its messages.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, module_of(arguments.benchmark)])
+    os.environ.update(OMP_NUM_THREADS=str(arguments.threads))
+    with tempfile.TemporaryDirectory() as folder:
+        found, messages = Path(folder) / "found.json", Path(folder) / "messages"
+        process = context.Process(target=_measure, args=(part, arguments, found, messages))
+        process.start()
+        process.join()
+        if process.exitcode != 0:
+            said = messages.read_text(errors="replace") if messages.exists() else ""
+            raise SystemExit(f"measuring {part} failed (exit status {process.exitcode}):\n{said}")
+        return dict(json.loads(found.read_text()))
+
+
+def _measure(part: str, arguments: argparse.Namespace, found: Path, messages: Path) -> None:
+    """Write the measurements of a part of a benchmark to one file, and its output to another."""
+    with messages.open("w") as file:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(file.fileno(), stream.fileno())
+    warnings.simplefilter("ignore")
+    measure = find(arguments.benchmark).measure
+    assert measure is not None, f"{arguments.benchmark} does not measure in a separate process"
+    found.write_text(json.dumps(measure(part, arguments)))
+
+
+class Rows:
+    """Measurements as JSON lines: an interrupted run continues after its last line.
+
+    Each line has the subject ("what"), the settings and the figures of a measurement.
+
+    Args:
+        arguments: of the command line: ``rows``, the file, created with the first line, None for no file; and
+            ``stop_after``, the seconds after which nothing more is measured.
+        settings: part of every line; lines with other settings are ignored.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, settings: Dict[str, Any]) -> None:
+        self.path, self.settings = arguments.rows, settings
+        self.end = math.inf if arguments.stop_after is None else time.monotonic() + arguments.stop_after
+        self.known: Dict[str, Figures] = {}
+        for line in self.path.read_text().splitlines() if self.path is not None and self.path.exists() else ():
+            try:
+                row = json.loads(line)
+            except ValueError:  # the last line of a run that was killed while it wrote
+                continue
+            self.known[json.dumps([row["settings"], row["what"]], sort_keys=True)] = row["found"]
+
+    def of(self, measure: Callable[[], Figures], **what: Any) -> Figures:
+        """Return the figures of a subject, measured now unless they are known.
+
+        Raises:
+            SystemExit: with status NOT_YET, if they are not known and the time is up.
+        """
+        key = json.dumps([self.settings, what], sort_keys=True)
+        if key not in self.known:
+            if time.monotonic() > self.end:
+                rows = f"{len(self.known)} rows are in {self.path}"
+                print(f"the time is up: {rows}, the same command continues", file=sys.stderr)
+                sys.exit(NOT_YET)
+            self.known[key] = found = measure()
+            if self.path is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                cut_off = self.path.exists() and self.path.read_bytes()[-1:] not in (b"", b"\n")
+                with self.path.open("a") as file:
+                    line = json.dumps({"settings": self.settings, "what": what, "found": found})
+                    file.write(("\n" if cut_off else "") + line + "\n")
+        return self.known[key]
+
+
+def keep_the_faster(best: Figures, found: Figures) -> Figures:
+    """Return the smaller of two measurements of the same work, figure by figure."""
+    return {key: min(best.get(key, value), value) for key, value in found.items()}
+
+
 def write_measurements(arguments: argparse.Namespace, scores: Dict[str, float], examples: int, **details: Any) -> None:
     """Write the measurements to ``--json``, if it is given, with the other options as the settings."""
     if arguments.json is None:
         return
-    left_out = ("json", "plot", "rows", "stop_after", "benchmark", "given")
+    left_out = ("json", "rows", "stop_after", "benchmark", "given")
     settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
-    command = " ".join(["python", "-m", MODULE, *arguments.given])
+    command = " ".join(["python", "-m", __package__, *arguments.given])
     benchmark = arguments.benchmark
     label = f"{benchmark}-{arguments.device}"
     write_result(arguments.json, make_result(benchmark, label, scores, examples, command, settings=settings, **details))
-
-
-def keep_the_faster(best: Dict[str, float], found: Dict[str, float]) -> Dict[str, float]:
-    """Return the smaller of two measurements of the same work, figure by figure."""
-    return {key: min(best[key], found[key]) for key in found}

@@ -1,13 +1,13 @@
 """A language model in a separate process that runs training steps on command.
 
-``PYTHON worker.py SETTINGS`` runs in the environment of the model's package, where fairseq_mega need not be installed:
-this file imports the standard library and the package alone. ``SETTINGS`` is a JSON object: ``model``, a key of
-``BUILDERS``, ``width``, ``layers``, ``chunk``, ``symbols``, ``batch``, ``length``, ``threads`` and ``seed``.
+``PYTHON peers_worker.py SETTINGS`` runs in the environment of the model's package, where fairseq_mega need not be
+installed: this file imports the standard library and the package alone. ``SETTINGS`` is a JSON object: ``model``, a key
+of ``BUILDERS``, ``width``, ``layers``, ``chunk``, ``symbols``, ``batch``, ``length``, ``threads`` and ``seed``.
 
 The first line of the output is a JSON object: the model's ``parameters``, the ``versions`` of its packages, the
-``losses`` of the warm-up and the operations of the ``products`` of a pass (0 if unknown), or a ``fault``. Every line of
-the input is a word that requests another object: ``step`` for the ``seconds`` of a forward and backward pass,
-``memory`` for ``memory_mib``, the peak of all passes on top of model and compiled program.
+``losses`` of the warm-up and the operations of the ``products`` of a pass (0 if unknown), or a ``fault``, or the
+``missing`` module. Every line of the input is a word that requests another object: ``step`` for the ``seconds`` of a
+forward and backward pass, ``memory`` for ``memory_mib``, the peak of all passes on top of model and compiled program.
 """
 
 import ctypes
@@ -81,21 +81,19 @@ def train_torch(model: Any, logits_of: Callable[[Any], Any], sizes: Sizes, packa
 def ours(sizes: Sizes) -> Training:
     """MEGA or MEGALODON of this package; a name that ends in "-published" selects the published arrangement."""
     from fairseq_mega.compat.processes.cpu_process import configure_process
-    from fairseq_mega.lab.benchmarks import lm_pair
-    from fairseq_mega.lab.benchmarks.layer_models import PUBLISHED, published_ema
-    from fairseq_mega.lab.benchmarks.megalodon_layer import PublishedComplexEMA
+    from fairseq_mega.lab.benchmarks import models
+    from fairseq_mega.lab.benchmarks.published import PUBLISHED, PublishedEMA
     from fairseq_mega.models.cost import training_products
     from fairseq_mega.ops.common.dispatch import VARIABLE
 
     configure_process()  # as fairseq-mega-train does
     name, published, _ = sizes["model"].partition("-published")
     built = {key: sizes[key] for key in ("width", "layers", "chunk", "symbols")}
-    model = lm_pair.build(name, longest=sizes["length"], tied=False, **built)
+    model = models.build(name, longest=sizes["length"], tied=False, **built)
     if published:
         os.environ[VARIABLE] = PUBLISHED
         for layer in model.decoder.layers:
-            rearranged = PublishedComplexEMA if name == "megalodon" else published_ema
-            layer.attention.ema = rearranged(layer.attention.ema)
+            layer.attention.ema = PublishedEMA(layer.attention.ema)
     training = train_torch(model, lambda tokens: model(tokens)[0], sizes, ["fairseq-mega"])
     length = sizes["length"]
     return training._replace(products=sizes["batch"] * length * training_products(model, length))
@@ -234,7 +232,10 @@ def main() -> None:
         print(json.dumps(found), file=answers, flush=True)
 
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: sizes["threads"]])  # XLA has no option for its threads
-    training = BUILDERS[sizes["model"]](sizes)
+    try:
+        training = BUILDERS[sizes["model"]](sizes)
+    except ModuleNotFoundError as error:
+        return answer(missing=error.name)
     ctypes.CDLL(None).malloc_trim(0)  # memory freed after building and compiling
     before = resident_mib("VmRSS")
     try:

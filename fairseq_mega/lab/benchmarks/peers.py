@@ -1,43 +1,37 @@
 """Training speed and peak memory of language models compared with other implementations of the same models."""
 
 import argparse
-import shutil
+import json
+import os
 import statistics
 import subprocess
 import sys
 from contextlib import ExitStack
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from functools import partial
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 from fairseq_mega.lab.benchmarks import measuring
-from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, add_rows_options, chosen_of
-from fairseq_mega.lab.benchmarks.peers.process import Process, start
-from fairseq_mega.lab.benchmarks.rows import Rows
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_rows_options, chosen_of
+from fairseq_mega.lab.runs.options import split_assignment
 
 
 class Peer(NamedTuple):
-    """An implementation to compare with this package."""
+    """An implementation to compare with a model of this package; ``install`` has the arguments of pip install."""
 
     ours: str
     meaning: str
-    module: str = ""  # module that its environment requires; empty: this package alone
-    install: str = ""  # arguments of pip install
+    install: str = ""
 
 
 PEERS = {
-    "megalodon-jax": Peer(
-        "megalodon", "MEGALODON of megalodon-jax, compiled by XLA", "megalodon_jax", "megalodon-jax==0.2.2"
-    ),
+    "megalodon-jax": Peer("megalodon", "MEGALODON of megalodon-jax, compiled by XLA", "megalodon-jax==0.2.2"),
     "megalodon-published": Peer("megalodon", "ours in the published arrangement, as in the benchmark of a layer"),
-    "transformers": Peer(
-        "mega",
-        "MEGA of transformers, which had it until 4.57",
-        "transformers.models.deprecated.mega",
-        "transformers==4.57.6 torch",
-    ),
+    "transformers": Peer("mega", "MEGA of transformers, which had it until 4.57", "transformers==4.57.6 torch"),
     "mega-published": Peer("mega", "ours in the published arrangement, as in the benchmark of a layer"),
-    "mega-pytorch": Peer("mega-full", "MEGA of mega-pytorch, without chunks", "mega_pytorch", "mega-pytorch==0.1.0"),
+    "mega-pytorch": Peer("mega-full", "MEGA of mega-pytorch, without chunks", "mega-pytorch==0.1.0 numpy"),
 }
-INSTALLED = [name for name, peer in PEERS.items() if peer.module]
+INSTALLED = [name for name, peer in PEERS.items() if peer.install]
 DESCRIPTION = """\
 Training speed and peak memory of language models, compared with other implementations of the same models.
 
@@ -50,90 +44,70 @@ matrix products of ours, at the peak of the cores' registers. The peers:
 
 """ + "\n".join(f"  {name} (beside {peer.ours}): {peer.meaning}" for name, peer in PEERS.items())
 SMOKE = ("--shapes=2x32", "--layers=1", "--chunk=16", "--repeat=1")
+WORKER = Path(__file__).with_name("peers_worker.py")
+# glibc's settings, the same as in compat.processes.cpu_process.
+KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**62)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``peers``."""
     add = parser.add_argument
     add("--peers", default=",".join(PEERS), help=f"peers, comma separated, of: {', '.join(PEERS)} (default: all)")
-    add(
-        "--python",
-        action="append",
-        default=[],
-        metavar="PEER=PATH",
-        help=f"Python of the environment of {', '.join(INSTALLED)}; may be repeated (default: this Python)",
-    )
-    add(
-        "--keep-freed-memory",
-        action="store_true",
-        help="make glibc keep freed memory in peers, too, as fairseq-mega-train does",
-    )
+    python = f"Python of the environment of {', '.join(INSTALLED)}; may be repeated (default: this Python)"
+    add("--python", action="append", default=[], metavar="PEER=PATH", help=python)
+    keep = "make glibc keep freed memory in peers, too, as fairseq-mega-train does"
+    add("--keep-freed-memory", action="store_true", help=keep)
     add("--shapes", default="2x512,8x512,1x4096", help="batch x length, comma separated (default: %(default)s)")
     add("--width", type=int, default=384, help="width d (default: %(default)s)")
     add("--layers", type=int, default=6, help="number of layers (default: %(default)s)")
-    add(
-        "--chunk",
-        type=int,
-        default=512,
-        help="attention chunk of all but mega-full and mega-pytorch (default: %(default)s)",
-    )
+    chunk = "attention chunk of all but mega-full and mega-pytorch (default: %(default)s)"
+    add("--chunk", type=int, default=512, help=chunk)
     add("--symbols", type=int, default=260, help="size of the dictionary (default: %(default)s)")
     add("--seed", type=int, default=1, help="seed of the symbols (default: %(default)s)")
     add_rows_options(parser)
     add_common_options(parser, repeat=5)
 
 
-def interpreters_of(given: List[str]) -> Dict[str, str]:
-    """Return the interpreter of every model: this one, except for peers with ``--python``.
+class Worker:
+    """A process of ``peers_worker.py`` with a model, which ends with the context; its messages go to stderr.
 
-    Raises:
-        ValueError: if a ``--python`` does not name a peer and a program.
+    Attributes:
+        found: its first answer.
     """
-    found = dict.fromkeys((*PEERS, *(peer.ours for peer in PEERS.values())), sys.executable)
-    for text in given:
-        name, _, path = text.partition("=")
-        if name not in INSTALLED:
-            raise ValueError(f"--python {text}: give PEER=PATH, the peer one of {', '.join(INSTALLED)}")
-        if shutil.which(path) is None:
-            raise ValueError(f"--python {text}: {path or 'nothing'} is not a program, give the interpreter of {name}")
-        found[name] = path
-    return found
 
+    def __init__(self, model: str, python: str, sizes: Dict[str, Any], keep_freed: bool = False) -> None:
+        memory = KEEP_FREED_MEMORY if keep_freed else {}
+        self.model = model
+        self.process = subprocess.Popen(
+            [python, str(WORKER), json.dumps({**sizes, "model": model})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": str(sizes["threads"]), **memory},
+        )
 
-def installed(chosen: Sequence[str], pythons: Dict[str, str]) -> List[str]:
-    """Return the peers whose interpreter has their module, and print how to install the others.
+    def __enter__(self) -> "Worker":
+        self.found = self.answer()
+        return self
 
-    Raises:
-        ValueError: if no peer is installed.
-    """
-    found = []
-    for name in chosen:
-        module = PEERS[name].module
-        program = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
-        if not module or not subprocess.run([pythons[name], "-c", program], stderr=subprocess.DEVNULL).returncode:
-            found.append(name)
-            continue
-        print(f"{name} is not installed: {pythons[name]} -m pip install {PEERS[name].install}", file=sys.stderr)
-    if not found:
-        raise ValueError(f"--peers {','.join(chosen)}: none is installed; --python names the interpreter of one")
-    return found
+    def __exit__(self, *_: Any) -> None:
+        self.process.kill()
+        self.process.communicate()
 
+    def ask(self, word: str) -> Dict[str, Any]:
+        """Send a word, and return the answer."""
+        print(word, file=self.process.stdin, flush=True)
+        return self.answer()
 
-def shapes_of(given: str, chunk: int) -> List[Tuple[int, int]]:
-    """Return the pairs of batch and length in ``--shapes``.
-
-    Raises:
-        ValueError: unless all are whole numbers, and every length is a multiple of the chunk or shorter than it.
-    """
-    shapes = []
-    for text in given.split(","):
-        batch, _, length = text.partition("x")
-        if not (batch.isdecimal() and length.isdecimal() and int(batch) and int(length)):
-            raise ValueError(f"--shapes {given}: {text!r} is not BATCHxLENGTH, for instance 2x512")
-        if int(length) > chunk and int(length) % chunk:
-            raise ValueError(f"--shapes {given}: {length} is not a multiple of --chunk {chunk}, as transformers needs")
-        shapes.append((int(batch), int(length)))
-    return shapes
+    def answer(self) -> Dict[str, Any]:
+        """Return the next answer; raise ValueError for a reported fault, or if the process ended."""
+        line = self.process.stdout.readline() if self.process.stdout else ""
+        if not line:
+            raise ValueError(f"{self.model} ended with exit status {self.process.wait()}")
+        found: Dict[str, Any] = json.loads(line)
+        if "fault" in found:
+            raise ValueError(f"{self.model}: {found['fault']}")
+        return found
 
 
 def measure_beside(
@@ -145,49 +119,52 @@ def measure_beside(
         ours: name of our model.
         peers: names of its peers.
         pythons: interpreter of each model.
-        sizes: settings as in ``worker.py``, without the model.
+        sizes: settings as in ``peers_worker.py``, without the model.
         arguments: of the command line, for the number of turns and the allocator.
 
     Returns:
-        ``seconds``, ``memory_mib``, ``parameters``, ``products``, ``losses`` and ``versions`` of every model, and the
-        ``peak`` of the cores, operations per second or None.
+        ``seconds``, ``memory_mib``, ``parameters``, ``products``, ``losses`` and ``versions`` of every model that is
+        installed, and the ``peak`` of the cores, operations per second or None.
 
     Raises:
         ValueError: if a peer has more or fewer parameters than our model, or a model cannot be trained.
     """
     with ExitStack() as ended:
-        processes: Dict[str, Process] = {}
+        workers: Dict[str, Worker] = {}
         for name in (ours, *peers):
             print(f"building {name}", file=sys.stderr)
-            keep_freed = arguments.keep_freed_memory and name != ours
-            processes[name] = ended.enter_context(start(pythons[name], {**sizes, "model": name}, keep_freed))
-        found = {name: process.found for name, process in processes.items()}
-        for name in peers:
-            count, own = found[name]["parameters"], found[ours]["parameters"]
+            python, keep_freed = pythons.get(name, sys.executable), arguments.keep_freed_memory and name != ours
+            worker = ended.enter_context(Worker(name, python, sizes, keep_freed))
+            if "missing" in worker.found:
+                install = f"{python} -m pip install {PEERS[name].install}"
+                print(f"{name} is skipped, no module {worker.found['missing']}: {install}", file=sys.stderr)
+                continue
+            workers[name] = worker
+            count, own = worker.found["parameters"], workers[ours].found["parameters"]
             if abs(count - own) > own / 100:
                 raise ValueError(f"{name} has {count:,} parameters and {ours} {own:,}: give another --width")
-        seconds: Dict[str, List[float]] = {name: [] for name in found}
+        seconds: Dict[str, List[float]] = {name: [] for name in workers}
         peak = measuring.float32_peak(arguments.threads)
         for turn in range(arguments.repeat):
-            print(f"turn {turn + 1} of {arguments.repeat}: {', '.join(found)}", file=sys.stderr)
-            for name in found:
-                seconds[name].append(processes[name].ask("step")["seconds"])
+            print(f"turn {turn + 1} of {arguments.repeat}: {', '.join(workers)}", file=sys.stderr)
+            for name, worker in workers.items():
+                seconds[name].append(worker.ask("step")["seconds"])
         return {
-            name: {**row, "seconds": statistics.median(seconds[name]), "peak": peak, **processes[name].ask("memory")}
-            for name, row in found.items()
+            name: {**worker.found, "seconds": statistics.median(seconds[name]), "peak": peak, **worker.ask("memory")}
+            for name, worker in workers.items()
         }
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print a row per model and shape, and write the result file."""
-    if arguments.device != "cpu":
-        raise ValueError(f"--device {arguments.device}: peers are measured on a CPU, give --device cpu")
-    pythons, shapes = interpreters_of(arguments.python), shapes_of(arguments.shapes, arguments.chunk)
-    chosen = installed(chosen_of(arguments.peers, "--peers", list(PEERS)), pythons)
+    pythons = dict(split_assignment("--python", text, "mega-pytorch=mega/bin/python") for text in arguments.python)
+    chosen_of(",".join(pythons) or INSTALLED[0], "--python", INSTALLED)
+    shapes = [tuple(map(int, shape.split("x"))) for shape in arguments.shapes.split(",")]
+    chosen = chosen_of(arguments.peers, "--peers", list(PEERS))
     groups = {PEERS[name].ours: [peer for peer in chosen if PEERS[peer].ours == PEERS[name].ours] for name in chosen}
     sizes = {name: getattr(arguments, name) for name in ("width", "layers", "chunk", "symbols", "threads", "seed")}
     settings = {**sizes, "repeat": arguments.repeat, "keep_freed_memory": arguments.keep_freed_memory}
-    kept = Rows(arguments.rows, settings, arguments.stop_after)
+    kept = measuring.Rows(arguments, settings)
     scores: Dict[str, float] = {}
     details: Dict[str, Dict[str, Any]] = {"peers": {}, "losses": {}}
     print("| model | batch x L | parameters | tokens/s | ours is | at most | peak MiB | ours needs |")
@@ -195,11 +172,8 @@ def run(arguments: argparse.Namespace) -> None:
     for batch, length in shapes:
         for ours, peers in groups.items():
             shape = {"batch": batch, "length": length}
-            part = {"models": [ours, *peers], **shape}
-            found = kept.find(**part)
-            if found is None:
-                found = measure_beside(ours, peers, pythons, {**sizes, **shape}, arguments)
-                kept.add(found, **part)
+            measure = partial(measure_beside, ours, peers, pythons, {**sizes, **shape}, arguments)
+            found = kept.of(measure, models=[ours, *peers], **shape)
             for name, row in found.items():
                 subject = f"{name}, batch {batch} L={length}"
                 details["losses"][subject], details["peers"][name] = row["losses"], row["versions"]

@@ -1,14 +1,16 @@
-"""MEGA and Transformer language models of equal size, with random weights, for benchmarks of speed."""
+"""Language models of equal size, and those of recipes, with random weights."""
 
+import copy
 from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any, Dict, List
 
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_mega.lab.benchmarks.megalodon_lm import llama_options, megalodon_options
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.smoke import shrink
 from fairseq_mega.models.decode_weights import pack_weights
+from fairseq_mega.models.on_paper import stand_in
 from fairseq_mega.modules.packed_linear import PackedLinear
 from fairseq_mega.ops.packed_linear import KINDS
 
@@ -17,7 +19,9 @@ PACKED = {f"{name}-{kind}": (name, kind) for name in ("mega", "megalodon") for k
 OTHERS = (*PACKED, "megalodon", "llama")  # measured on request only
 
 
-def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest: int, tied: bool = True) -> Any:
+def build(
+    name: str, width: int, layers: int, chunk: int, symbols: int, longest: int, tied: bool = True, **changes: Any
+) -> Any:
     """Build a model with plain tables, without dropout.
 
     Args:
@@ -30,43 +34,69 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
         symbols: V.
         longest: positions.
         tied: whether embedding and output share a table.
+        changes: of the model's options.
 
     Returns:
         A fairseq language model.
     """
     if name in PACKED:
         plain, kind = PACKED[name]
-        model = build(plain, width, layers, chunk, symbols, longest, tied)
+        model = build(plain, width, layers, chunk, symbols, longest, tied, **changes)
         pack_weights(model, kind)
         return model
-    task = task_of(symbols)
     options: Dict[str, Any] = {"decoder_embed_dim": width, "decoder_layers": layers, "dropout": 0.0}
     options.update(share_decoder_input_output_embed=tied, max_target_positions=longest, tokens_per_sample=longest)
+    if name in ("transformer", "llama"):
+        options.update(decoder_attention_heads=max(1, width // 32))
+    else:
+        full = name == "mega-full"
+        options.update(decoder_hidden_dim=2 * width, decoder_z_dim=width // 2, decoder_n_dim=16)
+        options.update(decoder_chunk_size=-1 if full else chunk)
     if name == "transformer":
         options.update(
             decoder_ffn_embed_dim=(mega_layer(width) - 4 * width * (width + 1) - 5 * width) // (2 * width + 1),
-            decoder_attention_heads=max(1, width // 32),
             decoder_input_dim=width,
             decoder_output_dim=width,
             decoder_normalize_before=True,
             attention_dropout=0.0,
         )
-        return ARCH_MODEL_REGISTRY["transformer_lm"].build_model(_transformer_options(options), task)
-    if name in ("megalodon", "llama"):
-        options.update(
-            megalodon_options(width, chunk) if name == "megalodon" else llama_options(width, mega_layer(width))
-        )
-        return ARCH_MODEL_REGISTRY[f"{name}_lm"].build_model(Namespace(**options), task)
-    options.update(
-        decoder_hidden_dim=2 * width,
-        decoder_z_dim=width // 2,
-        decoder_n_dim=16,
-        decoder_chunk_size=-1 if name == "mega-full" else chunk,
-        normalize_before=True,
-        no_affine_final_norm=True,
-        rel_pos_bias="rotary",
-    )
-    return ARCH_MODEL_REGISTRY["mega_lm"].build_model(Namespace(**options), task)
+    elif name == "llama":
+        options.update(decoder_ffn_embed_dim=(mega_layer(width) - 4 * width * width - 2 * width) // (3 * width))
+    elif name == "megalodon":
+        # MEGA's layer has d (d + 1) parameters more in its update gate, MEGALODON's a few more per feature and
+        # dimension. With an FFN of 5 d / 2 the layers differ by less than one percent.
+        options.update(decoder_ffn_embed_dim=5 * width // 2, norm_num_groups=min(32, width // 4))
+    else:
+        options.update(normalize_before=True, no_affine_final_norm=True, rel_pos_bias="rotary")
+    options.update(changes)
+    given = _transformer_options(options) if name == "transformer" else Namespace(**options)
+    return ARCH_MODEL_REGISTRY[f"{name.partition('-')[0]}_lm"].build_model(given, task_of(symbols))
+
+
+def build_recipe(name: str, symbols: int, longest: int, smoke: bool = False) -> Any:
+    """Build the model of a recipe.
+
+    Args:
+        name: of the recipe.
+        symbols: V.
+        longest: positions.
+        smoke: in the recipe's tiny form.
+
+    Returns:
+        A fairseq language model.
+
+    Raises:
+        SystemExit: if the recipe's model is not a language model.
+    """
+    recipe = catalogue()[name]
+    config = copy.deepcopy(recipe.config)
+    options = config["model"]
+    if not options["_name"].endswith("_lm"):
+        raise SystemExit(f"--models {name}: its model, {options['_name']}, is not a language model")
+    if smoke:
+        shrink(config, recipe.evaluate["kind"])
+    options.update(max_target_positions=longest, tokens_per_sample=longest)
+    return ARCH_MODEL_REGISTRY[options["_name"]].build_model(Namespace(**options), task_of(symbols))
 
 
 def layer_parameters(model: Any) -> int:
@@ -78,9 +108,7 @@ def layer_parameters(model: Any) -> int:
 
 def task_of(symbols: int) -> Any:
     """Return a stand-in for the task of a model: a namespace with a dictionary of this size."""
-    dictionary = Dictionary()
-    for number in range(symbols - len(dictionary)):
-        dictionary.add_symbol(f"w{number}")
+    dictionary = stand_in(symbols)
     return SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
 
 

@@ -1,1 +1,0 @@
-"""Time and peak memory of every path of the operators."""

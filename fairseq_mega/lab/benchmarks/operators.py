@@ -1,0 +1,299 @@
+"""The measured operators: their shapes, their inputs, their paths, and the reference."""
+
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairseq_mega.lab.benchmarks.command import numbers_of
+from fairseq_mega.lab.benchmarks.published import Inputs, dxnxl_ema
+from fairseq_mega.ops.attention import attention
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import device_unsupported
+from fairseq_mega.ops.ema import complex_ema_coefficients, damped_ema, ema_coefficients
+from fairseq_mega.ops.fft_conv import LONGEST as FFT_KERNEL_STEPS
+from fairseq_mega.ops.linear import linear
+from fairseq_mega.ops.timestep_norm import timestep_norm
+
+
+class Shape(NamedTuple):
+    """Batch, width, EMA dimensions and length of one measurement, and the sizes of its attention, 0 for the default."""
+
+    batch: int
+    width: int
+    n: int
+    length: int
+    z: int = 0  # width of queries and keys; 0: half the width
+    v: int = 0  # width of values; 0: twice the width
+    chunk: int = 0  # of the attention, divides the length; 0: full attention
+
+    @property
+    def queries_width(self) -> int:
+        return self.z or max(self.width // 2, 1)
+
+    @property
+    def values_width(self) -> int:
+        return self.v or 2 * self.width
+
+    @property
+    def chunks(self) -> Tuple[int, int]:
+        """Number and length of the chunks of attention."""
+        length = self.chunk or self.length
+        return self.batch * self.length // length, length
+
+    @property
+    def groups(self) -> int:
+        """Groups of the timestep norm: 32 features each where that divides the width."""
+        return self.width // 32 if self.width % 32 == 0 else 1
+
+
+class OpPath(NamedTuple):
+    """One way to compute an operator."""
+
+    run: Callable[[Inputs, Shape], Tensor]
+    needs: Callable[[Shape], int]  # rough peak of memory in bytes, forward and backward
+    compiled: bool = False  # needs the extension
+    device: str = ""  # the only kind of device; empty: both
+    longest: Optional[int] = None  # the most steps that it accepts
+
+
+class Op(NamedTuple):
+    """An operator: its inputs, its paths, and the plain reference that every path must agree with."""
+
+    title: str
+    draw: Callable[[Shape, torch.Generator], Inputs]  # float64 on the CPU
+    reference: Callable[[Inputs, Shape], Tensor]
+    paths: Dict[str, OpPath]  # keys: names in results
+    baseline: str  # the path that other paths are compared with
+    # Minimum number of floats read and written, without the parameters.
+    forward: Callable[[Shape], int]
+    backward: Callable[[Shape], int]
+    quadratic: bool = False  # time grows with L squared
+    products: Optional[Callable[[Shape], int]] = None  # operations of its matrix products, forward and backward
+
+
+def missing(path: OpPath, device: torch.device) -> Optional[str]:
+    """Return the reason why a path cannot run on the device, or None."""
+    if path.device not in ("", device.type):
+        return "a path for CUDA" if path.device == "cuda" else "a path for CPUs"
+    if not path.compiled or device_unsupported(device) is None:
+        return None
+    return "no compiled kernels" if native.PROBLEM is not None else "no compiled kernels for this device"
+
+
+def normal(generator: torch.Generator, *size: int) -> Tensor:
+    """Numbers drawn from the normal distribution, float64."""
+    return torch.randn(size, generator=generator, dtype=torch.float64)
+
+
+def leaves(inputs: Inputs, dtype: torch.dtype, device: torch.device) -> Inputs:
+    """Return fresh inputs of the given precision that require gradients."""
+    return {name: value.detach().to(device, dtype).clone().requires_grad_() for name, value in inputs.items()}
+
+
+def numbers(shape: Shape) -> int:
+    """Return B L D."""
+    return shape.batch * shape.length * shape.width
+
+
+def ema_op(title: str, bidirectional: bool = False, complex_: bool = False) -> Op:
+    """One form of the EMA."""
+    names = ("alpha", "delta", "theta", "gamma") if complex_ else ("alpha", "delta", "beta", "eta")
+    make = complex_ema_coefficients if complex_ else ema_coefficients
+
+    def draw(shape: Shape, generator: torch.Generator) -> Inputs:
+        rows = shape.width * (2 if bidirectional else 1)
+        sizes = {"theta": (rows, 1), "gamma": (rows, shape.n, 2)}
+        x = normal(generator, shape.batch, shape.length, shape.width)
+        return {"x": x, **{name: normal(generator, *sizes.get(name, (rows, shape.n))) for name in names}}
+
+    def ours(path: str) -> Callable[[Inputs, Shape], Tensor]:
+        def run(inputs: Inputs, shape: Shape) -> Tensor:
+            coefficients = make(*(inputs[name] for name in names))
+            return damped_ema(inputs["x"], coefficients, bidirectional=bidirectional, path=path)[0]
+
+        return run
+
+    powers = lambda shape: 4 * shape.width * shape.n * shape.length * (2 if bidirectional or complex_ else 1)
+    spectra = lambda shape: 64 * numbers(shape)
+    return Op(
+        title=title,
+        draw=draw,
+        reference=ours("reference"),
+        paths={
+            "fft": OpPath(ours("torch_fft"), spectra),
+            "fft_kernel": OpPath(ours("native_fft"), spectra, True, "cuda", FFT_KERNEL_STEPS),
+            "scan": OpPath(ours("native"), lambda shape: 24 * numbers(shape), compiled=True),
+            "DxNxL": OpPath(
+                lambda inputs, _: dxnxl_ema(inputs, bidirectional),
+                lambda shape: 4 * powers(shape) + 96 * numbers(shape),
+            ),
+        },
+        baseline="DxNxL",
+        forward=lambda shape: 2 * numbers(shape),  # reads x, writes y
+        backward=lambda shape: 3 * numbers(shape),  # reads x and grad y, writes grad x
+    )
+
+
+def attention_op(title: str, function: str, biased: bool) -> Op:
+    """Attention of one head, in chunks if the shape has chunks.
+
+    Without a relative bias and with values as wide as the queries, torch's own fused attention is among the paths: only
+    for equal widths does it form no L x L matrix.
+    """
+    values = lambda shape: shape.values_width if biased else shape.queries_width
+
+    def draw(shape: Shape, generator: torch.Generator) -> Inputs:
+        widths = {"q": shape.queries_width, "k": shape.queries_width, "v": values(shape)}
+        inputs = {name: normal(generator, *shape.chunks, width) for name, width in widths.items()}
+        return {**inputs, "bias": 0.1 * normal(generator, 2 * shape.chunks[1] - 1)} if biased else inputs
+
+    def ours(path: str) -> Callable[[Inputs, Shape], Tensor]:
+        def run(inputs: Inputs, shape: Shape) -> Tensor:
+            bias = inputs.get("bias")
+            return attention(inputs["q"], inputs["k"], inputs["v"], function=function, bias=bias, path=path)
+
+        return run
+
+    def sdpa(inputs: Inputs, shape: Shape) -> Tensor:
+        return F.scaled_dot_product_attention(inputs["q"], inputs["k"], inputs["v"])
+
+    inputs_bytes = lambda shape: 4 * shape.batch * shape.length * (2 * shape.queries_width + 2 * values(shape))
+    weights = lambda shape: shape.chunks[0] * shape.chunks[1] ** 2
+    linear_bytes = lambda shape: 8 * inputs_bytes(shape) + 2**28
+    square_bytes = lambda shape: 24 * weights(shape) + linear_bytes(shape)
+    return Op(
+        title=title,
+        draw=draw,
+        reference=ours("reference"),
+        paths={
+            "blockwise": OpPath(ours("torch_blockwise"), linear_bytes),
+            "fused": OpPath(ours("native"), linear_bytes, compiled=True),
+            "blocks": OpPath(ours("native_blocks"), linear_bytes, compiled=True, device="cpu"),
+            "explicit": OpPath(ours("reference"), square_bytes),
+            **({"dense": OpPath(ours("torch"), square_bytes)} if biased else {"SDPA": OpPath(sdpa, linear_bytes)}),
+        },
+        baseline="explicit",
+        # Reads q, k, v and writes y; then reads q, k, v and grad y and writes three gradients.
+        forward=lambda shape: 2 * shape.batch * shape.length * (shape.queries_width + values(shape)),
+        backward=lambda shape: shape.batch * shape.length * (4 * shape.queries_width + 3 * values(shape)),
+        quadratic=True,
+        # Per weight z forward and 3 z backward, v forward and 2 v backward: a multiplication and an addition each.
+        products=lambda shape: weights(shape) * (8 * shape.queries_width + 6 * values(shape)),
+    )
+
+
+def linear_op() -> Op:
+    """A map from the model's width to the values' width: its product, and the two products of its gradients."""
+
+    def draw(shape: Shape, generator: torch.Generator) -> Inputs:
+        inputs, outputs = shape.width, shape.values_width
+        return {
+            "x": normal(generator, shape.batch, shape.length, inputs),
+            "weight": normal(generator, outputs, inputs) * inputs**-0.5,
+            "bias": 0.1 * normal(generator, outputs),
+        }
+
+    def ours(path: str) -> Callable[[Inputs, Shape], Tensor]:
+        return lambda inputs, _: linear(inputs["x"], inputs["weight"], inputs["bias"], path=path)
+
+    moved = lambda shape: shape.batch * shape.length * (shape.width + shape.values_width)
+    needs = lambda shape: 16 * moved(shape)
+    return Op(
+        title="linear map",
+        draw=draw,
+        reference=ours("reference"),
+        paths={"native": OpPath(ours("native"), needs, compiled=True), "torch": OpPath(ours("reference"), needs)},
+        baseline="torch",
+        forward=moved,
+        backward=lambda shape: 2 * moved(shape),
+        products=lambda shape: 6 * numbers(shape) * shape.values_width,
+    )
+
+
+def norm_op() -> Op:
+    """The timestep norm, from a fresh state."""
+
+    def draw(shape: Shape, generator: torch.Generator) -> Inputs:
+        x = normal(generator, shape.batch, shape.length, shape.width)
+        return {"x": x, **{name: 0.1 * normal(generator, shape.width) for name in ("weight", "bias")}}
+
+    def ours(path: str) -> Callable[[Inputs, Shape], Tensor]:
+        return lambda given, shape: timestep_norm(given["x"], given["weight"], given["bias"], shape.groups, path=path)[
+            0
+        ]
+
+    return Op(
+        title="timestep norm",
+        draw=draw,
+        reference=ours("reference"),
+        paths={
+            "native": OpPath(ours("native"), lambda shape: 24 * numbers(shape), compiled=True),
+            "torch": OpPath(ours("torch"), lambda shape: 64 * numbers(shape)),
+        },
+        baseline="torch",
+        forward=lambda shape: 2 * numbers(shape),
+        backward=lambda shape: 3 * numbers(shape),
+    )
+
+
+OPS: Dict[str, Op] = {
+    "ema": ema_op("EMA, causal"),
+    "ema-bidirectional": ema_op("EMA, bidirectional", bidirectional=True),
+    "ema-complex": ema_op("EMA, complex, causal", complex_=True),
+    "attention": attention_op("attention, softmax, equal widths", "softmax", biased=False),
+    "attention-softmax": attention_op("attention, softmax with relative bias", "softmax", biased=True),
+    "attention-laplace": attention_op("attention, laplace with relative bias", "laplace", biased=True),
+    "linear": linear_op(),
+    "timestep-norm": norm_op(),
+}
+LM_OPS = ["ema", "attention-softmax", "timestep-norm"]
+LRA_OPS = ["ema-bidirectional", "attention-laplace"]
+TEXT_OPS = ["ema-bidirectional", "attention-softmax"]
+# Operators and shapes. "issue": the shapes of the project's aims; "paper": MEGA's shapes and chunks, from its tables 2,
+# 4, 5 and 7; "chunks" and "linear": attention and projections of the layers of the project's aims.
+PRESETS: Dict[str, List[Tuple[List[str], Shape]]] = {
+    "issue": [(["ema"], Shape(4, 128, 16, 4096)), (["ema"], Shape(1, 512, 16, 8192))],
+    "chunks": [
+        (["attention-softmax", "attention-laplace"], Shape(4, 128, 16, 4096, z=64, v=256, chunk=128)),
+        (["attention-softmax", "attention-laplace"], Shape(1, 512, 16, 8192, z=128, v=1024, chunk=1024)),
+    ],
+    "linear": [
+        (["linear"], Shape(1, 256, 1, 1200, v=832)),
+        (["linear"], Shape(1, 128, 1, 16384, v=576)),
+        (["linear"], Shape(1, 256, 1, 16384, v=128)),
+        (["linear"], Shape(1, 512, 1, 8192, v=2176)),
+    ],
+    "paper": [
+        (LRA_OPS, Shape(64, 160, 16, 1024, z=96, v=320)),  # Image
+        (LRA_OPS, Shape(64, 128, 16, 1024, z=64, v=256, chunk=128)),  # Pathfinder
+        (TEXT_OPS, Shape(16, 128, 16, 4096, z=64, v=256)),  # Text
+        (TEXT_OPS, Shape(16, 128, 16, 4096, z=64, v=256, chunk=128)),
+        (LRA_OPS, Shape(4, 72, 16, 16000, z=36, v=144, chunk=1000)),  # Speech Commands
+        (LM_OPS, Shape(8, 512, 16, 8192, z=128, v=1024, chunk=2048)),  # enwik8
+        (LM_OPS, Shape(8, 1024, 16, 8192, z=256, v=2048, chunk=1024)),  # WikiText-103
+        (LM_OPS, Shape(8, 1024, 16, 8192, z=128, v=2048, chunk=4096)),
+        ([*TEXT_OPS, "ema"], Shape(128, 512, 16, 64, z=128, v=1024)),  # translation
+    ],
+}
+
+
+def parse_shapes(shape: str, lengths: str) -> List[Shape]:
+    """Return shapes from "B,D,N" and several lengths, or from one "B,D,N,L[,z,v,chunk]"; raise ValueError otherwise."""
+    numbers = numbers_of(shape)
+    if not 3 <= len(numbers) <= len(Shape._fields):
+        raise ValueError(f"--shape {shape}: give B,D,N or B,D,N,L[,z,v,chunk]")
+    found = [Shape(*numbers[:3], length, *numbers[4:]) for length in numbers[3:4] or numbers_of(lengths)]
+    if any(one.length % (one.chunk or 1) for one in found):
+        raise ValueError(f"--shape {shape}: the chunk must divide the length")
+    return found
+
+
+def shrunk(shape: Shape, factor: int) -> Shape:
+    """Return the shape with lengths and chunks divided by ``factor``, and one sequence; for 1 the shape itself."""
+    if factor == 1:
+        return shape
+    chunks = shape.length // shape.chunk if shape.chunk else 1
+    chunk = max(1, shape.length // factor // chunks)
+    return shape._replace(batch=1, length=chunk * chunks, chunk=chunk if shape.chunk else 0)

@@ -1,1 +1,0 @@
-"""Training speed of language models compared with other implementations."""
