@@ -69,16 +69,3 @@ def test_longest_common_subsequence_against_all_subsequences():
             picks = range(2 ** len(words))
             subsequences.append({tuple(w for n, w in enumerate(words) if pick >> n & 1) for pick in picks})
         assert scores.common_subsequence(first, second) == max(map(len, subsequences[0] & subsequences[1]))
-
-
-@pytest.mark.parametrize(
-    ("references", "f1", "rouge"),
-    [
-        ([["我们在这里"], ["yes"]], 0, 1),
-        ([["да", "нет"], ["größer"]], 0, 1),
-        ([["да", "42"]], 0, 0),
-        ([["the"], ["?!"]], 2, 1),
-    ],
-)
-def test_references_without_words_are_counted(references, f1, rouge):
-    assert (scores.without_words("f1", references), scores.without_words("rouge", references)) == (f1, rouge)

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_mega.lab.evaluate.question_answering import command as question_answering
-from fairseq_mega.lab.evaluate.question_answering import evaluation, scores
-from fairseq_mega.lab.evaluate.question_answering.answers import AnswerFile
-from fairseq_mega.lab.evaluate.question_answering.prompts import draw_shots, prompt_of
-from fairseq_mega.lab.evaluate.question_answering.questions import Lines, Question, Questions
+from fairseq_mega.lab.evaluate.question_answering import scores
+from fairseq_mega.lab.evaluate.question_answering.command import AnswerFile
+from fairseq_mega.lab.evaluate.question_answering.questions import Lines, Question, draw_shots, prompt_of
 from fairseq_mega.models.streams.generator import TextGenerator
 from tests.support.helpers import random_sentences, run_fairseq
 
@@ -26,37 +25,22 @@ def write(path, items):
 def test_lines_of_one_question_are_its_references(tmp_path):
     path = write(tmp_path / "q.jsonl", [item("a", output="x"), item("b"), item("a", output="y")])
     path.write_text(path.read_text() + "\n")
-    questions = Questions(path)
-    assert questions.numbers == ["a", "b"] and questions.references == [["x", "y"], ["w6"]]
-    assert questions[1] == Question("b", "w3 w4\nw5", "w1 w2?", "w6")
+    lines = Lines(path)
+    assert lines.by_id() == {"a": (0, ["x", "y"]), "b": (1, ["w6"])}
+    assert lines[1] == Question("b", "w3 w4\nw5", "w1 w2?", "w6")
 
 
 def test_lines_may_end_as_on_windows(tmp_path):
     path = write(tmp_path / "q.jsonl", [item("a", input="w1 w2?\r\n\r\nw3 w4\r\nw5")])
-    assert Questions(path)[0] == Question("a", "w3 w4\nw5", "w1 w2?", "w6")
+    assert Lines(path)[0] == Question("a", "w3 w4\nw5", "w1 w2?", "w6")
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "question 2: not JSON .*; each line must be one object"),
-        ("[1]", "question 2: expected a JSON object, found list"),
-        (json.dumps({"input": "a\n\nb", "output": "c"}), "question 2: the field 'id' is missing"),
-        (
-            json.dumps(item("b", output=["x", "y"])),
-            "'output' is not a text .found list.: give a line with the same id for",
-        ),
-        (json.dumps(item("a", document="another")), "also the id of question 1, another question or of another"),
-        (json.dumps(item("b", output=None)), "the answers of SCROLLS's test sets are not public"),
-        (json.dumps(item("a", "w1 w9?")), "question 2: its id 'a' is also the id of question 1"),
-        (json.dumps(item("b", input="question only")), "'input' must be a question, an empty line and a document"),
-    ],
-)
-def test_broken_questions_are_named(line, message, tmp_path):
+@pytest.mark.parametrize("line", ["{", "[1]", json.dumps({"input": "a\n\nb"}), json.dumps(item("b", output=None))])
+def test_broken_questions_are_named(line, tmp_path):
     path = write(tmp_path / "q.jsonl", [item("a")])
     path.write_text(f"{path.read_text()}{line}\n")
-    with pytest.raises(ValueError, match=message):
-        Questions(path)
+    with pytest.raises(ValueError, match="q.jsonl, question 2: "):
+        Lines(path).by_id()
 
 
 def test_prompts(tmp_path):
@@ -79,9 +63,6 @@ def test_the_question_is_no_example_of_itself(references: int, tmp_path: Path) -
         for seed in range(20):
             drawn = draw_shots(lines, 2, seed, asked)
             assert len(drawn) == 2 and asked.text not in [shot.text for shot in drawn]
-    few = Lines(write(tmp_path / "few.jsonl", items[: 2 * references]))
-    with pytest.raises(ValueError, match=f"few.jsonl contains {references} questions other than '0'"):
-        draw_shots(few, references + 1, 1, few[0])
 
 
 def test_answers_survive_a_kill(tmp_path):
@@ -93,11 +74,8 @@ def test_answers_survive_a_kill(tmp_path):
     assert again.answers == {"a": "x\u00e9"}
     again.add("b", "y")
     assert AnswerFile(path, settings).answers == {"a": "x\u00e9", "b": "y"}
-    with pytest.raises(ValueError, match=r"was begun with other settings \(seed\)"):
+    with pytest.raises(ValueError, match="--output"):
         AnswerFile(path, {**settings, "seed": 2})
-    path.write_text("[]\n[]\n")
-    with pytest.raises(ValueError, match="remove it"):
-        AnswerFile(path, settings)
 
 
 @pytest.fixture(scope="module", params=["mega_lm_tiny", "megalodon_lm_tiny"])
@@ -159,23 +137,7 @@ def test_answers_of_a_model(trained, files, capsys, monkeypatch):
     assert again["scores"] == result["scores"]
     assert "4 questions" in capsys.readouterr().out
     assert ask(trained, "narrative_qa", files, "--answer-tokens", "6") == 1
-    assert "other settings (answer_tokens)" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("unknown", "count"), [(0, 0), (1, 1), (4, 2)])
-def test_unknown_words_are_told_once_with_the_number_of_prompts(unknown, count, trained, tmp_path, caplog, monkeypatch):
-    """The first warning names the text; of all there is one that counts."""
-    monkeypatch.setattr(evaluation, "prompt_of", lambda question, *_: question.document)
-    documents = ["\u5317\u4eac w1" if n < unknown else "w2 w3" for n in range(5)]
-    write(tmp_path / "valid.jsonl", [item(str(n), "w0?", document, "w7") for n, document in enumerate(documents)])
-    with caplog.at_level("WARNING"):
-        assert ask(trained, "narrative_qa", tmp_path, "--answer-tokens", "2") == 0
-    told = [message for message in caplog.messages if "unknown" in message]
-    assert len(told) == count
-    if told:
-        assert "1 of the 2 symbols of the text '\u5317\u4eac w1'" in told[0]
-    if count == 2:
-        assert told[1].startswith("4 prompts contain")
+    assert "other settings" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -190,50 +152,11 @@ def test_shots_and_scores(data_set, shots, scores, trained, files, capsys):
     assert result["settings"]["shots"] == shots and result["examples"] == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--shots", "1"), "--shots 1: give --examples, the train.jsonl"),
-        (("--shots", "2", "--examples", "one.jsonl"), "one.jsonl contains only 1 questions"),
-        (("--shots", "0", "--examples", "one.jsonl"), "--examples one.jsonl: with --shots 0 no example is shown"),
-        (("--limit", "0"), "--limit 0: must be at least 1"),
-        (("--answer-tokens", "0"), "--answer-tokens 0: must be at least 1"),
-        (("--answer-tokens", "1000000000"), "--answer-tokens 1000000000: must be at most 100000"),
-        (("--questions", "none.jsonl"), "none.jsonl does not exist"),
-        (("--path", "none.pt"), "--path none.pt does not exist"),
-    ],
-)
-def test_errors_in_a_line(options, message, files, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(files)
-    write(files / "one.jsonl", [item("a")])
+def test_examples_are_required_for_shots(files, capsys):
     (files / "some.pt").write_bytes(b"")
-    assert ask((files, files / "some.pt"), "narrative_qa", files, *options) == 1
+    assert ask((files, files / "some.pt"), "narrative_qa", files, "--shots", "1") == 1
     error = capsys.readouterr().err
-    assert error.startswith("fairseq-mega-qa: error: ") and message in error and error.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("output", "option"),
-    [
-        ("valid.jsonl", "--questions valid.jsonl"),
-        ("../{folder}/valid.jsonl", "--questions valid.jsonl"),
-        ("link.json", "--questions valid.jsonl"),
-        ("train.jsonl", "--examples train.jsonl"),
-        ("some.pt", "--path some.pt"),
-        ("asked.json", "--questions asked.answers.jsonl"),
-    ],
-)
-def test_nothing_that_is_read_is_overwritten(output, option, files, capsys, monkeypatch):
-    monkeypatch.chdir(files)
-    (files / "some.pt").write_bytes(b"model")
-    (files / "link.json").symlink_to("valid.jsonl")
-    write(files / "asked.answers.jsonl", [item("a")])
-    before = {path: path.read_bytes() for path in files.iterdir()}
-    given = ["--questions", "valid.jsonl", "--examples", "train.jsonl", "--path", "some.pt", *option.split()]
-    words = ["narrative_qa", *given, "--data", ".", "--output", output.format(folder=files.name)]
-    assert question_answering.main(words) == 1
-    assert f"would overwrite {option}" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in files.iterdir()} == before
+    assert error.startswith("fairseq-mega-qa: error: ") and "--examples" in error and error.count("\n") == 1
 
 
 def test_models_and_data_that_do_not_fit(tiny_model, trained, files, capsys):

@@ -13,24 +13,82 @@ continues an interrupted run.
 """
 
 import argparse
+import json
 import logging
+import os
 import shlex
 import sys
+import time
 from pathlib import Path
-from typing import Any, List, Optional, Sequence
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 import torch
 
 from fairseq_mega.cli.commands import exit_status
 from fairseq_mega.compat.features import precision
+from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.tasks.families import LANGUAGE_MODEL, check_model_and_data
 
-from .evaluation import DATA_SETS, Evaluation, evaluate, logger, settings_of
+from .questions import Lines, Question, draw_shots, prompt_of
+from .scores import score
 
 PROGRAM = "fairseq-mega-qa"
-MOST_TOKENS = 100_000  # of an answer; the data sets' answers have some hundred
+SECONDS = 10.0  # seconds between lines of progress
+logger = logging.getLogger("fairseq_mega.question_answering")
+
+
+class DataSet(NamedTuple):
+    """Metric and limits of the answers to a data set of SCROLLS."""
+
+    metric: str  # a key of scores.METRICS
+    shots: int  # of MEGALODON's table
+    answer_tokens: int  # at most
+
+
+DATA_SETS: Dict[str, DataSet] = {
+    "narrative_qa": DataSet("f1", 0, 64),
+    "qasper": DataSet("f1", 2, 128),
+    "qmsum": DataSet("rouge", 1, 256),
+}
+
+
+class AnswerFile:
+    """Answers by the id of their question; each answer is on disk as soon as it is added.
+
+    The first line of the file contains the settings, every other line an answer.
+
+    Args:
+        path: of the file, created with the first answer.
+        settings: on which the answers depend.
+
+    Raises:
+        ValueError: if the existing file has other settings, or is not a file of answers.
+    """
+
+    def __init__(self, path: Path, settings: Dict[str, Any]) -> None:
+        self.path = path
+        self.answers: Dict[str, str] = {}
+        self._head = json.dumps(settings) + "\n"  # text that is to be written first
+        text = path.read_bytes() if path.exists() else b""
+        whole = text[: text.rfind(b"\n") + 1]  # without an incomplete last line
+        if whole.count(b"\n") < 2:
+            return
+        before, *found = map(json.loads, whole.splitlines())
+        if before != settings:
+            raise ValueError(f"{path} was begun with other settings, {before}: remove it, or give another --output")
+        self.answers = {item["id"]: item["answer"] for item in found}
+        os.truncate(path, len(whole))
+        self._head = ""
+
+    def add(self, number: str, answer: str) -> None:
+        """Add the answer to the question of this id."""
+        self.answers[number] = answer
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("w" if self._head else "a", encoding="utf-8") as file:
+            file.write(self._head + json.dumps({"id": number, "answer": answer}, ensure_ascii=False) + "\n")
+        self._head = ""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -44,13 +102,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("--path", type=Path, required=True, metavar="CHECKPOINT", help="checkpoint of a language model of this package")
     add("--data", type=Path, required=True, help="data folder of the training, for the dictionary")
     add("--output", type=Path, required=True, metavar="FILE", help="result file to write (JSON)")
-    paper = ", ".join(f"{name} {data_set.shots}" for name, data_set in DATA_SETS.items())
-    add(
-        "--shots",
-        type=int,
-        choices=[0, 1, 2],
-        help=f"number of answered questions in front (default: the paper's, {paper})",
-    )
+    shots = ", ".join(f"{name} {data_set.shots}" for name, data_set in DATA_SETS.items())
+    shots = f"number of answered questions in front (default: the paper's, {shots})"
+    add("--shots", type=int, choices=[0, 1, 2], help=shots)
     lengths = ", ".join(f"{name} {data_set.answer_tokens}" for name, data_set in DATA_SETS.items())
     add("--answer-tokens", type=int, metavar="N", help=f"maximum tokens of an answer (default: {lengths})")
     add("--seed", type=int, default=1, help="seed that draws the --shots (default: %(default)s)")
@@ -61,48 +115,56 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def settings_of(args: argparse.Namespace) -> Dict[str, Any]:
+    """Return the settings that the answers depend on, with the SHA-256 of each file."""
+    files = {"checkpoint": args.path, "questions": args.questions, "examples": args.examples}
+    sums = {f"{name}_sha256": sha256_of(file) for name, file in files.items() if file is not None}
+    given = {name: getattr(args, name) for name in ("data_set", "shots", "answer_tokens", "seed")}
+    return {**given, **sums, "precision": args.precision}
+
+
+def answer(args: argparse.Namespace, questions: Iterable[Question], file: AnswerFile) -> None:
+    """Answer questions one by one, greedily up to the end of the line, and add the answers to a file."""
+    check_model_and_data(args.path, args.data, LANGUAGE_MODEL)
+    device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
+    folder, name = str(args.path.parent), args.path.name
+    generator = MegaLanguageModel.from_pretrained(folder, name, str(args.data.resolve())).to(device).eval()
+    examples = None if args.examples is None else Lines(args.examples)
+    resets = any(model.decoder.document_symbol is not None for model in generator.models)
+    one_line = resets and generator.parts_lines  # for models that treat a line as a document
+    shown = time.monotonic()
+    with precision.evaluating(args.precision, device.type):
+        for question in questions:
+            shots = [] if examples is None else draw_shots(examples, args.shots, args.seed, question)
+            prompt = prompt_of(question, shots, one_line)
+            text = generator.complete(prompt, args.answer_tokens, stop_at_line_end=True, temperature=0.0)
+            file.add(question.number, text.strip())
+            if time.monotonic() - shown >= SECONDS:
+                shown = time.monotonic()
+                logger.info(f"{len(file.answers)} questions answered")
+
+
 def run(args: argparse.Namespace, command: str) -> None:
     """Answer the questions, score, write the result and print its scores; raise OSError and ValueError."""
-    for option in ("answer_tokens", "limit"):
-        value = getattr(args, option)
-        if value is not None and value < 1:
-            raise ValueError(f"--{option.replace('_', '-')} {value}: must be at least 1")
-    if args.answer_tokens is not None and args.answer_tokens > MOST_TOKENS:
-        raise ValueError(f"--answer-tokens {args.answer_tokens}: must be at most {MOST_TOKENS}")
-    if args.output.is_dir():
-        raise ValueError(f"--output {args.output} is a folder: name the file of the result, such as scores.json")
-    answers = args.output.with_suffix(".answers.jsonl")
-    for name in ("questions", "examples", "path"):
-        read = getattr(args, name)
-        if read is not None and read.resolve() in (args.output.resolve(), answers.resolve()):
-            raise ValueError(f"--output {args.output} would overwrite --{name} {read}: give another name")
     data_set = DATA_SETS[args.data_set]
-    evaluation = Evaluation(
-        args.data_set,
-        args.questions,
-        args.examples,
-        data_set.shots if args.shots is None else args.shots,
-        data_set.answer_tokens if args.answer_tokens is None else args.answer_tokens,
-        args.seed,
-        args.limit,
+    args.shots = data_set.shots if args.shots is None else args.shots
+    args.answer_tokens = data_set.answer_tokens if args.answer_tokens is None else args.answer_tokens
+    if args.shots and args.examples is None:
+        raise ValueError(f"--shots {args.shots}: give --examples, the train.jsonl that they are drawn from")
+    settings, questions = settings_of(args), Lines(args.questions)
+    asked = dict(list(questions.by_id().items())[: args.limit])
+    file = AnswerFile(args.output.with_suffix(".answers.jsonl"), settings)
+    unanswered = [line for number, (line, _) in asked.items() if number not in file.answers]
+    logger.info(f"{len(asked) - len(unanswered)} of {len(asked)} questions are answered already")
+    if unanswered:
+        answer(args, map(questions.__getitem__, unanswered), file)
+    references = [answers for _, answers in asked.values()]
+    scores = score(data_set.metric, [file.answers[number] for number in asked], references)
+    result = make_result(
+        "question-answering", args.label or args.path.stem, scores, len(asked), command, args.seed, settings
     )
-    if args.examples is not None and not evaluation.shots:
-        raise ValueError(f"--examples {args.examples}: with --shots 0 no example is shown; omit --examples")
-    device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
-
-    def load() -> Any:
-        check_model_and_data(args.path, args.data, LANGUAGE_MODEL)
-        folder, name = str(args.path.parent), args.path.name
-        return MegaLanguageModel.from_pretrained(folder, name, str(args.data.resolve())).to(device).eval()
-
-    settings = {**settings_of(evaluation, args.path), "precision": args.precision}
-    with precision.evaluating(args.precision, device.type):
-        scores = evaluate(evaluation, load, answers, settings)
-    questions = scores.pop("questions")
-    label = args.label or args.path.stem
-    result = make_result("question-answering", label, scores, questions, command, args.seed, settings)
     write_result(args.output, result)
-    print(", ".join(f"{name} {value:.2f}" for name, value in scores.items()), f"({questions} questions)")
+    print(", ".join(f"{name} {value:.2f}" for name, value in scores.items()), f"({len(asked)} questions)")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

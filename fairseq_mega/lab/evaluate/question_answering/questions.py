@@ -1,9 +1,10 @@
-"""Questions in files of SCROLLS, a JSON object per line, which stay on disk until they are read."""
+"""Questions in files of SCROLLS, a JSON object per line, and prompts for their answers."""
 
-import hashlib
 import json
+import random
+from itertools import islice
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 
 class Question(NamedTuple):
@@ -19,63 +20,17 @@ class Question(NamedTuple):
         return (self.text, self.document) == (other.text, other.document)
 
 
-class Questions:
-    """The questions of a file, each with all of its reference answers.
-
-    Lines with the same ``id`` are one question with several references. Documents are read again for each use: the
-    files contain a document once for every question, gigabytes in all.
+class Lines:
+    """The lines of a file as questions, which stay on disk: a file has a document once for every question, gigabytes.
 
     Args:
         path: a ``.jsonl`` file with ``id``, ``input`` (the question, an empty line, the document) and ``output``.
 
     Raises:
-        FileNotFoundError: if the file does not exist.
-        ValueError: if the file is empty, or a line has another form.
+        OSError: if the file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
-        lines = Lines(path)
-        self.lines = lines
-        self.first: List[int] = []  # number of the first line of each question
-        self.numbers: List[str] = []
-        self.references: List[List[str]] = []
-        places: Dict[str, int] = {}
-        digests: List[bytes] = []  # of question and document
-        for line in range(len(lines)):
-            question = lines[line]
-            place = places.setdefault(question.number, len(places))
-            if place == len(self.first):
-                self.first.append(line)
-                self.numbers.append(question.number)
-                self.references.append([])
-                digests.append(digest_of(question))
-            if digest_of(question) != digests[place]:
-                raise ValueError(
-                    f"{path}, question {line + 1}: its id {question.number!r} is also the id of question "
-                    f"{self.first[place] + 1}, another question or of another document: give every question its own id"
-                )
-            self.references[place].append(question.answer)
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def __getitem__(self, place: int) -> Question:
-        return self.lines[self.first[place]]
-
-
-def digest_of(question: Question) -> bytes:
-    """Return the digest of a question and its document, which equals that of the same question alone."""
-    return hashlib.sha256(f"{question.text}\n\n{question.document}".encode()).digest()
-
-
-class Lines:
-    """The lines of a file as questions, found by number without reading the rest; arguments as :class:`Questions`."""
-
-    def __init__(self, path: Path) -> None:
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} does not exist: give a .jsonl file of SCROLLS, for instance validation.jsonl"
-            )
         self.path = path
         self.begins: List[int] = []
         position = 0
@@ -84,10 +39,6 @@ class Lines:
                 if line.strip():
                     self.begins.append(position)
                 position += len(line)
-        if not self.begins:
-            raise ValueError(
-                f"{path} contains no question: give a .jsonl file of SCROLLS, for instance validation.jsonl"
-            )
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -96,39 +47,58 @@ class Lines:
         with self.path.open("rb") as file:
             file.seek(self.begins[number])
             line = file.readline()
-        where = f"{self.path}, question {number + 1}"
         try:
             item = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{where}: not JSON ({error}); each line must be one object, as `jq -c` writes") from error
-        text, document, answer, key = fields(item, where)
-        return Question(key, document, text, answer)
-
-
-def fields(item: Any, where: str) -> Tuple[str, str, str, str]:
-    """Return question, document, answer and id of a line's object; raise ValueError, naming ``where``, without one."""
-    if not isinstance(item, dict):
-        raise ValueError(f"{where}: expected a JSON object, found {type(item).__name__}")
-    for name in ("id", "input"):
-        if not isinstance(item.get(name), str):
+            question, _, document = item["input"].replace("\r\n", "\n").partition("\n\n")
+            return Question(item["id"], document.strip(), question.strip(), item["output"].strip())
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
-                f"{where}: the field {name!r} is missing or not a text; give a file in the format of SCROLLS"
-            )
-    if item.get("output") is not None and not isinstance(item["output"], str):
-        found = type(item["output"]).__name__
-        raise ValueError(
-            f"{where}: 'output' is not a text (found {found}): give a line with the same id for each reference"
-        )
-    if item.get("output") is None:
-        raise ValueError(
-            f"{where}: the field 'output' is missing: the answers of SCROLLS's test sets are not public; give "
-            f"validation.jsonl"
-        )
-    try:
-        (item["input"] + item["output"]).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{where}: half of a character ({error}); get the file again") from error
-    question, gap, document = item["input"].replace("\r\n", "\n").partition("\n\n")
-    if not gap or not question.strip() or not document.strip():
-        raise ValueError(f"{where}: 'input' must be a question, an empty line and a document")
-    return question.strip(), document.strip(), item["output"].strip(), item["id"]
+                f"{self.path}, question {number + 1}: not in the format of SCROLLS ({error!r}); its test sets have no "
+                "answers: give validation.jsonl"
+            ) from error
+
+    def by_id(self) -> Dict[str, Tuple[int, List[str]]]:
+        """Return the first line and the answers of each question: lines with the same id are its references."""
+        found: Dict[str, Tuple[int, List[str]]] = {}
+        for number in range(len(self)):
+            question = self[number]
+            found.setdefault(question.number, (number, []))[1].append(question.answer)
+        return found
+
+
+def prompt_of(question: Question, shots: Sequence[Question], one_line: bool) -> str:
+    """Return the text that an answer continues.
+
+    ``shots`` come first, each as document, question and answer, then the document and the question without it::
+
+        DOCUMENT
+        Q: QUESTION
+        A: ANSWER
+
+        DOCUMENT
+        Q: QUESTION
+        A:
+
+    Args:
+        question: the question to answer.
+        shots: questions with their answers.
+        one_line: whether the prompt is one line, for models that treat a line as a document.
+
+    Source: MEGALODON (Ma et al., NeurIPS 2024), section 4.3: the document, "Q:", the question, "A:".
+    """
+    worked = [f"{shot.document}\nQ: {shot.text}\nA: {shot.answer}" for shot in shots]
+    whole = "\n\n".join([*worked, f"{question.document}\nQ: {question.text}\nA:"])
+    return " ".join(whole.split()) if one_line else whole
+
+
+def draw_shots(examples: Lines, count: int, seed: int, question: Question) -> List[Question]:
+    """Draw ``count`` worked examples for a question: different examples per question, the same in each call.
+
+    The question itself is left out of the examples; raises ValueError if there are too few.
+    """
+    draw, numbers = random.Random(f"{seed} {question.number}"), range(len(examples))
+    drawn = [examples[number] for number in draw.sample(numbers, count)]
+    if any(map(question.is_same, drawn)):
+        shuffled = (examples[number] for number in draw.sample(numbers, len(numbers)))
+        drawn = list(islice((example for example in shuffled if not question.is_same(example)), count))
+    return drawn

@@ -71,12 +71,6 @@ def f1_scores(answer: str, reference: str) -> Dict[str, float]:
 METRICS: Dict[str, Callable[[str, str], Dict[str, float]]] = {"f1": f1_scores, "rouge": rouge}
 
 
-def without_words(metric: str, references: Sequence[Sequence[str]]) -> int:
-    """Return the number of questions whose references have no word that the metric counts: any answer scores 0."""
-    whole = [[next(iter(METRICS[metric](reference, reference).values())) for reference in each] for each in references]
-    return sum(not any(each) for each in whole)
-
-
 def score(metric: str, answers: Sequence[str], references: Sequence[Sequence[str]]) -> Dict[str, float]:
     """Return mean scores in percent, each answer against its best reference, and for ROUGE the geometric mean of the
     three.
