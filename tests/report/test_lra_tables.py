@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from fairseq_mega.lab.evaluate import classifier_scores, lra_results
+from fairseq_mega.lab.evaluate import lra_results
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, chance_of, stuck
 from fairseq_mega.lab.report import command, figure5
 from fairseq_mega.lab.runs import training_log
@@ -70,7 +70,7 @@ def test_log_of_a_training_that_was_interrupted() -> None:
     assert found.best.updates == 300  # of equals the last, which is what fairseq keeps
     assert [found.after(epoch).updates for epoch in (1, 2, 20)] == [100, 200, 350]
     assert (found.updates_per_second, found.peak_gib, found.gpus) == (4.0, 1.5, [])
-    scores = classifier_scores.scores_of(found, early_epoch=2, batch=15)
+    scores = lra_results.scores_of(found, early_epoch=2, batch=15)
     assert scores == {
         "best_valid_accuracy": 70.0,
         "early_valid_accuracy": 70.0,

@@ -8,7 +8,6 @@ from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics import BLEU
 
 from fairseq_mega.compat.features.translating import tokenizer_of
-from fairseq_mega.lab.evaluate.generation import ScoringError, read_lines
 
 COMPOUND = re.compile(rb"(\S)-(\S)")
 
@@ -62,28 +61,24 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang
 
 
 def detokenize(lines: Sequence[str], language: str) -> List[str]:
-    """Return ``lines`` detokenised with sacremoses' Moses rules."""
-    try:
-        from sacremoses import MosesDetokenizer
-    except ImportError as error:
-        raise ScoringError("--detokenize requires sacremoses: pip install 'fairseq_mega[translation]'") from error
+    """Return ``lines`` detokenised with the Moses rules of sacremoses, which this alone requires."""
+    from sacremoses import MosesDetokenizer
+
     moses = MosesDetokenizer(lang=re.split(r"[-_]", language.lower())[0])
     return [moses.detokenize(line.split()) for line in lines]
 
 
-def cached_test_set(name: str, source_lang: str, target_lang: str) -> Optional[List[str]]:
+def cached_test_set(name: str, source_lang: str, target_lang: str) -> Optional[Path]:
     """Return the reference of sacreBLEU's test set ``name`` if it is on this machine, else ``None``.
 
-    Nothing is downloaded. Raises :class:`ScoringError` for a name or language pair that sacreBLEU does not have.
+    Nothing is downloaded. Raises :class:`ValueError` for a name or language pair that sacreBLEU does not have.
     """
+    dataset: Any = DATASETS.get(name)
     pair = f"{source_lang}-{target_lang}"
-    if name not in DATASETS:
-        raise ScoringError(f"--sacrebleu-test-set {name}: unknown to sacreBLEU; `sacrebleu --list` prints the names")
-    dataset: Any = DATASETS[name]
-    if pair not in dataset.langpairs:
-        raise ScoringError(f"--sacrebleu-test-set {name} has no pair {pair}; it has {', '.join(dataset.langpairs)}")
+    if dataset is None or pair not in dataset.langpairs:
+        raise ValueError(
+            f"--sacrebleu-test-set {name}: sacreBLEU has no such test set of {pair}; see `sacrebleu --list`"
+        )
     # FakeSGMLDataset and friends keep one text file per field: <cache>/<name>/<name>.<pair>.<field>
-    for path in (dataset._get_txt_file_path(pair, "ref"), dataset._get_txt_file_path(pair, "ref:0")):
-        if Path(path).is_file() and Path(path).stat().st_size > 0:
-            return read_lines(path, "sacreBLEU reference")
-    return None
+    files = [Path(dataset._get_txt_file_path(pair, field)) for field in ("ref", "ref:0")]
+    return next((file for file in files if file.is_file() and file.stat().st_size > 0), None)

@@ -20,7 +20,7 @@ from fairseq import checkpoint_utils
 from fairseq_mega.cli.commands import exit_status
 from fairseq_mega.compat.features import precision
 from fairseq_mega.compat.versions import architectures
-from fairseq_mega.lab.evaluate.new_examples import answers_to, check_file, reader_of
+from fairseq_mega.lab.evaluate.new_examples import answers_to, reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.image_classifier import ImageClassifier
 from fairseq_mega.tasks.families import CLASSIFIER, IMAGE_CLASSIFIER, check_model_and_data
@@ -50,8 +50,8 @@ def build_parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Load the classifier, and print a line for every example; raises OSError and ValueError."""
     check_model_and_data(args.path, args.data, CLASSIFIER, IMAGE_CLASSIFIER)
-    for path in args.files:  # before the first answer
-        check_file(path)
+    for path in args.files:
+        path.open("rb").close()  # raises before the first answer
     with architectures.expect_models_of(SequenceClassifier, ImageClassifier):
         loaded = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], {"data": str(args.data)})
     (model,), _, task = loaded
@@ -67,7 +67,6 @@ def run(args: argparse.Namespace) -> None:
             shares = answers_to(model, inputs, reader.labels)
         answers = [f"{label}\t{share:.4f}" for label, share in shares]
         print("\t".join([*(answers if args.all else answers[:1]), name]), flush=True)
-    reader.notes.say_rest()
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

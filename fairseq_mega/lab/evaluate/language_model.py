@@ -9,7 +9,6 @@ at the same tokens. Any other language model of fairseq, for instance transforme
 
 import argparse
 import logging
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -18,13 +17,10 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import torch
 
 from fairseq_mega.cli.commands import exit_status
-from fairseq_mega.lab.evaluate.lm_checkpoints import load
-from fairseq_mega.lab.evaluate.lm_likelihood import logger
-from fairseq_mega.lab.evaluate.lm_results import check_same, file_of, result_of, settings_of_result
-from fairseq_mega.lab.evaluate.lm_scores import Setting, Sizes, describe, evaluate
+from fairseq_mega.lab.evaluate.lm_scores import Score, Setting, Sizes, describe, evaluate, load, logger
 from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.word_counts import words_of
-from fairseq_mega.lab.runs.results import write_result
+from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
 
 def sources_of(options: argparse.Namespace) -> Dict[str, str]:
@@ -50,29 +46,61 @@ def settings_of(options: argparse.Namespace) -> Iterator[Setting]:
 
 
 def numbers(text: str) -> List[int]:
-    """Positive numbers, comma separated."""
-    try:
-        found = [int(part) for part in text.split(",")]
-    except ValueError:
-        found = [0]
+    """Read whole numbers above 0, separated by commas."""
+    found = [int(part) for part in text.split(",")]
     if min(found) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}': give whole numbers above 0, separated by commas")
+        raise ValueError
     return found
 
 
-def number(text: str) -> int:
-    """A positive number."""
-    found = numbers(text)
-    if len(found) > 1:
-        raise argparse.ArgumentTypeError(f"'{text}': give one whole number above 0")
-    return found[0]
+def check_same(file: Path, sources: Dict[str, str]) -> None:
+    """Raise a ValueError unless an existing result file was measured on the same files."""
+    settings = read_result(file)["settings"]
+    for name, digest in sources.items():
+        if settings.get(name) != digest:
+            changed = "checkpoint" if name == "checkpoint_sha256" else "text"
+            raise ValueError(
+                f"{file} was measured on another {changed}, or by an older version: give another --label or --output, "
+                "or remove it"
+            )
 
 
-def name(text: str) -> str:
-    """A name that can be a part of a file's name."""
-    if not text.strip() or "/" in text or os.sep in text:
-        raise argparse.ArgumentTypeError(f"'{text}': give a name, without a folder")
-    return text
+def file_of(folder: Path, label: str, subset: str, setting: Setting) -> Path:
+    """Return the path of a setting's result file."""
+    parts = [f"{name}{value}" for name, value in zip(("k", "t", "c", "w", "x"), setting) if value is not None]
+    return folder / ("-".join([label, subset, *parts]) + ".json")
+
+
+def settings_of_result(
+    model: Any, task: Any, subset: str, setting: Setting, sizes: Sizes, score: Score, origin: Dict[str, Any]
+) -> Dict[str, Any]:
+    """Collect the settings of a result; ``origin`` holds checksums and the training."""
+    return {
+        **{name: value for name, value in setting._asdict().items() if value is not None},
+        "subset": subset,
+        "chunk_nums": sizes.chunk_nums,
+        "max_tokens": sizes.max_tokens,
+        "threads": torch.get_num_threads(),
+        "mean_segment": score.mean_segment,
+        "longest_segment": score.longest_segment,
+        "trained_chunk_or_block": getattr(task, "chunk_size", task.args.tokens_per_sample),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        **origin,
+    }
+
+
+def result_of(benchmark: str, label: str, score: Score, command: str, settings: Dict[str, Any]) -> Dict[str, Any]:
+    """Make the result of a score; the seed among the settings becomes the result's, its words a perplexity per word."""
+    seed = settings["seed"]
+    scores = {
+        "perplexity": 2**score.bits,
+        "bits_per_token": score.bits,
+        "tokens_per_second": score.tokens / score.seconds,
+    }
+    if settings.get("words"):
+        scores["word_perplexity"] = 2 ** (score.bits * score.tokens / settings["words"])
+    rest = {name: value for name, value in settings.items() if name != "seed"}
+    return make_result(benchmark, label, scores, score.tokens, command, seed, rest)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -83,7 +111,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("data", type=Path, help="data folder, made by fairseq-preprocess")
     add("--path", type=Path, required=True, help="checkpoint")
-    add("--subset", type=name, default="test", help="split to score (default: test)")
+    add("--subset", default="test", help="split to score (default: test)")
     add(
         "--segments",
         type=numbers,
@@ -97,17 +125,17 @@ def build_parser() -> argparse.ArgumentParser:
         type=numbers,
         help="for models without memory: tokens of a block that are context only, or several numbers",
     )
-    add("--chunk-nums", type=number, default=2, help="chunks that one call reads (default: 2)")
-    add("--max-tokens", type=number, default=36000, help="tokens per call, of segments side by side (default: 36000)")
+    add("--chunk-nums", type=int, default=2, help="chunks that one call reads (default: 2)")
+    add("--max-tokens", type=int, default=36000, help="tokens per call, of segments side by side (default: 36000)")
     add(
         "--softmax-batch",
-        type=number,
+        type=int,
         default=1024,
         help="positions whose softmax is computed at once (default: 1024)",
     )
     add("--device", choices=["cpu", "cuda"], help="device (default: cuda where there is a GPU)")
-    add("--benchmark", type=name, default="language-modeling", help="name in the result files")
-    add("--label", type=name, required=True, help="name of the model in the result files")
+    add("--benchmark", default="language-modeling", help="name in the result files")
+    add("--label", required=True, help="name of the model in the result files")
     add(
         "--output",
         type=Path,
@@ -119,10 +147,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace, command: str) -> None:
     """Write a result file for each setting without one."""
-    if options.output.exists() and not options.output.is_dir():
-        raise ValueError(f"--output {options.output} is a file: name a folder for the results")
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("--device cuda: there is no GPU, or torch was built without CUDA: give --device cpu")
     options.output.mkdir(parents=True, exist_ok=True)
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     sizes = Sizes(options.chunk_nums, options.max_tokens, options.softmax_batch)

@@ -1,16 +1,27 @@
-"""The perplexity of a language model on a split; each token is scored once."""
+"""The perplexity of a language model's checkpoint on a split; each token is scored once."""
 
 import contextlib
+import logging
 import math
 import time
-from typing import Any, Iterator, NamedTuple, Optional
+from pathlib import Path
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from fairseq import checkpoint_utils, utils
+from fairseq.models import FairseqLanguageModel
+from torch import Tensor
 
+from fairseq_mega.compat.features import precision
+from fairseq_mega.compat.versions import architectures
+from fairseq_mega.criterions.adaptive_loss import adaptive_nll
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
-from fairseq_mega.lab.evaluate.lm_likelihood import score_batches
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
+
+INTERVAL = 10.0  # seconds between lines on the progress
+logger = logging.getLogger("evaluate_lm")
 
 
 class Setting(NamedTuple):
@@ -39,6 +50,76 @@ class Score(NamedTuple):
     seconds: float
     mean_segment: Optional[float]  # tokens
     longest_segment: Optional[int]
+
+
+def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
+    """Return seed, updates and precision of a checkpoint's training; None if not recorded."""
+    cfg, history = state.get("cfg"), state.get("optimizer_history") or [{}]
+    common = cfg["common"] if cfg else vars(state["args"])
+    most = cfg["optimization"]["max_update"] if cfg else common.get("max_update")
+    updates = history[-1].get("num_updates")
+    return {"seed": common.get("seed"), "updates": updates, "max_update": most, "precision": precision.of(common)}
+
+
+def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device) -> Tuple[Any, Any, Dict[str, Any]]:
+    """Load model and task of a checkpoint for a data folder; return them with the result of :func:`training_of`.
+
+    Raises:
+        OSError: if a file is missing.
+        ValueError: if the file is not a checkpoint of a language model, or contains more than tensors and plain values.
+    """
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {"data": str(data)})
+    if chunk_size is not None:
+        if "test_chunk_size" not in (getattr(state.get("cfg"), "task", None) or ()):
+            raise ValueError(
+                f"--chunk-size {chunk_size}: {path} has no --task mega_language_modeling; omit --chunk-size"
+            )
+        state["cfg"].task.test_chunk_size = chunk_size
+    with architectures.expect_models_of(FairseqLanguageModel):
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+    model.to(device).eval()
+    return model, task, training_of(state)
+
+
+def negative_log_likelihood(model: Any, features: Tensor, target: Tensor, pad: int, positions: int) -> float:
+    """Sum of -log p(target), natural logarithm.
+
+    Args:
+        model: a language model of fairseq.
+        features: (B, L, d), the input of its output layer.
+        target: (B, L) long; ``pad`` is not scored.
+        positions: number of positions whose logits are in memory at once.
+    """
+    adaptive = getattr(model.decoder, "adaptive_softmax", None)
+    total = 0.0
+    pieces = zip(features.flatten(0, 1).split(positions), target.flatten().split(positions))
+    for some, expected in pieces:
+        if adaptive is not None:
+            total += float(adaptive_nll(adaptive, some, expected, pad))
+        else:
+            logits = model.output_layer(some).float()
+            total += float(F.cross_entropy(logits, expected, ignore_index=pad, reduction="sum"))
+    return total
+
+
+def score_batches(model: Any, batches: Any, pad: int, positions: int) -> Tuple[int, float]:
+    """Return the number of scored tokens and the sum of their negative log likelihoods; log the progress."""
+    device = next(model.parameters()).device
+    tokens, total, last = 0, 0.0, time.monotonic()
+    for number, sample in enumerate(batches, 1):
+        sample = utils.move_to_cuda(sample, device) if device.type == "cuda" else sample
+        target = sample["target"].clone()
+        for row, start in enumerate(sample.get("start_indices", [])):
+            target[row, :start] = pad  # context only
+        features, _ = model(**sample["net_input"], features_only=True)
+        total += negative_log_likelihood(model, features, target, pad, positions)
+        tokens += int(target.ne(pad).sum())
+        if time.monotonic() - last > INTERVAL:
+            last = time.monotonic()
+            logger.info(
+                f"{number} of {len(batches)} batches, {tokens:,} tokens, {total / math.log(2) / tokens:.4f} bits"
+            )
+    return tokens, total
 
 
 def set_segments(task: MegaLanguageModelingTask, subset: str, setting: Setting, chunk_nums: int) -> None:

@@ -5,17 +5,183 @@ python -m fairseq_mega.lab.evaluate.lra_results test DATA --task TASK --path CHE
 """
 
 import argparse
-import functools
+import contextlib
+import io
 import json
+import logging
+import math
+import re
 import sys
+import time
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, TextIO, Tuple
 
 from fairseq_mega.cli import console
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks.measuring import resident_mib
-from fairseq_mega.lab.evaluate.classifier_scores import add_options, write_scores
-from fairseq_mega.lab.runs.training_log import RESIDENT
+from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK
+from fairseq_mega.lab.runs.log_progress import parse_statistics
+from fairseq_mega.lab.runs.options import split_assignment
+from fairseq_mega.lab.runs.results import make_result, write_result
+from fairseq_mega.lab.runs.training_log import RESIDENT, Training, Validation, read_training
+from fairseq_mega.tasks.speech_commands import scaling_of
+
+INTERVAL = 20.0  # seconds between lines on the progress
+_CORRECT = re.compile(r"(\d+) of (\d+)")
+
+
+class Listener(io.TextIOBase):
+    """Stream of fairseq-validate's output, written to a file; it finds the result and prints the progress."""
+
+    def __init__(self, log: TextIO, split: str = "test") -> None:
+        self.correct = ""
+        self.split = split
+        self.scored = 0
+        self._log, self._line = log, ""
+        self._shown = time.monotonic()
+
+    def write(self, text: str) -> int:
+        self._log.write(text)
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            found = parse_statistics(line)
+            self.correct = found.get(f"{self.split}_correct", self.correct)
+            self.scored += int(found.get("nsentences", 0))
+        if time.monotonic() - self._shown >= INTERVAL:
+            self._shown = time.monotonic()
+            print(f"  {self.scored:,} examples scored", file=sys.stderr)
+        return len(text)
+
+
+def score_split(arguments: Sequence[str], log_file: Path, split: str) -> Tuple[int, int]:
+    """Score a split by fairseq-mega-validate; return the numbers of correct and of scored examples.
+
+    Raises:
+        RuntimeError: if the command failed or scored nothing; its output is in ``log_file``.
+    """
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    options = ["--valid-subset", split, "--no-progress-bar", "--log-format", "json", "--log-interval", "1"]
+    with open(log_file, "w", encoding="utf-8") as log:
+        listener = Listener(log, split)
+        try:
+            # Not a logging handler: the command removes all handlers, and logs to standard output.
+            root.handlers[:] = []
+            with contextlib.redirect_stdout(listener):
+                status = console.run("validate", [*arguments, *options])
+        finally:
+            root.handlers[:] = handlers
+            root.setLevel(level)
+    match = _CORRECT.fullmatch(listener.correct)
+    if status != 0 or match is None or int(match[2]) == 0:
+        raise RuntimeError(f"fairseq-mega-validate failed (exit status {status}); its output is in {log_file}")
+    return int(match[1]), int(match[2])
+
+
+def scores_of(training: Training, early_epoch: int, batch: int) -> Dict[str, float]:
+    """Scores of the training itself; accuracies in per cent."""
+    scores = {
+        "best_valid_accuracy": training.best.accuracy,
+        "early_valid_accuracy": training.after(early_epoch).accuracy,
+    }
+    if training.updates_per_second is not None:
+        scores["seconds_per_epoch"] = math.ceil(training.examples / batch) / training.updates_per_second
+    if training.peak_gib is not None:
+        scores["peak_memory_gib"] = training.peak_gib
+    return scores
+
+
+def typed_setting(text: str) -> Tuple[str, Any]:
+    """Split NAME=VALUE; a JSON value (a number, null) is parsed."""
+    name, value = split_assignment("--setting", text)
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of :func:`write_scores`."""
+    add = parser.add_argument
+    add("data", help="data folder")
+    add("--task", required=True, help="fairseq's task")
+    add("--path", required=True, help="checkpoint")
+    add("--split", default="test", help="split to score (default: %(default)s)")
+    add("--score", default="test_accuracy", help="name of the accuracy in the result file (default: %(default)s)")
+    add("--json", type=Path, required=True, help="result file to write")
+    add("--benchmark", default=BENCHMARK, help="name in the result file (default: %(default)s)")
+    add("--label", required=True, help="name of the run")
+    add("--command", required=True, help="command that started the run")
+    add("--test-batch", type=int, required=True, help="examples of a batch")
+    add("--log", type=Path, help="log of the training; test.log is written beside it (default: there was no training)")
+    add("--train-command", type=Path, help="file that holds the command of the training")
+    add("--seed", type=int, help="seed of the training")
+    add("--batch", type=int, help="examples of an update")
+    add("--early-epoch", type=int, help="epoch whose validation accuracy is also reported")
+    add("--cpu", action="store_true", help="score on the CPU")
+    add("--setting", type=typed_setting, action="append", default=[], help="NAME=VALUE to record in the result file")
+
+
+def write_scores(options: argparse.Namespace) -> None:
+    """Score a checkpoint and write the result file.
+
+    Raises:
+        OSError: if a file cannot be read or written.
+        ValueError: if the log is not the log of a training.
+        RuntimeError: if the scoring failed.
+    """
+    where = ["--cpu"] if options.cpu else ["--distributed-world-size", "1"]
+    command = [options.data, "--task", options.task, "--path", options.path, "--num-workers", "0", *where]
+    command += ["--batch-size", str(options.test_batch)]
+    scores, settings, details = ({}, {}, {}) if options.log is None else read_log(options)
+    log = (options.log or options.json).with_name("test.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    correct, examples = score_split(command, log, options.split)
+    scores = {options.score: 100.0 * correct / examples, **scores}
+    settings = {**dict(options.setting), **settings}
+    if options.task == "speech_commands":
+        settings["scaling"] = scaling_of(Path(options.data))
+    result = make_result(
+        options.benchmark,
+        options.label,
+        scores,
+        examples,
+        options.command,
+        options.seed,
+        settings,
+        correct=correct,
+        **details,
+    )
+    write_result(options.json, result)
+    reached = f"{options.score.replace('_', ' ')} {scores[options.score]:.2f} % ({correct} of {examples})"
+    print(f"{options.label}: {reached}", file=sys.stderr)
+
+
+def read_log(options: argparse.Namespace) -> Tuple[Dict[str, float], Dict[str, Any], Dict[str, Any]]:
+    """Read scores, settings and further fields of a result from the log of its training."""
+    with open(options.log, encoding="utf-8", errors="replace") as lines:
+        training = read_training(lines, str(options.log))
+    settings = {
+        "parameters": training.parameters,
+        "train_examples": training.examples,
+        "batch": options.batch,
+        "updates": training.validations[-1].updates,
+        "best_epoch": training.best.epoch,
+        "early_epoch": training.after(options.early_epoch).epoch,
+        "trained_on": training.gpus or "cpu",
+    }
+    details = {
+        "train_command": options.train_command.read_text(encoding="utf-8").strip(),
+        "curve": [point_of(found) for found in training.validations],
+    }
+    return scores_of(training, options.early_epoch, options.batch), settings, details
+
+
+def point_of(found: Validation) -> Dict[str, float]:
+    """Return a validation as a point of a result's curve."""
+    point = found._asdict()
+    hours = point.pop("hours")
+    return {**point, **({} if hours is None else {"hours": round(hours, 4)})}
 
 
 def train(arguments: Sequence[str]) -> int:
@@ -37,7 +203,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     commands.add_parser("train", help="train, with the arguments of fairseq-mega-train", add_help=False)
     add_options(commands.add_parser("test", help="score the best checkpoint and write the result"))
     try:
-        write_scores(parser.parse_args(given), functools.partial(console.run, "validate"))
+        write_scores(parser.parse_args(given))
     except (OSError, ValueError, RuntimeError) as error:
         print(f"lra_results: error: {error}", file=sys.stderr)
         return 1

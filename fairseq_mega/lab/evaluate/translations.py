@@ -1,12 +1,12 @@
 """Scores of the output of ``fairseq-generate``."""
 
 import argparse
+import re
 import shlex
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from fairseq_mega.lab.evaluate.bleu import cached_test_set, compound_split_bleu, detokenize, sacre_bleu, tokenizer_for
-from fairseq_mega.lab.evaluate.generation import ScoringError, expect_lines, in_order, parse_generation, read_lines
 from fairseq_mega.lab.runs.options import split_assignment
 from fairseq_mega.lab.runs.report import Report
 from fairseq_mega.lab.runs.results import make_result, write_result
@@ -19,6 +19,53 @@ Score the output of fairseq-generate: sacreBLEU and, on request, compound-split 
 A missing, repeated or surplus hypothesis is an error: fairseq can skip sentences without a message, and a score of
 fewer sentences is not the score of the test set.
 """
+
+
+OUTPUT_LINE = re.compile(r"([HDT])-(\d+)\t(.*)", re.DOTALL)
+
+
+def read_lines(path: Path) -> List[str]:
+    """Return the lines of a UTF-8 text file, split at line feeds only, without its byte-order mark."""
+    lines = path.read_bytes().decode("utf-8-sig").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def parse_generation(lines: Sequence[str]) -> Dict[str, Dict[int, str]]:
+    """Sort the lines of ``fairseq-generate`` by kind: ``{"H": {id: text}, "D": ..., "T": ...}``.
+
+    ``H`` is the hypothesis, ``D`` the hypothesis without BPE and tokenisation, ``T`` the reference. Raises
+    :class:`ValueError` for an id that occurs twice within one kind.
+    """
+    found: Dict[str, Dict[int, str]] = {"H": {}, "D": {}, "T": {}}
+    for match in filter(None, map(OUTPUT_LINE.fullmatch, lines)):
+        kind, index, text = match.group(1), int(match.group(2)), match.group(3)
+        if index in found[kind]:
+            raise ValueError(f"sentence {index} has a second {kind}- line; generate with --nbest 1, into one file")
+        found[kind][index] = text if kind == "T" else text.partition("\t")[2]  # without the score
+    return found
+
+
+def in_order(texts: Dict[int, str], expected: int, kind: str) -> List[str]:
+    """Return the ``expected`` texts in order of id; raise :class:`ValueError` for any other number of them."""
+    missing = [index for index in range(expected) if index not in texts]
+    surplus = sorted(index for index in texts if index >= expected)
+    if missing or surplus:
+        details = [f"{len(missing)} missing (first: {missing[0]})"] if missing else []
+        details += [f"{len(surplus)} beyond the last id {expected - 1} (first: {surplus[0]})"] if surplus else []
+        raise ValueError(
+            f"{len(texts)} {kind}- lines found, --expect is {expected}: {', '.join(details)}; generate the whole test "
+            "set with --required-batch-size-multiple 1, and without --skip-invalid-size-inputs-valid-test, which "
+            "leaves out sentences longer than --max-source-positions or --max-target-positions"
+        )
+    return [texts[index] for index in range(expected)]
+
+
+def read_expected(path: Path, expected: int, option: str) -> List[str]:
+    """Return the lines of a file if there are ``expected`` of them, else raise :class:`ValueError`."""
+    lines = read_lines(path)
+    if len(lines) != expected:
+        raise ValueError(f"{option} {path} has {len(lines)} lines, --expect is {expected}; give matching files")
+    return lines
 
 
 def show_examples(count: int, hypotheses: Sequence[str], references: Sequence[str], sources: Optional[Sequence[str]]):
@@ -36,29 +83,23 @@ def show_examples(count: int, hypotheses: Sequence[str], references: Sequence[st
 
 def score(args: argparse.Namespace) -> Dict[str, Any]:
     """Score by the options, print the report and return scores, signatures and counts."""
-    if args.expect <= 0:
-        raise ScoringError(f"--expect {args.expect}: the number of sentences must be positive")
-    found = parse_generation(read_lines(args.output, "generation output"), args.output)
-    raw = in_order(found["H"], args.expect, args.output, "H")
-    final = in_order(found["D"], args.expect, args.output, "D") if found["D"] else raw
+    found = parse_generation(read_lines(args.output))
+    raw = in_order(found["H"], args.expect, "H")
+    final = in_order(found["D"], args.expect, "D") if found["D"] else raw
     if args.detokenize:
         final = detokenize(final, args.detokenize)
-    references = expect_lines(read_lines(args.reference, "reference"), args.expect, "--reference", args.reference)
-    sources = None
-    if args.source:
-        sources = expect_lines(read_lines(args.source, "source"), args.expect, "--source", args.source)
+    references = read_expected(args.reference, args.expect, "--reference")
+    sources = read_expected(args.source, args.expect, "--source") if args.source else None
     if args.examples > 0:
         show_examples(args.examples, final, references, sources)
 
-    reference_name = Path(args.reference).name
+    reference_name = args.reference.name
     if args.sacrebleu_test_set:
-        if not args.source_lang:
-            raise ScoringError("--sacrebleu-test-set requires --source-lang to name the language pair")
         official = cached_test_set(args.sacrebleu_test_set, args.source_lang, args.target_lang)
         if official is None:
             print(f"sacreBLEU's {args.sacrebleu_test_set} is not on this machine; using {reference_name}")
         else:
-            references = expect_lines(official, args.expect, "--sacrebleu-test-set", args.sacrebleu_test_set)
+            references = read_expected(official, args.expect, "--sacrebleu-test-set")
             reference_name = f"sacrebleu:{args.sacrebleu_test_set}"
     scores, signatures = {}, {}
     scores["sacrebleu"], signatures["sacrebleu"] = sacre_bleu(final, references, args.target_lang)
@@ -72,14 +113,9 @@ def score(args: argparse.Namespace) -> Dict[str, Any]:
     print(f"sacreBLEU = {scores['sacrebleu']:.2f}   {signatures['sacrebleu']}   reference: {reference_name}")
     if args.compound_split:
         if args.tokenized_reference:
-            tokenized = expect_lines(
-                read_lines(args.tokenized_reference, "tokenised reference"),
-                args.expect,
-                "--tokenized-reference",
-                args.tokenized_reference,
-            )
+            tokenized = read_expected(args.tokenized_reference, args.expect, "--tokenized-reference")
         else:
-            tokenized = in_order(found["T"], args.expect, args.output, "T")
+            tokenized = in_order(found["T"], args.expect, "T")
         scores["tokenized_bleu"], signatures["tokenized_bleu"] = compound_split_bleu(raw, tokenized)
         print(f"tokenised BLEU (compounds split) = {scores['tokenized_bleu']:.2f}   {signatures['tokenized_bleu']}")
     return {"scores": scores, "signatures": signatures, "reference": reference_name, "empty_hypotheses": empty}
@@ -87,41 +123,29 @@ def score(args: argparse.Namespace) -> Dict[str, Any]:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``translations``."""
-    parser.add_argument("output", help="file with the standard output of fairseq-generate (H-, D- and T- lines)")
-    parser.add_argument("--reference", required=True, metavar="FILE", help="plain reference text, one sentence a line")
-    parser.add_argument("--source", metavar="FILE", help="plain source text, shown with the examples")
-    parser.add_argument("--target-lang", required=True, metavar="LANG")
-    parser.add_argument("--source-lang", metavar="LANG", help="language pair, required with --sacrebleu-test-set")
-    parser.add_argument("--expect", type=int, required=True, metavar="N", help="number of sentences in the test set")
-    parser.add_argument("--detokenize", metavar="LANG", help="undo Moses tokenisation with sacremoses' rules of LANG")
-    parser.add_argument(
-        "--compound-split",
-        action="store_true",
-        help="also report tokenised BLEU with compounds split; the H- lines must have BPE undone",
-    )
-    parser.add_argument(
-        "--tokenized-reference",
-        metavar="FILE",
-        help="tokenised reference for --compound-split (default: the T- lines of the output)",
-    )
-    parser.add_argument(
-        "--sacrebleu-test-set",
-        metavar="NAME",
-        help="use sacreBLEU's own copy of the reference (wmt14/full) where it is on this machine",
-    )
-    parser.add_argument("--examples", type=int, default=0, metavar="K", help="print K translations (default: 0)")
-    parser.add_argument("--json", metavar="FILE", help="write the result with versions, revision and hardware")
-    parser.add_argument("--benchmark", default="translation", help="name of the benchmark in the JSON result")
-    parser.add_argument("--label", default="", help="name of this run in the JSON result")
-    parser.add_argument("--command", default="", help="command to record in the JSON result (default: this one)")
-    parser.add_argument("--seed", type=int, help="training seed to record in the JSON result")
-    parser.add_argument(
-        "--setting",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of this run, to record in the JSON result; may be repeated",
-    )
+    add = parser.add_argument
+    add("output", type=Path, help="file with the standard output of fairseq-generate (H-, D- and T- lines)")
+    reference = "plain reference text, one sentence a line"
+    add("--reference", type=Path, required=True, metavar="FILE", help=reference)
+    add("--source", type=Path, metavar="FILE", help="plain source text, shown with the examples")
+    add("--target-lang", required=True, metavar="LANG")
+    add("--source-lang", metavar="LANG", help="language pair, required with --sacrebleu-test-set")
+    add("--expect", type=int, required=True, metavar="N", help="number of sentences in the test set")
+    add("--detokenize", metavar="LANG", help="undo Moses tokenisation with sacremoses' rules of LANG")
+    split = "also report tokenised BLEU with compounds split; the H- lines must have BPE undone"
+    add("--compound-split", action="store_true", help=split)
+    tokenised = "tokenised reference for --compound-split (default: the T- lines of the output)"
+    add("--tokenized-reference", type=Path, metavar="FILE", help=tokenised)
+    official = "use sacreBLEU's own copy of the reference (wmt14/full) where it is on this machine"
+    add("--sacrebleu-test-set", metavar="NAME", help=official)
+    add("--examples", type=int, default=0, metavar="K", help="print K translations (default: 0)")
+    add("--json", metavar="FILE", help="write the result with versions, revision and hardware")
+    add("--benchmark", default="translation", help="name of the benchmark in the JSON result")
+    add("--label", default="", help="name of this run in the JSON result")
+    add("--command", default="", help="command to record in the JSON result (default: this one)")
+    add("--seed", type=int, help="training seed to record in the JSON result")
+    setting = "a setting of this run, to record in the JSON result; may be repeated"
+    add("--setting", action="append", default=[], metavar="NAME=VALUE", help=setting)
 
 
 def run(options: argparse.Namespace) -> None:
