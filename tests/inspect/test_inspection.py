@@ -3,7 +3,6 @@
 import math
 import re
 import shutil
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, List, Tuple
@@ -14,7 +13,6 @@ import torch
 from fairseq_mega.lab.inspect import attention, averages, parts, pictures
 from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.lab.inspect.attention import _self_attention, attention_for
-from fairseq_mega.lab.runs import fonts
 from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
 from fairseq_mega.ops.ema import damped_ema
 from tests.support import tiny_classifier, tiny_images, tiny_lm, tiny_masked_lm, tiny_mega, tiny_megalodon
@@ -203,24 +201,10 @@ def test_the_command(tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(tmp_path / "none.pt") == 1 and "none.pt does not exist" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("known", ["", "日本", "日本語न🙂"], ids=["no font", "some", "all"])
-def test_symbols_of_any_language_are_drawn(
-    known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Symbols are drawn by a font that has them, or by their numbers; never as a box or a formula."""
-    pytest.importorskip("matplotlib", reason="pictures need matplotlib: pip install 'matplotlib>=3.6'")
-    symbols, has = ["日本", "語", "שלום", "$x_$", "न🙂"], fonts.characters_of
-    monkeypatch.setattr(fonts, "characters_of", lambda file: has(file) | set(known if "STIXGeneral" in file else ""))
-    labels = fonts.drawable(symbols)
-    assert set(labels.missing) == set("日本語न🙂") - set(known)
-    assert ("STIXGeneral" in labels.families) == bool(known)
-    assert labels.texts[0] == ("日本" if known else "U+65E5U+672C") and labels.texts[2:4] == ["שלום", r"\$x_\$"]
-    if not known:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # matplotlib's of a character without a shape
-            pictures.draw_attention(torch.eye(5), symbols, symbols, "title", tmp_path / "a.png")
-        (message,) = [record.getMessage() for record in caplog.records if "no installed font" in record.getMessage()]
-        assert "has 5 of the characters" in message
+def test_symbols_are_drawn_as_they_are(tmp_path: Path) -> None:
+    """Dollars begin no formula."""
+    pictures.draw_attention(torch.eye(2), ["$x_$", "w1"], ["$x_$", "a$"], "title", tmp_path / "a.png")
+    assert (tmp_path / "a.png").exists()
 
 
 @pytest.mark.parametrize("arguments", [["--draw"], ["--attention", "w1 w2"]], ids=["draw", "attention"])
@@ -240,19 +224,3 @@ def test_pictures(arguments: List[str], tiny_model: Any, tmp_path: Path, capsys:
         assert picture.shape[0] > 150 and len({tuple(colour) for colour in picture[::7, ::7].reshape(-1, 3)}) > 5
         assert str(file) in printed and file.stat().st_size < 100_000
         assert (tmp_path / "q" / file.name).exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--layer", 1], "--layer 1 requires --attention: add it, or omit --layer"),
-        (["--data", "x"], "--data x requires --attention"),
-        (["--draw", "--symbols", 5], "--symbols 5 requires --memory"),
-        (["--precision", "bf16"], "--precision bf16 requires --memory"),
-        (["--pictures", "x"], "--pictures x requires --draw or --attention"),
-    ],
-)
-def test_options_that_nothing_would_read(options: List[object], message: str, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit):
-        run("x.pt", *options)
-    assert message in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """The longest context of a language model's training step in a memory, see :mod:`fairseq_mega.models.cost`."""
 
-import math
 from pathlib import Path
 from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -10,12 +9,10 @@ from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert.options import flat_options
 from fairseq_mega.lab.inspect.recipe_models import symbols_of_preset
 from fairseq_mega.models.cost import GIB, Step, training_step
-from fairseq_mega.models.presets import preset
 from fairseq_mega.ops.common import native
 
 MODELS = ("mega_lm", "megalodon_lm", "llama_lm")
 USUAL_SYMBOLS = 32000
-MOST_SYMBOLS = 10_000_000  # limit of a dictionary that is built to count parameters
 
 
 class Needs(NamedTuple):
@@ -44,35 +41,19 @@ def described(name: str, symbols: Optional[int]) -> Tuple[Mapping[str, Any], int
 
     Raises:
         OSError: if neither exists.
-        ValueError: if it is not a language model of this package, or has another number of symbols.
+        ValueError: if it is not a language model of this package.
     """
     kind = ARCH_MODEL_NAME_REGISTRY.get(name)
     if kind in MODELS:
         if symbols is None:
             symbols = symbols_of_preset(name) or USUAL_SYMBOLS
-        check_symbols(name, {} if name == kind else preset(name), symbols)
         return {"_name": name}, symbols
     if kind is not None and not Path(name).exists():
         raise ValueError(
             f"{name}: this architecture is not a language model of this package: --memory accepts checkpoints and "
             f"architectures of {', '.join(MODELS)}"
         )
-    options, found = options_of(Path(name))
-    if symbols is not None:
-        raise ValueError(f"--symbols {symbols}: the checkpoint {name} has {found:,}; omit --symbols")
-    return options, found
-
-
-def check_symbols(name: str, values: Mapping[str, Any], symbols: int) -> None:
-    """Raise ValueError for a number of symbols that an architecture with these values cannot have."""
-    if not 0 < symbols <= MOST_SYMBOLS:
-        raise ValueError(f"--symbols {symbols}: give 1 to {MOST_SYMBOLS:,}, the number of your dictionary")
-    borders = str(values.get("adaptive_softmax_cutoff") or 0).split(",")
-    if symbols <= int(borders[-1]):
-        raise ValueError(
-            f"--symbols {symbols}: the adaptive tables of {name} are for more than {borders[-1]}; give the number "
-            f"of your dictionary, for WikiText-103 267744"
-        )
+    return options_of(Path(name))
 
 
 def options_of(path: Path) -> Tuple[Mapping[str, Any], int]:
@@ -101,11 +82,8 @@ def lines_of(name: str, memories: List[float], symbols: Optional[int] = None, bf
     """Return the contexts of a model for memories in GiB, as lines of text.
 
     Raises:
-        OSError, ValueError: as :func:`model_of`, and for a memory that is not a finite number above 0.
+        OSError, ValueError: as :func:`model_of`.
     """
-    for memory in memories:
-        if not 0 < memory * GIB < math.inf:
-            raise ValueError(f"--memory {memory:g}: give a number of GiB above 0")
     step, symbols = model_of(name, symbols, bf16)
     state, token = f"{step.state / GIB:.2f} GiB of training state", f"{step.token / 1024:,.1f} KiB for each token"
     first = f"{step.parameters:,} parameters with {symbols:,} symbols: {state}, {token}"

@@ -1,6 +1,5 @@
 """Pictures of moving averages and of attention."""
 
-import logging
 import math
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -11,12 +10,10 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.lab.runs.fingerprints import digest
-from fairseq_mega.lab.runs.fonts import drawable
 from fairseq_mega.lab.runs.plotting import COLOURS, INK, load_pyplot, save
 
 from .averages import Average, reaches
 
-logger = logging.getLogger(__name__)
 COLUMNS = 3
 TINY = 1e-12
 FEWEST = 17  # distances of a picture
@@ -131,19 +128,10 @@ def _draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], 
 def draw_attention(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, output: Path) -> None:
     """Draw the attention weights (rows, columns) of the symbols ``rows`` to the symbols ``columns``.
 
-    A character that no installed font has is written as its number, and named in a printed line.
+    Characters need a font of matplotlib's ``font.family``.
     """
     pyplot = load_pyplot()
-    from matplotlib import get_cachedir
-
-    labels = drawable([*rows, *columns])
-    if labels.missing:
-        logger.warning(
-            f"no installed font has {len(labels.missing)} of the characters ({''.join(labels.missing[:10])}): their "
-            f"numbers are drawn; install a font, for instance fonts-noto-cjk, and remove {get_cachedir()}"
-        )
-    rows, columns = labels.texts[: len(rows)], labels.texts[len(rows) :]
-    font = {"fontfamily": labels.families}
+    font = {"parse_math": False}  # a dollar is a symbol
     size = (min(1.8 + 0.32 * len(columns), 16), min(1.6 + 0.3 * len(rows), 16))
     figure, panel = pyplot.subplots(figsize=size, layout="constrained")
     image = panel.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=max(float(weights.max()), 1e-6), aspect="auto")
