@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_mega.lab.runs import commands
 from fairseq_mega.lab.runs.commands import StageError
-from fairseq_mega.lab.runs.folder import Work
+from fairseq_mega.lab.runs.stages import Work
 
 
 def test_a_stage_is_done_once_and_only_when_it_succeeds(tmp_path: Path) -> None:
@@ -58,12 +58,6 @@ def test_an_interrupt_ends_the_command(tmp_path: Path, monkeypatch: pytest.Monke
     for own_group in (False, True):
         with pytest.raises(KeyboardInterrupt):  # after a moment, not after the ten minutes that the command takes
             commands.run_command(words, tmp_path / "log", own_group=own_group)
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(StageError, match="--work-dir .* cannot be made"):
-        Work(tmp_path / "file" / "work", [], "--work-dir")
 
 
 def test_an_interrupt_ends_what_the_command_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,7 @@ from fairseq_mega.lab.reproduce.precisions import chosen_once
 from fairseq_mega.lab.reproduce.runs import Run, plan
 from fairseq_mega.lab.runs.commands import execute
 from fairseq_mega.lab.runs.files import write_text
-from fairseq_mega.lab.runs.folder import Work
-from fairseq_mega.lab.runs.stages import is_done, say
+from fairseq_mega.lab.runs.stages import Work, is_done, say
 
 LONGEST_MINUTES = 60.0  # limit of a training with --updates
 SLOW = 0.5  # fraction of the usual updates a minute

@@ -1,16 +1,9 @@
-"""Copy the output of a fairseq command from standard input to a log, and print progress lines.
+"""Copy the output of a fairseq command to a log, and print progress lines."""
 
-Run by its path, this module requires the standard library only and starts at once.
-"""
-
-import argparse
 import json
 import math
-import signal
-import sys
 import time
-from pathlib import Path
-from typing import IO, Any, Dict, List, NamedTuple, Optional, TextIO
+from typing import IO, Any, Dict, NamedTuple, Optional, TextIO
 
 
 def parse_statistics(line: str) -> Dict[str, Any]:
@@ -119,27 +112,3 @@ def copy_with_progress(lines: IO[str], log: IO[str], progress: Progress, every: 
             out.write(f"  {note.text}\n")
             out.flush()
             last = now
-
-
-def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="log_progress", description=__doc__)
-    parser.add_argument("--log", type=Path, required=True, help="file the output is added to")
-    parser.add_argument("--updates", type=int, help="updates to be trained")
-    parser.add_argument("--minutes", type=float, help="time limit of the training")
-    parser.add_argument("--sentences", type=int, help="sentences to be translated")
-    parser.add_argument("--every", type=float, default=20.0, help="seconds between progress lines")
-    options = parser.parse_args(arguments)
-    # An interrupt ends the command whose output is read here; its last lines still belong in the log.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    seconds = None if options.minutes is None else 60.0 * options.minutes
-    progress = Progress(options.updates, seconds, options.sentences)
-    with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as lines, open(
-        options.log, "a", encoding="utf-8"
-    ) as log:
-        copy_with_progress(lines, log, progress, options.every, sys.stderr)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

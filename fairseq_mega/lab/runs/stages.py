@@ -1,5 +1,6 @@
 """Stages: each is done once in its folder, and repeated only after an interruption or in another folder."""
 
+import difflib
 import os
 import sys
 import time
@@ -7,6 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Callable, Sequence
 
+from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.files import write_text
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
@@ -62,3 +64,35 @@ def make_of(sources: Sequence[Path], path: Path, work: Callable[[], object]) -> 
     mark.unlink(missing_ok=True)
     work()
     write_text(mark, f"{found}\n")
+
+
+class Work:
+    """A folder with results of stages, ``.done`` and ``settings``.
+
+    Args:
+        folder: created if it is missing.
+        settings: of the stages done in the folder, a line each.
+        option: of the command line that names the folder.
+
+    Raises:
+        OSError: if the folder cannot be created.
+        StageError: if the folder was begun with other settings.
+    """
+
+    def __init__(self, folder: Path, settings: Sequence[str], option: str) -> None:
+        self.folder = folder
+        kept = folder / "settings"
+        if not kept.exists():
+            write_text(kept, "".join(f"{line}\n" for line in settings))
+        before = kept.read_text(encoding="utf-8").splitlines()
+        changes = [line for line in difflib.ndiff(before, list(settings)) if line[:1] in "-+"]
+        if changes:
+            shown = "\n".join(("< " if line[0] == "-" else "> ") + line[2:] for line in changes)
+            raise StageError(
+                f"{folder} was begun with other settings or another text:\n{shown}\n"
+                f"give the same options, give another {option}, or remove the folder"
+            )
+
+    def stage(self, name: str, make: Callable[[], None]) -> None:
+        """Run a stage, unless it was done before."""
+        stage(self.folder, name, make)
