@@ -12,6 +12,8 @@ import sys
 import warnings
 from typing import Callable, Iterator, Optional
 
+from fairseq_mega.compat.errors import in_one_line
+
 
 def add_described(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
@@ -116,10 +118,16 @@ def failure(program: str, error: Exception) -> int:
 
 
 def exit_status(program: str, run: Callable[[], None]) -> int:
-    """Call ``run`` and return 0; after an OSError or a ValueError print its message and return 1."""
+    """Call ``run`` and return 0; after an error of the user's print its message and return 1."""
     hide_deprecations()
     try:
         run()
     except (OSError, ValueError) as error:
         return failure(program, error)
+    except Exception as error:
+        line = in_one_line(program, error)
+        if line is None:
+            raise
+        print(line, file=sys.stderr)
+        return 1
     return 0
