@@ -9,8 +9,9 @@ from typing import Any, List, Tuple
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
-from fairseq_mega.lab.inspect import attention, averages, parts, pictures
+from fairseq_mega.lab.inspect import averages, parts, pictures
 from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.lab.inspect.attention import _self_attention, attention_for
 from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
@@ -170,22 +171,17 @@ def test_layers_without_weights_are_named() -> None:
 @pytest.mark.parametrize("build", [tiny_images.build, tiny_masked_lm.build], ids=["images", "masked"])
 def test_models_that_read_no_text_are_named(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     task = SimpleNamespace(cfg={"_name": "name_of_its_task"})
-    monkeypatch.setattr(attention, "_load", lambda *_: (build(), None, task))
+    monkeypatch.setattr(checkpoint_utils, "load_model_ensemble_and_task", lambda *_: ([build()], None, task))
     with pytest.raises(ValueError, match="x.pt: .*--task name_of_its"):
         attention_for(Path("x.pt"), None, "words", None)
 
 
-def test_alignment_of_a_translation(tiny_model: Any, tmp_path: Path) -> None:
+def test_alignment_of_a_translation(tiny_model: Any) -> None:
     found = attention_for(tiny_model.checkpoint, tiny_model.data, "w1 w2 w3", None)
     assert found.columns == ["w1", "w2", "w3", "</s>"] and found.weights.shape == (len(found.rows), 4)
     torch.testing.assert_close(found.weights.sum(1), torch.ones(len(found.rows)))
     with pytest.raises(ValueError, match="--layer 2"):
         attention_for(tiny_model.checkpoint, tiny_model.data, "w1", 2)
-    for text in ("", " ", "\u00a0"):
-        with pytest.raises(ValueError, match="no text"):
-            attention_for(tiny_model.checkpoint, tiny_model.data, text, None)
-    with pytest.raises(ValueError, match="--data"):
-        attention_for(tiny_model.checkpoint, tmp_path, "w1", None)
 
 
 def run(*arguments: object) -> int:
@@ -198,7 +194,8 @@ def test_the_command(tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixt
     assert re.search(r"architecture +mega_tiny\n", printed) and re.search(r"updates +8\n", printed)
     assert re.search(r"encoder layer 1( +[\d.]+){4}\n", printed)
     assert run(GOLDENS / "lra_classifier.official.pt") == 0 and "encoder layer 2" in capsys.readouterr().out
-    assert run(tmp_path / "none.pt") == 1 and "none.pt does not exist" in capsys.readouterr().err
+    for words in ([tmp_path / "none.pt"], [tiny_model.checkpoint, "--attention", "w1", "--data", tmp_path]):
+        assert run(*words) == 1 and capsys.readouterr().err.count("fairseq-mega-inspect: error: ") == 1
 
 
 def test_symbols_are_drawn_as_they_are(tmp_path: Path) -> None:

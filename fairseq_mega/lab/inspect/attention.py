@@ -42,12 +42,12 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
 
     Raises:
         OSError: if a file is missing.
-        ValueError: if the layer does not exist, the model is of another kind or has no attention, the text is empty, or
-            the folder contains other data.
+        ValueError: if the layer does not exist, the model is of another kind or has no attention, or the folder has
+            other data.
     """
-    if not text.strip():
-        raise ValueError(f"--attention {text!r} contains no text: give some words")
-    model, cfg, task = _load(path, data)
+    overrides = {} if data is None else {"data": str(data)}
+    (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
+    model.eval()
     encoder: Any = getattr(model, "encoder", None)
     decoder: Any = getattr(model, "decoder", None)
     if encoder is not None and decoder is not None:
@@ -72,20 +72,6 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
     length = len(symbols)  # without the padding of the last chunk
     title = f"attention of layer {number}" + (f", the mean of its {heads} heads" if heads > 1 else "")
     return Attended(weights[:length, :length], symbols, symbols, title)
-
-
-def _load(path: Path, data: Optional[Path]) -> Tuple[Any, Any, Any]:
-    """Return a model in evaluation mode, its configuration and its task."""
-    overrides = {} if data is None else {"data": str(data)}
-    try:
-        (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
-    except Exception as error:
-        if type(error) is not Exception:  # the type of fairseq's errors for users
-            raise
-        raise ValueError(
-            f"{path}: {error}; give the folder of its data with --data, which has its languages"
-        ) from error
-    return model.eval(), cfg, task
 
 
 def _source_symbols(task: Any, text: str) -> str:

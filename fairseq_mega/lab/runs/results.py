@@ -7,12 +7,11 @@ a missing field or a score of zero examples never reaches a table.
 import datetime
 import json
 import math
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from fairseq_mega.lab.runs.environment import describe_hardware, git_revision, installed_versions
+from fairseq_mega.lab.runs.files import written_whole
 
 SCHEMA_VERSION = 1
 REQUIRED_FIELDS = {
@@ -95,19 +94,9 @@ def check_result(result: Any, where: str) -> None:
 
 def write_result(path: PathLike, result: Dict[str, Any]) -> None:
     """Check ``result`` and write it to ``path`` as JSON; the file appears whole or not at all."""
-    path = Path(path)
     check_result(result, str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".partial")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(result, stream, indent=2, ensure_ascii=False)
-            stream.write("\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with written_whole(Path(path)) as partial:
+        partial.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_result(path: PathLike) -> Dict[str, Any]:
