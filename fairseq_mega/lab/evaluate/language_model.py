@@ -32,17 +32,11 @@ def sources_of(options: argparse.Namespace) -> Dict[str, str]:
 
 def settings_of(options: argparse.Namespace) -> Iterator[Setting]:
     """Return every context of the command line with every chunk."""
+    names = {"segments": "segments", "contexts": "context", "exact_contexts": "exact_context"}
+    names["context_window"] = "context_window"
     for chunk_size in options.chunk_size or [None]:
-        for segments in options.segments or []:
-            yield Setting(segments, None, chunk_size, None)
-        for context in options.contexts or []:
-            yield Setting(None, context, chunk_size, None)
-        for context in options.exact_contexts or []:
-            yield Setting(None, None, chunk_size, None, context)
-        for window in options.context_window or []:
-            yield Setting(None, None, chunk_size, window)
-        if not (options.segments or options.contexts or options.exact_contexts or options.context_window):
-            yield Setting(None, None, chunk_size, None)
+        given = [{field: value} for name, field in names.items() for value in getattr(options, name) or []]
+        yield from (Setting(**context, chunk_size=chunk_size) for context in given or [{}])
 
 
 def numbers(text: str) -> List[int]:
@@ -71,36 +65,27 @@ def file_of(folder: Path, label: str, subset: str, setting: Setting) -> Path:
     return folder / ("-".join([label, subset, *parts]) + ".json")
 
 
-def settings_of_result(
-    model: Any, task: Any, subset: str, setting: Setting, sizes: Sizes, score: Score, origin: Dict[str, Any]
-) -> Dict[str, Any]:
-    """Collect the settings of a result; ``origin`` holds checksums and the training."""
+def settings_of_result(model: Any, task: Any, subset: str, setting: Setting, sizes: Sizes) -> Dict[str, Any]:
+    """Collect the settings of a result that a score depends on, beside checksums and the training."""
     return {
         **{name: value for name, value in setting._asdict().items() if value is not None},
         "subset": subset,
         "chunk_nums": sizes.chunk_nums,
         "max_tokens": sizes.max_tokens,
         "threads": torch.get_num_threads(),
-        "mean_segment": score.mean_segment,
-        "longest_segment": score.longest_segment,
         "trained_chunk_or_block": getattr(task, "chunk_size", task.args.tokens_per_sample),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        **origin,
     }
 
 
-def result_of(benchmark: str, label: str, score: Score, command: str, settings: Dict[str, Any]) -> Dict[str, Any]:
-    """Make the result of a score; the seed among the settings becomes the result's, its words a perplexity per word."""
-    seed = settings["seed"]
+def scores_of(score: Score, words: Optional[int]) -> Dict[str, float]:
+    """Return the scores of a result, with the perplexity per word if the text's words are counted."""
     scores = {
         "perplexity": 2**score.bits,
         "bits_per_token": score.bits,
         "tokens_per_second": score.tokens / score.seconds,
     }
-    if settings.get("words"):
-        scores["word_perplexity"] = 2 ** (score.bits * score.tokens / settings["words"])
-    rest = {name: value for name, value in settings.items() if name != "seed"}
-    return make_result(benchmark, label, scores, score.tokens, command, seed, rest)
+    return {**scores, **({"word_perplexity": 2 ** (score.bits * score.tokens / words)} if words else {})}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -164,9 +149,12 @@ def run(options: argparse.Namespace, command: str) -> None:
         _, model, task, training = loaded
         score = evaluate(model, task, options.subset, setting, sizes)
         logger.info(f"{file.stem}: {describe(score)}")
-        origin = {**sources, **training, **({"words": words} if words else {})}
-        settings = settings_of_result(model, task, options.subset, setting, sizes, score, origin)
-        write_result(file, result_of(options.benchmark, options.label, score, command, settings))
+        settings = settings_of_result(model, task, options.subset, setting, sizes)
+        settings.update(mean_segment=score.mean_segment, longest_segment=score.longest_segment, **sources, **training)
+        settings.update({"words": words} if words else {})
+        seed, scores = settings.pop("seed"), scores_of(score, words)
+        result = make_result(options.benchmark, options.label, scores, score.tokens, command, seed, settings)
+        write_result(file, result)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:

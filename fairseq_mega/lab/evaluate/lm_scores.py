@@ -27,10 +27,10 @@ logger = logging.getLogger("evaluate_lm")
 class Setting(NamedTuple):
     """Settings that differ between evaluations; None: as the model was trained, or not applicable."""
 
-    segments: Optional[int]
-    context: Optional[int]  # tokens of a segment
-    chunk_size: Optional[int]
-    context_window: Optional[int]
+    segments: Optional[int] = None
+    context: Optional[int] = None  # tokens of a segment
+    chunk_size: Optional[int] = None
+    context_window: Optional[int] = None
     exact_context: Optional[int] = None
 
 
