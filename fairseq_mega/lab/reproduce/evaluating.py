@@ -13,9 +13,9 @@ from typing import Any, Dict, List
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.runs.commands import PYTHON, Execute
 from fairseq_mega.lab.runs.log_progress import Progress
-from fairseq_mega.lab.runs.loss_curve import averaged, read_losses, spikes_of
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 from fairseq_mega.lab.runs.stages import make_of, say
+from fairseq_mega.lab.runs.training_log import averaged, read_losses, spikes_of
 from fairseq_mega.models.averaging import average, epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 

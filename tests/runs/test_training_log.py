@@ -5,7 +5,7 @@ from typing import Any, List
 
 import pytest
 
-from fairseq_mega.lab.runs.loss_curve import WINDOW, Update, averaged, read_losses, spikes_of
+from fairseq_mega.lab.runs.training_log import WINDOW, Update, averaged, read_losses, spikes_of
 
 SIZE = "2030-01-01 | INFO | fairseq_cli.train | num. shared model params: 1,234 (num. trained: 1,234)\n"
 
