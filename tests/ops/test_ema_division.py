@@ -1,15 +1,12 @@
 """Division of the CUDA scan among blocks (csrc/ema/ema_division.h), a rule that is checked without a GPU."""
 
-import re
 from typing import NamedTuple, Tuple
 
 import pytest
 
 from fairseq_mega.ops.common import native
-from tests.support import helpers
 
 H200 = 132  # multiprocessors
-README = helpers.REPOSITORY / "examples" / "kernels" / "README.md"
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 
@@ -39,13 +36,6 @@ def rounded_up(division: Division, multiprocessors: int = H200) -> Division:
     if division.units >= multiprocessors:
         return division.cut(1)
     return division.cut(min(division.tiles, -(-2 * multiprocessors // division.units)))
-
-
-def use(division: Division, multiprocessors: int = H200) -> float:
-    """Share of the GPU's places for blocks that is taken until the last one has finished."""
-    slots = 2 * multiprocessors
-    waves = -(-division.blocks // slots)
-    return division.units * division.tiles / (waves * slots * division.tiles_per_segment)
 
 
 def time(division: Division, bidirectional: bool, multiprocessors: int = H200) -> float:
@@ -94,20 +84,6 @@ def test_rounding_up_is_never_better_and_often_worse():
 @pytest.mark.parametrize("batch, width, segments", [(8, 1024, 1), (16, 512, 1), (1, 512, 64), (2, 1024, 64)])
 def test_both_directions_in_one_segment_where_there_are_enough_units(batch, width, segments):
     assert divide(batch, 8192, width, True).segments == segments
-
-
-def test_the_documented_table():
-    rows = re.findall(
-        r"^\| (\d+), (\d+), ([\d,]+)( both ways|) \| (\d+) \| (\d+): ([\d.]+) \| (\d+): ([\d.]+) \|$",
-        README.read_text(),
-        re.M,
-    )
-    assert len(rows) >= 8
-    for batch, width, length, both, units, *numbers in rows:
-        found = divide(int(batch), int(length.replace(",", "")), int(width), bool(both))
-        before = found.cut(found.tiles) if both else rounded_up(found)
-        want = [str(part) for way in (before, found) for part in (way.segments, f"{use(way):.2f}")]
-        assert [str(found.units), *want] == [units, *numbers], (batch, width, length, both)
 
 
 def test_errors():
