@@ -19,7 +19,6 @@ from . import (
     peers,
     precisions,
     shared_sequences,
-    sharing,
     sizes,
     translation,
 )
@@ -46,7 +45,6 @@ TABLES: Dict[str, Builder] = {
     "decoding": decoding.decoding,
     "training-lengths": decoding.training_lengths,
     "shared-sequences": shared_sequences.memory,
-    "sharing": sharing.measured,
     "language-models": language_models.comparison,
     "remembered-tokens": language_models.remembered,
     "miniature": classification.cells,
