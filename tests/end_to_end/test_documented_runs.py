@@ -191,7 +191,7 @@ def before_speech() -> None:
 
 
 def before_translation() -> None:
-    """Text of one's own, two checkpoints, a translated test set, and the files that Multi30k's text becomes."""
+    """Text of one's own, two checkpoints and a translated test set."""
     for language, words in (("en", "the {} sees the {} cat ."), ("de", "der {} sieht die {} Katze .")):
         lines = "".join(f"{words.format(LINES[number % 3], number)}\n" for number in range(300))
         Path("corpus").mkdir(exist_ok=True)
@@ -202,12 +202,6 @@ def before_translation() -> None:
     execute(f"fairseq-mega-train {data} {training} --source-lang en --target-lang de")
     Path("test.de").write_text("ein Satz .\n" * 3003)
     Path("generate.txt").write_text("".join(f"H-{n}\t-0.1\tein Satz .\nD-{n}\t-0.1\tein Satz .\n" for n in range(3003)))
-    for split in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
-        for language in ("en", "de"):
-            write_lines(40, f"RAW/{split}.{language}")
-    text = (REPOSITORY / "examples" / "translation" / "README.md").read_text(encoding="utf-8")
-    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[-1]
-    exec(code.replace("vocab_size=8000", "vocab_size=30, minloglevel=2"), {})
 
 
 def before_contributing() -> None:
@@ -246,25 +240,22 @@ def test_the_commands_run(document: str, tmp_path: Path, monkeypatch: pytest.Mon
             line = f"{shlex.join(command.words)} {run.options}"
             for word, meaning in run.meanings:
                 line = re.sub(rf"\b{word}\b", meaning, line)
-            line = line.replace("$subset", "test").replace("$model", "mega")
             assert run.prints in execute(line, f"{run.stdin}\n" if run.stdin else ""), line
     if document == "examples/language_modeling/README.md":
         complete_a_text(document)
     elif document == "examples/translation/README.md":
-        (code,) = re.findall(r"```python\n(.*?)```", own_data(document), re.DOTALL)
+        (code,) = python_of(document)
         exec(code, {})
 
 
-def own_data(document: str) -> str:
-    """Return the section of a document about one's own data."""
-    text = (REPOSITORY / document).read_text(encoding="utf-8")
-    return text.split("## Your own data")[1].split("\n## ")[0]
+def python_of(document: str) -> List[str]:
+    """Return the Python of a document."""
+    return re.findall(r"```python\n(.*?)```", (REPOSITORY / document).read_text(encoding="utf-8"), re.DOTALL)
 
 
 def complete_a_text(document: str) -> None:
     """The Python beside these commands; what the first part prints without end is cut off."""
-    text = (REPOSITORY / document).read_text(encoding="utf-8")
-    first, scored, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    first, scored, second = python_of(document)
     pieces: List[object] = []
 
     def keep(piece: object, end: str = "\n", flush: bool = False) -> None:
