@@ -67,7 +67,7 @@ LRA = "reproduce/test_runner.py::test_classifiers"
         ("<!-- not run: installs -->\n\nRun `bash scripts/setup.sh`.", None),
         ("<!-- not run: installs -->\nRun `ls`.\n\n```bash\nbash scripts/test.sh\n```\n", None),
         (
-            "<!-- not run: installs -->\n```bash\npip install x\n\npip install y\n```\nand `bash scripts/setup.sh`",
+            "<!-- not run: installs -->\n```bash\npip install x\n\npip install y\n```\n\nand `bash scripts/setup.sh`",
             ["no mark above"],
         ),
         ("<!-- not run: abbreviated -->\n`bash scripts/test.sh`", ["it is not abbreviated"]),
@@ -80,7 +80,7 @@ LRA = "reproduce/test_runner.py::test_classifiers"
 def test_marks_of_a_block(text: str, found: Optional[List[str]]) -> None:
     """None where the mark speaks for nothing."""
     if found is None:
-        with pytest.raises(ValueError, match="no command follows the mark"):
+        with pytest.raises(ValueError, match="no command in the block of the mark"):
             list(documents.commands_of("README.md", text))
         return
     told = [problem for command in documents.commands_of("README.md", text) for problem in problems(command)]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from fairseq import options
 
@@ -23,20 +23,16 @@ DOCUMENTS = [
     *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md")),
     *sorted((REPOSITORY / "examples").rglob("*.md")),
 ]
-MARK = r"<!-- (?P<word>run|tested|not run): (?P<mark>[^\n]*?) -->"
-PLACES = re.compile(  # marks, blocks and spans of code
-    rf"(?<!`){MARK}|^```(?P<kind>\w*)\n(?P<block>.*?)^```|`(?P<span>[^`]+)`", re.DOTALL | re.MULTILINE
-)
-LINES_OF_MARKS = re.compile(r"\n(?:<!--[^\n]*-->\n)*")
-END_OF_CODE = re.compile(r"^```$", re.MULTILINE)
-END_OF_BLOCK = re.compile(r"\n[^\S\n]*\n|\Z")
+# Paragraphs and blocks of code, with the marks in the lines above.
+BLOCK = re.compile(r"(?:^```.*?^```$\n?|^[^\n]+\n?)+", re.DOTALL | re.MULTILINE)
+MARK = re.compile(r"(?<!`)<!-- (run|tested|not run): ([^\n]*?) -->")
+CODE = re.compile(r"^```(?P<kind>\w*)\n(?P<lines>.*?)^```|`(?P<span>[^`]+)`", re.DOTALL | re.MULTILINE)
 OURS_IN_TEXT = re.compile(
     r"(sudo )?(\w+=\S+ )*((bash|python) (scripts/|setup\.py|-m (fairseq_mega|tests))|fairseq-mega-[\w-]+ )"
 )
 WHICH = re.compile(r"\$\(which ([\w-]+)\)")
-SUBSTITUTION = re.compile(r"\$\([^)]*\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
-PLACEHOLDERS = re.compile(r"[A-Za-z_]+=.*$", re.DOTALL)
+VARIABLE = re.compile(r"[A-Za-z_]+=")
 REDIRECTION = re.compile(r"(?:^|\s)[<>]\s*\S+")
 ENTRIES = re.compile(r'"(fairseq-mega-[\w-]+) = ([\w.]+):main"')
 # Of fairseq's commands: the parser of each, from fairseq itself.
@@ -55,14 +51,14 @@ SETS = {  # options that a mark has by name; the name of a preset stands for its
 SIZES = [
     row.name.format(side=side) for side in ("encoder", "decoder") for row in (DEPTH, WIDTH, VALUES, FFN, SHARED, EMA)
 ]
-SHELL = {"grep", "cut", "echo", "for", "done;"}  # words of the shell, tested with the command beside them
+SHELL = {"grep", "cut", "echo"}  # words of the shell, tested with the command beside them
 OURS = ("--precision", "--decode-weights")  # of every command, where fairseq's parsers do not know them
 
 
 class Run(NamedTuple):
     """Mark of a command that a test runs: ``<!-- run: BEGINNING + OPTIONS; prints TEXT; stdin TEXT; DATA NAME -->``.
 
-    It stands before the command, the next that begins so; all but the beginning may be left out.
+    It stands above the block or paragraph of the command, or within it; all but the beginning may be omitted.
     """
 
     beginning: str
@@ -73,14 +69,13 @@ class Run(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Mark above a block or a paragraph: ``<!-- tested: FILE::TEST, ... -->`` or ``<!-- not run: REASON -->``.
+    """Mark of a block or paragraph: ``<!-- tested: FILE::TEST, ... -->`` or ``<!-- not run: REASON -->``.
 
-    It speaks for the commands below, up to the next empty line, that have no mark of their own.
+    It speaks for the commands there that have no mark of their own.
     """
 
     word: str
     text: str
-    end: int  # place in the document
 
 
 def options_of(name: str) -> str:
@@ -130,72 +125,48 @@ def commands_of(name: str, text: str) -> Iterator[Command]:
     """Yield the commands of a document: those in bash blocks, and ours in running text, which count once.
 
     Raises:
-        ValueError: for a mark that no command follows.
+        ValueError: for a mark without a command in its block or paragraph.
     """
-    runs: List[Run] = []
-    marks: List[Mark] = []
     seen: Set[Tuple[str, ...]] = set()
-    used: Set[Mark] = set()
-    for found in PLACES.finditer(text):
+    for block in BLOCK.findall(text):
+        marks = [Mark(*found) for found in MARK.findall(block)]
+        runs = [mark_of(mark.text) for mark in marks if mark.word == "run"]
+        others = tuple(mark for mark in marks if mark.word != "run")
+        heard = not others
+        for words in words_in(block, seen):
+            run = next((mark for mark in runs if " ".join(words).startswith(mark.beginning)), None)
+            if run is not None:
+                runs.remove(run)
+            speaking = others if run is None and words[0] not in SHELL else ()
+            heard = heard or bool(speaking)
+            yield Command(name, words, run, speaking)
+        if runs or not heard:
+            raise ValueError(f"{name}: no command in the block of the mark {(runs or others)[0]}")
+
+
+def words_in(block: str, seen: Set[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
+    """Yield the commands of a block or paragraph, and add them to those that were seen."""
+    for found in CODE.finditer(block):
         words: List[Tuple[str, ...]] = []
-        if found["word"] == "run":
-            runs.append(mark_of(found["mark"]))
-        elif found["word"]:
-            marks.append(Mark(found["word"], found["mark"], end_of_block(text, found.end())))
-        elif found["kind"] == "bash":
-            words = list(words_of(found["block"]))
+        if found["kind"] == "bash":
+            words = list(words_of(found["lines"]))
         elif found["span"] and OURS_IN_TEXT.match(found["span"]):
             words = [line for line in words_of(found["span"].replace("\n", " ")) if line not in seen]
         seen.update(words)
-        for line in words:
-            run = next((mark for mark in runs if " ".join(line).startswith(mark.beginning)), None)
-            speaking = tuple(mark for mark in marks if found.start() < mark.end and not run and line[0] not in SHELL)
-            used.update(speaking)
-            if run is not None:
-                runs.remove(run)
-            yield Command(name, line, run, speaking)
-    for mark in [*runs, *(mark for mark in marks if mark not in used)]:
-        raise ValueError(f"{name}: no command follows the mark of {mark[0]!r}, {mark[1]!r}")
-
-
-def end_of_block(text: str, start: int) -> int:
-    """Return the place where the block or the paragraph ends that marks at a place are above, or within."""
-    lines = LINES_OF_MARKS.match(text, start)
-    begin = start if lines is None else lines.end()
-    if text.startswith("```", begin):
-        found = END_OF_CODE.search(text, begin)
-    else:
-        found = END_OF_BLOCK.search(text, max(start, begin - 1))
-    return len(text) if found is None else found.start()
+        yield from words
 
 
 def words_of(block: str) -> Iterator[Tuple[str, ...]]:
-    """The commands of a block, comments and redirections left out, variables put in."""
-    variables: Dict[str, str] = {}
-    for line in whole_lines(block):
-        for name, value in variables.items():
-            line = line.replace(f"${name}", value)
-        for part in SUBSTITUTION.sub("1", WHICH.sub(r"\1", line)).split(" | "):
+    """Yield the commands of a block, without comments, redirections, variables and launchers."""
+    for line in WHICH.sub(r"\1", block.replace("\\\n", " ")).splitlines():
+        for part in line.split(" | "):
             words = shlex.split(REDIRECTION.sub(" ", part), comments=True)
-            if words and words[0] == "sudo":
+            while words and (words[0] == "sudo" or VARIABLE.match(words[0])):
                 words.pop(0)
             if words and words[0] == "torchrun":  # launches the program that it names
                 words = words[next(at for at, word in enumerate(words) if word.startswith("fairseq-")) :]
-            while words and PLACEHOLDERS.match(words[0]):
-                name, value = words.pop(0).split("=", 1)
-                variables[name] = value
-            if words and words != ["..."]:
+            if words:
                 yield tuple(words)
-
-
-def whole_lines(block: str) -> Iterator[str]:
-    """The lines of a block, those in one that a backslash or a quotation mark joins."""
-    begun = ""
-    for line in block.replace("\\\n", " ").splitlines():
-        begun = f"{begun} {line}" if begun else line
-        if begun.count('"') % 2 == 0:
-            yield begun
-            begun = ""
 
 
 def fairseq_command(program: str) -> str:
