@@ -15,7 +15,6 @@ from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import read_result, read_results
 
 from . import accuracies as accuracy_curves
-from . import losses
 from .filling import documents
 from .markers import Call, make, pictures
 from .papers import of_benchmark
@@ -49,12 +48,6 @@ def kernels(folder: Path, words: Sequence[str]) -> Drawing:
     return Drawing(read_result(folder / name)["rows"], plot_rows)
 
 
-def training_losses(folder: Path, words: Sequence[str]) -> Drawing:
-    """Drawing of the training losses in a result file."""
-    (name,) = words
-    return Drawing(read_result(folder / name)["losses"], losses.plot)
-
-
 def figure1(folder: Path, words: Sequence[str]) -> Drawing:
     """Drawing of MEGALODON's Figure 1 with the results in some folders."""
     return Drawing(of_benchmark(folder, words, megalodon_figure1.BENCHMARK), megalodon_figure1.plot)
@@ -85,7 +78,6 @@ def pathfinder(folder: Path, words: Sequence[str]) -> Drawing:
 
 PICTURES: Dict[str, Callable[[Path, Sequence[str]], Drawing]] = {
     "kernels": kernels,
-    "training-losses": training_losses,
     "training-accuracies": training_accuracies,
     "megalodon-figure1": figure1,
     "megalodon-figure4": figure4,
