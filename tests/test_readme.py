@@ -13,12 +13,11 @@ from tests.support.helpers import REPOSITORY
 def test_a_layer_without_fairseq() -> None:
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    x = torch.randn(2, 300, 128)
-    names: Dict[str, Any] = {"x": x[:, :180], "next_x": x[:, 180:]}
+    names: Dict[str, Any] = {}
     exec(code, names)
-    whole = names["layer"](x).hidden
     pieces = torch.cat([names["out"].hidden, names["more"].hidden], dim=1)
-    torch.testing.assert_close(pieces, whole, atol=1e-5, rtol=1e-4)
+    for row, length in enumerate((300, 250)):
+        torch.testing.assert_close(pieces[row, :length], names["whole"][row, :length], atol=1e-5, rtol=1e-4)
 
 
 def test_maps_that_pytorch_does_not_quantise() -> None:
