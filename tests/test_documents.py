@@ -1,6 +1,8 @@
 """Files for readers that tools read too: the citation, the changelog, links between the documents."""
 
 import re
+from pathlib import Path
+from typing import Set
 
 import yaml
 
@@ -8,7 +10,7 @@ import fairseq_mega
 from tests.support.documented_commands import DOCUMENTS
 from tests.support.helpers import REPOSITORY
 
-LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)")
 
 
 def test_the_citation() -> None:
@@ -26,7 +28,15 @@ def test_the_changelog_begins_with_this_version() -> None:
     assert re.findall(r"^## (\S+)", text, re.MULTILINE)[0] == fairseq_mega.__version__
 
 
-def test_links_lead_to_files() -> None:
+def anchors(document: Path) -> Set[str]:
+    """Return the anchors of a document's headings, as GitHub forms them."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_lead_to_files_and_headings() -> None:
     for document in [*DOCUMENTS, REPOSITORY / "CHANGELOG.md"]:
-        links = [link for link in LINK.findall(document.read_text(encoding="utf-8")) if not link.startswith("http")]
-        assert not [link for link in links if not (document.parent / link).exists()], document
+        for file, anchor in LINK.findall(document.read_text(encoding="utf-8")):
+            target = document.parent / file if file else document
+            assert target.exists(), (document, file)
+            assert not anchor or anchor in anchors(target), (document, file, anchor)
