@@ -3,7 +3,7 @@
 import json
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 import pytest
 import sentencepiece
@@ -14,7 +14,7 @@ from fairseq.models import MODEL_REGISTRY
 from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert import command
 from fairseq_mega.convert.building import check_complete
-from fairseq_mega.convert.megalodon import OPTIONS, convert_megalodon, publish_megalodon, read_consolidated
+from fairseq_mega.convert.megalodon import convert_megalodon, publish_megalodon, read_consolidated
 from fairseq_mega.convert.megalodon_names import FREQUENCIES, PRIORS, published_name
 from tests.support import pickles, tiny_classifier, tiny_images, tiny_lm
 from tests.support.plain import megalodon
@@ -303,39 +303,23 @@ def refusal(folder: Path, capsys: pytest.CaptureFixture) -> str:
     return line
 
 
-@pytest.mark.parametrize("count", [None, 0, -1, "two", "2", 1.5, True, [1], {}])
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_a_damaged_number_of_ranks(count: Any, ranks: int, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    write(tmp_path / "official", model(), ranks)
+def test_a_damaged_number_of_ranks(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    write(tmp_path / "official", model(), 2)
     file = tmp_path / "official" / "consolidate_config.json"
-    for content in [{"model_parallel_size": count}] + [{}] * (count is None):
+    for content in ({}, {"model_parallel_size": 0}, {"model_parallel_size": "2"}, {"model_parallel_size": True}):
         file.write_text(json.dumps(content))
-        line = refusal(tmp_path / "official", capsys)
-        assert f"{file}: model_parallel_size is " in line and "consolidated*.pth" in line
-
-
-BAD: List[Tuple[str, Any]] = [(name, "two") for name in (*OPTIONS, "norm_eps", "norm_affine") if name != "init_mode"]
-BAD += [(name, value) for name in (*OPTIONS, "norm_eps", "norm_affine") for value in ([1], {"a": 1})]
-BAD += [("num_layers", 1.5), ("num_layers", True), ("dropout", False), ("swiglu", 0.5), ("init_mode", 3)]
-
-
-@pytest.mark.parametrize("name, value", BAD)
-def test_a_damaged_configuration(name: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    write(tmp_path / "official", model(), 1)
-    (tmp_path / "official" / "config.json").write_text(json.dumps({"model": {**CONFIG, name: value}}))
-    assert f"config.json has {name} {value!r}: give " in refusal(tmp_path / "official", capsys)
+        assert f"{file}: model_parallel_size is " in refusal(tmp_path / "official", capsys)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("shape", [(), (3,), (3, 5)])
-@pytest.mark.parametrize("name", ["embed.weight", "layers.0.mega.wz.weight", "layers.1.nffn.fc1.weight"])
-def test_a_damaged_tensor(
-    name: str, shape: Tuple[int, ...], ranks: int, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+@pytest.mark.parametrize("shape", [(), (3, 5)])
+def test_a_damaged_tensor(shape: Tuple[int, ...], ranks: int, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     write(tmp_path / "official", model(), ranks)
     file = tmp_path / "official" / ("consolidated.pth" if ranks == 1 else "consolidated.01.pth")
-    torch.save({**torch.load(file), name: torch.zeros(shape)}, file)
-    assert refusal(tmp_path / "official", capsys)
+    tensors = torch.load(file)
+    for name in ("embed.weight", "layers.0.mega.wz.weight", "layers.1.nffn.fc1.weight"):
+        torch.save({**tensors, name: torch.zeros(shape)}, file)
+        assert refusal(tmp_path / "official", capsys), name
 
 
 def test_what_no_model_here_has_is_refused(tmp_path: Path) -> None:
