@@ -100,7 +100,7 @@ def build_cache(source: Path, cache: Path) -> Dict[str, int]:
     Raises:
         ValueError: if a line is broken, or the cache cannot be written.
     """
-    state = state_of(source)
+    state = state_of(source)  # before it is read: a change meanwhile makes the next start read it again
     temporary = cache.with_name(f"{cache.name}.{os.getpid()}.tmp")
     rows = columns = 0
     try:
@@ -126,8 +126,6 @@ def build_cache(source: Path, cache: Path) -> Dict[str, int]:
             header = {"rows": rows, "columns": columns, **state}
             file.seek(0)
             file.write(json.dumps(header).encode().ljust(HEADER_BYTES))
-        if state_of(source) != state:
-            raise ValueError(f"{source} changed while it was read: start again once it is complete")
         os.replace(temporary, cache)
     except BaseException:
         with contextlib.suppress(OSError):

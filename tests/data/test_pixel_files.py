@@ -105,20 +105,6 @@ def test_unwritable_cache(tmp_path):
         PixelFile(path, tmp_path / "occupied")
 
 
-def test_changes_while_reading_are_noticed(tmp_path, monkeypatch):
-    path = write(tmp_path / "train.src", images(2, 2))
-    parse = pixel_files.parsed_blocks
-
-    def changing(source):
-        os.utime(path, ns=(5, 5))
-        return parse(source)
-
-    monkeypatch.setattr(pixel_files, "parsed_blocks", changing)
-    with pytest.raises(ValueError, match="changed while it was read"):
-        PixelFile(path)
-    assert os.listdir(tmp_path) == ["train.src"]
-
-
 def test_labels(tmp_path):
     path = tmp_path / "train.label"
     path.write_text("3\n0 \n12")
