@@ -79,27 +79,26 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert presets <= set(names), presets - set(names)
 
 
-def test_extension_in_the_wheel_is_used(wheel: Path, site: Path, tmp_path: Path) -> None:
+PROGRAM = """
+from fairseq_mega.lab.recipes.catalogue import find
+from fairseq_mega.models import presets
+from fairseq_mega.ops.common import native
+print(native.LIBRARY, presets.FOLDER, presets.preset("mega_tiny")["decoder_layers"])
+print(find("mega/table2/text/mega")[0].preset)
+"""
+
+
+def test_the_wheel_has_its_extension_presets_and_recipes(wheel: Path, site: Path, tmp_path: Path) -> None:
     if native.PROBLEM:
         pytest.skip(f"no compiled kernels: {native.PROBLEM}")
     assert "-py3-none-" in wheel.name and not wheel.name.endswith("-any.whl")
-    program = "from fairseq_mega.ops.common import native; print(native.LIBRARY)"
-    command = [sys.executable, "-c", program]
-    assert run(*command, cwd=tmp_path, path=site, FAIRSEQ_MEGA_NATIVE="require").strip() == str(
-        site / "fairseq_mega" / "_C.so"
-    )
-
-
-def test_presets_in_the_wheel_are_read(site: Path, tmp_path: Path) -> None:
-    program = "from fairseq_mega.models import presets; print(presets.FOLDER, presets.preset('mega_tiny'))"
-    folder, options = run(sys.executable, "-B", "-c", program, cwd=tmp_path, path=site).split(maxsplit=1)
-    assert Path(folder) == site / "fairseq_mega" / "presets" / "model" and "'decoder_layers': 2" in options
-
-
-def test_recipes_in_the_wheel_find_their_presets(site: Path, tmp_path: Path) -> None:
-    program = "from fairseq_mega.lab.recipes.catalogue import find; print(find('mega/table2/text/mega')[0].preset)"
-    assert run(sys.executable, "-B", "-c", program, cwd=tmp_path, path=site).strip() == "mega_lra_imdb"
-    assert (site / "fairseq_mega" / "lab" / "recipes" / "model" / "mega_lra_imdb.yaml").is_file()
+    printed = run(sys.executable, "-B", "-c", PROGRAM, cwd=tmp_path, path=site, FAIRSEQ_MEGA_NATIVE="require")
+    installed = site / "fairseq_mega"
+    assert printed.split() == [
+        *(str(installed / "_C.so"), str(installed / "presets" / "model"), "2"),
+        "mega_lra_imdb",
+    ]
+    assert (installed / "lab" / "recipes" / "model" / "mega_lra_imdb.yaml").is_file()
 
 
 def build_without_compiler(sources: Path, folder: Path, build: str) -> "subprocess.CompletedProcess[str]":
