@@ -117,16 +117,19 @@ def test_a_lost_neighbour_ends_the_pass(how, timeout, tmp_path):
     assert seconds < 30
 
 
-def dies_between_passes(rank):
+def dies_between_passes(rank, connected):
     wire = ProcessWire(2, 60)
     if rank == 0:
+        while not connected.exists():  # the other one's groups, too
+            time.sleep(0.01)
         os._exit(3)
+    connected.touch()
     with pytest.raises(LostNeighbour, match="not all of them began the next batch"):
         wire.meet()
 
 
 def test_a_process_that_is_gone_between_batches_is_noticed(tmp_path):
-    _, waiting = start_group(dies_between_passes, 2, tmp_path)
+    _, waiting = start_group(dies_between_passes, 2, tmp_path, tmp_path / "connected")
     waiting.join(40)
     assert waiting.exitcode == 0
 
