@@ -23,24 +23,24 @@ def test_each_architecture_has_its_preset():
     assert all(map(presets.preset_names, MODELS))
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_presets_equal_architectures(name):
-    options = Namespace()
-    ARCH_CONFIG_REGISTRY[name](options)
-    model, values = ARCH_MODEL_NAME_REGISTRY[name], vars(options)
-    text = (presets.FOLDER / f"{name}.yaml").read_text()
-    assert text.startswith("# @package model\n")
-    assert yaml.safe_load(text) == {"_name": model, **values}
-    assert presets.preset(name) == values
-    assert values.keys() <= {option.name for option in fields(MODEL_DATACLASS_REGISTRY[model])}
+def test_presets_equal_architectures():
+    for name in ALL:
+        options = Namespace()
+        ARCH_CONFIG_REGISTRY[name](options)
+        model, values = ARCH_MODEL_NAME_REGISTRY[name], vars(options)
+        text = (presets.FOLDER / f"{name}.yaml").read_text()
+        assert text.startswith("# @package model\n"), name
+        assert yaml.safe_load(text) == {"_name": model, **values}
+        assert presets.preset(name) == values, name
+        assert values.keys() <= {option.name for option in fields(MODEL_DATACLASS_REGISTRY[model])}, name
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_what_is_given_stands_before_a_preset(name):
-    option, value = next(iter(presets.preset(name).items()))
-    options = Namespace(**{option: "given"})
-    ARCH_CONFIG_REGISTRY[name](options)
-    assert value != "given" and vars(options) == {**presets.preset(name), option: "given"}
+def test_what_is_given_stands_before_a_preset():
+    for name in ALL:
+        option, value = next(iter(presets.preset(name).items()))
+        options = Namespace(**{option: "given"})
+        ARCH_CONFIG_REGISTRY[name](options)
+        assert value != "given" and vars(options) == {**presets.preset(name), option: "given"}, name
 
 
 TABLES = ["adaptive_input", "adaptive_softmax_cutoff", "tie_adaptive_weights", "tie_adaptive_proj"]
