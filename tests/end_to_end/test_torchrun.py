@@ -69,13 +69,19 @@ def test_two_processes_train_as_one_does(
 
 @pytest.mark.slow
 def test_two_processes_of_fairseq_hydra_train(tiny_corpus: Path, tmp_path: Path) -> None:
-    """They train together, though fairseq imports the plugin after it has begun a training of one process."""
+    """They train together, though fairseq imports the plugin after it has begun a training of one process.
+
+    The model is a preset with another number of layers.
+    """
     folder = hydra_runs.write(tmp_path / "config")
     settings = [f"task.data={tiny_corpus}", f"common.user_dir={helpers.REPOSITORY / 'fairseq_mega'}"]
-    settings += ["+model.dropout=0", "checkpoint.no_epoch_checkpoints=true"]
+    settings += ["+model.dropout=0", "model.encoder_layers=1", "checkpoint.no_epoch_checkpoints=true"]
     alone = ["checkpoint.save_dir=one", "optimization.update_freq=[2]"]
     done = hydra_runs.start(folder, "run", [*settings, *alone], folder)
     assert done.returncode == 0, done.stdout + done.stderr
+    saved = torch.load(folder / "one" / "checkpoint_last.pt", weights_only=False)
+    assert saved["cfg"]["model"]["encoder_embed_dim"] == 64 and saved["cfg"]["model"]["encoder_layers"] == 1
+    assert not any("encoder.layers.1." in name for name in saved["model"])
     words = [sys.executable, *STARTERS["torchrun"], "--nproc_per_node", 2, "--master_port", helpers.free_port()]
     words += ["-m", "fairseq_cli.hydra_train", "--config-dir", folder, "--config-name", "run", *settings]
     variables = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}

@@ -1,16 +1,14 @@
-"""The yaml presets for fairseq-hydra-train are the architectures of the command line."""
+"""The yaml presets for fairseq-hydra-train are the architectures of the command line; test_torchrun.py trains one."""
 
 from argparse import Namespace
 from dataclasses import fields
 
 import pytest
-import torch
 import yaml
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 
 from fairseq_mega.models import presets
-from tests.support import hydra_runs, tiny_lm
-from tests.support.helpers import make_parallel_corpus
+from tests.support import tiny_lm
 
 CLASSIFIERS = ("mega_image", "mega_lra", "megalodon_image", "megalodon_lra", "s4d_lra", "transformer_lra", "vit_image")
 MODELS = ("llama_lm", "mega", "mega_lm", "mega_masked_lm", "megalodon_lm", *CLASSIFIERS)
@@ -99,14 +97,3 @@ def test_a_preset_without_its_model(tmp_path, monkeypatch, text):
     monkeypatch.setattr(presets, "FOLDER", tmp_path)
     with pytest.raises(ValueError, match=r"mega_mine\.yaml has [02] lines '_name: MODEL'"):
         presets.register_presets()
-
-
-@pytest.mark.slow
-def test_hydra_trains_a_preset(tmp_path):
-    data = make_parallel_corpus(tmp_path / "corpus", sentences=5)
-    settings = ["model.encoder_layers=1", f"checkpoint.save_dir={tmp_path / 'checkpoints'}"]
-    done = hydra_runs.run(hydra_runs.write(tmp_path / "config"), data, settings)
-    assert done.returncode == 0, done.stdout + done.stderr
-    saved = torch.load(tmp_path / "checkpoints" / "checkpoint_last.pt")
-    assert saved["cfg"]["model"]["encoder_embed_dim"] == 64 and saved["cfg"]["model"]["encoder_layers"] == 1
-    assert sum("encoder.layers.1." in key for key in saved["model"]) == 0
