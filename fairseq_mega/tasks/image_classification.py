@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Tuple, Union
@@ -14,11 +13,10 @@ from omegaconf import II
 
 from fairseq_mega.compat.files.card import FRAMING, LABELS, Card
 from fairseq_mega.data.augmented_images import AugmentedImageDataset, TransformedImageDataset
-from fairseq_mega.data.class_folders import class_files, class_names, listed
+from fairseq_mega.data.class_folders import class_names
 from fairseq_mega.data.classified import ClassifiedDataset, check_labels
 from fairseq_mega.data.image_arrays import ImageArray, ImageDataset
 from fairseq_mega.data.image_augmentation import KEPT, BatchMixing, evaluation_transform, training_transform
-from fairseq_mega.data.image_files import PICTURES
 from fairseq_mega.data.image_folder import ImageFolder, check_same_classes, split_folder
 from fairseq_mega.data.pixel_files import read_labels
 
@@ -90,7 +88,10 @@ class ImageClassificationTask(ClassificationTask):
         if folder.is_dir() and array.exists():
             logger.warning(f"{array} is read, {folder} is ignored")
         if not (folder.is_dir() or (data / "input").is_dir()):
-            raise missing_split(data, split)
+            raise FileNotFoundError(
+                f"{data} has no images of the split {split}: give a folder with {split}/CLASS/FILE, which "
+                f"fairseq-mega-prepare own-images makes, or with input/{split}.npy and label/{split}.label"
+            )
         if folder.is_dir() and not array.exists():
             images, labels = self.read_folder(split, folder)
         else:
@@ -217,24 +218,6 @@ class ImageClassificationTask(ClassificationTask):
         iterator = super().get_batch_iterator(dataset, *args, epoch=epoch, **kwargs)
         iterator.disable_shuffling, iterator.shuffle = True, False
         return iterator
-
-
-def missing_split(data: Path, split: str) -> Exception:
-    """Return the error for a data folder without the images of a split, with the folder's contents and the remedy."""
-    names: List[str] = []
-    with contextlib.suppress(OSError, ValueError):
-        names = class_names(data)
-        class_files(data, PICTURES)
-        return ValueError(
-            f"{data} has no {split}/, but images in the folders {listed(names)}: if the folders are classes, run "
-            f"`fairseq-mega-prepare own-images --dir {shlex.quote(str(data))} --out NEW`, and give NEW"
-        )
-    found = f"it holds the folders {listed(names)}" if names else "it holds no folders"
-    found = found if data.is_dir() else "it does not exist"
-    return FileNotFoundError(
-        f"{data} has no images of the split {split} ({found}): give a folder with {split}/CLASS/FILE, or with "
-        f"input/{split}.npy and label/{split}.label"
-    )
 
 
 def augments(cfg: Any) -> bool:

@@ -131,8 +131,6 @@ class LRATextTask(ClassificationTask):
     def _lines(self, folder: str, split: str, dictionary: Dictionary) -> Any:
         """Load the indexed dataset of a binarised file."""
         path = os.path.join(self.cfg.data, folder, split)
-        if os.path.exists(f"{path}.bin") and os.path.getsize(f"{path}.bin") == 0:
-            raise ValueError(f"{path}.bin is empty: binarise a file that is not empty")
         lines = data_utils.load_indexed_dataset(path, dictionary)
         if lines is None:
             raise FileNotFoundError(f"Dataset not found: {split} ({path})")

@@ -10,7 +10,7 @@ from fairseq.tasks import register_task
 from torch import Tensor
 
 from fairseq_mega.compat.files.card import LABELS, SAMPLES, SCALE, Card
-from fairseq_mega.compat.files.loading import UnreadableFile, load
+from fairseq_mega.compat.files.loading import load
 from fairseq_mega.data.card import CARD_FILE, options_of, settings_of_data
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
@@ -127,10 +127,7 @@ def load_tensor(path: Path) -> Tensor:
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: give the folder that holds {FOLDER}")
-    try:
-        tensor = load(path, "cpu", mmap=True)
-    except UnreadableFile as error:
-        raise ValueError(f"{path} is not a file of torch.save, or is truncated: make or fetch it again") from error
+    tensor = load(path, "cpu", mmap=True)
     if not isinstance(tensor, Tensor):
         raise ValueError(f"{path} holds a {type(tensor).__name__}: a tensor is required")
     return tensor

@@ -108,27 +108,12 @@ def test_images_that_do_not_fit(images, message, folder, tmp_path):
         task_of(data, image_size=8).load_dataset("test")
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        (
-            ["cat/1.png", "dog/1.png"],
-            "no valid/, but images in the folders cat, dog: .*own-images --dir '.*my pictures'",
-        ),
-        (
-            ["train/cat/1.png"],
-            r"no images of the split valid \(it holds the folders train\): give a folder with valid/CL",
-        ),
-        (["1.png"], r"no images of the split valid \(it holds no folders\): give a folder with valid/CLASS/FILE"),
-    ],
-)
-def test_a_folder_without_the_split(files, message, tmp_path):
-    for file in files:
-        path = tmp_path / "my pictures" / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    with pytest.raises((FileNotFoundError, ValueError), match=message):
-        task_of(tmp_path / "my pictures").load_dataset("valid")
+@pytest.mark.parametrize("file", ["cat/1.png", "train/cat/1.png", "1.png"])
+def test_a_folder_without_the_split(file, tmp_path):
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).touch()
+    with pytest.raises(FileNotFoundError, match="the split valid: .* own-images"):
+        task_of(tmp_path).load_dataset("valid")
 
 
 def test_classes_that_do_not_exist(folder):

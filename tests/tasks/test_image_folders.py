@@ -209,7 +209,7 @@ def test_folders_that_do_not_fit(folder, tmp_path):
     shutil.rmtree(data / "valid" / "class1")
     with pytest.raises(ValueError, match=r"/train and .*/valid must have the same classes: only .*/train has class1"):
         known(data).load_dataset("valid")
-    with pytest.raises(FileNotFoundError, match="it does not exist.: give a folder with train/CLASS/FILE"):
+    with pytest.raises(FileNotFoundError, match="nothing has no images of the split train"):
         known(tmp_path / "nothing").load_dataset("train")
 
 
