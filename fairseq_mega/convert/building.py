@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import torch
-from fairseq.models import MODEL_REGISTRY
 from torch import Tensor, nn
 
 from fairseq_mega.models.mega import MegaModel
@@ -13,6 +12,7 @@ from fairseq_mega.models.mega_classifier import MegaClassifier
 from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
+from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from fairseq_mega.models.on_paper import stand_in
 
 from .megalodon_names import published_name
@@ -30,15 +30,13 @@ def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
         ValueError: if an option is out of range or missing.
     """
     kind = kind_of(model)
-    if getattr(options, "arch", None) == MEGALODON and MEGALODON not in MODEL_REGISTRY:
-        raise ValueError("this version of the package has no MEGALODON: use a later version")
     if kind == "translator":
         source, target = (stand_in(table_length(model, side)) for side in ("encoder", "decoder"))
         return MegaModel.build_model(options, SimpleNamespace(source_dictionary=source, target_dictionary=target))
     if kind == "language model":
         symbols = stand_in(table_length(model, "decoder"))
         task = SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols, dictionary=symbols)
-        language_model = MODEL_REGISTRY[MEGALODON] if getattr(options, "arch", None) == MEGALODON else MegaLanguageModel
+        language_model = MegalodonLanguageModel if getattr(options, "arch", None) == MEGALODON else MegaLanguageModel
         return language_model.build_model(options, task)
     if kind == MASKED:
         symbols = stand_in(table_length(model, "encoder"))

@@ -9,21 +9,19 @@ import pytest
 import sentencepiece
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import MODEL_REGISTRY
 
 from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert import command
 from fairseq_mega.convert.building import check_complete
 from fairseq_mega.convert.megalodon import convert_megalodon, publish_megalodon, read_consolidated
 from fairseq_mega.convert.megalodon_names import FREQUENCIES, PRIORS, published_name
+from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from tests.support import pickles, tiny_classifier, tiny_images, tiny_lm
 from tests.support.plain import megalodon
 from tests.support.plain.comparing import largest_difference, our_numbers
 from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 
 OURS = {"order": "fairseq"}  # of symbols, in a published layout that was written here
-
-with_model = pytest.mark.skipif("megalodon_lm" not in MODEL_REGISTRY, reason="this version has no MEGALODON")
 
 
 def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> None:
@@ -44,7 +42,6 @@ def test_there_and_back(ranks: int, tmp_path: Path) -> None:
     assert converted["args"].decoder_attention_heads == 2 and converted["args"].rope_base == 10000.0
 
 
-@with_model
 def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     write(tmp_path / "official", model(), 2)
     for given in (["official", "ours.pt"], ["ours.pt", "back", "--to", "official"]):
@@ -56,15 +53,13 @@ def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) ->
     assert (options.arch, options.criterion) == ("megalodon_lm", "cross_entropy")
 
 
-@with_model
 def test_the_model_takes_all_of_it(tmp_path: Path) -> None:
     write(tmp_path / "official", model(), 2)
     converted = convert_megalodon(read_consolidated(tmp_path / "official"), "official")
-    built = MODEL_REGISTRY["megalodon_lm"].build_model(converted["args"], tiny_lm.task(SYMBOLS + 1 - 4))
+    built = MegalodonLanguageModel.build_model(converted["args"], tiny_lm.task(SYMBOLS + 1 - 4))
     built.load_state_dict(converted["model"])  # strict
 
 
-@with_model
 @pytest.mark.parametrize("changed", [{}, {"swiglu": False, "rescale_nffn": False, "scale_emb": True, "num_heads": 1}])
 def test_outputs_are_those_of_a_plain_transcription(changed: Dict[str, Any]) -> None:
     whole = model()
@@ -87,7 +82,6 @@ def test_outputs_are_those_of_a_plain_transcription(changed: Dict[str, Any]) -> 
 OVER_FEATURES = ("rmsnorm.weight", "nffn.norm.weight", "nffn.norm.bias")
 
 
-@with_model
 def test_norms_over_time_keep_scale_and_shift(tmp_path: Path) -> None:
     """``norm_affine: false`` is about the norms over features alone, there and here, and survives the way back."""
     whole = {name: tensor for name, tensor in model().items() if not name.endswith(OVER_FEATURES)}
@@ -103,7 +97,6 @@ def test_norms_over_time_keep_scale_and_shift(tmp_path: Path) -> None:
     assert back["config"]["model"]["norm_affine"] is False
 
 
-@with_model
 def test_every_published_symbol_can_be_read(tmp_path: Path) -> None:
     """Begin, end and unknown have fairseq's numbers; padding is a row of its own, without probability or gradient."""
     published = {"config": {"model": CONFIG}, "model": model(), "consolidation": {}}
@@ -113,7 +106,7 @@ def test_every_published_symbol_can_be_read(tmp_path: Path) -> None:
     numbers = [dictionary.unk(), dictionary.bos(), dictionary.eos(), *range(4, SYMBOLS + 1)]
     assert torch.equal(table[numbers], whole) and not table[dictionary.pad()].any()
     assert our_numbers(torch.arange(SYMBOLS)).tolist() == numbers
-    built = MODEL_REGISTRY["megalodon_lm"].build_model(converted["args"], tiny_lm.task(SYMBOLS + 1 - 4))
+    built = MegalodonLanguageModel.build_model(converted["args"], tiny_lm.task(SYMBOLS + 1 - 4))
     built.load_state_dict(converted["model"])
     tokens = our_numbers(torch.arange(SYMBOLS))[None]
     logits, _ = built.eval()(tokens)
@@ -128,7 +121,6 @@ def test_every_published_symbol_can_be_read(tmp_path: Path) -> None:
     assert last[0, dictionary.pad()].exp() == 0 and last.isfinite().all()
 
 
-@with_model
 def test_a_model_with_a_dictionary_of_fairseq_keeps_its_numbers(tmp_path: Path) -> None:
     """Ours, written in the published layout and read again."""
     ours = convert_megalodon(
@@ -143,7 +135,6 @@ def test_a_model_with_a_dictionary_of_fairseq_keeps_its_numbers(tmp_path: Path) 
     assert_same(load_checkpoint(tmp_path / "back.pt")["model"], ours["model"])
 
 
-@with_model
 def test_the_row_of_padding_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """A training here draws the row of the output matrix that no logit uses, and the published layout lacks."""
     ours = convert_megalodon({"config": {"model": CONFIG}, "model": model()}, "official")
@@ -155,7 +146,6 @@ def test_the_row_of_padding_is_not_compared(tmp_path: Path, capsys: pytest.Captu
     assert "equal, bit for bit" in capsys.readouterr().out
 
 
-@with_model
 @pytest.mark.parametrize("symbols", [{}, OURS])
 @pytest.mark.parametrize("window", [0, 6])
 def test_the_window_of_statistics_comes_back(
@@ -174,7 +164,6 @@ def test_the_window_of_statistics_comes_back(
     assert bool(getattr(back, "no_padding_logit", False)) is (not symbols)
 
 
-@with_model
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
@@ -198,7 +187,6 @@ def test_models_that_the_published_code_lacks_are_refused(
     assert not (tmp_path / "there").exists()
 
 
-@with_model
 def test_adaptive_tables_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     ours = convert_megalodon(
         {"config": {"model": CONFIG}, "model": model(), "symbols": {"order": "fairseq"}}, "official"
@@ -223,7 +211,6 @@ def test_classifiers_are_no_published_models(arch: str, tmp_path: Path, capsys: 
     assert not (tmp_path / "there").exists()
 
 
-@with_model
 def test_the_dictionary_of_a_tokeniser(tmp_path: Path) -> None:
     """sentencepiece's symbols from number 3 on, as the advice says, have the numbers of the converted rows."""
     (tmp_path / "text.txt").write_text("the first words of a text and some others\n" * 9)
@@ -243,7 +230,6 @@ def test_the_dictionary_of_a_tokeniser(tmp_path: Path) -> None:
     ]
 
 
-@with_model
 def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     whole = model()
     del whole["layers.1.mega.wv.bias"], whole["layers.0.mega.wr.bias"]
@@ -257,7 +243,6 @@ def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert f"wrong shape: {joined} is (16,), the options require (28,)" in printed
 
 
-@with_model
 def test_what_is_missing_in_a_file_of_ours_has_our_name(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     ours = convert_megalodon(
         {"config": {"model": CONFIG}, "model": model(), "symbols": {"order": "fairseq"}}, "official"
