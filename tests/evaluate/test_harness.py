@@ -178,9 +178,6 @@ def test_tasks_of_local_files(trained: Trained, tmp_path: Path, monkeypatch: pyt
 
 def test_arguments(trained: Trained, tmp_path: Path) -> None:
     assert get_model("fairseq_mega") is HarnessModel
-    for path, data in (("", "x"), (str(trained.checkpoint), "")):
-        with pytest.raises(ValueError, match="give path=CHECKPOINT,data=FOLDER"):
-            HarnessModel(path, data)
     with pytest.raises(OSError):
         HarnessModel(str(tmp_path / "none.pt"), str(trained.data))
     with pytest.raises(ValueError, match="nonsense"):

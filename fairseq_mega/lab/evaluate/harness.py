@@ -1,30 +1,19 @@
-"""Language models of this package in lm-evaluation-harness; as a program its command line, fairseq-mega-lm-eval."""
+"""Language models of this package in lm-evaluation-harness."""
 
 import itertools
-import logging
 import os
-import sys
 from pathlib import Path
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.streams.scoring import ScoredTokens, score_tokens
 from fairseq_mega.modules.state import StreamState
 
-MISSING = "lm-evaluation-harness is missing: pip install 'fairseq_mega[lm-eval]'"
-try:
-    from lm_eval.__main__ import cli_evaluate
-    from lm_eval.api.model import LM
-    from lm_eval.api.registry import register_model
-except ImportError as error:
-    if __name__ == "__main__":
-        sys.exit(f"fairseq_mega.lab.evaluate.harness: error: {MISSING}")
-    raise ImportError(MISSING) from error
-
-logger = logging.getLogger("lm_eval.fairseq_mega")
 LONGEST_ANSWER = 256  # tokens of an answer, unless a task sets the number
 
 
@@ -36,7 +25,7 @@ class HarnessModel(LM):
         path: checkpoint.
         data: folder with the dictionary and other files that the text's unit needs.
         device: of torch; None: cuda where there is a GPU.
-        batch_size, max_batch_size: arguments of the harness; 1 is the only useful value.
+        batch_size, max_batch_size: arguments of the harness, without effect: texts are read one after the other.
         overrides: of the checkpoint's options, for instance ``test_chunk_size``, and ``decode_weights``.
 
     Raises:
@@ -46,18 +35,14 @@ class HarnessModel(LM):
 
     def __init__(
         self,
-        path: str = "",
-        data: str = "",
+        path: str,
+        data: str,
         device: Optional[str] = None,
         batch_size: Any = 1,
         max_batch_size: Any = None,
         **overrides: Any,
     ) -> None:
         super().__init__()
-        if not path or not data:
-            raise ValueError("--model_args: give path=CHECKPOINT,data=FOLDER")
-        if str(batch_size) != "1":
-            logger.warning(f"--batch_size {batch_size}: texts are read one after the other; omit it")
         file = Path(path)
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         hub = MegaLanguageModel.from_pretrained(str(file.parent), file.name, os.path.abspath(data), **overrides)
@@ -139,7 +124,3 @@ def up_to(pieces: Iterable[str], stops: Sequence[str]) -> str:
         if ends:
             return text[: min(ends)]
     return text
-
-
-if __name__ == "__main__":
-    cli_evaluate()

@@ -9,9 +9,12 @@ import sys
 def main() -> None:
     """Run the harness's command line; without the harness, print the command that installs it and fail."""
     try:
-        from fairseq_mega.lab.evaluate.harness import cli_evaluate
-    except ImportError as error:
-        sys.exit(f"fairseq-mega-lm-eval: error: {error}")
+        from lm_eval.__main__ import cli_evaluate
+    except ImportError:
+        missing = "lm-evaluation-harness is missing: pip install 'fairseq_mega[lm-eval]'"
+        sys.exit(f"fairseq-mega-lm-eval: error: {missing}")
+    import fairseq_mega.lab.evaluate.harness  # noqa: F401, registers the models
+
     cli_evaluate()
 
 
