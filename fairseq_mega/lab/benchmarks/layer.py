@@ -113,7 +113,7 @@ def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
             d, arguments.heads, 4 * d, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
         )
         if model == "explicit-transformer":
-            layer.self_attn = ExplicitAttention(layer.self_attn)
+            layer.self_attn = ExplicitAttention(layer.self_attn)  # type: ignore[assignment]
         return layer
     sizes = {
         "embed_dim": d,

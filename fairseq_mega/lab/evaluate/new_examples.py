@@ -172,10 +172,12 @@ class PictureReader(Reader):
 
 def reader_of(task: Any) -> Reader:
     """Return the reader of new examples for a task; raises ValueError for a task that has none."""
-    kinds = {LRATextTask: TextReader, SpeechCommandsTask: ClipReader, ImageClassificationTask: PictureReader}
-    for kind, reader in kinds.items():
-        if isinstance(task, kind):
-            return reader(task)
+    if isinstance(task, LRATextTask):
+        return TextReader(task)
+    if isinstance(task, SpeechCommandsTask):
+        return ClipReader(task)
+    if isinstance(task, ImageClassificationTask):
+        return PictureReader(task)
     raise ValueError(f"{type(task).__name__}: its examples are no texts, recordings or images")
 
 
