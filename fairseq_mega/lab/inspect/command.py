@@ -100,10 +100,12 @@ def draw(checkpoint: Dict[str, Any], name: str, folder: Path) -> List[Path]:
     title = f"Moving averages of {name}"
     files = [folder / "kernels.png", folder / "half_lives.png"]
     pictures.draw_kernels(found, f"{title}: weight of an input by its distance", files[0])
-    pictures.draw_half_lives(found, chunk_of(checkpoint), f"{title}: half-life of an input", files[1])
+    half_lives = {average.layer: average.half_lives for average in found}
+    pictures.draw_histograms(half_lives, "half-life", chunk_of(checkpoint), f"{title}: half-life of an input", files[1])
     if found[0].periods.numel():
         files.append(folder / "periods.png")
-        pictures.draw_periods(found, chunk_of(checkpoint), f"{title}: period", files[2])
+        periods = {average.layer: average.periods for average in found}
+        pictures.draw_histograms(periods, "period", chunk_of(checkpoint), f"{title}: period", files[2])
     return files
 
 

@@ -23,37 +23,29 @@ class Needs(NamedTuple):
 
 
 def model_of(name: str, symbols: Optional[int] = None, bf16: bool = False) -> Needs:
-    """Return the costs of a checkpoint's model, or of an architecture with a number of symbols (default: its recipes').
-
-    Raises:
-        OSError, ValueError: as :func:`described`.
-    """
-    options, symbols = described(name, symbols)
-    return Needs(training_step(options, symbols, bf16), symbols)
-
-
-def described(name: str, symbols: Optional[int]) -> Tuple[Mapping[str, Any], int]:
-    """Return the options of a checkpoint's or an architecture's model, and its number of symbols.
+    """Return the costs of the model of a checkpoint or of an architecture.
 
     Args:
         name: of the file, or of the architecture.
         symbols: of the architecture; None for those of its recipes.
+        bf16: whether the training is in bfloat16.
 
     Raises:
         OSError: if neither exists.
         ValueError: if it is not a language model of this package.
     """
     kind = ARCH_MODEL_NAME_REGISTRY.get(name)
+    options: Mapping[str, Any] = {"_name": name}
     if kind in MODELS:
-        if symbols is None:
-            symbols = symbols_of_preset(name) or USUAL_SYMBOLS
-        return {"_name": name}, symbols
-    if kind is not None and not Path(name).exists():
+        symbols = symbols or symbols_of_preset(name) or USUAL_SYMBOLS
+    elif kind is None or Path(name).exists():
+        options, symbols = options_of(Path(name))
+    else:
         raise ValueError(
             f"{name}: this architecture is not a language model of this package: --memory accepts checkpoints and "
             f"architectures of {', '.join(MODELS)}"
         )
-    return options_of(Path(name))
+    return Needs(training_step(options, symbols, bf16), symbols)
 
 
 def options_of(path: Path) -> Tuple[Mapping[str, Any], int]:

@@ -88,17 +88,8 @@ def _distances(length: int) -> List[int]:
     return sorted(distance for distance in wanted if distance < length)
 
 
-def draw_half_lives(averages: Sequence[Average], chunk: Optional[int], title: str, output: Path) -> None:
-    """Draw a histogram for each layer of the steps after which half of an input is left, one below the other."""
-    _draw_histograms({average.layer: average.half_lives for average in averages}, "half-life", chunk, title, output)
-
-
-def draw_periods(averages: Sequence[Average], chunk: Optional[int], title: str, output: Path) -> None:
-    """Draw a histogram of the steps of a turn for each layer of MEGALODON."""
-    _draw_histograms({average.layer: average.periods for average in averages}, "period", chunk, title, output)
-
-
-def _draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], title: str, output: Path) -> None:
+def draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], title: str, output: Path) -> None:
+    """Draw a histogram of numbers of steps for each layer, one below the other, with the median and the chunk."""
     pyplot = load_pyplot()
     figure, axes = pyplot.subplots(
         len(steps), 1, sharex=True, figsize=(7.5, 0.75 * len(steps) + 1.6), squeeze=False, layout="constrained"
