@@ -23,7 +23,7 @@ from fairseq_mega.models.mega_lm import MegaLanguageModelConfig
 from tests.models.test_published_defaults import parse, stub_task
 from tests.support import tiny_mega
 from tests.support.helpers import TINY_TRAINING
-from tests.support.plain.comparing import largest_difference
+from tests.support.plain.comparing import assert_same, largest_difference, run
 from tests.support.published_layouts import LAYOUTS
 from tests.support.tiny_classifier import task as classification
 
@@ -33,13 +33,6 @@ NAMES = ["translator", "language_model", "lra_classifier", *LAYOUTS]
 
 def published(name: str) -> Dict[str, Any]:
     return LAYOUTS[name]() if name in LAYOUTS else load_checkpoint(GOLDENS / f"{name}.official.pt")
-
-
-def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> None:
-    assert set(got) == set(want)
-    for name, tensor in want.items():
-        assert (got[name].shape, got[name].dtype) == (tensor.shape, tensor.dtype), name
-        assert torch.equal(got[name], tensor), name
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -209,10 +202,6 @@ def test_missing_options_are_read_off_the_tensors() -> None:
         check_complete(converted["args"], converted["model"], name)
         build_model(converted["args"], converted["model"]).load_state_dict(converted["model"])
         assert largest_difference(given, converted) < 1e-5
-
-
-def run(*arguments: object) -> int:
-    return command.main([str(argument) for argument in arguments])
 
 
 def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -4,7 +4,7 @@ import importlib.util
 import re
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_mega.cli import console
 from fairseq_mega.compat.files.loading import load_checkpoint
-from fairseq_mega.convert import command, convert_name
+from fairseq_mega.convert import convert_name
 from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.images import convert_images, publish_images
 from fairseq_mega.convert.tensors import convert_state_dict
@@ -20,16 +20,9 @@ from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.models.mega_image import MegaImageModel
 from tests.support import published_images, tiny_images
 from tests.support.helpers import forget_earlier_runs
-from tests.support.plain.comparing import largest_difference
+from tests.support.plain.comparing import assert_same, largest_difference, run
 from tests.support.plain.images import image_classifier
 from tests.support.published_images import SIZE
-
-
-def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> None:
-    assert set(got) == set(want)
-    for name, tensor in want.items():
-        assert (got[name].shape, got[name].dtype) == (tensor.shape, tensor.dtype), name
-        assert torch.equal(got[name], tensor), name
 
 
 def images(count: int = 3) -> torch.Tensor:
@@ -113,10 +106,6 @@ def test_names_of_the_ema_are_not_swapped() -> None:
     assert convert_name("blocks.3.mega_layer.move.alpha") == "encoder.layers.3.attention.ema.alpha"
     assert convert_name("blocks.3.mega_layer.move.delta") == "encoder.layers.3.attention.ema.delta"
     assert convert_name("encoder.layers.3.mega_layer.move.delta") == "encoder.layers.3.attention.ema.alpha"
-
-
-def run(*arguments: object) -> int:
-    return command.main([str(argument) for argument in arguments])
 
 
 def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

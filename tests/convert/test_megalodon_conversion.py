@@ -18,17 +18,10 @@ from fairseq_mega.convert.megalodon_names import FREQUENCIES, PRIORS, published_
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from tests.support import pickles, tiny_classifier, tiny_images, tiny_lm
 from tests.support.plain import megalodon
-from tests.support.plain.comparing import largest_difference, our_numbers
+from tests.support.plain.comparing import assert_same, largest_difference, our_numbers
 from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 
 OURS = {"order": "fairseq"}  # of symbols, in a published layout that was written here
-
-
-def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> None:
-    assert set(got) == set(want)
-    for name, tensor in want.items():
-        assert (got[name].shape, got[name].dtype) == (tensor.shape, tensor.dtype), name
-        assert torch.equal(got[name], tensor), name
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

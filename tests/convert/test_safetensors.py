@@ -4,7 +4,7 @@ import importlib.util
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
 import torch
@@ -15,16 +15,11 @@ from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert import command as convert_checkpoint
 from fairseq_mega.models.checkpoint_files import Origin, origin_of, save
 from tests.support import helpers, tiny_lm, tiny_mega
+from tests.support.plain.comparing import assert_same
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("safetensors") is None, reason="needs the package safetensors: pip install safetensors"
 )
-
-
-def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> None:
-    assert set(got) == set(want)
-    for name, tensor in want.items():
-        assert got[name].dtype == tensor.dtype and torch.equal(got[name], tensor), name
 
 
 def test_both_ways(tmp_path: Path) -> None:

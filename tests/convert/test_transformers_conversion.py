@@ -19,7 +19,7 @@ from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.transformers_limits import DEFAULTS
 from fairseq_mega.convert.transformers_mega import convert_transformers, publish_transformers
 from tests.support import pickles
-from tests.support.plain.comparing import largest_difference
+from tests.support.plain.comparing import assert_same, largest_difference, run
 from tests.support.plain.transformers import masked_language_model
 
 EXPECTED = np.load(Path(__file__).parent.parent / "goldens" / "transformers.expected.npz")
@@ -45,13 +45,6 @@ def write(folder: Path, given: Dict[str, Any]) -> None:
     config = {**given["transformers"], "model_type": "mega"}
     folder.mkdir(parents=True)
     transformers_mega.save_transformers({**given, "transformers": config}, folder)
-
-
-def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> None:
-    assert set(got) == set(want)
-    for name, tensor in want.items():
-        assert (got[name].shape, got[name].dtype) == (tensor.shape, tensor.dtype), name
-        assert torch.equal(got[name], tensor), name
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -114,10 +107,6 @@ def test_biases_that_no_chunk_reads_come_back_where_they_were_kept() -> None:
     converted = convert_transformers(unchunked, "")
     assert converted["args"].max_positions == 5 and converted["args"].encoder_chunk_size == -1
     assert_same(publish_transformers(converted, "")["model"], unchunked["model"])
-
-
-def run(*arguments: object) -> int:
-    return command.main([str(argument) for argument in arguments])
 
 
 def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Dict, List
 import torch
 from torch import Tensor
 
+from fairseq_mega.convert import command
 from fairseq_mega.convert.building import build_model
 from fairseq_mega.convert.options import IMAGES, MASKED, kind_of
 from fairseq_mega.convert.sentencepiece_symbols import SPECIAL, published_rows
@@ -15,6 +16,19 @@ from tests.support.plain import images, megalodon, models, transformers
 
 SEED = 1
 LENGTH = 67  # of the inputs at most, but for chunks of numbers that are longer
+
+
+def run(*arguments: object) -> int:
+    """Run fairseq-mega-convert in this process."""
+    return command.main([str(argument) for argument in arguments])
+
+
+def assert_same(got: Dict[str, Tensor], want: Dict[str, Tensor]) -> None:
+    """Compare tensors by name, bit for bit."""
+    assert set(got) == set(want)
+    for name, tensor in want.items():
+        assert (got[name].shape, got[name].dtype) == (tensor.shape, tensor.dtype), name
+        assert torch.equal(got[name], tensor), name
 
 
 def our_numbers(numbers: Tensor) -> Tensor:
