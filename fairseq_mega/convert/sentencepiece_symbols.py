@@ -1,8 +1,8 @@
-"""Renumber symbols between sentencepiece, which a published MEGALODON uses, and fairseq's dictionaries.
+"""Change token ids between sentencepiece, which a published MEGALODON uses, and fairseq's dictionaries.
 
-sentencepiece: 0 unknown, 1 begin, 2 end, no padding. fairseq: 0 begin, 1 padding, 2 end, 3 unknown. Every other symbol
-n of sentencepiece has number n + 1 in fairseq. The dict.txt of a converted model lists the tokeniser's symbols from
-number 3 on.
+sentencepiece: 0 unknown, 1 begin, 2 end, no padding. fairseq: 0 begin, 1 padding, 2 end, 3 unknown. Every other token
+n of sentencepiece has the id n + 1 in fairseq. The dict.txt of a converted model lists the tokeniser's tokens from id 3
+on.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Vocabulary of a sentencepiece model: fairseq's dictionary of its pieces, and texts as their indices."""
+"""Vocabulary of a sentencepiece model: fairseq's dictionary of its subwords, and texts as token ids."""
 
 import hashlib
 from pathlib import Path
@@ -14,10 +14,10 @@ MULTIPLE = 8  # the number of symbols is a multiple, for fast matrix products
 
 
 class SubwordVocabulary:
-    """Pieces of a sentencepiece model after fairseq's four special symbols.
+    """Subwords of a sentencepiece model after fairseq's four special symbols.
 
-    A text becomes its pieces and ``</s>``. Control symbols of the model, such as ``<s>``, occur in no text and are left
-    out; the model's unknown piece becomes fairseq's ``<unk>``.
+    A text becomes its subwords and ``</s>``. Control symbols of the model, such as ``<s>``, occur in no text and are
+    omitted; the model's unknown subword becomes fairseq's ``<unk>``.
 
     Args:
         model: file of the model.
@@ -43,7 +43,7 @@ class SubwordVocabulary:
         self.digest = hashlib.sha256(self.processor.serialized_model_proto()).hexdigest()  # of the model
 
     def encode(self, texts: Sequence[str], threads: int = 1) -> List[np.ndarray]:
-        """Return the indices of each text, (L,) int32, with ``</s>`` at the end."""
+        """Return the token ids of each text, (L,) int32, with ``</s>`` at the end."""
         end = np.array([self.dictionary.eos()], dtype=np.int32)
         cleaned = [clean(text, self.cleaning) for text in texts]
         pieces = self.processor.encode(cleaned, out_type=int, num_threads=threads)

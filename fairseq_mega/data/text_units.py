@@ -93,7 +93,7 @@ class ByteUnit(TextUnit):
 
 
 class SubwordUnit(TextUnit):
-    """Unit of pieces of a sentencepiece model; text is cleaned by the model's recorded steps.
+    """Unit of subwords of a sentencepiece model; text is cleaned by the model's recorded steps.
 
     Args:
         model: file of the model.
@@ -142,7 +142,7 @@ def _characters(symbols: Iterable[str]) -> Iterator[Tuple[str, str]]:
 
 
 class DocumentUnit(SubwordUnit):
-    """Unit of pieces of a sentencepiece model for whole documents, with line ends and all blanks as pieces."""
+    """Unit of subwords of a sentencepiece model for whole documents, with line ends and all blanks as subwords."""
 
     parts_lines = False
 
@@ -173,14 +173,14 @@ def encode_after_line_end(encode: Callable[[str], str], text: str) -> str:
     return " ".join(encode(LINE_END + text).split()[len(encode(LINE_END).split()) :])
 
 
-def spelled(piece: str) -> str:
-    """Return a piece as a symbol of a dictionary: white space other than blanks becomes private-use characters."""
-    return piece.translate(_SPELLED)
+def spelled(subword: str) -> str:
+    """Return a subword as a token of a dictionary: white space other than blanks becomes private-use characters."""
+    return subword.translate(_SPELLED)
 
 
-def unspelled(symbols: str) -> str:
-    """Return the pieces of symbols: the inverse of :func:`spelled`."""
-    return symbols.translate(_UNSPELLED)
+def unspelled(tokens: str) -> str:
+    """Return the subwords of tokens: the inverse of :func:`spelled`."""
+    return tokens.translate(_UNSPELLED)
 
 
 def is_byte(symbol: str) -> bool:
@@ -218,8 +218,8 @@ def symbols_of_file(path: Path) -> List[str]:
 
 
 def never_written(dictionary: Dictionary) -> List[int]:
-    """Return the numbers of symbols that are never generated: padding, ``<s>``, ``<unk>`` and padding of the size."""
-    made_up = [number for number, symbol in enumerate(dictionary.symbols) if is_made_up(symbol)]
+    """Return the ids of tokens that are never generated: padding, ``<s>``, ``<unk>`` and padding of the size."""
+    made_up = [token for token, symbol in enumerate(dictionary.symbols) if is_made_up(symbol)]
     return [dictionary.pad(), dictionary.bos(), dictionary.unk(), *made_up]
 
 

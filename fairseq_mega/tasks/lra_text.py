@@ -72,7 +72,7 @@ class LRATextTask(ClassificationTask):
 
     @property
     def text_folder(self) -> str:
-        """Folder of the (first) documents, with the model of their pieces if any."""
+        """Folder of the (first) documents, with the model of their subwords if any."""
         return os.path.join(self.cfg.data, FIRST)
 
     def data_card(self) -> Card:

@@ -63,7 +63,7 @@ class MegalodonPretrainConfig(MegaLanguageModelingConfig):
 class MegalodonPretrainTask(MegaLanguageModelingTask):
     """Train on consecutive sequences of a stream of documents, shuffled anew in every epoch.
 
-    A document becomes its pieces and ``</s>``, which is also the beginning of the next document. Training holds only
+    A document becomes its subwords and ``</s>``, which is also the beginning of the next document. Training holds only
     some spans of 1 MiB of the text in memory; validation holds all tokens of its text.
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), section 4.1, and the published code's input.
@@ -87,7 +87,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
 
     @classmethod
     def setup_dictionary(cls, args: Any, **kwargs: Any) -> Tuple[Dictionary, Dictionary]:
-        """Return fairseq's special symbols followed by the pieces of the sentencepiece model."""
+        """Return fairseq's special symbols followed by the subwords of the sentencepiece model."""
         dictionary = SubwordVocabulary(model_file(args)).dictionary
         logger.info(f"dictionary: {len(dictionary)} types")
         return dictionary, dictionary
@@ -143,14 +143,14 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
         )
 
     def data_card(self) -> Card:
-        """Return the card of the data: the pieces of the sentencepiece model, and the model's way to split text."""
+        """Return the card of the data: the subwords of the sentencepiece model, and the model's way to split text."""
         return {
             SOURCE: digest(unspelled("\n".join(self.dictionary.symbols))),
             **card_of_subwords(model_file(self.args)),
         }
 
     def unit(self) -> DocumentUnit:
-        """Return the unit of documents: the pieces of the sentencepiece model."""
+        """Return the unit of documents: the subwords of the sentencepiece model."""
         return DocumentUnit(model_file(self.args))
 
 
