@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
-import torch
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
@@ -40,17 +39,8 @@ class LRACrossEntropyCriterion(FairseqCriterion):
 
         Returns:
             The summed loss, or the losses of the examples (B,); the number of examples; and the log.
-
-        Raises:
-            ValueError: if the model is not a classifier.
         """
-        logits = model(**sample["net_input"])
-        if not torch.is_tensor(logits):
-            raise ValueError(
-                f"--criterion lra_cross_entropy requires a classifier, and {type(model).__name__} predicts tokens: "
-                f"give --criterion cross_entropy or label_smoothed_cross_entropy"
-            )
-        logits = logits.float()
+        logits = model(**sample["net_input"]).float()
         target = sample["target"]
         weighted = target.is_floating_point()
         target = target.float() if weighted else target.view(-1)

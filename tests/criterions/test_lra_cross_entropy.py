@@ -1,4 +1,4 @@
-"""Cross entropy of classifiers: classes by weights."""
+"""Cross entropy of classifiers: classes, and weights of several."""
 
 import pytest
 import torch
@@ -23,9 +23,13 @@ def test_weighted_classes():
     torch.testing.assert_close(score(weights, reduce=False)[0].double(), want, rtol=1e-6, atol=0)
 
 
-def test_weight_one_is_the_class():
+def test_classes():
     classes = torch.tensor([0, 1])
+    want = -LOGITS.log_softmax(1)[torch.arange(2), classes]
+    torch.testing.assert_close(score(classes, reduce=False)[0], want)
     alike = score(torch.nn.functional.one_hot(classes, 3).float())
     loss, examples, logged = score(classes)
+    torch.testing.assert_close(loss, want.sum())
+    assert (logged["nsentences"], logged["ntokens"]) == (2, 2)
     assert loss.item() == pytest.approx(alike[0].item(), rel=1e-6)
     assert examples == alike[1] and logged["ncorrect"] == alike[2]["ncorrect"] == 1

@@ -3,7 +3,6 @@
 import json
 import shutil
 from argparse import Namespace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -362,20 +361,3 @@ def test_examples_that_are_missing(images):
         task.post_validate(None, {}, partial)
     task.cfg.max_valid_steps = 3
     task.post_validate(None, {}, partial)
-
-
-def test_criterion():
-    class Model(torch.nn.Module):
-        def forward(self, src_tokens):
-            return src_tokens
-
-    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
-    sample = {"net_input": {"src_tokens": logits}, "target": torch.tensor([0, 0, 1]), "ntokens": 6}
-    criterion = LRACrossEntropyCriterion(SimpleNamespace())
-    loss, size, logged = criterion(Model(), sample)
-    each, _, _ = criterion(Model(), sample, reduce=False)
-    want = -logits.log_softmax(1)[torch.arange(3), torch.tensor([0, 0, 1])]
-    torch.testing.assert_close(each, want)
-    torch.testing.assert_close(loss, want.sum())
-    assert (size, logged["nsentences"], int(logged["ncorrect"]), logged["ntokens"]) == (3, 3, 1, 6)
-    assert criterion.logging_outputs_can_be_summed() and loss.dtype == torch.float32
