@@ -13,15 +13,8 @@ from tests.support.tiny_trainings import COMMON, Trainings
 
 ONCE: List[object] = ["--cpu", "--max-update", 2, "--num-workers", 0, "--no-epoch-checkpoints", "--disable-validation"]
 SMOOTHED: List[object] = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.3]
-ADAPTIVE: List[object] = [
-    "--arch",
-    "mega_lm",
-    "--adaptive-input",
-    "--adaptive-input-cutoff",
-    "9,15",
-    "--adaptive-softmax-cutoff",
-    "9,15",
-]
+ADAPTIVE: List[object] = ["--arch", "mega_lm", "--adaptive-input", "--adaptive-input-cutoff", "9,15"]
+ADAPTIVE += ["--adaptive-softmax-cutoff", "9,15"]
 ADAPTIVE += ["--tie-adaptive-weights", "--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
 LM = ("validate", "eval-lm", "generate")
 SCORES = LM[:2]  # generation does not depend on a criterion

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List
 
 import torch
 from torch import Tensor
@@ -33,28 +33,10 @@ CONFIG = {
     "share_emb": False,
 }
 # Which axis of a tensor a rank holds a part of; the others are whole on each.
-ROWS: Tuple[str, ...] = (
-    "timenorm.weight",
-    "timenorm.bias",
-    "prior_mean",
-    "prior_logv",
-    "cema.alpha",
-    "cema.delta",
-    "cema.theta",
-)
-ROWS += ("cema.gamma", "cema.omega", "wv.weight", "wv.bias")
-ROWS += (
-    "wz.weight",
-    "wz.bias",
-    "wr.weight",
-    "wr.bias",
-    "wh1.weight",
-    "wh1.bias",
-    "fc1.weight",
-    "fc3.weight",
-    "nffn.alpha",
-    "final_norm.weight",
-    "final_norm.bias",
+ROWS = (
+    *("timenorm.weight", "timenorm.bias", "prior_mean", "prior_logv", "cema.alpha", "cema.delta", "cema.theta"),
+    *("cema.gamma", "cema.omega", "wv.weight", "wv.bias", "wz.weight", "wz.bias", "wr.weight", "wr.bias"),
+    *("wh1.weight", "wh1.bias", "fc1.weight", "fc3.weight", "nffn.alpha", "final_norm.weight", "final_norm.bias"),
 )
 COLUMNS = ("wh2.weight", "fc2.weight", "mega.gamma", "mega.beta", "embed.weight", "output.output.weight")
 
