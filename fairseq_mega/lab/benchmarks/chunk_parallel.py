@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import measuring, models
-from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of, numbers_of
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_size_options, chosen_of, numbers_of
 from fairseq_mega.models.process_wire import ProcessWire
 from fairseq_mega.modules.relay import Relay
 from fairseq_mega.tasks.chunk_parallel import bounds
@@ -34,10 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--length", type=int, default=65536, help="tokens of the sequence (default: %(default)s)")
     add("--sizes", default="1,2,4", help="numbers of processes N, comma separated (default: %(default)s)")
     add("--models", default=",".join(MODELS), help="models, comma separated (default: %(default)s)")
-    add("--width", type=int, default=128, help="width d (default: %(default)s)")
-    add("--layers", type=int, default=4, help="number of layers (default: %(default)s)")
-    add("--chunk", type=int, default=128, help="attention chunk (default: %(default)s)")
-    add("--symbols", type=int, default=256, help="size of the dictionary (default: %(default)s)")
+    add_size_options(parser, width=128, layers=4, chunk=128, symbols=256)
     add_common_options(parser, repeat=3)
 
 

@@ -10,6 +10,12 @@ from fairseq_mega.cli.commands import add_described
 
 # Each measurement is a separate process that imports its benchmark alone: the benchmark of a layer needs no fairseq.
 NAMES = ("layer", "kernels", "decoding", "lm-length", "chunk-parallel", "lra-speed", "peers", "device")
+SIZES = {
+    "width": "width d",
+    "layers": "number of layers",
+    "chunk": "attention chunk of models with chunks",
+    "symbols": "size of the dictionary",
+}
 
 
 class Benchmark(NamedTuple):
@@ -44,6 +50,12 @@ def add_common_options(parser: argparse.ArgumentParser, repeat: Optional[int] = 
     add("--device", choices=["cpu", "cuda"], default="cpu", help="device to measure on (default: %(default)s)")
     add("--json", type=Path, metavar="FILE", help="also write the measurements to this file")
     add("--smoke", action="store_true", help="measure tiny sizes for a quick check")
+
+
+def add_size_options(parser: argparse.ArgumentParser, **sizes: int) -> None:
+    """Add the options of the sizes of language models, with their defaults."""
+    for name, size in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=size, help=f"{SIZES[name]} (default: %(default)s)")
 
 
 def add_sweep_options(parser: argparse.ArgumentParser, dtypes: Sequence[str]) -> None:

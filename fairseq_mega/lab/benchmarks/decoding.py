@@ -12,7 +12,7 @@ from torch import nn
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import measuring, models
-from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of, numbers_of
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_size_options, chosen_of, numbers_of
 from fairseq_mega.ops.decoding.time_buffer import TimeBuffer
 
 DESCRIPTION = """\
@@ -45,10 +45,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     others = ", ".join(models.OTHERS)
     help_text = f"models, comma separated, also {others}; all: the models in chunks (default: %(default)s)"
     add("--models", default=",".join(models.MODELS), help=help_text)
-    add("--width", type=int, default=256, help="width d (default: %(default)s)")
-    add("--layers", type=int, default=6, help="number of layers (default: %(default)s)")
+    add_size_options(parser, width=256, layers=6, symbols=10000)
     add("--chunk", default="256", help="MEGA's chunk, or several, comma separated (default: %(default)s)")
-    add("--symbols", type=int, default=10000, help="size of the dictionary (default: %(default)s)")
     add("--batch", type=int, default=1, help="texts in a batch (default: %(default)s)")
     add(
         "--beam",

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import measuring, models
-from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of, numbers_of
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_size_options, chosen_of, numbers_of
 from fairseq_mega.lab.recipes.catalogue import catalogue
 
 DESCRIPTION = """\
@@ -33,10 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="mega,transformer",
         help=f"models, or recipes; models: {', '.join(MODELS)} (default: %(default)s)",
     )
-    add("--width", type=int, default=128, help="width d (default: %(default)s)")
-    add("--layers", type=int, default=4, help="number of layers (default: %(default)s)")
-    add("--chunk", type=int, default=128, help="attention chunk of MEGA and MEGALODON (default: %(default)s)")
-    add("--symbols", type=int, default=256, help="size of the dictionary (default: %(default)s)")
+    add_size_options(parser, width=128, layers=4, chunk=128, symbols=256)
     add("--time-limit", type=float, default=60.0, help="maximum seconds of one run (default: %(default)s)")
     add(
         "--dtype",
@@ -60,14 +57,12 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
         model = models.build_recipe(name, arguments.symbols, length, arguments.smoke)
     model = model.to(arguments.device, getattr(torch, arguments.dtype)).train()
 
-    def update(tokens: Any) -> None:
+    def loss_of(tokens: Any) -> Any:
         logits = model(tokens[:, :-1])[0].float()
-        F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
     tokens = torch.randint(4, arguments.symbols, (1, length + 1), device=arguments.device)
-    update(tokens[:, :33])  # excludes the one-time work of torch
-    found = measuring.time_and_memory(lambda: update(tokens), arguments.repeat, torch.device(arguments.device))
-    return {**found, "parameters": sum(parameter.numel() for parameter in model.parameters())}
+    return models.measure_training(model, loss_of, tokens, 33, arguments)
 
 
 def run(arguments: argparse.Namespace) -> None:

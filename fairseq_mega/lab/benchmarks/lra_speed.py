@@ -14,7 +14,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
-from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks import measuring, models
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of
 from fairseq_mega.models.on_paper import stand_in
 from fairseq_mega.ops.common.dispatch import VARIABLE
@@ -70,16 +70,13 @@ def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
         os.environ[VARIABLE] = "attention=torch"  # of this process alone, see measuring
     model = build(name, arguments.length, arguments.chunk).to(arguments.device).train()
 
-    def update(tokens: Any) -> None:
-        target = torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)
-        explicit = name == "transformer-explicit"
-        with sdpa_kernel(SDPBackend.MATH) if explicit else contextlib.nullcontext():
-            F.cross_entropy(model(tokens), target).backward()
+    def loss_of(tokens: Any) -> Any:
+        return F.cross_entropy(model(tokens), torch.zeros(len(tokens), dtype=torch.long, device=tokens.device))
 
+    explicit = name == "transformer-explicit"
     tokens = torch.randint(4, SYMBOLS, (arguments.batch, arguments.length), device=arguments.device)
-    update(tokens[:, :32])  # excludes the one-time work of torch
-    found = measuring.time_and_memory(lambda: update(tokens), arguments.repeat, torch.device(arguments.device))
-    return {**found, "parameters": sum(parameter.numel() for parameter in model.parameters())}
+    with sdpa_kernel(SDPBackend.MATH) if explicit else contextlib.nullcontext():
+        return models.measure_training(model, loss_of, tokens, 32, arguments)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -3,10 +3,13 @@
 import copy
 from argparse import Namespace
 from types import SimpleNamespace
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
+import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
+from torch import Tensor, nn
 
+from fairseq_mega.lab.benchmarks import measuring
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.smoke import shrink
 from fairseq_mega.models.decode_weights import pack_weights
@@ -97,6 +100,19 @@ def build_recipe(name: str, symbols: int, longest: int, smoke: bool = False) -> 
         shrink(config, recipe.evaluate["kind"])
     options.update(max_target_positions=longest, tokens_per_sample=longest)
     return ARCH_MODEL_REGISTRY[options["_name"]].build_model(Namespace(**options), task_of(symbols))
+
+
+def measure_training(
+    model: nn.Module, loss_of: Callable[[Tensor], Tensor], tokens: Tensor, short: int, arguments: Namespace
+) -> measuring.Figures:
+    """Measure a forward and backward pass of a model's loss on tokens (B, L), and count the model's parameters.
+
+    A first pass over the ``short`` beginning excludes the one-time work of torch.
+    """
+    loss_of(tokens[:, :short]).backward()
+    device = torch.device(arguments.device)
+    found = measuring.time_and_memory(lambda: loss_of(tokens).backward(), arguments.repeat, device)
+    return {**found, "parameters": sum(parameter.numel() for parameter in model.parameters())}
 
 
 def layer_parameters(model: Any) -> int:

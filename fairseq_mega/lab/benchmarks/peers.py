@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 from fairseq_mega.lab.benchmarks import measuring
-from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_rows_options, chosen_of
+from fairseq_mega.lab.benchmarks.command import (
+    Benchmark,
+    add_common_options,
+    add_rows_options,
+    add_size_options,
+    chosen_of,
+)
 from fairseq_mega.lab.runs.options import split_assignment
 
 
@@ -58,11 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     keep = "make glibc keep freed memory in peers, too, as fairseq-mega-train does"
     add("--keep-freed-memory", action="store_true", help=keep)
     add("--shapes", default="2x512,8x512,1x4096", help="batch x length, comma separated (default: %(default)s)")
-    add("--width", type=int, default=384, help="width d (default: %(default)s)")
-    add("--layers", type=int, default=6, help="number of layers (default: %(default)s)")
-    chunk = "attention chunk of all but mega-full and mega-pytorch (default: %(default)s)"
-    add("--chunk", type=int, default=512, help=chunk)
-    add("--symbols", type=int, default=260, help="size of the dictionary (default: %(default)s)")
+    add_size_options(parser, width=384, layers=6, chunk=512, symbols=260)
     add("--seed", type=int, default=1, help="seed of the symbols (default: %(default)s)")
     add_rows_options(parser)
     add_common_options(parser, repeat=5)
