@@ -74,7 +74,7 @@ def test_length(tmp_path):
 @pytest.mark.exhaustive
 def test_length_within_a_time_limit_and_of_other_models():
     output = run("lm-length", "--time-limit", "0", "--models", "mega")
-    assert "| mega | 64  skipped: would take about" in output
+    assert "| mega | 64 | skipped: would take about" in output
     output = run("lm-length", "--models", "megalodon,llama")
     assert re.findall(r"^\| (megalodon, chunk 16|llama) \| (\d+) \| [\d,]+ \|", output, re.MULTILINE) == [
         *[("megalodon, chunk 16", "32"), ("megalodon, chunk 16", "64"), ("llama", "32"), ("llama", "64")]
