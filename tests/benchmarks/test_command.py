@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairseq_mega.lab.benchmarks import command, layer, measuring
-from fairseq_mega.lab.report.documents.classification import speed
+from fairseq_mega.lab.report.benchmark_tables import classifier_speed
 from fairseq_mega.lab.runs.results import read_result, write_result
 from fairseq_mega.ops.common import native
 
@@ -71,13 +71,13 @@ def test_the_table_of_speed_names_what_was_measured(tmp_path, monkeypatch, capsy
     """A file from before architectures were recorded names none."""
     monkeypatch.setattr(measuring, "run_apart", lambda *unused: {"seconds": 1.0, "memory_mib": 1.0, "parameters": 1})
     command.main(["lra-speed", "--smoke", "--json", str(tmp_path / "speed.json")])
-    titles = [row[0] for row in speed(tmp_path, ["speed.json"]).rows]
+    titles = [row[0] for row in classifier_speed(tmp_path, ["speed.json"]).rows]
     assert titles[0] == "Transformer, attention written out (`transformer_lra_imdb`)"
     assert titles[3] == "MEGA-chunk, C = 16 (`mega_lra_imdb`)"
     found = read_result(tmp_path / "speed.json")
     del found["settings"]["architectures"]
     write_result(tmp_path / "old.json", found)
-    assert speed(tmp_path, ["old.json"]).rows[0][0] == "Transformer, attention written out"
+    assert classifier_speed(tmp_path, ["old.json"]).rows[0][0] == "Transformer, attention written out"
 
 
 def test_a_layer_is_measured_without_what_takes_long_to_import():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fairseq_mega.lab.benchmarks import command, kernels, kernels_report, measuring, operators
-from fairseq_mega.lab.report.documents import operators as tables
+from fairseq_mega.lab.report import benchmark_tables as tables
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.ops.common import native
 from tests.support.helpers import REPOSITORY

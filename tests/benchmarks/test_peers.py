@@ -12,7 +12,7 @@ import pytest
 from fairseq_mega.lab.benchmarks import command
 from fairseq_mega.lab.benchmarks.peers import PEERS, WORKER, Worker
 from fairseq_mega.lab.benchmarks.peers_worker import BUILDERS
-from fairseq_mega.lab.report.documents.peers import beside
+from fairseq_mega.lab.report.benchmark_tables import peers as table_of_peers
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.ops.common import native
 
@@ -74,7 +74,7 @@ def test_a_model_of_ours_beside_a_peer(tmp_path, capfd):
     assert scores[f"{peer} memory"] == scores[f"{ours} memory_mib"] / 64.0
     assert result["peers"]["transformers"] == {"peer": "1.0"} and "torch" in result["peers"]["mega"]
     assert "python" not in result["settings"]
-    (row,) = beside(tmp_path, ["peers.json"]).rows
+    (row,) = table_of_peers(tmp_path, ["peers.json"]).rows
     assert row[:2] == ["MEGA-chunk, transformers", "2 x 32"] and row[4] == "1"
 
     run(*given, f"transformers={program(tmp_path, seconds=1.0)}")  # is not measured again

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_mega.lab.report.documents import sizes
+from fairseq_mega.lab.report import benchmark_tables as sizes
 from fairseq_mega.models.cost import language_model, operations, parameters
 from fairseq_mega.models.on_paper import build
 
@@ -72,7 +72,7 @@ def test_nothing_is_drawn() -> None:
 
 def test_table() -> None:
     """Rows grow with the model; recomputation keeps less than half."""
-    rows = [sizes.row(size, sizes.SIZES[size]) for size in ("200m", "7b")]
+    rows = [sizes.size_row(size, sizes.SIZES[size]) for size in ("200m", "7b")]
     assert [row["parameters"] for row in rows] == ["220,627,968", "7,385,817,088"]
     for row in rows:
         kept, less, operations, speed = (

@@ -1,4 +1,4 @@
-"""The one command of all reports: help, errors, and the plot of the kernels."""
+"""The one command of all reports: help and errors."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from fairseq_mega.lab.report import command
-from fairseq_mega.lab.runs.results import make_result, write_result
 
 
 def test_every_report_has_help(capsys: Any) -> None:
@@ -28,18 +27,3 @@ def test_an_error_takes_one_line(tmp_path: Path, capsys: Any) -> None:
 def test_results_of_a_smoke_run_are_marked(tmp_path: Path, capsys: Any) -> None:
     assert command.main(["table4", str(tmp_path), "--smoke"]) == 0
     assert capsys.readouterr().out.endswith("SMOKE RUN on invented data: these numbers are meaningless\n")
-
-
-def test_the_kernels_are_plotted(tmp_path: Path, capsys: Any) -> None:
-    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
-    rows = [
-        {"title": "EMA", "path": "fft", "shape": {"batch": 2, "length": length}, "seconds": length * 1e-6}
-        for length in (64, 128)
-    ]
-    for name, measured in (("kernels", rows), ("none", [{"title": "EMA", "path": "fft", "skipped": "too long"}])):
-        write_result(tmp_path / f"{name}.json", make_result("kernels", "cpu", {"a": 1.0}, 2, "command", rows=measured))
-    image = tmp_path / "made" / "kernels.png"
-    assert command.main(["kernels", "--json", str(tmp_path / "kernels.json"), "--output", str(image)]) == 0
-    assert image.read_bytes().startswith(b"\x89PNG")
-    assert command.main(["kernels", "--json", str(tmp_path / "none.json"), "--output", str(image)]) == 1
-    assert "there is no measurement to plot" in capsys.readouterr().err

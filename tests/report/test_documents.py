@@ -8,19 +8,9 @@ from typing import Any, Dict, List
 
 import pytest
 
-from fairseq_mega.lab.report import command
-from fairseq_mega.lab.report.documents import (
-    filling,
-    language_models,
-    layers,
-    markers,
-    numbers,
-    pictures,
-    precisions,
-    registry,
-    shared_sequences,
-)
-from fairseq_mega.lab.report.language_models import BENCHMARK
+from fairseq_mega.lab.report import command, documents, numbers
+from fairseq_mega.lab.report.comparisons import LANGUAGE_MODELS
+from fairseq_mega.lab.report.documents import PICTURES, TABLES
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.ops.common import native
@@ -32,27 +22,27 @@ MEASURED = re.compile(r"\| [^|]*\d (ms|s|MiB|tokens/s)[ ,|(]|\| \*{0,2}[\d.]+x")
 @pytest.mark.skipif(native.PROBLEM is not None, reason=f"two tables count what kernels keep: {native.PROBLEM}")
 def test_the_tables_of_this_repository() -> None:
     """And its numbers in sentences."""
-    filled = [filling.fill(document) for document in filling.documents(REPOSITORY)]
-    assert [difference for document in filled for difference in filling.differences_in(document, REPOSITORY)] == []
+    filled = [documents.fill(document) for document in documents.documents(REPOSITORY)]
+    assert [difference for document in filled for difference in documents.differences_in(document, REPOSITORY)] == []
     assert any(document.numbers for document in filled)
     used = {place.call.name for document in filled for place in document.places}
-    assert set(registry.TABLES) - used <= {f"paper-{name}" for name in PAPER_TABLES}
+    assert set(TABLES) - used <= {f"paper-{name}" for name in PAPER_TABLES}
 
 
 def test_the_pictures_of_this_repository() -> None:
     """Each is drawn from its results, by a marker of a document, or by a command that the document names."""
-    drawn = list(pictures.drawn(REPOSITORY))
+    drawn = list(documents.drawn(REPOSITORY))
     assert [picture.file for picture in drawn if not picture.is_current()] == []
     others = set(REPOSITORY.glob("examples/**/*.png")) - {picture.file for picture in drawn}
     by_commands = {
         "examples/translation/kernels.png": "fairseq-mega-inspect",
     }
     assert {other.relative_to(REPOSITORY).as_posix() for other in others} == set(by_commands)
-    texts = [document.read_text(encoding="utf-8") for document in filling.documents(REPOSITORY)]
+    texts = [document.read_text(encoding="utf-8") for document in documents.documents(REPOSITORY)]
     for file, command_of in by_commands.items():
         names = (f"({file})", f"({file[len('examples/translation/') :]})")
         assert any(name in text and command_of in text for text in texts for name in names), file
-    assert set(pictures.PICTURES) == {picture.call.name for picture in drawn}
+    assert set(PICTURES) == {picture.call.name for picture in drawn}
 
 
 def test_the_losses_of_every_update_are_those_of_the_table() -> None:
@@ -66,7 +56,7 @@ def test_the_losses_of_every_update_are_those_of_the_table() -> None:
 
 def made_by_hand(text: str) -> List[str]:
     """Rows with measured numbers outside generated tables; a table below a text that says "computed" is none."""
-    paragraphs = markers.outside(text).split("\n\n")
+    paragraphs = documents.outside(text).split("\n\n")
     return [
         line
         for before, paragraph in zip(["", *paragraphs], paragraphs)
@@ -80,11 +70,11 @@ def test_tables_have_titles() -> None:
     text += (
         "<!-- table: b c.json -->\n| **no title** |\n<!-- /table -->\n## Sizes:\n<!-- table: c -->\n<!-- /table -->\n"
     )
-    assert markers.titles(text) == ["A page", "The speed of it", "Sizes"]
+    assert documents.titles(text) == ["A page", "The speed of it", "Sizes"]
 
 
 def test_no_measured_number_stands_in_a_table_made_by_hand() -> None:
-    for document in filling.documents(REPOSITORY):
+    for document in documents.documents(REPOSITORY):
         assert not made_by_hand(document.read_text(encoding="utf-8")), document
     assert made_by_hand("Text.\n\n| a |\n| 318 ms (1.2x) |\n| **2.5x** |") == ["| 318 ms (1.2x) |", "| **2.5x** |"]
     assert not made_by_hand("It is computed.\n\n| 318 ms |")
@@ -160,7 +150,7 @@ def test_a_number_that_differs_is_named(checkout: Path, capsys: Any) -> None:
             "<!-- table: decodings x.json -->\n<!-- /table -->\n",
             "table 'decodings x.json' is unknown: give benchmarks, ",
         ),
-        ("<!-- table: decoding results/decoding.json -->\n| a |\n", "the last table has no '<!-- /table -->'"),
+        ("<!-- table: decoding results/decoding.json -->\n| a |\n", "line 1: a table begins with "),
         ("| a |\n<!-- /table -->\n", "line 2: a table begins with "),
         (
             "<!-- table: language-models results perplexity -->\n<!-- /table -->\n",
@@ -198,10 +188,10 @@ def test_layers_of_models_that_are_not_known_yet(tmp_path: Path) -> None:
     later = {"later L=8 seconds": 0.25, "later L=8 memory_mib": 12.4, "later L=8 other": 1.0}
     layer_result(tmp_path, "a.json", "float32", both)
     layer_result(tmp_path, "b.json", "float8", {**both, **later})
-    table = layers.by_precision(tmp_path, ["a.json", "b.json"])
+    table = TABLES["layer-precisions"](tmp_path, ["a.json", "b.json"])
     assert list(table.columns) == ["", "[L = 8, d = 64, float32](a.json)", "[L = 8, d = 64, float8](b.json)"]
     assert table.rows == [["Transformer", "500 ms, 3.0 MiB", "500 ms, 3.0 MiB"], ["later", "", "250 ms, 12 MiB"]]
-    table = layers.by_length(tmp_path, ["b.json"])
+    table = TABLES["layer-lengths"](tmp_path, ["b.json"])
     assert table.rows == [["8", "500 ms", "250 ms (2.00x)", "3 / 12"]]
 
 
@@ -210,9 +200,9 @@ def test_every_model_of_a_text_has_its_row(tmp_path: Path) -> None:
         for context, gain in ((128, 0.0), (1024, 5.0), (None, 8.0)):
             settings: Dict[str, Any] = {"parameters": 7, "segments": 1 if context is None else 10, "mean_segment": 2.0}
             settings.update(exact_context=context, trained_chunk_or_block=128)
-            result = make_result(BENCHMARK, model, {"perplexity": score - gain}, 10, "command", 1, settings)
+            result = make_result(LANGUAGE_MODELS, model, {"perplexity": score - gain}, 10, "command", 1, settings)
             write_result(tmp_path / "wikitext2" / "lr0.005" / f"{model}.{context}.json", result)
-    table = language_models.remembered(tmp_path, ["wikitext2/lr0.005", "perplexity"])
+    table = TABLES["remembered-tokens"](tmp_path, ["wikitext2/lr0.005", "perplexity"])
     assert table.columns == ["tokens remembered at most", "128", "1,024", "all"]
     assert table.rows == [
         ["WikiText-2, MEGA, rate 0.005: perplexity", "95.00", "90.00", "87.00"],
@@ -225,7 +215,7 @@ def test_memory_of_processes_that_share_a_sequence(tmp_path: Path) -> None:
     settings = {"length": 1000, "chunk": 32}
     result = make_result("chunk-parallel", "x", {**sizes, "mega N=1 seconds": 1.0}, 1, "command", settings=settings)
     write_result(tmp_path / "a.json", result)
-    table = shared_sequences.memory(tmp_path, ["a.json"])
+    table = TABLES["shared-sequences"](tmp_path, ["a.json"])
     assert list(table.columns) == ["processes", "tokens of each", "MEGA, chunks of 32"]
     rows = [["1", "1,000", "2,000 MiB (1.00)"], ["2", "500", "1,050 MiB (0.53)"], ["3", "334", "8.0 MiB (0.00)"]]
     assert table.rows == rows
@@ -235,8 +225,16 @@ def test_numbers() -> None:
     assert [numbers.milliseconds(value) for value in (2.3150, 0.0999, 0.00946)] == ["2,315 ms", "99.9 ms", "9.46 ms"]
     assert [numbers.ratio(value) for value in (0.934, 9.996, 79.34, 100.2)] == ["0.93x", "10.0x", "79.3x", "100x"]
     assert [numbers.amount(value) for value in (0.2172, 1.4666, 7830.0)] == ["0.217", "1.47", "7,830"]
-    assert numbers.bold_best(["a", "", "b"], [2.0, None, 1.0], min) == ["a", "", "**b**"]
-    assert numbers.bold_best(["a", ""], [2.0, None], max) == ["a", ""]
+
+
+def test_pivot() -> None:
+    """Columns have their order, the best of several numbers is bold, and the end of a head stands behind the cells."""
+    rows = [{"a": "x", "z": "1"}, {"a": "y", "z": "2"}]
+    cells: List[Any] = [(rows[0], "c", 2.0), (rows[0], "b", 1.0), (rows[1], "b", 3.0), (rows[1], "d", "text")]
+    table = numbers.pivot(cells, ["b", "c"], best=min, missing="-", last=1)
+    assert table.columns == ["a", "b", "c", "d", "z"]
+    assert table.rows == [["x", "**1.00**", "2.00", "-", "1"], ["y", "3.00", "-", "text", "2"]]
+    assert numbers.pivot(cells[:1], text="{:.1f}".format, best=max).rows == [["x", "1", "2.0"]]
 
 
 def test_a_picture_is_drawn_anew_where_its_results_are_others(checkout: Path, capsys: Any) -> None:
@@ -280,6 +278,6 @@ def test_precisions_beside_each_other(tmp_path: Path) -> None:
         settings = {"precision": precision, "test": "some"}
         result = make_result("pairs", "mega", {"sacrebleu": value}, 9, "train", seed, settings)
         write_result(tmp_path / "results" / precision / f"seed{seed}.json", result)
-    table = precisions.of_seeds(tmp_path, ["results"])
+    table = TABLES["precisions"](tmp_path, ["results"])
     assert table.columns == ["model", "text", "score, 2 seeds", "float32", "bfloat16"]
     assert table.rows == [["MEGA", "some", "BLEU", "31.00 ±1.41", "31.25 ±0.35"]]

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from fairseq_mega.lab.report import command
-from fairseq_mega.lab.report.documents import filling
+from fairseq_mega.lab.report import command, documents
 from fairseq_mega.lab.runs.results import make_result, write_result
 
 SCORES = {"a L=1 seconds": 0.0894, "b L=1 seconds": 0.4162, "a bytes": 3.5 * 2**20, "bleu": 36.06, "c, d bleu": -2.0}
@@ -30,7 +29,7 @@ def checkout(tmp_path: Path) -> Path:
 def filled(checkout: Path, text: str) -> str:
     document = checkout / "examples" / "README.md"
     document.write_text(f"{text}\n")
-    filling.write(checkout)
+    documents.write(checkout)
     return document.read_text().rstrip("\n")
 
 
@@ -57,7 +56,7 @@ def filled(checkout: Path, text: str) -> str:
 def test_a_number_is_filled_in(key: str, stands: str, should: str, checkout: Path) -> None:
     mark = f"it is <!-- n: results/r.json {key} -->"
     assert filled(checkout, f"So {mark}{stands} here.") == f"So {mark}{should} here."
-    assert filling.differences(checkout) == []
+    assert documents.differences(checkout) == []
 
 
 def test_parameters_of_an_architecture_are_counted(checkout: Path) -> None:
@@ -83,7 +82,7 @@ def test_parameters_with_another_dictionary_and_other_options(checkout: Path) ->
         ("is <!-- n: results/r.json curve.2.accuracy -->1", "the file has no such number"),
         ("is <!-- n: results/r.json bleu - results/none.json bleu -->1", "No such file or directory"),
         ("is <!-- n: results/none*.json bleu -->1", "no file matches"),
-        ("is <!-- n: results/r.json min x* -->1", "no score matches"),
+        ("is <!-- n: results/r.json min x* -->1", "min x*: the file has no such number"),
         ("is <!-- n: results/r.json bleu --> many", "line 1: write a mark as '<!-- n: FILE KEY -->NUMBER'"),
         ("is <!-- n: results/r.json -->1", "line 1: write a mark as"),
         ("is <!-- n: parameters mega_huge -->1", "parameters mega_huge: give the name of an architecture"),
@@ -113,17 +112,17 @@ def test_the_values_of_several_files_are_averaged(checkout: Path) -> None:
 
 
 def test_nothing_is_written_where_a_document_cannot_be(checkout: Path, capsys: Any) -> None:
-    documents = [checkout / "README.md", checkout / "examples" / "README.md"]
-    documents[0].write_text("It is <!-- n: examples/results/r.json bleu -->1.0.\n")
+    paths = [checkout / "README.md", checkout / "examples" / "README.md"]
+    paths[0].write_text("It is <!-- n: examples/results/r.json bleu -->1.0.\n")
     for broken, message in ((b"is <!-- n: results/r.json nosuch -->1", "no such number"), (b"\xe9", "can't decode")):
-        documents[1].write_bytes(broken)
+        paths[1].write_bytes(broken)
         assert command.main(["--write", "--root", str(checkout)]) == 1
         error = capsys.readouterr().err
-        assert f"{documents[1]}: " in error and message in error
-        assert documents[0].read_text().endswith("-->1.0.\n")
+        assert f"{paths[1]}: " in error and message in error
+        assert paths[0].read_text().endswith("-->1.0.\n")
 
 
 def test_a_number_that_differs_is_named(checkout: Path) -> None:
     (checkout / "examples" / "README.md").write_text("It is <!-- n: results/r.json bleu -->36.0.\n")
     where = Path("examples") / "README.md"
-    assert filling.differences(checkout) == [f"{where}: bleu of results/r.json: 36.0, not 36.1"]
+    assert documents.differences(checkout) == [f"{where}: bleu of results/r.json: 36.0, not 36.1"]

@@ -10,9 +10,8 @@ from unittest import mock
 
 import pytest
 
-from fairseq_mega.lab.report import command, curves
-from fairseq_mega.lab.report.documents import filling
-from fairseq_mega.lab.report.page import figures, parts, writing
+from fairseq_mega.lab.report import command, documents
+from fairseq_mega.lab.report import page as writing
 from fairseq_mega.lab.report.recipe_states import find_results
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.lab.runs.text_tables import Table
@@ -90,17 +89,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def places() -> List[filling.Place]:
+def places() -> List[documents.Place]:
     """The tables of the documents, once the page is made of them: to make them again would take half a minute."""
     return []
 
 
 @pytest.fixture(scope="module")
-def page(runs: Path, places: List[filling.Place], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(runs: Path, places: List[documents.Place], tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("matplotlib", reason="the page's figures need matplotlib: pip install 'matplotlib>=3.6'")
 
-    def places_of(root: Path) -> List[filling.Place]:
-        places.extend(filling.places_of(root))
+    def places_of(root: Path) -> List[documents.Place]:
+        places.extend(documents.places_of(root))
         return places
 
     output = tmp_path_factory.mktemp("page") / "page.html"
@@ -109,7 +108,7 @@ def page(runs: Path, places: List[filling.Place], tmp_path_factory: pytest.TempP
     return output
 
 
-def test_the_page_is_whole_and_needs_no_other_file(page: Path, places: List[filling.Place], runs: Path) -> None:
+def test_the_page_is_whole_and_needs_no_other_file(page: Path, places: List[documents.Place], runs: Path) -> None:
     text = page.read_text(encoding="utf-8")
     found = Page(text)
     assert text.startswith("<!DOCTYPE html>") and found.all("html")[0] == {"lang": "en"}
@@ -119,7 +118,7 @@ def test_the_page_is_whole_and_needs_no_other_file(page: Path, places: List[fill
     assert [section["id"] for section in found.all("section")] == list(writing.SECTIONS)
     assert {place.document for place in places} > {REPOSITORY / "examples" / "megalodon" / "README.md"}
     for place in places:
-        assert place.call.name == "benchmarks" or parts.table(place.table) in text
+        assert place.call.name == "benchmarks" or writing.table(place.table) in text
     assert text.count("71.25*") >= 4  # the benchmark, its recipe, Table 2, and the other recipe
     assert "Not run yet: no result of Figure 6." in text and "Not run yet: no result of MEGA" not in text
     kinds = [(image["src"] or "").partition(";")[0] for image in found.all("img")]
@@ -187,9 +186,9 @@ def test_tables_of_images_have_their_own_results() -> None:
 
 def test_cells_are_text() -> None:
     table = Table(["<a>", "`b`"], [["  **x** & [name](file.json)", "1"]])
-    assert '<th scope="row" class="below">  <b>x</b> &amp; name</th><td>1</td>' in parts.table(table)
-    assert '<th scope="col" class="text">&lt;a&gt;</th><th scope="col"><code>b</code></th>' in parts.table(table)
-    recipes = parts.table(Table(["name", "recipes"], [["a", "`mega/a`: 2"], ["b", "`mega/b`"]]))
+    assert '<th scope="row" class="below">  <b>x</b> &amp; name</th><td>1</td>' in writing.table(table)
+    assert '<th scope="col" class="text">&lt;a&gt;</th><th scope="col"><code>b</code></th>' in writing.table(table)
+    recipes = writing.table(Table(["name", "recipes"], [["a", "`mega/a`: 2"], ["b", "`mega/b`"]]))
     assert '<td class="text code"><code>mega/a</code>: 2</td>' in recipes  # left out on a narrow screen
 
 
@@ -200,29 +199,12 @@ def test_folders_that_are_missing(tmp_path: Path, capsys: Any) -> None:
     assert not (tmp_path / "page.html").exists()
 
 
-def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> None:
-    lines = [log_line("train_inner", num_updates=step, loss=5 - step) for step in (1, 2, 2)]
-    lines[2] = log_line("train_inner", num_updates=2, loss=0.5)  # trained again; this one counts
-    lines += ["2026 | INFO | train_inner | {cut off\n", log_line("train", train_num_updates=9, train_loss=1)]
-    lines += [log_line("valid", valid_num_updates=2, valid_loss=2.5, valid_bleu=12.5, valid_ppl=5.6)]
-    found = curves.read_curves(lines)
-    assert list(found.values()) == [{1: 4.0, 2: 0.5}, {2: 2.5}, {2: 12.5}]
-    assert curves.read_curves(line[line.index("{") :] for line in lines) == found  # as --log-file has them
-    log, image = tmp_path / "run" / "train.log", tmp_path / "curves.png"
-    log.parent.mkdir()
-    log.write_text("".join(lines))
-    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
-    assert command.main(["curves", str(log), "--output", str(image)]) == 0
-    assert capsys.readouterr().out == f"run: 2 updates\nplot: {image}\n" and image.stat().st_size > 5000
-    failed = tmp_path / "failed & gone" / "train.log"
-    failed.parent.mkdir()
-    failed.write_text("nothing\n")
-    assert command.main(["curves", str(log), str(failed), "--output", str(image)]) == 0
-    assert f"run: 2 updates\n{failed} contains no training" in capsys.readouterr().out
-    with figures.readable_text():
-        page = "".join(figures.training_curves([tmp_path], tmp_path))
-    assert "<img" in page and f"Not shown: {html.escape(str(failed))} contains no training" in page
-    log.write_text("nothing\n")
-    assert command.main(["curves", str(log), "--output", str(image)]) == 1
-    assert "train.log contains no training" in capsys.readouterr().err
-    assert figures.training_curves([tmp_path], tmp_path)[0].count("contains no training") == 2
+def test_logs_without_a_training_are_named(tmp_path: Path) -> None:
+    for name, text in (("run", log_line("train_inner", num_updates=2, loss=3.5)), ("failed & gone", "nothing\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.log").write_text(text)
+    shown = "".join(writing.training_curves([tmp_path], tmp_path))
+    failed = html.escape(str(tmp_path / "failed & gone" / "train.log"))
+    assert "<img" in shown and f"Not shown: {failed} contains no training" in shown
+    (whole,) = writing.training_curves([tmp_path / "failed & gone"], tmp_path)
+    assert "contains no training" in whole and "<img" not in whole

@@ -165,7 +165,7 @@ def test_translation(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = ["mega/table7", "--where", "direction=de-en", "--where", "attention=laplace", "--seeds", "5"]
     reproduce(out, *chosen)
     printed = capsys.readouterr()
-    assert "MEGA laplace, paper" in printed.out and "SMOKE RUN on invented text" in printed.out
+    assert "MEGA laplace, paper" in printed.out and "SMOKE RUN on invented data" in printed.out
     results = found(out, "wmt16-newstest2014-smoke")
     assert {result["settings"]["checkpoint"] for result in results} == {"best", "average"}
     for result in results:

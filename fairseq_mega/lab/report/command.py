@@ -8,51 +8,27 @@ fairseq-mega-report table2 results --format markdown  # one REPORT; each has its
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Dict, Optional, Sequence
 
 from fairseq_mega.cli.commands import add_described, failure
-from fairseq_mega.lab.benchmarks import kernels_report as kernels
+from fairseq_mega.lab.benchmarks import kernels_report
 from fairseq_mega.lab.evaluate import translations
-from fairseq_mega.lab.report import (
-    classifiers,
-    curves,
-    decoding,
-    figure4,
-    figure5,
-    figure6,
-    language_models,
-    megalodon_figure1,
-    megalodon_figure4,
-    megalodon_figure5,
-    miniature,
-    pathfinder_page,
-    quickstart,
-    repository,
-    state_report,
-)
-from fairseq_mega.lab.report.papers import PAPER_TABLES
-from fairseq_mega.lab.report.table1 import TABLE1
+from fairseq_mega.lab.report import comparisons, figures, pictures, recipe_states
+from fairseq_mega.lab.report.documents import differences, draw_outdated, write
+from fairseq_mega.lab.report.page import write_page
+from fairseq_mega.lab.report.papers import PAPER_TABLES, TABLE1
 from fairseq_mega.lab.runs.report import Report
 
 PROGRAM = "fairseq-mega-report"
 REPORTS: Dict[str, Report] = {
-    "recipes": state_report.REPORT,
+    "recipes": recipe_states.REPORT,
     "table1": TABLE1.report,
     **{name: table.report for name, table in PAPER_TABLES.items()},
-    "figure4": figure4.REPORT,
-    "figure5": figure5.REPORT,
-    "figure6": figure6.REPORT,
-    "megalodon-figure1": megalodon_figure1.REPORT,
-    "megalodon-figure4": megalodon_figure4.REPORT,
-    "megalodon-figure5": megalodon_figure5.REPORT,
-    "miniature": miniature.REPORT,
-    "curves": curves.REPORT,
-    "classifiers": classifiers.REPORT,
-    "language-models": language_models.REPORT,
-    "quickstart": quickstart.REPORT,
-    "kernels": kernels.REPORT,
-    "decoding": decoding.REPORT,
-    "pathfinder-page": pathfinder_page.REPORT,
+    **figures.REPORTS,
+    **comparisons.REPORTS,
+    **pictures.REPORTS,
+    "kernels": kernels_report.REPORT,
     "translations": translations.REPORT,
 }
 
@@ -61,11 +37,29 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all reports."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
-    repository.add_options(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--write", action="store_true", help="write tables, numbers and pictures of all documents again")
+    about = "fail if a table, number or picture differs from its results"
+    what.add_argument("--check", action="store_true", help=about)
+    what.add_argument("--html", type=Path, metavar="FILE", help="write one page with all results")
+    about = "checkout with the documents (default: the current folder)"
+    parser.add_argument("--root", type=Path, default=Path(), help=about)
+    about = "also read results and logs of fairseq-mega-reproduce, for --html"
+    parser.add_argument("--runs", type=Path, action="append", default=[], metavar="FOLDER", help=about)
     commands = parser.add_subparsers(dest="report", metavar="REPORT")
     for name, report in REPORTS.items():
         add_described(commands, name, report.description, report.add_options)
     return parser
+
+
+def check(root: Path) -> int:
+    """Print what differs in a checkout's documents; return the exit status, 1 if anything does."""
+    found = differences(root)
+    print("\n".join(found or ["all tables and numbers are those of their results"]))
+    if found:
+        remedy = "run fairseq-mega-report --write"
+        print(f"{len(found)} rows, numbers and pictures differ: {remedy}", file=sys.stderr)
+    return 1 if found else 0
 
 
 def main(given: Optional[Sequence[str]] = None) -> int:
@@ -73,13 +67,21 @@ def main(given: Optional[Sequence[str]] = None) -> int:
     parser = build_parser()
     options = parser.parse_args(given)
     options.given = list(sys.argv[1:] if given is None else given)
-    wanted = options.write or options.check or options.html is not None
-    if wanted == (options.report is not None):
+    of_checkout = options.write or options.check or options.html is not None
+    if of_checkout == (options.report is not None):
         parser.error("give one of --check, --write, --html FILE, or the name of a REPORT (--help lists them)")
     try:
-        if wanted:
-            return repository.run(options)
-        REPORTS[options.report].run(options)
+        if options.check:
+            return check(options.root)
+        if options.write:
+            print(
+                "".join(f"changed: {path}\n" for path in [*write(options.root), *draw_outdated(options.root)]), end=""
+            )
+        elif options.html is not None:
+            write_page(options.html, options.root, options.runs)
+            print(f"page: {options.html}")
+        else:
+            REPORTS[options.report].run(options)
     except (OSError, ValueError) as error:
         return failure(options.report or PROGRAM, error)
     return 0

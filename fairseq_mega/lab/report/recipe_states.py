@@ -1,5 +1,6 @@
 """State of every recipe: the paper's value, ours over the seeds, failed seeds, and the origin of our values."""
 
+import argparse
 import json
 import re
 from itertools import groupby
@@ -11,11 +12,12 @@ from fairseq_mega.lab.evaluate.lra_runs import TASKS, shortened, stuck
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.alike import CONDITIONS, MORE
-from fairseq_mega.lab.report.lra_cells import mean_and_deviation
-from fairseq_mega.lab.report.megalodon_figure4 import points_of
+from fairseq_mega.lab.report.figures import speeds_of
+from fairseq_mega.lab.report.numbers import mean_and_deviation
 from fairseq_mega.lab.runs.provenance import machine_of, revision_of
+from fairseq_mega.lab.runs.report import Report, add_format
 from fairseq_mega.lab.runs.results import GIVEN, Result, ResultError, changes_of, check_result, is_trained_here
-from fairseq_mega.lab.runs.text_tables import Table, table_of
+from fairseq_mega.lab.runs.text_tables import FORMATS, Table, table_of
 
 COPIES = {"runs", "tables"}  # folders of the runner whose files repeat its results
 SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
@@ -113,7 +115,7 @@ def states(folders: Sequence[Path]) -> List[State]:
         trained = list(filter(is_trained_here, of_recipe))
         own = of_most(trained)
         failed = set(failures.get(name, ()))
-        failed |= {result["seed"] for result in own if result["settings"].get("task") in TASKS and at_chance(result)}
+        failed |= {result["seed"] for result in own if result["settings"].get("task") in TASKS and stuck(result)}
         failed |= {int(seed) for result in own for run in result.get("missing", ()) for seed in SEED.findall(run)}
         given = [result for result in of_recipe if not is_trained_here(result)]
         found.append(State(recipe, own, failed, given, len(trained) - len(own)))
@@ -139,16 +141,6 @@ def of_most(results: Sequence[Result]) -> List[Result]:
     return groups[max(groups, key=rank)] if groups else []
 
 
-def at_chance(result: Result) -> bool:
-    """Return whether a classifier's training never rose above chance."""
-    return "best_valid_accuracy" in result["scores"] and stuck(result)
-
-
-def short(result: Result) -> bool:
-    """Return whether a training had fewer updates than the paper's."""
-    return "published_updates" in result["settings"] and shortened(result)
-
-
 def paper_of(recipe: Recipe) -> str:
     """Return the paper's scores, empty for a plot, with the source if it is another paper."""
     scores = [f"{value:.2f}" for metric, value in recipe.paper.items() if metric != SPEED]
@@ -160,8 +152,8 @@ def ours_of(state: State) -> str:
     """Return mean and deviation over the seeds of every metric, with a star for trainings shorter than the paper's."""
     cells = []
     if state.recipe.measured and state.results:
-        points = points_of(state.results[-1])
-        return ", ".join(f"{point.tokens_per_second:,.0f} tokens/s at {length:,}" for length, point in points.items())
+        points = speeds_of(state.results[-1])
+        return ", ".join(f"{one['tokens_per_second']:,.0f} tokens/s at {length:,}" for length, one in points.items())
     if state.recipe.evaluate.get("curve") and state.results:  # each context has a score
         ends = {result["seed"]: result["scores"][VALID] for result in state.results if VALID in result["scores"]}
         return f"{mean_and_deviation(list(ends.values()), 4)} bits per byte" if ends else "-"
@@ -174,8 +166,10 @@ def ours_of(state: State) -> str:
             mean_and_deviation(list(seeds.values())) + f" ({kind})" * (len(kinds) > 1) for kind, seeds in kinds.items()
         ]
         cells += [", ".join(told)] if told and metric != SPEED else []
-    absent = state.recipe.absent or "not run"
-    return " / ".join(cells) + "*" * any(map(short, state.results)) if cells else absent
+    if not cells:
+        return state.recipe.absent or "not run"
+    short = any("published_updates" in result["settings"] and shortened(result) for result in state.results)
+    return " / ".join(cells) + "*" * short
 
 
 def kind_of(result: Result) -> str:
@@ -208,7 +202,7 @@ def seeds_of(state: State) -> str:
 def left_chance_of(members: Sequence[State]) -> str:
     """Count the trainings of some recipes of the arena that rose above chance, among those with a result."""
     results = [result for state in members for result in state.results if result["settings"].get("task") in TASKS]
-    return f"{sum(not at_chance(result) for result in results)} of {len(results)}" if results else "-"
+    return f"{sum(not stuck(result) for result in results)} of {len(results)}" if results else "-"
 
 
 def several(texts: Iterable[str]) -> str:
@@ -277,3 +271,25 @@ def names_of(state: State) -> Tuple[str, str]:
     if state.recipe.report.startswith("figure"):
         table = " ".join(table.split()[:2])  # its panels share their recipes
     return f"{table}, {task}", ", ".join(rest).partition(" (")[0]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``recipes``."""
+    about = "folders with results, for instance examples or outputs/lra"
+    parser.add_argument("folders", type=Path, nargs="+", help=about)
+    add_format(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the state of all recipes.
+
+    Raises:
+        FileNotFoundError: if a folder does not exist.
+    """
+    for folder in options.folders:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"the folder {folder} does not exist: give one that contains results")
+    print(FORMATS[options.format](state_table(states(options.folders))))
+
+
+REPORT = Report("Print every recipe with the paper's value and ours, failed seeds, machine and data.", add_options, run)

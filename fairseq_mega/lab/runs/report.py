@@ -77,7 +77,7 @@ def benchmark_read(options: argparse.Namespace, benchmark: str) -> str:
     return benchmark + ("-smoke" if options.smoke else "")
 
 
-def warn_of_smoke(smoke: bool, data: str = "invented data") -> None:
+def warn_of_smoke(smoke: bool) -> None:
     """Print below the numbers of a --smoke run that the numbers are meaningless."""
     if smoke:
-        print(f"SMOKE RUN on {data}: these numbers are meaningless")
+        print("SMOKE RUN on invented data: these numbers are meaningless")

@@ -18,11 +18,6 @@ def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
     return Table([*rows[0]] if rows else [], [[*row.values()] for row in rows])
 
 
-def aligned(title: str, cells: Sequence[str], first: int) -> str:
-    """Return a line with a title of ``first`` characters, and right-aligned cells of 14."""
-    return title.ljust(first) + "".join(cell.rjust(14) for cell in cells)
-
-
 def terminal(table: Table) -> str:
     """Return a table with columns as narrow as possible, names on the left and cells aligned to the right."""
     lines = [table.columns, *table.rows]

@@ -1,0 +1,386 @@
+"""Tables of speed, memory and size for the documents, from result files of the benchmarks or from models on paper.
+
+A table is a function of the document's folder and of the words behind its name in the marker, mostly result files.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple
+
+import yaml
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from fairseq_mega.lab.benchmarks.kernels_report import BASELINES, COMPILED, by_kind
+from fairseq_mega.lab.inspect.memory import model_of
+from fairseq_mega.lab.inspect.recipe_models import BYTES, symbols_of_preset
+from fairseq_mega.lab.report.numbers import MIB, amount, by_subject, mebibytes, pivot, points_of, ratio, timed
+from fairseq_mega.lab.report.papers import SPEED_NAMES, TABLE2
+from fairseq_mega.lab.runs.results import read_result
+from fairseq_mega.lab.runs.text_tables import Table, table_of
+from fairseq_mega.models import on_paper
+from fairseq_mega.models.cost import GIB, language_model, operations, parameters, training_step
+from fairseq_mega.models.image_classifier import ImageClassifier
+
+LAYERS = {
+    "transformer": "Transformer",
+    "explicit-transformer": "Transformer, attention written out",
+    "mega": "MEGA, full attention",
+    "mega-chunk": "MEGA, chunks of {chunk}",
+    "published-chunk": "MEGA, chunks of {chunk}, as published",
+    "megalodon-chunk": "MEGALODON, chunks of {chunk}",
+    "megalodon-published": "MEGALODON, chunks of {chunk}, as published",
+}
+CLASSIFIERS = {
+    "transformer-explicit": "Transformer, attention written out",
+    "transformer": "Transformer, fused attention",
+    "mega": "MEGA, full attention",
+    "mega-chunk": "MEGA-chunk, C = {chunk}",
+}
+LANGUAGE_MODELS = {
+    "mega": "MEGA",
+    "mega-full": "MEGA, full attention",
+    "mega-bf16": "MEGA, matrices in bfloat16",
+    "mega-int8": "MEGA, matrices in int8",
+    "transformer": "Transformer",
+    "llama": "Llama-style Transformer",
+    "megalodon": "MEGALODON",
+    "megalodon-bf16": "MEGALODON, matrices in bfloat16",
+    "megalodon-int8": "MEGALODON, matrices in int8",
+}
+PEERS = {
+    "megalodon-jax": "MEGALODON, megalodon-jax",
+    "megalodon-published": "MEGALODON, ours in the published arrangement",
+    "transformers": "MEGA-chunk, transformers",
+    "mega-published": "MEGA-chunk, ours in the published arrangement",
+    "mega-pytorch": "MEGA, full attention, mega-pytorch",
+}
+PRECISIONS = {
+    "float32": "float32",
+    "autocast": "bfloat16 under autocast",
+    "bfloat16": "bfloat16 throughout",
+    "float16": "float16 throughout",
+}
+PATHS = {
+    "fft": "torch FFT",
+    "torch_fft": "torch FFT",
+    "fft_kernel": "our FFT",
+    "DxNxL": "D x N x L, as published",
+}
+PLANTED = {"ema": "EMA scan", "fft_conv": "FFT convolution", "gate": "update gate", "timestep_norm": "timestep norm"}
+SIZES = {"11m": 260, "200m": 32000, "1b3": 32000, "1b3_pg19": 32000, "7b": 32000}  # presets to symbols
+DEVICE = 100e12  # sustained operations per second of a device
+MEMORIES = (16, 24, 40, 80)  # GiB
+
+
+def titled(titles: Mapping[str, str], model: str, chunk: Any = "") -> str:
+    """Return a model in words; an unknown model keeps its name, for instance "mega, chunk 64"."""
+    name, comma, rest = model.partition(", ")
+    return titles.get(name, name).format(chunk=chunk) + comma + rest
+
+
+def layer_lengths(folder: Path, words: Sequence[str]) -> Table:
+    """Return a row for each length of a benchmark of layers, with the speed relative to the first model."""
+    (name,) = words
+    result = read_result(folder / name)
+    found, chunk = by_subject(result["scores"], "L"), result["settings"]["chunk_size"]
+    base = next(iter(found.values()))
+    cells = []
+    for length in points_of(found):
+        points = {model: own[length] for model, own in found.items() if length in own}
+        memory = " / ".join(f"{points[model]['memory_mib']:.0f}" if model in points else "-" for model in found)
+        head = {"L": f"{length:,}", "peak memory, MiB, in this order": memory}
+        cells += [(head, titled(LAYERS, model, chunk), timed(one, base.get(length))) for model, one in points.items()]
+    return pivot(cells, [titled(LAYERS, model, chunk) for model in found], missing="-", last=1)
+
+
+def layer_precisions(folder: Path, words: Sequence[str]) -> Table:
+    """Return a row for each model, and a column for each length of several files, whose precisions differ."""
+    cells: List[Tuple[str, str, str]] = []
+    chunks: Dict[str, Set[int]] = {}
+    for name in words:
+        result = read_result(folder / name)
+        settings, found = result["settings"], by_subject(result["scores"], "L")
+        precision = PRECISIONS.get(settings.get("dtype", "float32"), settings.get("dtype", ""))
+        for length in points_of(found):
+            column = f"[L = {length:,}, d = {settings['embed_dim']}, {precision}]({name})"
+            for model, points in found.items():
+                chunks.setdefault(model, set()).add(settings["chunk_size"])
+                if length in points:
+                    cells.append((model, column, f"{timed(points[length])}, {mebibytes(points[length]['memory_mib'])}"))
+    names = {
+        model: titled(LAYERS, model, " or ".join(f"{size:,}" for size in sorted(sizes)))
+        for model, sizes in chunks.items()
+    }
+    return pivot(({"": names[model]}, column, text) for model, column, text in cells)
+
+
+def measured(folder: Path, words: Sequence[str], *keys: str) -> Dict[Tuple[Any, ...], Dict[str, Dict[str, Any]]]:
+    """Return the measurements of operators in a file by entries of a row or of its shape, then by path."""
+    (name,) = words
+    found: Dict[Tuple[Any, ...], Dict[str, Dict[str, Any]]] = {}
+    for row in read_result(folder / name)["rows"]:
+        if "seconds" in row:
+            key = tuple(row[key] if key in row else row["shape"][key] for key in keys)
+            found.setdefault(key, {})[row["path"]] = row
+    return found
+
+
+def first(paths: Dict[str, Dict[str, Any]], names: Sequence[str]) -> Any:
+    """Return the measurement of the first name that has one, or None."""
+    return next((paths[name] for name in names if name in paths), None)
+
+
+def operator_lengths(folder: Path, words: Sequence[str]) -> Table:
+    """Return a row for each compiled operator: speed by length, and memory, relative to its baseline."""
+    found = measured(folder, words, "title", "length")
+    lengths = sorted({length for _, length in found})
+    rows = []
+    for title in dict.fromkeys(title for title, _ in found):
+        paths = {length: found.get((title, length), {}) for length in lengths}
+        pairs = {length: (first(own, COMPILED), first(own, BASELINES)) for length, own in paths.items()}
+        both = {length: pair for length, pair in pairs.items() if None not in pair}
+        if both:
+            speeds = {length: ratio(base["seconds"] / fast["seconds"]) for length, (fast, base) in both.items()}
+            shares = [fast["memory_mib"] / max(base["memory_mib"], 1e-9) for fast, base in both.values()]
+            fast, base = both[max(both)]
+            rows.append(
+                {
+                    "forward and backward": f"{title}: {fast['path']} against {base['path']}",
+                    **{f"L = {length:,}": speeds.get(length, "") for length in lengths},
+                    "memory": f"{min(shares):.2f} to {max(shares):.2f}",
+                }
+            )
+    return table_of(rows)
+
+
+def operator_shapes(folder: Path, words: Sequence[str]) -> Table:
+    """Return time, speed relative to the baseline and memory of each path, with a row for each shape."""
+    found = measured(folder, words, "title", "batch", "width", "n", "length")
+    names = sorted(dict.fromkeys(name for paths in found.values() for name in paths), key=by_kind)
+    several = len({title for title, *_ in found}) > 1
+    cells = []
+    for (title, *shape), paths in found.items():
+        sizes = ", ".join(f"{size:,}" for size in shape)
+        head = {"B, D, N, L": f"{title}: {sizes}" if several else sizes}
+        for name, one in paths.items():
+            text = f"{timed(one, first(paths, BASELINES))}, {mebibytes(one['memory_mib'])}"
+            cells.append((head, PATHS.get(name, name), text))
+    return pivot(cells, [PATHS.get(name, name) for name in names])
+
+
+def planted_defects(folder: Path, words: Sequence[str]) -> Table:
+    """Return a row for each operator: the defects planted in its kernels that the tests noticed."""
+    (name,) = words
+    found: Dict[str, Dict[str, Any]] = json.loads((folder / name).read_text(encoding="utf-8"))
+    return table_of(
+        [
+            {
+                "operator": PLANTED.get(operator, operator),
+                "noticed of those tried": f"{count['noticed']} of {count['tried']}",
+                "of all": str(count["planted"]),
+            }
+            for operator, count in found.items()
+        ]
+    )
+
+
+def decoding(folder: Path, words: Sequence[str]) -> Table:
+    """Return a row for each model of several files: time of a step, and speed relative to the Transformer."""
+    cells, positions = [], set()
+    for name in words:
+        result = read_result(folder / name)
+        found, texts = by_subject(result["scores"], "position"), result["settings"].get("batch", 1)
+        positions.update(points_of(found))
+        for model, points in found.items():
+            end = points[max(points)]
+            head = {
+                "a step of": (f"{texts} texts: " if texts > 1 else "") + titled(LANGUAGE_MODELS, model),
+                "parameters of the layers": f"{end['parameters']:,.0f}",
+                "memory of the past": mebibytes(end["bytes"] / MIB),
+            }
+            base = found.get("transformer", {})
+            cells += [(head, f"at {at:,}", timed(point, base.get(at))) for at, point in points.items()]
+    return pivot(cells, [f"at {at:,}" for at in sorted(positions)], last=1)
+
+
+def training_lengths(folder: Path, words: Sequence[str]) -> Table:
+    """Return a row for each length: speed and memory of training each language model, and the first two's ratio."""
+    (name,) = words
+    found = by_subject(read_result(folder / name)["scores"], "L")
+    columns = ["L"]
+    for model in found:
+        columns += [f"{titled(LANGUAGE_MODELS, model)}, tokens/s", "microseconds per token", "peak MiB"]
+    rows = []
+    for length in points_of(found):
+        row, seconds = [f"{length:,}"], [points[length]["seconds"] for points in found.values() if length in points]
+        for points in found.values():
+            if length in points:
+                time, memory = points[length]["seconds"], points[length]["memory_mib"]
+                row += [f"{length / time:,.0f}", amount(1e6 * time / length), f"{memory:,.0f}"]
+            else:
+                row += ["left out", "", ""]
+        both = len(found) > 1 and all(length in points for points in list(found.values())[:2])
+        rows.append([*row, ratio(seconds[1] / seconds[0]) if both else ""])
+    return Table([*columns, "ratio"], rows)
+
+
+def shared_sequences(folder: Path, words: Sequence[str]) -> Table:
+    """Return a row for each number of processes: the largest memory of one, and its share of a single process's."""
+    (name,) = words
+    result = read_result(folder / name)
+    settings, cells = result["settings"], []
+    for model, points in by_subject(result["scores"], "N").items():
+        for size, point in sorted(points.items()):
+            head = {"processes": str(size), "tokens of each": f"{-(-settings['length'] // size):,}"}
+            needed, alone = point["memory_mib"], points[min(points)]["memory_mib"]
+            column = titled(LAYERS, f"{model}-chunk", settings["chunk"])
+            cells.append((head, column, f"{mebibytes(needed)} ({needed / alone:.2f})"))
+    return pivot(cells)
+
+
+def peers(folder: Path, words: Sequence[str]) -> Table:
+    """Return a row for each shape of other implementations in several files, beside our speed and memory."""
+    rows: Dict[str, List[Dict[str, str]]] = {}
+    for file in words:
+        for subject, points in by_subject(read_result(folder / file)["scores"], "L").items():
+            name, _, batch = subject.partition(", batch ")
+            for length, point in points.items():
+                if "speed" not in point:  # ours
+                    continue
+                tokens, speed, memory = int(batch) * length, point["speed"], point["memory"]
+                rows.setdefault(name, []).append(
+                    {
+                        "beside": PEERS.get(name, name),
+                        "batch x L": f"{batch} x {length:,}",
+                        "its parameters": f"{point['parameters']:,.0f}",
+                        "ours, tokens/s": f"{tokens * speed / point['seconds']:,.0f}",
+                        "its": f"{tokens / point['seconds']:,.0f}",
+                        "speed": ratio(speed),
+                        "ours, peak MiB": f"{point['memory_mib'] * memory:,.0f}",
+                        "its peak": f"{point['memory_mib']:,.0f}",
+                        "memory": ratio(memory),
+                    }
+                )
+    return table_of([row for of_peer in rows.values() for row in of_peer])
+
+
+def classifier_speed(folder: Path, words: Sequence[str]) -> Table:
+    """Return a row for each model of the benchmark ``lra-speed``: speed and memory, and the paper's."""
+    (name,) = words
+    result = read_result(folder / name)
+    scores, settings = result["scores"], result["settings"]
+    papers = {model: " / ".join(TABLE2.rows[title][-2:]) for title, model in SPEED_NAMES.items()}
+    papers["transformer-explicit"] = papers.pop("transformer")  # the paper's has explicit attention weights
+    rows = []
+    for model in settings["models"].split(","):
+        arch = settings.get("architectures", {}).get(model)  # older files do not record it
+        rows.append(
+            {
+                "model": titled(CLASSIFIERS, model, settings["chunk"]) + (f" (`{arch}`)" if arch else ""),
+                "parameters": f"{scores[f'{model} parameters']:,.0f}",
+                "texts/s": amount(settings["batch"] / scores[f"{model} seconds"]),
+                "peak MiB": f"{scores[f'{model} memory_mib']:,.0f}",
+                "speed / memory": f"{scores[f'{model} speed']:.2f}x / {scores[f'{model} memory']:.2f}x",
+                "in the paper's Table 2": papers.get(model, ""),
+            }
+        )
+    return table_of(rows)
+
+
+def contexts(folder: Path, words: Sequence[str]) -> Table:
+    """Return the longest contexts of training steps in some memories, as ``fairseq-mega-inspect --memory`` does.
+
+    Each word is ARCHITECTURE:SYMBOLS, or ARCHITECTURE:SYMBOLS:bf16 for autocast to bfloat16.
+    """
+    rows = []
+    for word in words:
+        name, symbols, *precision = word.split(":")
+        step = model_of(name, int(symbols), precision == ["bf16"]).step
+        rows.append(
+            {
+                "`--arch`": f"`{name}`" + (", bfloat16" if precision else ""),
+                "symbols": f"{int(symbols):,}",
+                "training state": f"{step.state / GIB:.1f} GiB",
+                "per token": f"{step.token / 1024:,.0f} KiB",
+                **{f"{memory} GiB": f"{step.context(memory * GIB):,}" for memory in MEMORIES},
+            }
+        )
+    return table_of(rows)
+
+
+def size_row(size: str, symbols: int) -> Dict[str, str]:
+    """Return parameters, memory and operations of a size of MEGALODON on paper, by titles of columns."""
+    options = {"_name": f"megalodon_lm_{size}"}
+    model = language_model(options, symbols)
+    step = training_step(options, symbols)
+    recomputed = training_step({**options, "checkpoint_activations": True}, symbols)
+    work = 3.0 * operations(model, model.chunk_size)  # a backward pass counts as two
+    return {
+        "": size,
+        "parameters": f"{step.parameters:,}",
+        "training state": f"{step.state / GIB:,.1f} GiB",
+        "activations per token": f"{step.token / 1024:,.0f} KiB",
+        "the same, recomputed": f"{recomputed.token / 1024:,.0f} KiB",
+        "GFLOP per token": f"{work / 1e9:.2g}",
+        "tokens/s at 100 TFLOP/s": f"{float(f'{DEVICE / work:.2g}'):,.0f}",
+    }
+
+
+def megalodon_sizes(folder: Path, words: Sequence[str]) -> Table:
+    """Return a row for each size of MEGALODON."""
+    return table_of([size_row(size, symbols) for size, symbols in SIZES.items()])
+
+
+def count_parameters(words: str) -> int:
+    """Return the parameters of an architecture: ``mega_wmt_en_de``, ``mega_wmt_en_de symbols=33000 encoder_layers=3``.
+
+    Args:
+        words: name of the architecture, then options that differ from it, as in recipes; ``symbols`` is the size of
+            each dictionary, by default that of the architecture's recipes.
+
+    Raises:
+        ValueError: for an unknown architecture or option, a later word that is not OPTION=VALUE, or if the recipes
+            have no or several dictionaries for the architecture and ``symbols`` is missing.
+    """
+    name, *settings = words.split()
+    if name not in ARCH_MODEL_REGISTRY:
+        raise ValueError("give the name of an architecture")
+    if not all("=" in setting for setting in settings):
+        raise ValueError("write the options behind the architecture as OPTION=VALUE")
+    options = {key: yaml.safe_load(value) for key, _, value in (setting.partition("=") for setting in settings)}
+    symbols = options.pop("symbols", None) or symbols_of_preset(name)
+    parser = argparse.ArgumentParser()
+    ARCH_MODEL_REGISTRY[name].add_args(parser)
+    unknown = set(options) - set(vars(parser.parse_args([])))
+    if unknown:
+        raise ValueError(f"{name} has no options {', '.join(sorted(unknown))}")
+    if symbols is None and not issubclass(ARCH_MODEL_REGISTRY[name], ImageClassifier):
+        raise ValueError("no recipe has this architecture, or several with different dictionaries: add symbols=NUMBER")
+    return parameters(on_paper.built({"_name": name, **options}, symbols or BYTES))
+
+
+def grid(folder: Path, words: Sequence[str]) -> Table:
+    """Return the scores ROW: COLUMN of a file with a number of digits; further words are the title of the rows."""
+    name, digits, *head = words
+    scores = read_result(folder / name)["scores"]
+    keys = {key: key.split(": ", 1) for key in scores}
+    cells = (({" ".join(head): row}, column, scores[key]) for key, (row, column) in keys.items())
+    return pivot(cells, text=f"{{:.{digits}f}}".format)
+
+
+TABLES: Dict[str, Callable[[Path, Sequence[str]], Table]] = {
+    "layer-lengths": layer_lengths,
+    "layer-precisions": layer_precisions,
+    "operator-lengths": operator_lengths,
+    "operator-shapes": operator_shapes,
+    "planted-defects": planted_defects,
+    "decoding": decoding,
+    "training-lengths": training_lengths,
+    "shared-sequences": shared_sequences,
+    "peers": peers,
+    "classifier-speed": classifier_speed,
+    "contexts": contexts,
+    "megalodon-sizes": megalodon_sizes,
+    "grid": grid,
+}

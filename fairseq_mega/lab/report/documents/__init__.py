@@ -1,1 +1,0 @@
-"""Tables of measured numbers in the documentation, generated between markers."""

@@ -1,0 +1,178 @@
+"""Pictures of measurements other than the papers' figures: training curves, speed of decoding, images of Pathfinder."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+
+from fairseq_mega.lab.prepare.classification.pathfinder import RULES
+from fairseq_mega.lab.prepare.generators.pathfinder import draw_pathfinder
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.report.numbers import by_subject
+from fairseq_mega.lab.runs.log_progress import parse_statistics
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, height_limits, load_pyplot, look, save
+from fairseq_mega.lab.runs.report import Report
+from fairseq_mega.lab.runs.results import Result, read_result
+
+Points = Dict[int, float]  # by update; of repeated updates after an interruption the last counts
+CURVES = {  # titles of panels to names of updates and of scores in a log
+    "training loss (bits)": ("num_updates", ("loss",)),
+    "validation loss (bits)": ("valid_num_updates", ("valid_loss",)),
+    "validation score": ("valid_num_updates", ("valid_accuracy", "valid_bleu", "valid_ppl")),
+}
+LABELS = {1: "label 1: one contour", 0: "label 0: two contours"}  # of Pathfinder
+COLUMNS, SEED = 5, 1  # of a page of Pathfinder
+
+
+def read_curves(lines: Iterable[str]) -> Dict[str, Points]:
+    """Return the points of each panel in a log of fairseq (--log-format json); incomplete lines are left out."""
+    curves: Dict[str, Points] = {title: {} for title in CURVES}
+    for line in lines:
+        found = parse_statistics(line)  # its names show its kind, which a --log-file of fairseq lacks
+        for title, (updates, scores) in CURVES.items():
+            score = next((score for score in scores if score in found), None)
+            if updates in found and score is not None:
+                curves[title][int(float(found[updates]))] = float(found[score])
+    return curves
+
+
+def draw_curves(logs: Sequence[Path], output: Path) -> Tuple[List[str], List[str]]:
+    """Draw a curve for each log; return lines about the logs, and lines about logs without a training.
+
+    Raises:
+        OSError: if a log cannot be read.
+        ValueError: if no log contains a training.
+    """
+    found: List[Tuple[str, Dict[str, Points]]] = []
+    empty: List[str] = []
+    for log in logs:
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            curves = read_curves(lines)
+        if any(curves.values()):
+            found.append((log.parent.name or log.stem, curves))
+        else:
+            empty.append(f"{log} contains no training: it failed, or was made without --log-format json")
+    if not found:
+        raise ValueError("; ".join(empty))
+    panels = [
+        Panel(
+            [Line(sorted(curves[title].items()), name) for name, curves in found],
+            {"xlabel": "updates", "ylabel": title},
+        )
+        for title in CURVES
+        if any(curves[title] for _, curves in found)
+    ]
+    draw_panels(panels, output)
+    drawn = [f"{name}: {max(max(points, default=0) for points in curves.values()):,} updates" for name, curves in found]
+    return drawn, empty
+
+
+def add_curves(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``curves``."""
+    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="train.log of one or several runs")
+    parser.add_argument("--output", type=Path, required=True, help="image to write")
+
+
+def print_curves(options: argparse.Namespace) -> None:
+    """Draw the curves."""
+    drawn, left_out = draw_curves(options.logs, options.output)
+    print("\n".join([*drawn, *left_out, f"plot: {options.output}"]))
+
+
+def plot_accuracies(results: Sequence[Result], output: Path, source: Optional[str] = None) -> None:
+    """Draw validation accuracies over updates and over hours to an image file, with ``source`` as in ``save``.
+
+    A training without records of hours is in the first panel alone.
+    """
+    limits = height_limits([point["accuracy"] for result in results for point in result["curve"]])
+    panels = []
+    for key, title in {"updates": "updates", "hours": "hours of training"}.items():
+        lines: List[Line] = []
+        for number, result in enumerate(results):
+            settings = result["settings"]
+            model = catalogue()[settings["recipe"]].number.rpartition(", ")[2]
+            on = "CPU" if settings["trained_on"] == "cpu" else "GPU"
+            name = f"{model}, rate {settings['lr']:g}, seed {result['seed']}, {on}"
+            points = [(point[key], point["accuracy"]) for point in result["curve"] if key in point]
+            lines += [Line(points, name, look(number))] if points else []
+        if lines:
+            panels.append(Panel(lines, {"xlabel": title, "ylabel": "validation accuracy (%)", **limits}))
+    draw_panels(panels, output, source=source)
+
+
+def speeds(scores: Dict[str, float]) -> Dict[str, List[Tuple[float, float]]]:
+    """Return position and tokens per second of one text, by model, from the scores of a benchmark of decoding.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    found: Dict[str, List[Tuple[float, float]]] = {
+        model: sorted((at, 1.0 / point["seconds"]) for at, point in points.items() if "seconds" in point)
+        for model, points in by_subject(scores, "position").items()
+    }
+    if not any(found.values()):
+        raise ValueError("there is no measurement of decoding: give a file of the benchmark `decoding`")
+    return {model: points for model, points in found.items() if points}
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``decoding``."""
+    add = parser.add_argument
+    add("--json", type=Path, required=True, help="result file of python -m fairseq_mega.lab.benchmarks decoding")
+    add("--output", type=Path, required=True, help="image to write, for instance decoding.png")
+
+
+def plot_decoding(options: argparse.Namespace) -> None:
+    """Draw the speeds of decoding; the axis of positions is logarithmic."""
+    lines = [Line(points, name) for name, points in speeds(read_result(options.json)["scores"]).items()]
+    axes = {"xlabel": "position in the text (tokens)", "ylabel": "tokens per second"}
+    draw_panels([Panel(lines, {**axes, "xscale": "symlog", "ylim": (0, None)})], options.output)
+
+
+def pathfinder_images(size: int, columns: int, seed: int) -> Dict[int, List[Any]]:
+    """Return the first images of each label."""
+    images: Dict[int, List[Any]] = {label: [] for label in LABELS}
+    index = 0
+    while min(map(len, images.values())) < columns:
+        image, label = draw_pathfinder(index, seed, RULES[size])
+        images[label].append(image)
+        index += 1
+    return {label: found[:columns] for label, found in images.items()}
+
+
+def draw_page(size: int, output: Path, source: Optional[str] = None, columns: int = COLUMNS, seed: int = SEED) -> None:
+    """Draw one row of images of Pathfinder per label to an image file, with ``source`` as in ``save``."""
+    grid = {"figsize": (2.1 * columns + 0.2, 4.3), "squeeze": False, "layout": "constrained"}
+    figure, panels = load_pyplot().subplots(len(LABELS), columns, **grid)
+    for row, (label, images) in zip(panels, pathfinder_images(size, columns, seed).items()):
+        row[0].set_ylabel(LABELS[label])
+        for panel, image in zip(row, images):
+            panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            panel.set(xticks=[], yticks=[])
+    save(figure, output, source)
+
+
+def add_pathfinder(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``pathfinder-page``."""
+    add = parser.add_argument
+    about = "height and width in pixels (default: 32; Path-X: 128)"
+    add("--size", type=int, choices=sorted(RULES), default=32, help=about)
+    add("--columns", type=int, default=COLUMNS, help="images of each label (default: %(default)s)")
+    add("--seed", type=int, default=SEED, help="seed of the images (default: %(default)s)")
+    add("--out", type=Path, required=True, help="image to write")
+
+
+def print_pathfinder(options: argparse.Namespace) -> None:
+    """Draw the page."""
+    draw_page(options.size, options.out, None, options.columns, options.seed)
+    print(f"page: {options.out}")
+
+
+REPORTS = {
+    "curves": Report("Plot training curves from fairseq's JSON logs.", add_curves, print_curves),
+    "decoding": Report(
+        "Plot the tokens per second of decoding at several positions of a text.", add_decoding, plot_decoding
+    ),
+    "pathfinder-page": Report(
+        "Draw a page of Pathfinder images: label 1 above, label 0 below.", add_pathfinder, print_pathfinder
+    ),
+}

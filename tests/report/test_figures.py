@@ -1,0 +1,136 @@
+"""Figures and other pictures, apart from what they print."""
+
+import json
+from pathlib import Path
+from typing import Any, List, Tuple
+
+import pytest
+
+from fairseq_mega.lab.report import figures, pictures
+from fairseq_mega.lab.report.command import main
+from fairseq_mega.lab.runs import plotting
+from fairseq_mega.lab.runs.plotting import Line
+from fairseq_mega.lab.runs.results import ResultError, make_result, write_result
+from tests.report.synthetic import figure1, figure4
+
+
+def log_line(tag: str, **values: object) -> str:
+    return f"2026-01-02 03:04:05 | INFO | {tag} | {json.dumps({key: str(value) for key, value in values.items()})}\n"
+
+
+def test_the_functions_of_figure5() -> None:
+    """Both are the same at the median of Laplace, where relu2 is a half too: x = sqrt(1/2)."""
+    for points in figures.functions().values():
+        x, y = min(points, key=lambda point: abs(point[0] - 0.5**0.5))
+        assert abs(y - 0.5) < 0.02 and abs(x - 0.5**0.5) < 0.01
+
+
+def test_figures_without_results(tmp_path: Path, capsys: Any) -> None:
+    for figure, message in (("4", "no result of MEGA on Text or Image"), ("5", "no result of MEGA on Pathfinder")):
+        assert main([f"figure{figure}", str(tmp_path), "--output", str(tmp_path / "x.png")]) == 1
+        assert message in capsys.readouterr().err and not (tmp_path / "x.png").exists()
+
+
+def test_losses_and_speeds_are_the_states_of_recipes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure1(tmp_path / "1")
+    figure4(tmp_path / "4")
+    assert main(["recipes", str(tmp_path), "--format", "markdown"]) == 0
+    output = capsys.readouterr().out
+    assert "| megalodon/figure1/gcide/llama | plot | 2.3500 ±0.1000 bits per byte |" in output
+    assert "80 tokens/s at 4,096, 90 tokens/s at 32,768" in output
+
+
+def test_trainings_of_different_lengths_are_not_averaged() -> None:
+    curves = [{"curve": {"train": {"tokens": [1] * n, "bits_per_token": [2.0] * n}}} for n in (3, 4)]
+    assert list(figures.losses(curves[:1])) == [1e-6]
+    with pytest.raises(ResultError, match="different lengths"):
+        figures.losses(curves)
+
+
+def test_the_panel_leaves_out_the_steep_beginning() -> None:
+    line = Line([], band=[(0.0, 9.0, 9.5), (1.0, 2.0, 2.1), (2.0, 1.8, 1.9), (3.0, 1.5, 1.6)])
+    low, high = figures.limits([line])
+    assert 1.0 < low < 1.5 and 2.1 < high < 9.0
+
+
+@pytest.mark.parametrize("ends", [(1.0, 2.0), (2.0, 4.0)])
+def test_bands_are_drawn_in_the_colour_of_their_line(ends: Tuple[float, float], tmp_path: Path) -> None:
+    drawn: List[Any] = []
+    pyplot = plotting.load_pyplot()
+    close = pyplot.close
+    pyplot.close = drawn.append
+    try:
+        line = Line([(0.0, 1.5), (1.0, 2.5)], "a", {"color": "#d95f02"}, [(0.0, *ends), (1.0, *ends)])
+        plotting.draw_panels([plotting.Panel([line, Line([(0.0, 1.0)])], {})], tmp_path / "x.png")
+    finally:
+        pyplot.close = close
+    (axes,) = drawn[0].axes
+    (band,) = axes.collections
+    (path,) = band.get_paths()
+    assert (path.vertices[:, 1].min(), path.vertices[:, 1].max()) == ends
+    assert band.get_facecolor()[0][:3] == pytest.approx((0xD9 / 255, 0x5F / 255, 0x02 / 255))
+    close(drawn[0])
+
+
+def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> None:
+    lines = [log_line("train_inner", num_updates=step, loss=5 - step) for step in (1, 2, 2)]
+    lines[2] = log_line("train_inner", num_updates=2, loss=0.5)  # trained again; this one counts
+    lines += ["2026 | INFO | train_inner | {cut off\n", log_line("train", train_num_updates=9, train_loss=1)]
+    lines += [log_line("valid", valid_num_updates=2, valid_loss=2.5, valid_bleu=12.5, valid_ppl=5.6)]
+    found = pictures.read_curves(lines)
+    assert list(found.values()) == [{1: 4.0, 2: 0.5}, {2: 2.5}, {2: 12.5}]
+    assert pictures.read_curves(line[line.index("{") :] for line in lines) == found  # as --log-file has them
+    log, image = tmp_path / "run" / "train.log", tmp_path / "curves.png"
+    log.parent.mkdir()
+    log.write_text("".join(lines))
+    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
+    assert main(["curves", str(log), "--output", str(image)]) == 0
+    assert capsys.readouterr().out == f"run: 2 updates\nplot: {image}\n" and image.stat().st_size > 5000
+    failed = tmp_path / "failed" / "train.log"
+    failed.parent.mkdir()
+    failed.write_text("nothing\n")
+    assert main(["curves", str(log), str(failed), "--output", str(image)]) == 0
+    assert f"run: 2 updates\n{failed} contains no training" in capsys.readouterr().out
+    assert main(["curves", str(failed), "--output", str(image)]) == 1
+    assert "train.log contains no training" in capsys.readouterr().err
+
+
+def test_speeds_of_decoding_are_those_of_the_file(tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
+    scores = {"mega position=1000 seconds": 0.01, "mega position=100 seconds": 0.005, "mega position=100 bytes": 7.0}
+    scores["mega, chunk 16 position=100 seconds"] = 0.002
+    assert pictures.speeds(scores) == {"mega": [(100, 200.0), (1000, 100.0)], "mega, chunk 16": [(100, 500.0)]}
+    with pytest.raises(ValueError, match="no measurement of decoding"):
+        pictures.speeds({"mega position=100 bytes": 7.0})
+    write_result(tmp_path / "a.json", make_result("decoding", "a", scores, 1, "command"))
+    assert main(["decoding", "--json", str(tmp_path / "a.json"), "--output", str(tmp_path / "a.png")]) == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_times_of_kernels(tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
+    rows = [
+        {"title": "EMA", "path": "fft", "shape": {"batch": 2, "length": length}, "seconds": length * 1e-6}
+        for length in (64, 128)
+    ]
+    for name, measured in (("kernels", rows), ("none", [{"title": "EMA", "path": "fft", "skipped": "too long"}])):
+        write_result(tmp_path / f"{name}.json", make_result("kernels", "cpu", {"a": 1.0}, 2, "command", rows=measured))
+    image = tmp_path / "made" / "kernels.png"
+    assert main(["kernels", "--json", str(tmp_path / "kernels.json"), "--output", str(image)]) == 0
+    assert image.read_bytes().startswith(b"\x89PNG")
+    assert main(["kernels", "--json", str(tmp_path / "none.json"), "--output", str(image)]) == 1
+    assert "there is no measurement to plot" in capsys.readouterr().err
+
+
+def test_the_page_of_pathfinder_shows_both_labels(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="the page needs matplotlib: pip install 'matplotlib>=3.6'")
+    images = pictures.pathfinder_images(32, 2, seed=1)
+    assert {label: len(found) for label, found in images.items()} == {1: 2, 0: 2}
+    output = tmp_path / "folder" / "page.png"
+    words = ["pathfinder-page", "--size", "32", "--out", str(output), "--columns"]
+    assert main([*words, "0"]) == 1 and not output.exists()
+    assert main([*words, "2"]) == 0
+    assert str(output) in capsys.readouterr().out
+    page = pyplot.imread(output)
+    assert page.shape[0] > 400 and page.shape[1] > 400
+    assert page[..., :3].min() < 0.1 and page[..., :3].max() == 1

@@ -1,0 +1,149 @@
+"""The papers' tables: published values, results that do not belong together, and forms of a table."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from fairseq_mega.lab.evaluate.lra_runs import chance_of, stuck
+from fairseq_mega.lab.recipes.paper_values import without_recipe
+from fairseq_mega.lab.report.command import main
+from fairseq_mega.lab.report.papers import MEGALODON4, TABLE1, TABLE6
+from fairseq_mega.lab.reproduce.command import main as reproduce
+from fairseq_mega.lab.runs import provenance
+from fairseq_mega.lab.runs.text_tables import FORMATS, Table
+from tests.report.synthetic import classifier, images, put
+
+
+def test_the_papers() -> None:
+    """MEGA (Ma et al., ICLR 2023), Tables 1 and 6, and MEGALODON (NeurIPS 2024), Table 4, typed once more."""
+    assert TABLE1.rows == {  # S4's other cells are empty there, too
+        "Transformer": ["59.24", "27.97", "18.66", "81.80", "not runnable"],
+        "S4": ["85.86", "-", "20.95", "-", "97.50"],
+        "MEGA": ["88.21", "29.18", "18.07", "82.31", "96.92"],
+    }
+    want = {"ResNet-152": "78.3", "ViT-B, 384 pixels": "77.9", "DeiT-B": "81.80", "MEGA": "82.31"}
+    assert {name: values[1] for name, values in TABLE6.rows.items()} == want
+    rows = {"ResNet-152": 78.3, "ViT-B, 384 pixels": 77.9, "DeiT-B": 81.8, "MEGA": 82.3, "MEGALODON": 83.1}
+    paper = {name: round(float(values[1]), 1) for name, values in MEGALODON4.rows.items()}
+    assert paper == rows and MEGALODON4.rows["MEGALODON"][0] == "90M"
+
+
+MIXED: Dict[str, Tuple[Dict[str, Any], Dict[str, Any], str]] = {  # settings of two results of a cell, what is said
+    "the same seed twice": ({}, {"seed": 1}, "of seed 1"),
+    "another training": ({"training_digest": "a"}, {"training_digest": "b"}, "training_digest: a and b"),
+    "another evaluation": ({"evaluation": "table2-a"}, {"evaluation": "table2-b"}, "evaluation: table2-a and table2-b"),
+    "other data": ({"data_digest": "a"}, {"data_digest": "b"}, "data_digest: a and b"),
+    "other updates": ({}, {"updates": 90}, "updates: 100 and 90"),
+    "an earlier version's in bf16": ({"conditions": "0"}, {"precision": "bf16"}, "precision: none and bf16"),
+    "earlier versions'": ({"precision": "fp32"}, {"precision": "bf16"}, "precision: fp32 and bf16"),
+    "changes": ({"conditions": "0"}, {"conditions": "1", "set": {"optimization.lr": "0.1"}}, "optimization.lr"),
+    "the same weights twice": ({"weights": {"sha256": "ab"}}, {"seed": 2, "weights": {"sha256": "ab"}}, "SHA-256 ab"),
+    "TF32, which counts as float32": ({"precision": "tf32"}, {"precision": "fp32"}, ""),
+    "the evaluation of another table": ({"evaluation": "table2-a"}, {"evaluation": "figure4-a"}, ""),
+    "updates of --patience": ({"extra": "--patience 3"}, {"extra": "--patience 3", "updates": 90}, ""),
+    "an earlier version's": ({"conditions": "0", "training_digest": "a", "data_digest": "b"}, {}, ""),
+    "another cell": ({"conditions": "0"}, {"conditions": "1", "chunk": 128}, ""),
+}
+
+
+def write_mixed(name: str, folder: Path) -> str:
+    """Write two results; return what is said of them."""
+    *both, said = MIXED[name]
+    for number, more in enumerate(both, start=1):
+        classifier(folder, "mega/table2/text/mega", 60.0, **{"seed": number, **more})
+    return str(said)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_a_mean_is_of_one_kind(name: str, tmp_path: Path, capsys: Any) -> None:
+    """Refuse a mean of results that fairseq-mega-reproduce keeps apart, and name both files."""
+    said = write_mixed(name, tmp_path)
+    assert main(["table2", str(tmp_path)]) == bool(said)
+    printed = capsys.readouterr()
+    assert said in printed.err and bool(printed.err) == bool(said)
+    assert not said or ("000.json" in printed.err and "001.json" in printed.err and printed.err.count("\n") == 1)
+
+
+@pytest.mark.parametrize("report", ["table1", "figure4"])
+def test_a_mean_of_other_reports_is_of_one_kind(report: str, tmp_path: Path) -> None:
+    write_mixed("changes", tmp_path)
+    assert main([report, str(tmp_path), *(["--output", str(tmp_path / "x.png")] if report == "figure4" else [])]) == 1
+
+
+def printed(report: str, folder: Path, capsys: Any) -> List[str]:
+    assert main([report, str(folder)]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_partial_run_at_chance_is_no_failure_yet(tmp_path: Path, capsys: Any) -> None:
+    classifier(tmp_path, "mega/table2/pathfinder/mega", 50.0, updates=10)
+    text = "\n".join(printed("table2", tmp_path, capsys))
+    assert "best validation accuracy 50.00 % (after 10 of 100 updates: too early to tell)" in text
+
+
+def test_chance_is_judged_by_the_validation_set(tmp_path: Path, capsys: Any) -> None:
+    classifier(tmp_path, "mega/table2/listops/mega", 15.0, best=40.0)
+    lines = printed("table2", tmp_path, capsys)
+    assert any(line.split()[:5] == ["runs", "that", "left", "chance", "1/1"] for line in lines)
+    assert "STUCK" not in "\n".join(lines)
+
+
+@pytest.mark.parametrize(("task", "chance"), [("listops", 17.0), ("text", 50.0), ("image", 10.0), ("speech", 10.0)])
+def test_chance_is_the_best_guess_without_an_input(task: str, chance: float) -> None:
+    assert chance_of(task) == chance
+    runs = [{"scores": {"best_valid_accuracy": best}, "settings": {"task": task}} for best in (chance + 3, chance + 5)]
+    assert [stuck(run) for run in runs] == [True, False]
+
+
+@pytest.mark.parametrize("changed", [{}, {"examples": 49_999}, {"train_examples": 1_281_166}, {"updates": 4}])
+def test_images_that_cannot_be_compared_have_a_star(changed: Dict[str, int], tmp_path: Path, capsys: Any) -> None:
+    about: Dict[str, Any] = {"examples": 50_000, "train_examples": 1_281_167, "updates": 5, **changed}
+    about.update(model="deit_b", checkpoint="last", published_updates=5)
+    put(tmp_path, "imagenet", "mega/table6/imagenet/deit_b", {"top1_accuracy": 80.0}, **about)
+    text = "\n".join(printed("table6", tmp_path, capsys))
+    assert ("80.00*" in text) == ("* fewer updates" in text) == bool(changed)
+
+
+@pytest.mark.parametrize("name", ["table6", "table7", "megalodon-figure1", "megalodon-figure4", "megalodon-figure5"])
+def test_results_that_are_missing(name: str, tmp_path: Path, capsys: Any) -> None:
+    options = ["--output", str(tmp_path / "x.png")] if "figure" in name else []
+    assert main([name, str(tmp_path / "no"), *options]) == 1
+    assert "does not exist" in capsys.readouterr().err
+    images(tmp_path)
+    smoke = [] if name != "table6" else ["--smoke"]
+    assert main([name, str(tmp_path), *options, *smoke]) == 1
+    assert str(tmp_path) in capsys.readouterr().err and not (tmp_path / "x.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("table1", "is the summary of Tables"),
+        ("mega/table1", "is the summary of Tables"),
+        ("megalodon/table1", "--tasks megalodon_table1"),
+        ("megalodon/table2", "fairseq-mega-qa"),
+        *((name, number.instead) for name, number in without_recipe().items()),
+    ],
+)
+def test_numbers_without_a_recipe_are_answered(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce([name, "--gpus", "0"]) == 1
+    printed = capsys.readouterr().err
+    assert said in printed and "has no recipe" in printed and len(printed.splitlines()) == 1
+
+
+def test_forms_of_a_table() -> None:
+    table = Table(["name", "a|b"], [["one, two", "1"], ["three", ""]])
+    assert FORMATS["markdown"](table) == "| name | a\\|b |\n|---|---|\n| one, two | 1 |\n| three |  |"
+    assert FORMATS["terminal"](table) == "name      a|b\none, two    1\nthree"
+    assert list(csv.reader(io.StringIO(FORMATS["csv"](table)))) == [["name", "a|b"], ["one, two", "1"], ["three", ""]]
+
+
+def test_machines_and_revisions() -> None:
+    trained = {"hardware": {"processor": "CPU", "cores": 2}, "settings": {"trained_on": ["H200", "H200"]}}
+    assert provenance.machine_of(trained) == "2 x H200"
+    measured = {"hardware": {"processor": "CPU", "cores": 2, "gpus": ["A100"]}}
+    assert provenance.machine_of(measured) == "1 x A100"
+    assert provenance.revision_of({}) == "-"
