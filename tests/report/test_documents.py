@@ -9,7 +9,6 @@ from typing import Any, Dict, List
 import pytest
 
 from fairseq_mega.lab.report import command, documents, numbers
-from fairseq_mega.lab.report.comparisons import LANGUAGE_MODELS
 from fairseq_mega.lab.report.documents import PICTURES, TABLES
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.results import make_result, write_result
@@ -195,32 +194,6 @@ def test_layers_of_models_that_are_not_known_yet(tmp_path: Path) -> None:
     assert table.rows == [["8", "500 ms", "250 ms (2.00x)", "3 / 12"]]
 
 
-def test_every_model_of_a_text_has_its_row(tmp_path: Path) -> None:
-    for model, score in (("megalodon", 90.0), ("mega", 95.0)):
-        for context, gain in ((128, 0.0), (1024, 5.0), (None, 8.0)):
-            settings: Dict[str, Any] = {"parameters": 7, "segments": 1 if context is None else 10, "mean_segment": 2.0}
-            settings.update(exact_context=context, trained_chunk_or_block=128)
-            result = make_result(LANGUAGE_MODELS, model, {"perplexity": score - gain}, 10, "command", 1, settings)
-            write_result(tmp_path / "wikitext2" / "lr0.005" / f"{model}.{context}.json", result)
-    table = TABLES["remembered-tokens"](tmp_path, ["wikitext2/lr0.005", "perplexity"])
-    assert table.columns == ["tokens remembered at most", "128", "1,024", "all"]
-    assert table.rows == [
-        ["WikiText-2, MEGA, rate 0.005: perplexity", "95.00", "90.00", "87.00"],
-        ["WikiText-2, MEGALODON, rate 0.005: perplexity", "90.00", "85.00", "82.00"],
-    ]
-
-
-def test_memory_of_processes_that_share_a_sequence(tmp_path: Path) -> None:
-    sizes = {f"mega N={size} memory_mib": memory for size, memory in ((1, 2000.0), (2, 1050.0), (3, 8.0))}
-    settings = {"length": 1000, "chunk": 32}
-    result = make_result("chunk-parallel", "x", {**sizes, "mega N=1 seconds": 1.0}, 1, "command", settings=settings)
-    write_result(tmp_path / "a.json", result)
-    table = TABLES["shared-sequences"](tmp_path, ["a.json"])
-    assert list(table.columns) == ["processes", "tokens of each", "MEGA, chunks of 32"]
-    rows = [["1", "1,000", "2,000 MiB (1.00)"], ["2", "500", "1,050 MiB (0.53)"], ["3", "334", "8.0 MiB (0.00)"]]
-    assert table.rows == rows
-
-
 def test_numbers() -> None:
     assert [numbers.milliseconds(value) for value in (2.3150, 0.0999, 0.00946)] == ["2,315 ms", "99.9 ms", "9.46 ms"]
     assert [numbers.ratio(value) for value in (0.934, 9.996, 79.34, 100.2)] == ["0.93x", "10.0x", "79.3x", "100x"]
@@ -270,14 +243,3 @@ def test_wrong_markers_of_pictures_are_named(marker: str, message: str, checkout
     (checkout / "README.md").write_text(f"# Title\n<!-- picture: {marker}\n")
     status, _, error = run(capsys, "--check", "--root", checkout)
     assert status == 1 and re.search(message, error)
-
-
-def test_precisions_beside_each_other(tmp_path: Path) -> None:
-    scores = {("fp32", 1): 30.0, ("fp32", 2): 32.0, ("bf16", 1): 31.0, ("bf16", 2): 31.5}
-    for (precision, seed), value in scores.items():
-        settings = {"precision": precision, "test": "some"}
-        result = make_result("pairs", "mega", {"sacrebleu": value}, 9, "train", seed, settings)
-        write_result(tmp_path / "results" / precision / f"seed{seed}.json", result)
-    table = TABLES["precisions"](tmp_path, ["results"])
-    assert table.columns == ["model", "text", "score, 2 seeds", "float32", "bfloat16"]
-    assert table.rows == [["MEGA", "some", "BLEU", "31.00 ±1.41", "31.25 ±0.35"]]

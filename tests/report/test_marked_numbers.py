@@ -87,7 +87,7 @@ def test_parameters_with_another_dictionary_and_other_options(checkout: Path) ->
         ("is <!-- n: results/r.json -->1", "line 1: write a mark as"),
         ("is <!-- n: parameters mega_huge -->1", "parameters mega_huge: give the name of an architecture"),
         ("is <!-- n: parameters mega_lm_wiki103 -->1", "no recipe has this architecture"),
-        ("is <!-- n: parameters mega_wmt_en_de big -->1", "as OPTION=VALUE"),
+        ("is <!-- n: parameters mega_wmt_en_de big -->1", "mega_wmt_en_de has no options big"),
         ("is <!-- n: parameters mega_lm_wiki103 dropout=0 -->1", "add symbols=NUMBER"),
         (
             "is <!-- n: parameters transformer encoder_layer=3 symbols=9 -->1",

@@ -16,7 +16,7 @@ from fairseq_mega.lab.inspect.memory import model_of
 from fairseq_mega.lab.inspect.recipe_models import BYTES, symbols_of_preset
 from fairseq_mega.lab.report.numbers import MIB, amount, by_subject, mebibytes, pivot, points_of, ratio, timed
 from fairseq_mega.lab.report.papers import SPEED_NAMES, TABLE2
-from fairseq_mega.lab.runs.results import read_result
+from fairseq_mega.lab.runs.results import Result, read_result
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 from fairseq_mega.models import on_paper
 from fairseq_mega.models.cost import GIB, language_model, operations, parameters, training_step
@@ -79,10 +79,15 @@ def titled(titles: Mapping[str, str], model: str, chunk: Any = "") -> str:
     return titles.get(name, name).format(chunk=chunk) + comma + rest
 
 
+def the_result(folder: Path, words: Sequence[str]) -> Result:
+    """Return the result of the one file that the words name."""
+    (name,) = words
+    return read_result(folder / name)
+
+
 def layer_lengths(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each length of a benchmark of layers, with the speed relative to the first model."""
-    (name,) = words
-    result = read_result(folder / name)
+    result = the_result(folder, words)
     found, chunk = by_subject(result["scores"], "L"), result["settings"]["chunk_size"]
     base = next(iter(found.values()))
     cells = []
@@ -117,9 +122,8 @@ def layer_precisions(folder: Path, words: Sequence[str]) -> Table:
 
 def measured(folder: Path, words: Sequence[str], *keys: str) -> Dict[Tuple[Any, ...], Dict[str, Dict[str, Any]]]:
     """Return the measurements of operators in a file by entries of a row or of its shape, then by path."""
-    (name,) = words
     found: Dict[Tuple[Any, ...], Dict[str, Dict[str, Any]]] = {}
-    for row in read_result(folder / name)["rows"]:
+    for row in the_result(folder, words)["rows"]:
         if "seconds" in row:
             key = tuple(row[key] if key in row else row["shape"][key] for key in keys)
             found.setdefault(key, {})[row["path"]] = row
@@ -206,8 +210,7 @@ def decoding(folder: Path, words: Sequence[str]) -> Table:
 
 def training_lengths(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each length: speed and memory of training each language model, and the first two's ratio."""
-    (name,) = words
-    found = by_subject(read_result(folder / name)["scores"], "L")
+    found = by_subject(the_result(folder, words)["scores"], "L")
     columns = ["L"]
     for model in found:
         columns += [f"{titled(LANGUAGE_MODELS, model)}, tokens/s", "microseconds per token", "peak MiB"]
@@ -227,8 +230,7 @@ def training_lengths(folder: Path, words: Sequence[str]) -> Table:
 
 def shared_sequences(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each number of processes: the largest memory of one, and its share of a single process's."""
-    (name,) = words
-    result = read_result(folder / name)
+    result = the_result(folder, words)
     settings, cells = result["settings"], []
     for model, points in by_subject(result["scores"], "N").items():
         for size, point in sorted(points.items()):
@@ -267,8 +269,7 @@ def peers(folder: Path, words: Sequence[str]) -> Table:
 
 def classifier_speed(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each model of the benchmark ``lra-speed``: speed and memory, and the paper's."""
-    (name,) = words
-    result = read_result(folder / name)
+    result = the_result(folder, words)
     scores, settings = result["scores"], result["settings"]
     papers = {model: " / ".join(TABLE2.rows[title][-2:]) for title, model in SPEED_NAMES.items()}
     papers["transformer-explicit"] = papers.pop("transformer")  # the paper's has explicit attention weights
@@ -340,14 +341,12 @@ def count_parameters(words: str) -> int:
             each dictionary, by default that of the architecture's recipes.
 
     Raises:
-        ValueError: for an unknown architecture or option, a later word that is not OPTION=VALUE, or if the recipes
-            have no or several dictionaries for the architecture and ``symbols`` is missing.
+        ValueError: for an unknown architecture or option, or if the recipes have no or several dictionaries for the
+            architecture and ``symbols`` is missing.
     """
     name, *settings = words.split()
     if name not in ARCH_MODEL_REGISTRY:
         raise ValueError("give the name of an architecture")
-    if not all("=" in setting for setting in settings):
-        raise ValueError("write the options behind the architecture as OPTION=VALUE")
     options = {key: yaml.safe_load(value) for key, _, value in (setting.partition("=") for setting in settings)}
     symbols = options.pop("symbols", None) or symbols_of_preset(name)
     parser = argparse.ArgumentParser()

@@ -23,6 +23,7 @@ import yaml
 from fairseq_mega.lab.benchmarks.kernels_report import plot_rows
 from fairseq_mega.lab.recipes.paper_values import without_recipe
 from fairseq_mega.lab.report import benchmark_tables, comparisons, figures, pictures
+from fairseq_mega.lab.report.benchmark_tables import the_result
 from fairseq_mega.lab.report.marked_numbers import Number, fill_numbers
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.report.recipe_states import benchmark_table, find_results, states
@@ -74,12 +75,6 @@ def academic_benchmarks(folder: Path, words: Sequence[str]) -> Table:
     return table_of(rows)
 
 
-def file_of(folder: Path, words: Sequence[str], field: str) -> Any:
-    """Return a field of a result file."""
-    (name,) = words
-    return read_result(folder / name)[field]
-
-
 def classifiers(folder: Path, words: Sequence[str]) -> List[Result]:
     """Return the results of classifiers in some folders, whose names may contain wildcards."""
     places = [place for word in words for place in sorted(folder.glob(word))]
@@ -98,7 +93,7 @@ TABLES: Dict[str, Maker[Table]] = {
     **benchmark_tables.TABLES,
 }
 PICTURES: Dict[str, Tuple[Maker[Any], Draw]] = {
-    "kernels": (partial(file_of, field="rows"), plot_rows),
+    "kernels": (lambda folder, words: the_result(folder, words)["rows"], plot_rows),
     "training-accuracies": (
         lambda folder, words: [read_result(folder / name) for name in words],
         pictures.plot_accuracies,
