@@ -2,7 +2,6 @@
 
 import json
 import re
-import statistics
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -42,15 +41,6 @@ def test_the_pictures_of_this_repository() -> None:
         names = (f"({file})", f"({file[len('examples/translation/') :]})")
         assert any(name in text and command_of in text for text in texts for name in names), file
     assert set(PICTURES) == {picture.call.name for picture in drawn}
-
-
-def test_the_losses_of_every_update_are_those_of_the_table() -> None:
-    """The file was put together by hand."""
-    result = json.loads((REPOSITORY / "examples/long_range_arena/results/h100/packed_padded.json").read_text())
-    for key, mean in result["scores"].items():
-        training, updates = key.split(": ")
-        first, last = map(int, updates.split(" to "))
-        assert statistics.fmean(result["losses"][training][first - 1 : last]) == pytest.approx(mean, abs=6e-5), key
 
 
 def made_by_hand(text: str) -> List[str]:
