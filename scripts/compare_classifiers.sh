@@ -4,8 +4,7 @@
 # MEGALODON in chunks, four layers of width 64 with equally many parameters in the layers (N = 0 has fewer), are
 # trained for the same number of updates on the same examples in the same order, with the same optimiser. Then the
 # checkpoint of best validation accuracy is scored on the test set. --where task=TASK chooses the kind of --data, a
-# folder made by fairseq-mega-prepare (text: imdb, help-pages; image: cifar10, fashion-mnist; listops). Mean and
-# deviation of images other than CIFAR-10's: --set 'task.pixel_normalization=[MEAN, DEVIATION]'.
+# folder made by fairseq-mega-prepare (text: imdb, own-texts; image: cifar10; listops).
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lib.sh"

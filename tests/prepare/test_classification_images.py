@@ -1,6 +1,5 @@
-"""fairseq-mega-prepare for images: CIFAR-10, Fashion-MNIST and Pathfinder."""
+"""fairseq-mega-prepare for images: CIFAR-10 and Pathfinder."""
 
-import gzip
 import hashlib
 import io
 import pickle
@@ -14,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fairseq_mega.lab.prepare.classification import cifar10, fashion_mnist, pathfinder
+from fairseq_mega.lab.prepare.classification import cifar10, pathfinder
 from fairseq_mega.lab.prepare.classification.image_output import image_line
 from fairseq_mega.lab.prepare.classification.subsets import random_split
 from fairseq_mega.lab.prepare.splits import SPLITS
@@ -207,74 +206,6 @@ def test_a_file_that_holds_no_arrays_is_refused(tmp_path: Path) -> None:
     (tmp_path / "test.npz").write_bytes((tmp_path / "test.npz").read_bytes()[:100])
     assert "test.npz is not a file of the arrays x and y" in refusal("cifar10", "--out", tmp_path / "out", *options)
     assert "--npz-train needs --npz-test" in refusal("cifar10", "--out", tmp_path / "out", *options[:2])
-
-
-# --- Fashion-MNIST
-
-
-def idx(array: np.ndarray) -> bytes:
-    head = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)
-    return gzip.compress(head + array.tobytes())
-
-
-@pytest.fixture
-def clothes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files of a data set of 30 + 6 images, and 7 of them to validate on."""
-    monkeypatch.setattr(fashion_mnist, "VALID", 7)
-    folder = tmp_path / "clothes"
-    folder.mkdir()
-    draw = np.random.default_rng(4)
-    for part, count in (("train", 30), ("test", 6)):
-        shape = (count, 28, 28)
-        (folder / fashion_mnist.FILES[f"{part} images"]).write_bytes(idx(draw.integers(1, 256, shape, dtype=np.uint8)))
-        (folder / fashion_mnist.FILES[f"{part} labels"]).write_bytes(idx(np.arange(count, dtype=np.uint8) % 10))
-    return folder
-
-
-def test_clothes_get_a_black_border_and_the_last_ones_are_for_validation(clothes: Path, tmp_path: Path) -> None:
-    prepare("fashion-mnist", "--out", tmp_path / "out", "--dir", clothes).succeeded()
-    given = np.frombuffer(gzip.decompress((clothes / "train-images-idx3-ubyte.gz").read_bytes())[16:], np.uint8)
-    padded = images(tmp_path / "out", "valid").reshape(7, 32, 32)
-    assert np.array_equal(padded[:, 2:30, 2:30], given.reshape(30, 28, 28)[23:])
-    assert padded.sum() == given.reshape(30, 28, 28)[23:].sum()  # nothing else is lit
-    assert image_labels(tmp_path / "out", "valid") == [n % 10 for n in range(23, 30)]
-    assert image_labels(tmp_path / "out", "train") == [n % 10 for n in range(23)]
-    assert image_labels(tmp_path / "out", "test") == list(range(6))
-    assert any("the last 7 images" in note for note in source_of(tmp_path / "out")["notes"])
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        (
-            "train-images-idx3-ubyte.gz",
-            gzip.compress(b"<html>"),
-            "is not an idx file of unsigned bytes: it begins with 3c68",
-        ),
-        ("train-images-idx3-ubyte.gz", gzip.compress(b""), "it begins with nothing"),
-        ("t10k-labels-idx1-ubyte.gz", idx(np.zeros(6, np.uint8))[:-9], "cannot be unpacked"),
-        (
-            "t10k-labels-idx1-ubyte.gz",
-            gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 6, 1])),
-            "expected 14 bytes for (6,), found 9",
-        ),
-        ("t10k-labels-idx1-ubyte.gz", idx(np.zeros(5, np.uint8)), "found (6, 28, 28) and (5,)"),
-        ("t10k-labels-idx1-ubyte.gz", idx(np.full(6, 10, np.uint8)), "labels from 0 to 9 are needed, found 10"),
-    ],
-    ids=["no idx", "empty", "cut", "short", "fewer labels", "no digit"],
-)
-def test_damaged_clothes_are_refused(clothes: Path, tmp_path: Path, name: str, content: bytes, message: str) -> None:
-    (clothes / name).write_bytes(content)
-    assert message in refusal("fashion-mnist", "--out", tmp_path / "out", "--dir", clothes)
-
-
-def test_too_few_clothes_and_missing_files_are_refused(
-    clothes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fashion_mnist, "VALID", 30)
-    assert "more than 30 images" in refusal("fashion-mnist", "--out", tmp_path / "out", "--dir", clothes)
-    (clothes / "train-labels-idx1-ubyte.gz").unlink()
-    assert "--dir: " in refusal("fashion-mnist", "--out", tmp_path / "out", "--dir", clothes)
 
 
 # --- Pathfinder

@@ -1,4 +1,4 @@
-"""fairseq-mega-prepare for texts: ListOps, IMDb, the ACL network and the help pages, in fairseq-preprocess's form."""
+"""fairseq-mega-prepare for texts: ListOps, IMDb and the ACL network, in fairseq-preprocess's form."""
 
 import gzip
 import hashlib
@@ -354,73 +354,3 @@ def test_bad_pairs_are_refused(tmp_path: Path) -> None:
     (folder / "new_aan_pairs.eval.tsv").unlink()
     message = refusal("aan", "--out", tmp_path / "out", "--tsv-dir", folder)
     assert "--tsv-dir: " in message and "new_aan_pairs.eval.tsv does not exist" in message
-
-
-# --- Help pages
-
-
-def write_help(root: Path, languages: List[str]) -> Path:
-    for language in languages:
-        for module, count in (("swriter", 40), ("scalc", 30), ("rare", 3)):
-            folder = root / "usr" / "share" / "libreoffice" / "help" / language / "text" / module / "01"
-            folder.mkdir(parents=True)
-            for n in range(count):
-                html = f'<h1 id="hd_1">{language} {module} {n}</h1><p id="par_2">ä &amp; ö</p>'
-                (folder / f"{n:02d}.html").write_text(html if n else "<p>no text</p>", encoding="utf-8")
-    return root
-
-
-def test_modules_of_help_pages_are_classes(tmp_path: Path) -> None:
-    root = write_help(tmp_path / "packages", ["en-US"])
-    prepare("help-pages", "--task", "class", "--out", tmp_path / "out", "--packages", root).succeeded()
-    seen = []
-    for split, sizes in (("train", (33, 25)), ("valid", (3, 2)), ("test", (3, 2))):
-        texts, modules = byte_texts(tmp_path / "out" / "src-bin", split), labels(tmp_path / "out", split)
-        assert sorted(Counter(modules).items()) == list(zip(("scalc", "swriter"), reversed(sizes)))
-        for text, module in zip(texts, modules):
-            first, second = text.decode().split("\n")
-            assert first.startswith(f"en-US {module} ") and second == "ä & ö"
-        seen += texts
-        assert modules != sorted(modules)
-    assert len(set(seen)) == len(seen) == 39 + 29
-
-
-def test_help_pages_are_paired_with_their_translations_and_with_others(tmp_path: Path) -> None:
-    root = write_help(tmp_path / "packages", ["en-US", "de"])
-    prepare("help-pages", "--task", "retrieval", "--out", tmp_path / "out", "--packages", root).succeeded()
-    pages_of = {}
-    for split in SPLITS:
-        sides = [byte_texts(tmp_path / "out" / side, split) for side in ("src-bin", "src1-bin")]
-        names = labels(tmp_path / "out", split)
-        assert all(text.startswith(b"en-US ") for text in sides[0])
-        pages = [[text.split(b"\n")[0].split(b" ", 1)[1] for text in side] for side in sides]
-        assert ["1" if first == second else "0" for first, second in zip(*pages)] == names
-        for label in "01":  # every page once with each label, on either side
-            for side in pages:
-                assert Counter(Counter(p for p, name in zip(side, names) if name == label).values()) == {
-                    1: len(names) // 2
-                }
-        assert {*pages[0]} == {*pages[1]}
-        pages_of[split] = {*pages[0]}
-    assert sum(map(len, pages_of.values())) == len(set().union(*pages_of.values())) == 39 + 29 + 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--packages", "nowhere"), "--packages nowhere: usr/share/libreoffice/help is not there"),
-        (("--packages", "x", "--deb", "y"), "--deb and --packages name different sources"),
-        (("--length", 0), "--length is 0"),
-    ],
-)
-def test_bad_options_of_help_pages_are_refused(tmp_path: Path, options: tuple, message: str) -> None:
-    assert message in refusal("help-pages", "--task", "class", "--out", tmp_path / "out", *options)
-
-
-def test_a_language_without_pages_and_too_few_pages_are_refused(tmp_path: Path) -> None:
-    root = write_help(tmp_path / "packages", ["en-US"])
-    options = ("help-pages", "--out", tmp_path / "out", "--packages", root, "--task")
-    assert "give the package libreoffice-help-de" in refusal(*options, "retrieval")
-    for path in list(root.rglob("*.html"))[15:]:
-        path.unlink()
-    assert "no module has 20 pages" in refusal(*options, "class")

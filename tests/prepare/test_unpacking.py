@@ -33,7 +33,7 @@ def bomb(tmp_path: Path) -> Path:
 
 def test_gzip(bomb: Path) -> None:
     with pytest.raises(OSError, match=REFUSED):
-        archives.read_packed(bomb)
+        archives.open_packed(bomb).read()
     text = bomb.with_name("letters.gz")
     text.write_bytes(gzip.compress(b"a" * len(ZEROS)))
     with pytest.raises(OSError, match=REFUSED):
@@ -46,7 +46,7 @@ def test_gzip_of_an_ordinary_text_is_read(tmp_path: Path) -> None:
     content = np.random.default_rng(1).bytes(2 << 20)
     path = tmp_path / "random.gz"
     path.write_bytes(gzip.compress(content, 1))
-    assert archives.read_packed(path) == content
+    assert archives.open_packed(path).read() == content
     with unpacking.open_gzip(path) as stream:
         assert b"".join(stream) == content
 

@@ -92,7 +92,7 @@ def test_other_data_are_another_run(tmp_path: Path) -> None:
     """Whatever the folder contains; words for the same data fit a known place."""
     files = [
         own_file(tmp_path, name, f"{{data: {words}, cell: {{task: mine}}}}", "task: {data: outputs/mine}")
-        for name, words in (("one", "imdb"), ("two", "help-pages"))
+        for name, words in (("one", "imdb"), ("two", "imdb --length 9"))
     ]
     runs = [plan(load(path), 1, tmp_path, "0", Choices(tmp_path)) for path in files]
     assert runs[0].name != runs[1].name and runs[0].folder != runs[1].folder
@@ -123,8 +123,8 @@ def test_one_place_has_one_data_set(tmp_path: Path) -> None:
 
 
 def test_what_makes_up_no_data_has_no_smoke_run(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="fashion-mnist .*--smoke"):
-        datasets.check(replace(LISTOPS, data="fashion-mnist"), tmp_path, Choices(tmp_path, smoke=True))
+    with pytest.raises(RecipeError, match="own-texts .*--smoke"):
+        datasets.check(replace(LISTOPS, data="own-texts"), tmp_path, Choices(tmp_path, smoke=True))
 
 
 @pytest.mark.parametrize(

@@ -141,9 +141,3 @@ def open_packed(path: Path) -> IO[bytes]:
     with open(path, "rb") as stream:
         packed = stream.read(2) == b"\x1f\x8b"
     return open_gzip(path) if packed else open(path, "rb")
-
-
-def read_packed(path: Path) -> bytes:
-    """Return the content of a file, unpacked; raises :class:`DownloadError` when it is damaged."""
-    with naming_damage(path), open_packed(path) as stream:
-        return stream.read()

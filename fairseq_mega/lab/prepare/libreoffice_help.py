@@ -166,11 +166,6 @@ def pages_of(root: Path, language: str) -> Dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.html"))}
 
 
-def read_page(path: Path) -> List[Paragraph]:
-    """Read the paragraphs of a page in UTF-8; a stray byte becomes U+FFFD."""
-    return read_paragraphs(_text_of(path))
-
-
 def read_paragraphs(html: str) -> List[Paragraph]:
     """Read the (id, text) of the paragraphs and headings of one help page, without empty and code ones."""
     return _parsed(html).paragraphs
