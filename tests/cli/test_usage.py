@@ -164,7 +164,7 @@ def test_several_checkpoints_where_one_is_read(command, capsys, monkeypatch, tmp
             "--held-out is unknown here: it is an option of ",
         ),
         (["listops", "--out", "x", "--cout", "5"], "--cout is unknown here: do you mean --count"),
-        (["listops", "--out", "x", "--count", "many"], "--count 'many': give a whole number"),
+        (["listops", "--out", "x", "--count", "many"], "--count: 'many': a whole number"),
     ],
 )
 def test_preparation(arguments, expected, capsys, monkeypatch, tmp_path):

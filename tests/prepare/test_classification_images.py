@@ -109,15 +109,6 @@ def test_the_archive_becomes_grey_images_in_the_split_of_the_authors(
     assert sum(source["splits"]["test"]["labels"].values()) == 20
 
 
-def test_an_archive_that_lacks_a_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    contents = batches(3)
-    del contents["data_batch_3"]
-    path = tmp_path / "cifar-10-python.tar.gz"
-    write_cifar(path, contents, monkeypatch)
-    message = refusal("cifar10", "--out", tmp_path / "out", "--archive", path)
-    assert "lacks cifar-10-batches-py/data_batch_3" in message
-
-
 class Intruder:
     def __reduce__(self) -> Tuple[Any, ...]:
         return (Path.touch, (Path("intruder"),))
@@ -170,9 +161,7 @@ def test_smaller_images_are_means_of_blocks(tmp_path: Path) -> None:
         block = given[:, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4]
         assert np.abs(found[:, row, column] - block.mean(axis=(1, 2))).max() <= 0.5
     assert "8 x 8 pixels" in " ".join(source_of(tmp_path / "out")["notes"])
-    for side in (12, 0):
-        message = refusal("cifar10", "--out", tmp_path / "other", *options, "--side", side)
-        assert f"--side is {side}, which does not divide 32" in message
+    assert "--side is 12" in refusal("cifar10", "--out", tmp_path / "other", *options, "--side", 12)
 
 
 def test_a_subset_of_images_is_the_same_each_time(tmp_path: Path) -> None:
@@ -182,30 +171,6 @@ def test_a_subset_of_images_is_the_same_each_time(tmp_path: Path) -> None:
     assert source_of(tmp_path / "a")["files"] == source_of(tmp_path / "b")["files"]
     assert [len(images(tmp_path / "a", split)) for split in SPLITS] == [20, 3, 4]
     assert image_labels(tmp_path / "a", "test") != list(range(4))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"x": np.zeros((9, 3, 32, 32), np.uint8)}, "found x uint8 (9, 3, 32, 32)"),
-        ({"x": np.zeros((9, 32, 32), np.float32)}, "found x float32"),
-        ({"y": np.zeros(7, np.int64)}, "and y (7,)"),
-        (
-            {"x": np.zeros((2, 32, 32), np.uint8), "y": np.array([3, 10])},
-            "labels from 0 to 9 are needed, found 3 to 10",
-        ),
-        ({"x": np.zeros((0, 32, 32), np.uint8), "y": np.array([], int)}, "train has no image"),
-    ],
-)
-def test_arrays_of_another_form_are_refused(tmp_path: Path, changes: Dict[str, Any], message: str) -> None:
-    assert message in refusal("cifar10", "--out", tmp_path / "out", *write_arrays(tmp_path, **changes))
-
-
-def test_a_file_that_holds_no_arrays_is_refused(tmp_path: Path) -> None:
-    options = write_arrays(tmp_path)
-    (tmp_path / "test.npz").write_bytes((tmp_path / "test.npz").read_bytes()[:100])
-    assert "test.npz is not a file of the arrays x and y" in refusal("cifar10", "--out", tmp_path / "out", *options)
-    assert "--npz-train needs --npz-test" in refusal("cifar10", "--out", tmp_path / "out", *options[:2])
 
 
 # --- Pathfinder
@@ -263,11 +228,6 @@ def test_an_interrupted_run_goes_on_where_it_stopped(drawing: Drawing, tmp_path:
     assert source_of(tmp_path / "a")["files"] == source_of(tmp_path / "b")["files"]
 
 
-def test_a_subset_of_drawn_images(drawing: Drawing, tmp_path: Path) -> None:
-    prepare("pathfinder32", "--out", tmp_path, "--count", 45, "--limit", 4).succeeded()
-    assert [len(images(tmp_path, split)) for split in SPLITS] == [4, 4, 4]
-
-
 def test_real_drawings_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     for workers in (1, 2):
         options = ("--count", 12, "--workers", workers)
@@ -276,11 +236,6 @@ def test_real_drawings_do_not_depend_on_the_number_of_processes(tmp_path: Path) 
     found = images(tmp_path / "1", "train")
     assert found.shape == (9, 1024) and found.max() == 255 and found.min() == 0
     assert set(image_labels(tmp_path / "1", "train")) == {0, 1}
-
-
-@pytest.mark.parametrize(("option", "value"), [("--count", 9), ("--seed", -1)])
-def test_impossible_options_of_pathfinder_are_refused(tmp_path: Path, option: str, value: int) -> None:
-    assert f"{option} is {value}" in refusal("pathx", "--out", tmp_path / "out", option, value)
 
 
 def write_released(root: Path, count: int = 25) -> Path:
@@ -308,36 +263,3 @@ def test_released_images_come_in_the_order_of_their_tables(tmp_path: Path) -> No
             assert images(out, split)[:, 0].tolist() == numbers
             assert image_labels(out, split) == [number % 2 for number in numbers]
     assert source_of(out)["inputs"]["metadata"]["images"] == 25
-
-
-@pytest.mark.parametrize(("option", "value"), [("--count", 9), ("--seed", 7)])
-def test_released_images_take_no_options_of_drawn_ones(tmp_path: Path, option: str, value: int) -> None:
-    write_released(tmp_path)
-    options = ("pathfinder32", "--out", tmp_path / "out", "--archive-dir", tmp_path, option, value)
-    assert f"{option} {value}: is for generated data" in refusal(*options)
-    assert not (tmp_path / "out").exists()
-
-
-def test_damaged_released_images_are_named(tmp_path: Path) -> None:
-    folder = write_released(tmp_path)
-    options = ("pathfinder32", "--out", tmp_path / "out", "--archive-dir", tmp_path)
-    picture = folder / "imgs" / "3" / "sample_1.png"
-    whole = picture.read_bytes()
-    picture.write_bytes(b"")
-    assert "sample_1.png cannot be read" in refusal(*options)
-    Image.fromarray(np.zeros((31, 32), np.uint8), "L").save(picture)
-    assert "32 x 32 pixels are needed, found (31, 32)" in refusal(*options)
-    Image.merge("LA", [Image.new("L", (32, 32)), Image.open(io.BytesIO(whole))]).save(picture)
-    assert "sample_1.png has one shade of grey, and no contour in it" in refusal(*options)
-    picture.write_bytes(whole)
-    (folder / "metadata" / "3.npy").rename(tmp_path / "3.npy")
-    assert "3.npy does not exist, and imgs/3 has images; unpack" in refusal(*options)
-    (tmp_path / "3.npy").rename(folder / "metadata" / "3.npy")
-    table = folder / "metadata" / "4.npy"
-    table.write_text("imgs/4 sample_0.png 0 2\n")
-    assert "4.npy: line 1 is 'imgs/4 sample_0.png 0 2'" in refusal(*options)
-    for path in (folder / "metadata").iterdir():
-        path.unlink()
-    assert "holds no table named NUMBER.npy" in refusal(*options)
-    assert "pathfinder128/curv_contour_length_14/metadata is not there" in refusal("pathx", *options[1:])
-    assert not (tmp_path / "out").exists()

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import shutil
 import sys
 import tarfile
 import wave
@@ -179,52 +178,6 @@ def test_another_number_of_clips_is_refused(folder: Path, tmp_path: Path) -> Non
     message = refusal("speech-commands", "--out", tmp_path / "out", "--dir", folder)
     assert "expected 34975 clips of 16000 samples, found 70" in message and "--any-count" in message
     assert not (tmp_path / "out").exists()
-
-
-def test_silent_clips_are_named(folder: Path, tmp_path: Path) -> None:
-    wavs = shutil.copytree(folder, tmp_path / "wavs")
-    for path in [wavs / "no" / "3_nohash_0.wav", *(wavs / "up").iterdir()]:
-        path.write_bytes(wav(np.ones(16000)))
-    ran = prepare("speech-commands", "--out", tmp_path / "out", "--dir", wavs, "--any-count").succeeded()
-    assert "note: 9 of the clips are silent from beginning to end" in ran.output
-    assert "no/3_nohash_0.wav" in ran.output and "; all of 'up'" in ran.output
-
-
-def test_a_word_without_clips_of_one_second_is_refused(folder: Path, tmp_path: Path) -> None:
-    wavs = shutil.copytree(folder, tmp_path / "wavs")
-    for path in (wavs / "up").iterdir():
-        path.write_bytes(wav(np.ones(15000)))
-    message = refusal("speech-commands", "--out", tmp_path / "out", "--dir", wavs, "--any-count")
-    assert "no clip of 16000 samples says up; 17 clips have another length" in message
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (wav(np.zeros(16000), rate=8000), "found 1 of 16 bits at 8000 Hz"),
-        (wav(np.zeros(32000), channels=2), "found 2 of 16 bits at 16000 Hz"),
-        (wav(np.zeros(8000), width=1), "found 1 of 8 bits at 16000 Hz"),
-        (b"RIFF", "cannot be read as WAV"),
-        (b"", "cannot be read as WAV"),
-    ],
-)
-def test_clips_of_another_form_are_named(tmp_path: Path, content: bytes, message: str) -> None:
-    for word in WORDS:
-        (tmp_path / "wavs" / word).mkdir(parents=True)
-    (tmp_path / "wavs" / "up" / "odd.wav").write_bytes(content)
-    found = refusal("speech-commands", "--out", tmp_path / "out", "--dir", tmp_path / "wavs", "--any-count")
-    assert "up/odd.wav" in found and message in found
-
-
-def test_too_few_clips_and_a_missing_word_are_refused(tmp_path: Path) -> None:
-    for word in WORDS:
-        (tmp_path / "wavs" / word).mkdir(parents=True)
-        (tmp_path / "wavs" / word / "a.wav").write_bytes(wav(np.zeros(16000)))
-    options = ("speech-commands", "--out", tmp_path / "out", "--dir", tmp_path / "wavs", "--any-count")
-    assert "too few clips to be split" in refusal(*options)
-    shutil.rmtree(tmp_path / "wavs" / "go")
-    assert "has no folder go" in refusal(*options)
 
 
 def test_a_missing_scikit_learn_is_said_at_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,8 +87,6 @@ def test_a_label_that_train_lacks_has_a_class_of_its_own(tmp_path: Path) -> None
     write_text_task(tmp_path, {"train": split("5", "5", "3"), "valid": split("7", "3")}, BYTE_SYMBOLS, "357")
     assert (tmp_path / "label-bin" / "dict.txt").read_text().startswith("5 2\n3 1\n7 0\nmadeupword0000 0\n")
     assert labels(tmp_path, "valid") == ["7", "3"]
-    with pytest.raises(ValueError, match="valid has no example"):
-        write_text_task(tmp_path / "empty", {"train": split("5"), "valid": split()}, BYTE_SYMBOLS, "5")
 
 
 # --- ListOps
@@ -152,24 +150,6 @@ def test_released_trees_of_another_form_are_refused(tmp_path: Path, row: str, me
     with open(released / "basic_val.tsv", "a") as stream:
         stream.write(f"{row}\n")
     assert f"basic_val.tsv: {message}" in refusal("listops", "--out", tmp_path / "out", "--tsv-dir", released)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--count", 49), "--count is 49"),
-        (("--min-length", 100, "--max-length", 101), "--min-length 100 and --max-length 101"),
-        (("--seed", -1), "--seed is -1"),
-        (("--tsv-dir", "nowhere"), "--tsv-dir: nowhere/basic_train.tsv does not exist"),
-        (("--released", "--count", 77), "--count 77: is for generated data"),
-        (("--released", "--seed", 5), "--seed 5: is for generated data"),
-        (("--released", "--min-length", 9), "--min-length 9: is for generated data"),
-        (("--released", "--max-length", 99), "--max-length 99: is for generated data"),
-    ],
-)
-def test_impossible_options_of_listops_are_refused(tmp_path: Path, options: tuple, message: str) -> None:
-    assert message in refusal("listops", "--out", tmp_path / "out", *options)
     assert not (tmp_path / "out").exists()
 
 
@@ -274,8 +254,8 @@ def test_reviews_held_out_for_validation_are_no_longer_trained_on(tmp_path: Path
     assert (len(found["train"]), len(found["valid"]), len(found["test"])) == (14, 6, 20)
     assert sorted([*found["train"], *found["valid"]]) == sorted(found["test"])
     assert "valid: 6 reviews of train" in " ".join(source_of(tmp_path / "out")["notes"])
-    for count, message in ((20, "20 of 20 reviews of train: give fewer"), (-1, "--held-out is -1")):
-        assert message in refusal("imdb", "--out", tmp_path / "other", *options, "--held-out", count)
+    message = refusal("imdb", "--out", tmp_path / "other", *options, "--held-out", 20)
+    assert "no example is left for train" in message
 
 
 @pytest.mark.parametrize(
@@ -287,24 +267,6 @@ def test_reviews_held_out_for_validation_are_no_longer_trained_on(tmp_path: Path
 )
 def test_bad_tables_are_refused(tmp_path: Path, row: str, message: str) -> None:
     assert message in refusal("imdb", "--out", tmp_path / "out", *write_tables(tmp_path, row))
-
-
-def test_cut_off_tables_and_lone_options_are_refused(tmp_path: Path) -> None:
-    options = write_tables(tmp_path)
-    assert "--tsv-train needs --tsv-test" in refusal("imdb", "--out", tmp_path / "out", *options[:2])
-    both = [*options, "--archive", tmp_path / "x"]
-    assert "--archive and --tsv-train name different sources" in refusal("imdb", "--out", tmp_path / "out", *both)
-    packed = tmp_path / "train.tsv.gz"
-    packed.write_bytes(packed.read_bytes()[:-9])
-    assert "train.tsv.gz cannot be unpacked" in refusal("imdb", "--out", tmp_path / "out", *options)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("limit", ["0", "x", "1,2", "1,2,-3", ""])
-def test_limits_are_checked(tmp_path: Path, limit: str, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit):
-        prepare("imdb", "--out", tmp_path / "out", "--limit", limit)
-    assert not (tmp_path / "out").exists()
 
 
 # --- ACL network
@@ -331,26 +293,3 @@ def test_pairs_keep_their_sides_and_share_a_dictionary(tmp_path: Path) -> None:
     prepare("aan", "--out", tmp_path / "few", "--tsv-dir", folder, "--limit", 7, "--length", 4).succeeded()
     firsts = [byte_texts(tmp_path / "few" / side, "train") for side in ("src-bin", "src1-bin")]
     assert firsts == [[b"b'tr"] * 7, [b"b'se"] * 7]
-
-
-def test_packed_pairs_are_all_drawn_from(tmp_path: Path) -> None:
-    """Lines of the packed file are others, and fewer."""
-    folder = write_pairs(tmp_path / "tables")
-    given = ("aan", "--tsv-dir", folder, "--limit", 7, "--out")
-    prepare(*given, tmp_path / "plain").succeeded()
-    for path in folder.iterdir():
-        path.write_bytes(gzip.compress(path.read_bytes()))
-    prepare(*given, tmp_path / "packed").succeeded()
-    found = [byte_texts(tmp_path / out / "src-bin", "train") for out in ("plain", "packed")]
-    assert found[0] == found[1] and len(found[0]) == 7
-
-
-def test_bad_pairs_are_refused(tmp_path: Path) -> None:
-    folder = write_pairs(tmp_path / "tables")
-    with open(folder / "new_aan_pairs.test.tsv", "a") as stream:
-        stream.write("maybe\t1\t2\ta\tb\n")
-    message = refusal("aan", "--out", tmp_path / "out", "--tsv-dir", folder)
-    assert "new_aan_pairs.test.tsv: line 10 has the label 'maybe'" in message
-    (folder / "new_aan_pairs.eval.tsv").unlink()
-    message = refusal("aan", "--out", tmp_path / "out", "--tsv-dir", folder)
-    assert "--tsv-dir: " in message and "new_aan_pairs.eval.tsv does not exist" in message

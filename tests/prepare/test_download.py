@@ -16,14 +16,15 @@ CONTENT = gzip.compress(random.Random(1).randbytes(200_000), mtime=0)
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(download, "WAIT", 0)
     with Server.running(CONTENT) as running:
         yield running
 
 
 def test_a_download_that_breaks_off_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
     server.breaks = [70_000, 50_000]
-    assert download.fetch(server.url, tmp_path / "data.tgz", wait=0) == len(CONTENT)
+    assert download.fetch(server.url, tmp_path / "data.tgz") == len(CONTENT)
     assert (tmp_path / "data.tgz").read_bytes() == CONTENT
     assert server.ranges == [None, "bytes=70000-", "bytes=120000-"]
     assert [path.name for path in tmp_path.iterdir()] == ["data.tgz"]
@@ -32,21 +33,21 @@ def test_a_download_that_breaks_off_goes_on_where_it_stopped(server: Server, tmp
 def test_a_server_without_ranges_starts_afresh(server: Server, tmp_path: Path) -> None:
     server.breaks = [70_000]
     server.ignore_ranges = True
-    download.fetch(server.url, tmp_path / "data.tgz", wait=0)
+    download.fetch(server.url, tmp_path / "data.tgz")
     assert (tmp_path / "data.tgz").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("partial", [CONTENT, CONTENT + b"more"])
 def test_a_complete_or_overlong_partial_file_ends_well(server: Server, tmp_path: Path, partial: bytes) -> None:
     (tmp_path / "data.tgz.partial").write_bytes(partial)
-    download.fetch(server.url, tmp_path / "data.tgz", wait=0)
+    download.fetch(server.url, tmp_path / "data.tgz")
     assert (tmp_path / "data.tgz").read_bytes() == CONTENT
 
 
 def test_a_transfer_that_never_completes_names_both_sizes_and_keeps_what_came(server: Server, tmp_path: Path) -> None:
     server.breaks = [10, 0, 0]
     with pytest.raises(download.DownloadError, match=f"expected {len(CONTENT)} bytes, found 10.* name it {tmp_path}"):
-        download.fetch(server.url, tmp_path / "data.tgz", attempts=3, wait=0)
+        download.fetch(server.url, tmp_path / "data.tgz", attempts=3)
     assert (tmp_path / "data.tgz.partial").read_bytes() == CONTENT[:10]
     assert not (tmp_path / "data.tgz").exists()
 
@@ -57,14 +58,8 @@ def test_server_errors_are_named_and_only_passing_ones_tried_again(
 ) -> None:
     server.status = status
     with pytest.raises(download.DownloadError, match=f"HTTP status {status}"):
-        download.fetch(server.url, tmp_path / "data.tgz", attempts=3, wait=0)
+        download.fetch(server.url, tmp_path / "data.tgz", attempts=3)
     assert len(server.ranges) == requests
-
-
-def test_a_refused_connection_is_tried_once_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(download.DownloadError, match="127.0.0.1:1/x.tgz: the connection was refused"):
-        download.fetch("http://127.0.0.1:1/x.tgz", tmp_path / "x.tgz", wait=0)
-    assert "; attempt 2 of 8" in (tried := capsys.readouterr().err) and "attempt 3" not in tried
 
 
 def test_the_checksum_is_recorded_at_first_and_verified_later(server: Server, tmp_path: Path) -> None:
@@ -92,8 +87,6 @@ def test_the_checksum_is_recorded_at_first_and_verified_later(server: Server, tm
         (CONTENT[:1000], "cannot be unpacked: .* ended before the end-of-stream marker"),
         (CONTENT[:500] + bytes(100) + CONTENT[600:], "cannot be unpacked"),
         (b"<html>not found</html>", "cannot be unpacked"),
-        (gzip.compress(b"", mtime=0), "is an empty archive"),
-        (b"", "is an empty archive"),
     ],
 )
 def test_damaged_archives_are_refused_and_not_recorded(tmp_path: Path, content: bytes, message: str) -> None:
@@ -109,13 +102,6 @@ def test_without_permission_nothing_is_downloaded(server: Server, tmp_path: Path
     with pytest.raises(download.DownloadError, match="--no-download was given"):
         archives.obtain_recorded(server.url, tmp_path, tmp_path / "checksums.json", allow_download=False)
     assert server.ranges == []
-
-
-def test_a_spoilt_list_of_checksums_is_named(tmp_path: Path) -> None:
-    for text in ("{", '{"a": {}}', "[1]"):
-        (tmp_path / "checksums.json").write_text(text)
-        with pytest.raises(download.DownloadError, match="is not a list of checksums"):
-            archives.read_records(tmp_path / "checksums.json")
 
 
 def test_files_that_share_a_name_are_recorded_apart(tmp_path: Path) -> None:

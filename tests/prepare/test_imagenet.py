@@ -1,7 +1,6 @@
 """ImageNet out of invented archives: classes of the validation images, an interruption, damage, other archives."""
 
 import re
-import shutil
 import tarfile
 from pathlib import Path
 from typing import Callable, Dict
@@ -51,44 +50,12 @@ def test_what_was_unpacked_is_kept(archives: Path, tmp_path: Path, monkeypatch: 
     assert len(ImageFolder(tmp_path / "out" / "train")) == 48
 
 
-def add_image(out: Path, name: str) -> None:
-    (out / name).parent.mkdir(exist_ok=True)
-    shutil.copy(next((out / "train").rglob("*.JPEG")), out / name)
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        (lambda out: shutil.rmtree(out / "val" / "n00000002"), "val/n00000002/"),
-        (lambda out: shutil.rmtree(out / "train"), "train/"),
-        (lambda out: next((out / "train" / "n00000001").iterdir()).unlink(), "train/n00000001/"),
-        (lambda out: add_image(out, "train/n00000005/a.JPEG"), "train/n00000005/a.JPEG is not a file of card.json"),
-        (lambda out: add_image(out, "val/n00000001/b.JPEG"), "val/n00000001/b.JPEG is not a file of card.json"),
-        (lambda out: (out / "train" / "n00000001").rename(out / "train" / "dogs"), "train/n00000001/"),
-        (lambda out: add_image(out, "val/n00000001/.b.JPEG"), ""),
-    ],
-    ids=["class of val", "train", "image", "new class", "new image", "renamed", "hidden"],
-)
-def test_a_folder_that_was_changed_is_refused(
-    change: Callable[[Path], None], named: str, archives: Path, tmp_path: Path
-) -> None:
-    command = ["imagenet", "--out", tmp_path / "out", "--archives", archives, ANY]
-    prepare(*command).succeeded()
-    change(tmp_path / "out")
-    if named:
-        message = refusal(*command)
-        assert f"{tmp_path / 'out'}/{named}" in message and f"remove {tmp_path / 'out'}" in message
-    else:
-        prepare(*command).succeeded()
-
-
 def test_other_archives_are_refused(archives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imagenet, "BYTES", 0)
     message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives)
     assert "ILSVRC2012_img_train.tar: expected MD5 1d675b47d978889d74fa0da5fadfb00e" in message
     (archives / "ILSVRC2012_img_val.tar").unlink()
     message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
-    assert "ILSVRC2012_img_val.tar" in message and "https://image-net.org/download" in message
+    assert "ILSVRC2012_img_val.tar" in message
     assert not (tmp_path / "out").exists()
 
 
@@ -133,33 +100,9 @@ def test_the_number_in_its_name_gives_an_image_its_class(
     assert len(want) == 16 and got == want
 
 
-@pytest.mark.parametrize(
-    ("named", "problem"),
-    [
-        (lambda place, name: f"{place:03}.JPEG", "000.JPEG has no number from 1 to 16"),
-        (lambda place, name: name.replace("_00000007", "_00000017"), "_00000017.JPEG has no number from 1 to 16"),
-        (lambda place, name: name.replace("_00000007", "_00000000"), "_00000000.JPEG has no number from 1 to 16"),
-        (lambda place, name: f"{place}/" + name.replace("_00000007", "_00000003"), "has the number of "),
-        (lambda place, name: "._" + name if "08" in name else name.replace("09", "08"), "has the number of "),
-    ],
-)
-def test_validation_images_have_numbers_once_each(
-    archives: Path, tmp_path: Path, named: Callable[[int, str], str], problem: str
-) -> None:
-    repacked(archives / "ILSVRC2012_img_val.tar", named)
+@pytest.mark.parametrize("name", ["000.JPEG", "_val_00000017.JPEG", "_val_00000001.JPEG"])
+def test_validation_images_have_numbers_once_each(archives: Path, tmp_path: Path, name: str) -> None:
+    repacked(archives / "ILSVRC2012_img_val.tar", lambda place, old: name if place == 5 else old)
     message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
-    assert problem in message and "ILSVRC2012_img_val.tar" in message
-    assert not list((tmp_path / "out").rglob("*val*.JPEG"))
-
-
-def test_a_training_archive_of_folders(archives: Path, tmp_path: Path) -> None:
-    repacked(archives / "ILSVRC2012_img_train.tar", lambda place, name: f"{name[:-4]}/{place}.JPEG")
-    message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
-    assert "ILSVRC2012_img_train.tar contains n00000004/0.JPEG" in message and message.count("\n") <= 1
-
-
-def test_images_without_class(archives: Path, tmp_path: Path) -> None:
-    with tarfile.open(archives / "ILSVRC2012_img_val.tar", "a") as archive:
-        toy_data.add_file(archive, "ILSVRC2012_val_00000099.JPEG", b"")
-    message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
-    assert "holds 17 images, its development kit lists 16" in message
+    assert "ILSVRC2012_img_val.tar" in message and "numbers 1 to 16" in message
+    assert not (tmp_path / "out" / "val").exists()

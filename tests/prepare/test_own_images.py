@@ -72,7 +72,6 @@ def test_a_tenth_of_each_class_is_held_out(
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ([f"{split}/cat/1.png" for split in ("train", "val")], "has train/ and val/ already: give it to"),
         (["train/1.png", "Test/2.png"], r"its folders Test, train are parts of a data set, not labels"),
         (["cat/1.png"], r"two folders of images LABEL/FILE at least are needed, found \['cat'\]"),
         (["cat/1.png", "dog/1.txt"], "dog holds no images"),
@@ -82,17 +81,3 @@ def test_a_tenth_of_each_class_is_held_out(
 def test_folders_that_will_not_do(files: List[str], message: str, tmp_path: Path) -> None:
     write(tmp_path / "images", files)
     assert re.search(message, refusal("own-images", "--dir", tmp_path / "images", "--out", tmp_path / "out"))
-
-
-def test_images_that_cannot_be_decoded(images: Path, tmp_path: Path) -> None:
-    (images / "dog" / "1.png").write_bytes((images / "dog" / "1.png").read_bytes()[:-30])
-    (images / "dog" / "2.png").write_text("no image")
-    (images / "a cat" / "3.jpg").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
-    told = refusal("own-images", "--dir", images, "--out", tmp_path / "out")
-    assert re.search(r"3\.jpg cannot be decoded.*; .*1\.png cannot.*; .*2\.png", told)
-    (images / "a cat" / "4.png").write_bytes(b"")
-    assert "(and 1 more)" in refusal("own-images", "--dir", images, "--out", tmp_path / "out")
-
-
-def test_a_result_among_the_labels(images: Path) -> None:
-    assert "lies in --dir" in refusal("own-images", "--dir", images, "--out", images / "out")

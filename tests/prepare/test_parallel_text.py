@@ -1,7 +1,5 @@
 """Cleaning, sentence pairing and splitting of parallel text, and reading and writing its files."""
 
-import re
-import subprocess
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
@@ -10,22 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.translation.corpus import (
+from fairseq_mega.lab.prepare.translation.dataset import write_own_pairs
+from fairseq_mega.lab.prepare.translation.parallel_files import read_pairs, read_sentences, write_corpus, write_pairs
+from fairseq_mega.lab.prepare.translation.parallel_text import (
+    HELP_RULES,
     TEST_SHARE,
     VALID_SHARE,
     Corpus,
+    Pair,
+    PairRules,
     add_names,
     clean_pages,
+    clean_text,
     leak_key,
     own_corpus,
+    pair_sentences,
+    rejection,
     remove_repeats,
     split_of_page,
+    split_sentences,
 )
-from fairseq_mega.lab.prepare.translation.dataset import write_own_pairs
-from fairseq_mega.lab.prepare.translation.parallel_files import read_pairs, read_sentences, write_corpus, write_pairs
-from fairseq_mega.lab.prepare.translation.parallel_text import HELP_RULES, Pair, PairRules, clean_text, rejection
-from fairseq_mega.lab.prepare.translation.sentences import pair_sentences, split_sentences
-from fairseq_mega.lab.runs.files import LINE_ENDS
 from tests.support.in_process import in_process  # noqa: F401
 from tests.support.prepare_runs import prepare, refusal, source_of
 
@@ -211,87 +213,34 @@ def test_odd_lines_keep_the_pairing(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("copies", "told"), [(0, False), (4, False), (6, True), (99, True)])
-def test_lines_that_are_not_translated_are_counted(
-    copies: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    """Names and numbers stay, in a few lines."""
-    for language in ("en", "de"):
-        lines = [f"line {number}" if number < copies else f"{language} {number}" for number in range(100)]
-        (tmp_path / f"t.{language}").write_text("\n".join([*lines, "", ""]))
-    read_pairs(str(tmp_path / "t"), "en", "de")
-    note = (
-        f"note: {copies} of the 100 lines of {tmp_path / 't.de'} equal those of {tmp_path / 't.en'}: without a transl"
-    )
-    assert (note in capsys.readouterr().err) == told
-
-
-def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    (tmp_path / "t.en").write_text("one\teins\ntwo\tzwei\n")
-    (tmp_path / "t.de").write_text("eins\n\tzwei\n")
-    assert len(read_pairs(str(tmp_path / "t"), "en", "de")) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert told.startswith(f"note: 2 of the 2 lines of {tmp_path / 't.en'} contain a TAB")
-
-
-def test_lines_that_may_be_shifted_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    (tmp_path / "t.en").write_text("one\n\ntwo\nthree\n\n")
-    (tmp_path / "t.de").write_text("eins\nzwei\ndrei\n\n\n")
-    assert len(read_pairs(str(tmp_path / "t"), "en", "de")) == 5
-    (told,) = capsys.readouterr().err.splitlines()
-    assert f"line 2 of {tmp_path / 't.en'} is empty and line 4 of {tmp_path / 't.de'}, each of them alone" in told
-
-
-def test_a_text_beside_itself_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    for language in ("en", "de"):
-        (tmp_path / f"t.{language}").write_text("one\ntwo\n")
-    read_pairs(str(tmp_path / "t"), "en", "de")
-    assert "t.en and " in (told := capsys.readouterr().err) and "t.de are the same: a model" in told
-
-
-def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None:
+def test_bad_files_are_named_with_their_line(tmp_path: Path) -> None:
     (tmp_path / "t.en").write_bytes(b"good\nbad \xfc byte\n")
-    with pytest.raises(ValueError, match=r"t\.en: line 2 is not UTF-8 .*0xfc.*iconv"):
+    with pytest.raises(ValueError, match=r"t\.en: line 2: .*0xfc"):
         read_sentences(tmp_path / "t.en")
-    (tmp_path / "t.en").write_bytes("a\nb\n".encode("utf-16"))
-    with pytest.raises(ValueError, match=r"t\.en: line 1 is not UTF-8"):
-        read_sentences(tmp_path / "t.en")
-    for text, kind in (
-        ("a\rb\rc\r", r"its lines end in carriage returns.*tr '.r' '.n' <.*t\.en"),
-        ("a\rb\rc\rd\ne", "its lines end in carriage returns"),
-    ):
-        (tmp_path / "t.en").write_bytes(text.encode())
-        with pytest.raises(ValueError, match=rf"t\.en[:,] .*{kind}"):
-            read_sentences(tmp_path / "t.en")
     (tmp_path / "t.de").write_text("a\nb\n")
     (tmp_path / "t.fr").write_text("a\nb\nc\n")
     with pytest.raises(ValueError, match=r"t\.de has 2 lines but .*t\.fr has 3"):
         read_pairs(str(tmp_path / "t"), "de", "fr")
-    (tmp_path / "t.it").write_text("\n \n")
-    with pytest.raises(ValueError, match=r"t\.it: the file holds no text \(2 lines\)"):
-        read_sentences(tmp_path / "t.it")
-    (tmp_path / "t.es").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"t\.es: the file holds no text \(0 lines\)"):
-        read_sentences(tmp_path / "t.es")
-    with pytest.raises(FileNotFoundError, match=r"t\.pl: no such file"):
+    with pytest.raises(FileNotFoundError, match=r"t\.pl"):
         read_sentences(tmp_path / "t.pl")
 
 
-@pytest.mark.parametrize("end", LINE_ENDS)
-def test_other_line_ends_are_named_with_a_remedy_that_works(end: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.en"
-    path.write_bytes(("schöne Aussicht" + end).encode() * 9)
-    with pytest.raises(ValueError, match=r"t\.en: its lines end in .*, which do not end lines here") as refused:
-        read_sentences(path)
-    command = str(refused.value).split("`")[1].replace("OUT", str(tmp_path / "out"))
-    subprocess.run(command, shell=True, check=True)
-    assert read_sentences(tmp_path / "out") == ["schöne Aussicht"] * 9
+def test_too_few_pairs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="too few train pairs: 36 left, at least 50 needed"):
+        write_corpus(own_corpus(rows(40), None, None, held_out=2), tmp_path / "out", "en", "de")
+    with pytest.raises(ValueError, match=r"too few test pairs: 2 left.*--test PREFIX"):
+        write_corpus(own_corpus(rows(100), rows(9), None, held_out=2), tmp_path / "out", "en", "de")
 
 
-@pytest.mark.parametrize("end", LINE_ENDS)
-def test_a_few_other_line_ends_are_part_of_their_lines(end: str, tmp_path: Path) -> None:
-    (tmp_path / "t.en").write_bytes(f"one{end}two\nthree{end}{end}four\nfive\n".encode())
-    assert len(read_sentences(tmp_path / "t.en")) == 3
+def test_given_sources_that_are_learnt_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Pairs that the command holds out itself are not."""
+    write_pairs(str(tmp_path / "t"), "en", "de", rows(300))
+    write_pairs(str(tmp_path / "given"), "en", "de", [Pair("SOURCE  7 .", "Ziel"), *rows(9, 300), *rows(2, 10)])
+    for split in ("test", "valid", ""):
+        prefixes: Dict[str, Optional[str]] = {"train": str(tmp_path / "t"), split: str(tmp_path / "given")}
+        write_own_pairs({name: prefixes.get(name) for name in SPLITS}, tmp_path / f"out {split}", ("en", "de"))
+        notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+        assert [note.endswith(": 3") and f" of {split} " in note for note in notes] == [True] * bool(split)
 
 
 def rows(count: int, offset: int = 0) -> List[Pair]:
@@ -309,14 +258,6 @@ def test_own_test_set_is_kept_line_by_line() -> None:
     test = [Pair("", "leer"), Pair("source 1", "Ziel 1"), Pair("source 1", "Ziel 1")]
     corpus = own_corpus(rows(200), None, test, held_out=7)
     assert corpus.splits == {"train": rows(193), "valid": rows(7, 193), "test": test}
-
-
-def test_too_few_pairs_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="too few train pairs: 36 left, at least 50 needed"):
-        write_corpus(own_corpus(rows(40), None, None, held_out=2), tmp_path / "out", "en", "de")
-    with pytest.raises(ValueError, match=r"too few test pairs: 2 left.*--test PREFIX"):
-        write_corpus(own_corpus(rows(100), rows(9), None, held_out=2), tmp_path / "out", "en", "de")
-    assert not (tmp_path / "out").exists()
 
 
 def test_limit_keeps_a_little_of_every_split(tmp_path: Path) -> None:
@@ -342,8 +283,7 @@ def test_data_of_ones_own_pairs(tmp_path: Path) -> None:
     write_pairs(str(tmp_path / "t"), "en", "de", rows(10))
     run = ("own-pairs", "--text", tmp_path / "t", "--out", tmp_path / "out", "--source-lang", "en", "--workers", 1)
     assert "error: too few train pairs: 10 left" in refusal(*run, "--target-lang", "de")
-    assert "t.fr: no such file" in refusal(*run, "--target-lang", "fr")
-    assert "must differ" in refusal(*run, "--target-lang", "en") and not (tmp_path / "out").exists()
+    assert "t.fr" in refusal(*run, "--target-lang", "fr") and not (tmp_path / "out").exists()
     write_pairs(str(tmp_path / "t"), "en", "de", rows(300))
     output = prepare(*run, "--target-lang", "de", "--vocab-size", 100).succeeded().output
     assert "sentence pairs: train 270, valid 15, test 15" in output
@@ -352,102 +292,3 @@ def test_data_of_ones_own_pairs(tmp_path: Path) -> None:
     assert source_of(tmp_path / "out")["splits"]["valid"] == {"pairs": 15}
     write_pairs(str(tmp_path / "t"), "en", "de", rows(301))
     assert "text.en was " in refusal(*run, "--target-lang", "de", "--vocab-size", 100)
-
-
-def test_given_pairs_that_are_learnt_or_empty_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """Pairs that the command holds out itself are neither."""
-    write_pairs(str(tmp_path / "t"), "en", "de", rows(300))
-    given = [Pair("SOURCE  7 .", "Ziel"), *rows(2, 300), Pair("", "leer"), Pair("empty", ""), *rows(2, 10)]
-    write_pairs(str(tmp_path / "given"), "en", "de", given)
-    for split in ("test", "valid", ""):
-        prefixes: Dict[str, Optional[str]] = {"train": str(tmp_path / "t"), split: str(tmp_path / "given")}
-        write_own_pairs({name: prefixes.get(name) for name in SPLITS}, tmp_path / f"out {split}", ("en", "de"))
-        output = capsys.readouterr().err
-        for told in ("that --text has, too, which raises the score: 3", " an empty side, .* nevertheless: 2"):
-            assert re.search(f"note: .* of --{split}.*{told}", output) if split else "note: " not in output
-
-
-@pytest.mark.parametrize("shared, told", [(60, 60), (1, 1), (0, 0)])
-def test_a_test_set_that_validates_is_told(
-    shared: int, told: int, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    pairs = {"train": rows(300), "valid": rows(60, 300), "test": rows(60, 360 - shared)}
-    for split in SPLITS:
-        write_pairs(str(tmp_path / split), "en", "de", pairs[split])
-    write_own_pairs({split: str(tmp_path / split) for split in SPLITS}, tmp_path / "out", ("en", "de"))
-    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
-    assert [re.findall(r"of --test that --valid .*: (\d+)$", note) for note in notes] == ([[str(told)]] if told else [])
-
-
-ENGLISH = [
-    "the dog runs over the grass",
-    "a man reads in the garden",
-    "the child sleeps in a house",
-    "a dog barks",
-    "the man is in the house",
-]
-GERMAN = [
-    "der Hund läuft über das Gras",
-    "ein Mann liest in dem Garten",
-    "das Kind schläft in einem Haus",
-    "ein Hund bellt",
-    "der Mann ist in dem Haus",
-]
-CHINESE = ["狗在草地上跑", "男人在花园里看书", "孩子在房子里睡觉", "狗叫", "男人在房子里"]
-SIDES: Dict[str, Tuple[List[str], List[str]]] = {
-    "words": (ENGLISH, GERMAN),
-    "without blanks": (ENGLISH, CHINESE),
-    "the same words": (ENGLISH, ENGLISH[::-1]),
-}
-
-
-@pytest.mark.parametrize("name", SIDES)
-@pytest.mark.parametrize("split", ["valid", "test"])
-def test_swapped_languages_are_told(name: str, split: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    both = [Pair(f"{source} {n}", f"{target} {n}") for n in range(60) for source, target in zip(*SIDES[name])]
-    write_pairs(str(tmp_path / "t"), "en", "xx", both[:280])
-    for order, is_told in (("right", False), ("swapped", name != "the same words")):
-        languages = ("xx", "en") if order == "swapped" else ("en", "xx")
-        write_pairs(str(tmp_path / order), *languages, both[280:])
-        prefixes: Dict[str, Optional[str]] = {"train": str(tmp_path / "t"), split: str(tmp_path / order)}
-        write_own_pairs({part: prefixes.get(part) for part in SPLITS}, tmp_path / order / "out", ("en", "xx"))
-        assert ("seems to have its languages swapped" in capsys.readouterr().err) == is_told, order
-
-
-@pytest.mark.parametrize("name", SIDES)
-@pytest.mark.parametrize(
-    ("begin", "end", "lines"),
-    [(0, 0, ""), (0, 150, "151 to 300"), (150, 300, "151 to 300"), (90, 210, "91 to 210"), (285, 300, "286 to 300")],
-)
-def test_swapped_parts_of_the_text_are_told(
-    name: str, begin: int, end: int, lines: str, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    """Such as a second corpus that was appended the wrong way round; the first twentieth says which way is right."""
-    both = [Pair(f"{source} {n}", f"{target} {n}") for n in range(60) for source, target in zip(*SIDES[name])]
-    both[begin:end] = [Pair(target, source) for source, target in both[begin:end]]
-    write_pairs(str(tmp_path / "t"), "en", "xx", both)
-    write_own_pairs({"train": str(tmp_path / "t"), "valid": None, "test": None}, tmp_path / "out", ("en", "xx"))
-    told = [line for line in capsys.readouterr().err.splitlines() if "languages swapped" in line]
-    assert len(told) == (bool(lines) and name != "the same words")
-    assert all(f"lines {lines} of --text" in line for line in told)
-
-
-def test_options_without_effect_are_refused(tmp_path: Path) -> None:
-    write_pairs(str(tmp_path / "t"), "en", "de", rows(300))
-    run = ["own-pairs", "--text", tmp_path / "t", "--out", tmp_path / "out"]
-    run += ["--source-lang", "en", "--target-lang", "de"]
-    own = ("--valid", tmp_path / "t", "--test", tmp_path / "t", "--held-out", 7)
-    assert "--held-out 7: --valid and --test leave nothing to hold out" in refusal(*run, *own)
-    for size in (333, 8000):
-        with pytest.raises(SystemExit):
-            prepare(*run, "--model", tmp_path / "m.model", "--vocab-size", size)
-
-
-@pytest.mark.parametrize("text", ["caf\u00e9", "\u201cZitat\u201d \u2013 5 \u20ac", "\u0160koda"])
-def test_the_advice_for_western_texts_restores_them(text: str, tmp_path: Path) -> None:
-    """Those of Windows too: as LATIN1 their quotes would pass as control characters."""
-    (tmp_path / "t.en").write_bytes(text.encode("cp1252"))
-    with pytest.raises(ValueError, match="is not UTF-8") as caught:
-        read_sentences(tmp_path / "t.en")
-    (encoding,) = re.findall(r"iconv -f (\S+) -t UTF-8", str(caught.value))
-    assert (tmp_path / "t.en").read_bytes().decode(encoding) == text

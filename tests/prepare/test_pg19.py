@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import http.server
 import json
-import shutil
 import threading
 import urllib.parse
 from pathlib import Path
@@ -17,7 +16,6 @@ from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare import download
 from fairseq_mega.lab.prepare.language_modeling import pg19
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE, words_of
-from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from tests.support import json_texts
 from tests.support.prepare_runs import prepare, refusal
 
@@ -186,7 +184,6 @@ def test_the_published_numbers_of_books_are_demanded(
         message = refusal("pg19", "--out", tmp_path / "refused", *source)
         assert "validation has 2 books, and PG-19 has 50" in message and "--any-count" in message
     monkeypatch.setattr(pg19, "BOOKS", {split: COUNTS[folder] for split, folder in pg19.FOLDERS.items()})
-    monkeypatch.setattr(WorkFolder, "free_space", lambda *_: None)
     prepare("pg19", "--out", tmp_path / "out", "--host", bucket.host).succeeded()
     assert json.loads((tmp_path / "out" / WORDS_FILE).read_text()) == pg19.WORDS
     assert words_of(tmp_path / "out", "test") == 6_966_499
@@ -227,49 +224,6 @@ def test_what_is_no_book_is_counted(books: Path, tmp_path: Path) -> None:
     (told,) = [line for line in done.output.splitlines() if "left out" in line]
     assert all(part in told for part in ("3 books", "2 .pdf", "1 .zip", "2 .txt in deeper folders", "1 hidden .txt"))
     assert len(texts_of(tmp_path / "out" / "test.jsonl")) == COUNTS["test"]
-
-
-@pytest.mark.parametrize(
-    "contents",
-    [{}, {"1.pdf": b"%PDF-"}, {"1.txt": b""}, {"1.txt": b"\xef\xbb\xbf \n"}],
-    ids=["nothing", "no-books", "empty", "blank"],
-)
-def test_a_split_without_text_is_refused(contents: Dict[str, bytes], books: Path, tmp_path: Path) -> None:
-    folder = books / "validation"
-    shutil.rmtree(folder)
-    folder.mkdir()
-    for name, content in contents.items():
-        (folder / name).write_bytes(content)
-    model = books.parent / pg19.VOCABULARY
-    message = refusal("pg19", "--out", tmp_path / "out", "--books", books, "--vocabulary", model, "--any-count")
-    assert "validation hold no text" in message
-    assert not (tmp_path / "out" / "valid.jsonl").exists()
-
-
-@pytest.mark.parametrize(
-    "name, content, part",
-    [
-        ("9.txt", ROUGH.encode("utf-16"), "9.txt is not UTF-8"),
-        ("9.txt.gz", gzip.compress(ROUGH.encode())[:-9], "9.txt.gz cannot be unpacked"),
-        ("20.txt.gz", gzip.compress(b"again"), "20.txt and 20.txt.gz are one book"),
-    ],
-    ids=["utf16", "damaged", "twice"],
-)
-def test_a_book_that_cannot_be_read_is_named(name: str, content: bytes, part: str, books: Path, tmp_path: Path) -> None:
-    (books / "test" / name).write_bytes(content)
-    model = books.parent / pg19.VOCABULARY
-    assert part in refusal("pg19", "--out", tmp_path / "out", "--books", books, "--vocabulary", model, "--any-count")
-
-
-def test_bad_wishes(books: Path, tmp_path: Path) -> None:
-    out, model = tmp_path / "out", books.parent / pg19.VOCABULARY
-    (books / "test" / "22.txt").write_bytes("größer".encode("latin-1"))
-    given = ("pg19", "--out", out, "--books", books, "--vocabulary", model, "--any-count")
-    assert "22.txt is not UTF-8" in refusal(*given)
-    assert "--limit 0" in refusal(*given, "--limit", 0)
-    assert "is not a sentencepiece model" in refusal(*given[:-2], books / "test" / "20.txt", "--any-count")
-    assert "--vocabulary: " in refusal(*given[:-2], tmp_path / "no.model", "--any-count")
-    assert "is not a folder" in refusal("pg19", "--out", out, "--books", tmp_path, "--any-count")
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", '{"test": "many"}', '{"test": 0}', '{"test": true}'])

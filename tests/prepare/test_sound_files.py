@@ -118,7 +118,7 @@ def labels_of(out: Path) -> Dict[str, int]:
 
 
 def test_no_clip_is_lost_without_a_word(tmp_path: Path) -> None:
-    """Capitals, other codings and endings are read; what is left out is counted, and so are silent clips."""
+    """Capitals, other codings and endings are read; what is left out is counted."""
     pytest.importorskip("soundfile", reason="soundfile is not installed (extra speech)")
     forms = [riff(PCM), riff((TONE / 32768).astype("<f4").tobytes(), FLOAT, 32)]
     files = {f"wav/low/{number}.wav": form for number, form in enumerate(forms)}
@@ -132,25 +132,14 @@ def test_no_clip_is_lost_without_a_word(tmp_path: Path) -> None:
     run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
     assert labels_of(tmp_path / "out") == {"high": 3, "low": 3, "none": 3}
     assert "left out: 1 hidden .wav, 1 .txt, 1 .wav in deeper folders" in run.output
-    assert "9 clips of 3 labels, made 4000 samples long (0 of them cut, 4 filled to more than twice" in run.output
-    assert "4 of the clips are silent from beginning to end (32,767 is full scale: " in run.output
-    assert "silent.Wav" in run.output
-    assert "; all of 'none'\n" in run.output
-
-
-def test_silence_alone_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, {f"wav/{label}/{number}.wav": riff(bytes(4000)) for label in "ab" for number in range(3)})
-    message = refusal("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out")
-    assert "all clips are silent from beginning to end (32,767 is full scale: multiply" in message
+    assert "9 clips, made 4000 samples long (0 of them cut, 4 filled to more than twice" in run.output
 
 
 LOST: List[Tuple[Dict[str, bytes], str]] = [
     ({"b/1.txt": b"x", "b/2.jpg": b"x"}, "b holds no recordings"),
     ({"b/speaker/1.wav": riff(PCM)}, "but 1 .wav in deeper folders"),
     ({"b/1.wav": riff(PCM), "b/2.wav": riff(PCM)}, "labels with too few examples: 'b' has 2; 3 of each are needed"),
-    ({f"b/{n}.wav": riff(b"") for n in range(3)}, "b/0.wav contains no sample"),
     ({f"b/{n}.m4a": b"\0\0\0\x20ftypM4A " for n in range(3)}, "b holds no recordings"),
-    ({f"b/{n}.wav": riff(bytes(4000) + PCM) for n in range(3)}, "first 1000 of 6000 samples are silent"),
 ]
 
 
@@ -159,36 +148,3 @@ def test_a_label_that_would_vanish_is_an_error(files: Dict[str, bytes], message:
     write(tmp_path / "wav", {**{f"a/{number}.wav": riff(PCM) for number in range(4)}, **files})
     options = ("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out", "--samples", 1000)
     assert message in refusal(*options)
-
-
-def test_labels_are_counted_before_a_clip_is_read(tmp_path: Path) -> None:
-    write(tmp_path / "wav", {**{f"a/{number}.wav": b"no sound" for number in range(4)}, "b/0.wav": riff(PCM)})
-    message = refusal("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out")
-    assert "labels with too few examples: 'b' has 1" in message
-
-
-@pytest.mark.parametrize(
-    ("short", "long", "times", "refused"),
-    [(60, 3, 60, True), (60, 3, 9, False), (9, 3, 60, False), (60, 1, 11, False), (3, 60, 60, False)],
-)
-def test_clips_are_not_filled_to_the_length_of_a_few(
-    short: int, long: int, times: int, refused: bool, tmp_path: Path
-) -> None:
-    """Refused where the longest has over ten times the median, and all over ten times their sound."""
-    files = {f"{'ab'[number % 2]}/{number}.wav": riff(PCM[:2000]) for number in range(short + 3)}
-    files.update({f"b/noise {number}.wav": riff(PCM[:2000] * times) for number in range(long)})
-    write(tmp_path / "wav", files)
-    options: List[object] = ["recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out"]
-    if refused:
-        message = refusal(*options)
-        assert f"b/noise 0.wav has {1000 * times:,} samples and half of the 66 clips at most 1,000" in message
-        assert "give --samples, such as --samples 1000" in message
-        options += ["--samples", 1000]
-    assert f"{short + long + 3} clips of 2 labels, made" in prepare(*options).succeeded().output
-
-
-def test_copies_of_clips_are_told(tmp_path: Path) -> None:
-    files = {f"{label}/{number}.wav": riff(PCM[: 2000 + 2 * number]) for label in "ab" for number in range(4)}
-    write(tmp_path / "wav", {**files, "b/4.wav": files["b/3.wav"], "b/5.wav": files["b/3.wav"]})
-    run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
-    assert "clips with several labels, of which a model can learn only one: 4" in run.output

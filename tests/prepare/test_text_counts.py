@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mega.data.byte_text import encode
-from fairseq_mega.lab.prepare.language_modeling.byte_ranges import ByteRange
-from fairseq_mega.lab.prepare.language_modeling.splitting import TextCounts, write_bytes
+from fairseq_mega.lab.prepare.language_modeling.splitting import ByteRange, TextCounts, write_bytes
 
 # Line feeds are frequent, so that empty lines and endings of all kinds come up.
 texts = st.lists(st.one_of(st.just(10), st.integers(0, 255)), max_size=60).map(bytes)

@@ -5,7 +5,7 @@ import argparse
 import pytest
 from fairseq.data import encoders
 
-from fairseq_mega.lab.prepare.wmt16.moses import TokenizerFactory
+from fairseq_mega.lab.prepare.wmt16.stages import TokenizerFactory
 
 SENTENCES = [
     "It's a well-known fact, isn't it?",

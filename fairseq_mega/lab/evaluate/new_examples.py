@@ -14,8 +14,7 @@ from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
 from fairseq_mega.data.text_units import ByteUnit, own_symbols, text_unit
-from fairseq_mega.lab.prepare.classification.clips import fitted
-from fairseq_mega.lab.prepare.classification.sound_files import read_sound
+from fairseq_mega.lab.prepare.classification.sound_files import fitted, read_sound
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.text_files import open_text
@@ -140,7 +139,7 @@ class ClipReader(Reader):
     def read_file(self, path: Path) -> Item:
         """Return the item of a file of sound, cut or padded with silence."""
         recording = read_sound(path)
-        samples = fitted(str(path), recording, self.scale.length)
+        samples = fitted(recording, self.scale.length)
         if len(recording) > len(samples):
             self.note_cut(f"of the {len(recording)} samples of {path} the model reads the first {len(samples)}")
         return str(path), {"src_tokens": torch.from_numpy(self.scale.apply(samples)).unsqueeze(0)}

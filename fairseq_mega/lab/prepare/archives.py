@@ -1,17 +1,21 @@
 """Archives and packed files: own copies or downloads, checked, and read without unpacking them to disk."""
 
-import json
+import gzip
 import tarfile
+import zipfile
+import zlib
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
+from fairseq_mega.data.card import read_json
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
 from fairseq_mega.lab.prepare.download import DownloadError, fetch_missing
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.unpacking import check_expansion, naming_damage, open_gzip
 from fairseq_mega.lab.runs.files import blocks_of, write_json
 
 FETCH_AGAIN = "remove the file, and run the command again"
+DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError, zipfile.BadZipFile)
 
 
 class Archive(NamedTuple):
@@ -39,29 +43,20 @@ def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path,
     :class:`DownloadError` when it cannot be fetched, or naming the expected and the found checksum.
     """
     remedy = archive.remedy or f"Give your copy of {archive.name} with --archive FILE"
-    path = given
-    if path is None:
-        path = folder / archive.name
+    path = given or folder / archive.name
+    if given is None:
         fetch_missing(archive.url, path, remedy)
-    elif not path.is_file():
-        raise DownloadError(f"--archive {path} does not exist; leave the option out to download {archive.url}")
-    if archive.digests:
-        say(f"{path.name}: {path.stat().st_size} bytes, comparing the checksum")
-        new_copy = FETCH_AGAIN if given is None else "get a new copy"
-        check_digests(path, archive.digests, None, f"The file is damaged or another one: {new_copy}. {remedy}")
+    say(f"{path.name}: {path.stat().st_size} bytes, comparing the checksum")
+    again = FETCH_AGAIN if given is None else "get a new copy"
+    check_digests(path, archive.digests, None, f"The file is damaged or another one: {again}. {remedy}")
     return path, {path.name: record_of(path, **({} if given else {"url": archive.url}))}
 
 
 def check_gzip(path: Path) -> None:
-    """Read a gzip file to its end.
-
-    Raises:
-        DownloadError: if it is cut off, damaged or empty.
-        OSError: if it unpacks to far more than its size suggests.
-    """
-    with naming_damage(path, FETCH_AGAIN), open_gzip(path) as stream:
-        if not sum(map(len, blocks_of(stream))):
-            raise DownloadError(f"{path} is an empty archive; {FETCH_AGAIN}")
+    """Read a gzip file to its end; raise :class:`DownloadError` if it is cut off or damaged."""
+    with naming_damage(path, FETCH_AGAIN), gzip.open(path) as stream:
+        for _ in blocks_of(stream):
+            pass
 
 
 def obtain_recorded(
@@ -77,48 +72,36 @@ def obtain_recorded(
     ``record_file``; afterwards it must still match them. Raises :class:`DownloadError` otherwise.
     """
     name = name_of(url)
-    path = folder / name
-    records = read_records(record_file)
+    path, records = folder / name, read_json(record_file)
     fetch_missing(url, path, attempts=8, allowed=allow_download)
-    known, said = records.get(name), "as recorded"
-    if known is None:
+    if name not in records:
         say(f"{name}: {path.stat().st_size} bytes, checking")
         check(path)
-        known = records[name] = record_of(path, url=url)
-        said = "recorded"
+        records[name] = record_of(path, url=url)
         write_json(record_file, records)
-    else:
-        remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is wanted"
-        check_digests(path, {"sha256": known["sha256"]}, known["bytes"], remedy)
-    say(f"{name}: {known['bytes']} bytes, SHA-256 {known['sha256']}, {said}")
+    known = records[name]
+    remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is wanted"
+    check_digests(path, {"sha256": known["sha256"]}, known["bytes"], remedy)
+    say(f"{name}: {known['bytes']} bytes, SHA-256 {known['sha256']}")
     return path
 
 
-def read_records(path: Path) -> Records:
-    """Return the recorded sizes and checksums, ``{name: {"url", "bytes", "sha256"}}``; ``{}`` without a record."""
-    if not path.exists():
-        return {}
+@contextmanager
+def naming_damage(path: Path, remedy: str = "get a new copy") -> Iterator[None]:
+    """Raise :class:`DownloadError` that names a packed file and the remedy where reading it shows damage."""
     try:
-        records: Records = json.loads(path.read_text(encoding="utf-8"))
-        if all({"bytes", "sha256"} <= set(entry) for entry in records.values()):
-            return records
-        problem = "an entry lacks bytes or sha256"
-    except (ValueError, AttributeError, TypeError) as error:
-        problem = str(error)
-    raise DownloadError(f"{path} is not a list of checksums ({problem}); remove the file to record them again")
+        yield
+    except DAMAGE as error:
+        raise DownloadError(f"{path} cannot be unpacked: {error}; {remedy}") from error
 
 
 def tar_files(path: Path) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:
     """Yield the files of a packed tar in its order, each with a stream of its content, to be read before the next.
 
-    Raises OSError before a file is read with which they would unpack to too much. Reading the streams can show damage,
-    too, which the caller names by :func:`.unpacking.naming_damage`.
+    Damage, which reading the streams can show, too, is named by :func:`naming_damage` around the caller's loop.
     """
-    unpacked = 0
     with tarfile.open(path, "r|*") as archive:
         for member in archive:
-            unpacked += member.size
-            check_expansion(path, unpacked)
             stream = archive.extractfile(member) if member.isfile() else None
             if stream is not None:
                 yield member, stream
@@ -127,17 +110,15 @@ def tar_files(path: Path) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:
 def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
     """Yield name (without a leading ``./``) and content of the files of a packed tar, in its order.
 
-    Raises :class:`DownloadError` naming the archive when it is damaged, OSError when it unpacks to too much.
+    Raises :class:`DownloadError` naming the archive when it is damaged.
     """
     with naming_damage(path):
         for member, stream in tar_files(path):
-            name = member.name[2:] if member.name.startswith("./") else member.name
+            name = member.name.removeprefix("./")
             if wanted(name):
                 yield name, stream.read()
 
 
 def open_packed(path: Path) -> IO[bytes]:
-    """Open a file that may be packed with gzip, as its first bytes show."""
-    with open(path, "rb") as stream:
-        packed = stream.read(2) == b"\x1f\x8b"
-    return open_gzip(path) if packed else open(path, "rb")
+    """Open a file that may be packed with gzip, as the ending .gz or .dz of its name shows."""
+    return gzip.open(path) if path.suffix.lower() in (".gz", ".dz") else open(path, "rb")

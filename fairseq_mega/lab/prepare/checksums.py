@@ -11,31 +11,30 @@ from fairseq_mega.lab.runs.files import blocks_of
 Records = Dict[str, Dict[str, Any]]  # by file name: bytes, sha256, and for instance url or version
 
 
-def digests_of(path: Path, *names: str) -> Dict[str, str]:
-    """Return the digests of a file as hexadecimal digits, by the name that hashlib knows."""
-    hashes: Dict[str, Any] = {name: hashlib.new(name) for name in names}
+def digest_of(path: Path, name: str) -> str:
+    """Return the digest of a file, hexadecimal; ``name`` is that of hashlib."""
+    found = hashlib.new(name)
     with open(path, "rb") as stream:
         for block in blocks_of(stream):
-            for one in hashes.values():
-                one.update(block)
-    return {name: one.hexdigest() for name, one in hashes.items()}
+            found.update(block)
+    return found.hexdigest()
 
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file as hexadecimal digits."""
-    return digests_of(path, "sha256")["sha256"]
+    return digest_of(path, "sha256")
 
 
 def check_digests(path: Path, digests: Dict[str, str], size: Optional[int], remedy: str) -> None:
     """Raise :class:`DownloadError` unless a file has this size and these digests (hexadecimal, by name)."""
     bytes_found = path.stat().st_size
-    if size is not None and bytes_found != size:
+    if size not in (None, bytes_found):
         raise DownloadError(f"{path}: expected {size} bytes, found {bytes_found}. {remedy}")
-    found = digests_of(path, *digests)
     for name, digest in digests.items():
-        if found[name] != digest:
+        found = digest_of(path, name)
+        if found != digest:
             raise DownloadError(
-                f"{path}: expected {name.upper()} {digest}, found {found[name]} ({bytes_found} bytes). {remedy}"
+                f"{path}: expected {name.upper()} {digest}, found {found} ({bytes_found} bytes). {remedy}"
             )
 
 

@@ -1,20 +1,21 @@
-"""The pages of the LibreOffice help, from packages of Debian, as paragraphs of text."""
+"""The pages of the LibreOffice help, from packages of Debian, as paragraphs of text in two languages."""
 
 import argparse
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.shared_options import exactly_one
+from fairseq_mega.lab.prepare.shared_options import add_path
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 PACKAGES = {"en-US": "libreoffice-help-en-us", "de": "libreoffice-help-de"}  # by the language's folder
 HELP = Path("usr/share/libreoffice/help")
 UNPACKED = {"packages": (str(HELP),)}  # the part of their folder that is read
 Paragraph = Tuple[str, str]  # identifier and text
+Page = Tuple[str, List[Tuple[str, str]]]  # path below the language's folder, with forward slashes; source and target
 
 _BLOCK_TAGS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _PARAGRAPH_ID = re.compile(r"(par|hd)_")
@@ -27,17 +28,8 @@ _VOID_TAGS = frozenset(
 
 def add_packages(parser: argparse.ArgumentParser) -> None:
     """Add the options of the packages' copies."""
-    parser.add_argument("--deb", type=Path, nargs="+", metavar="FILE", help="your copies of the packages")
-    parser.add_argument(
-        "--packages", type=Path, metavar="DIR", help="folder with the unpacked packages (it holds usr/)"
-    )
-
-
-def check_packages(args: argparse.Namespace) -> None:
-    """Raise ValueError where two sources are given, or a folder that holds no unpacked packages."""
-    exactly_one(args, "--deb", "--packages")
-    if args.packages is not None and not (args.packages / HELP).is_dir():
-        raise ValueError(f"--packages {args.packages}: {HELP} is not there; unpack with dpkg-deb -x PACKAGE.deb DIR")
+    add_path(parser, "--deb", "your copies of the packages", nargs="+")
+    add_path(parser, "--packages", "folder with the unpacked packages (it holds usr/)", metavar="DIR")
 
 
 def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -> Tuple[Path, Records]:
@@ -157,32 +149,62 @@ class _HelpPageParser(HTMLParser):
         return node
 
 
-def pages_of(root: Path, language: str) -> Dict[str, Path]:
-    """Return the files of a language's help pages by their paths below its folder, with forward slashes, sorted.
+def read_page(html: str) -> Tuple[List[Paragraph], List[Paragraph]]:
+    """Read (id, text) of the paragraphs and headings of a page, without empty and code ones.
 
-    ``root`` is the folder that the packages were unpacked into, which holds ``usr/``.
+    Returns:
+        The paragraphs, and the name in each that emphasises exactly one part of the interface.
     """
-    folder = root / HELP / language / "text"
-    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.html"))}
-
-
-def read_paragraphs(html: str) -> List[Paragraph]:
-    """Read the (id, text) of the paragraphs and headings of one help page, without empty and code ones."""
-    return _parsed(html).paragraphs
-
-
-def read_page_and_names(path: Path) -> Tuple[List[Paragraph], List[Paragraph]]:
-    """Read the paragraphs of a page, and the name in each that emphasises exactly one part of the interface."""
-    parser = _parsed(_text_of(path))
-    return parser.paragraphs, parser.names
-
-
-def _parsed(html: str) -> _HelpPageParser:
     parser = _HelpPageParser()
     parser.feed(html)
     parser.close()
-    return parser
+    return parser.paragraphs, parser.names
 
 
-def _text_of(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", errors="replace")
+def pair_paragraphs(source: List[Paragraph], target: List[Paragraph]) -> List[Tuple[str, str]]:
+    """Pair the paragraphs of two translations of one page by id.
+
+    An id that occurs several times (text embedded from another page) is paired in order of occurrence, and only if it
+    occurs equally often in both pages.
+    """
+    texts: List[Dict[str, List[str]]] = [{}, {}]
+    for side, paragraphs in zip(texts, (source, target)):
+        for identifier, text in paragraphs:
+            side.setdefault(identifier, []).append(text)
+    left = {name: iter(found) for name, found in texts[1].items() if len(found) == len(texts[0].get(name, ()))}
+    return [(text, next(left[identifier])) for identifier, text in source if identifier in left]
+
+
+class HelpCorpus:
+    """The help pages that two languages have in common, read from the unpacked Debian packages.
+
+    Args:
+        root: folder of the unpacked packages, which contains `usr/`.
+        folders: of the languages below `usr/share/libreoffice/help`.
+
+    Raises:
+        FileNotFoundError: if they have no page in common.
+    """
+
+    def __init__(self, root: Path, *folders: str) -> None:
+        tops = [root / HELP / folder / "text" for folder in folders]
+        self._pages = [{path.relative_to(top).as_posix(): path for path in top.rglob("*.html")} for top in tops]
+        self._common = sorted(set(self._pages[0]) & set(self._pages[1]))
+        if not self._common:
+            raise FileNotFoundError(f"no help pages (*.html) below {tops[0]} and {tops[1]}: unpack both packages there")
+        self.names: List[Page] = []
+
+    def __len__(self) -> int:
+        return len(self._common)
+
+    def __iter__(self) -> Iterator[Page]:
+        """Yield pages with their pairs of paragraphs, in the order of their paths; a stray byte becomes U+FFFD.
+
+        After the last page, `names` has names of the interface, each emphasised in a paragraph of both languages.
+        """
+        self.names = []
+        for page in self._common:
+            texts = (side[page].read_bytes().decode("utf-8", errors="replace") for side in self._pages)
+            (source, source_names), (target, target_names) = map(read_page, texts)
+            self.names.append((page, pair_paragraphs(source_names, target_names)))
+            yield page, pair_paragraphs(source, target)

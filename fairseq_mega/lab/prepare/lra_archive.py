@@ -5,10 +5,9 @@ import importlib.util
 from pathlib import Path, PurePosixPath
 from typing import Dict, Mapping, NamedTuple, Optional
 
-from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, obtain_recorded, tar_files
+from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, naming_damage, obtain_recorded, tar_files
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.unpacking import naming_damage
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
 
@@ -88,7 +87,6 @@ def unpack(archive: Path, part: Part, output: Path) -> int:
 
     Raises:
         DownloadError: where the archive is damaged or holds none of them.
-        OSError: if it unpacks to far more than its size suggests.
     """
     count = 0
     progress = Progress(f"unpacking {part.folder}", "MB", None)

@@ -1,15 +1,15 @@
 """Make a data set in its folder, or find it there, and write card.json."""
 
 import argparse
-import os
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from fairseq_mega.data.card import labelled_text
-from fairseq_mega.data.class_folders import is_hidden
+from fairseq_mega.data.class_folders import files_below, is_hidden
 from fairseq_mega.lab.prepare.checksums import record_of
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.shared_options import check_paths
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
@@ -28,14 +28,13 @@ def settings_of(dataset: Dataset, args: argparse.Namespace, toy: Optional[Path] 
     Args:
         toy: folder of invented data, which are the same each time.
     """
-    given = {**vars(args), **dataset.reads(args)}
     settings: Dict[str, Any] = {"dataset": dataset.name}
-    for name, value in sorted(given.items()):
+    for name, value in sorted({**vars(args), **dataset.reads(args)}.items()):
         is_toy = isinstance(value, Path) and toy in (value, *value.parents)
         if name not in NO_SETTINGS and value is not None and not is_toy:
             patterns = () if name == FETCHED else dataset.members.get(name, ("*",))
-            values = [_setting(entry, patterns) for entry in (value if isinstance(value, list) else [value])]
-            settings[name] = values if isinstance(value, list) else values[0]
+            listed = isinstance(value, list)
+            settings[name] = [_setting(entry, patterns) for entry in value] if listed else _setting(value, patterns)
     return settings
 
 
@@ -46,27 +45,14 @@ def _setting(value: Any, patterns: Sequence[str]) -> Any:
         return {"file": value.name, "bytes": None}
     if not value.is_dir():
         return {"file": value.name, "bytes": value.stat().st_size, "contents": _contents([value], value.parent)}
-    files = list(_files_of(value, patterns))
+    places = sorted({path for pattern in patterns for path in value.glob(pattern) if not is_hidden(path.name)})
+    files = [file for place in places for file in (files_below(place)[0] if place.is_dir() else [place])]
     listing = {"files": len(files), "contents": _contents(files, value)} if patterns else {}
     return {"folder": str(value.resolve()), **listing}
 
 
 def _contents(files: Sequence[Path], root: Path) -> str:
     return digest_of_data(files, root, MOST_BYTES // (2 * len(files)) if 0 < len(files) <= MOST_FILES else 0)
-
-
-def _files_of(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    """Return the files of a folder that match patterns, and those below matching folders; links are followed."""
-    seen = set()
-    for place in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
-        if place.is_file() and not is_hidden(place.name):
-            yield place
-        for top, below, names in os.walk(place, followlinks=True) if not is_hidden(place.name) else ():
-            is_known = os.path.realpath(top) in seen
-            seen.add(os.path.realpath(top))
-            below[:] = [] if is_known else sorted(name for name in below if not is_hidden(name))
-            paths = (Path(top, name) for name in names if not is_known and not is_hidden(name))
-            yield from filter(Path.is_file, paths)
 
 
 def make(
@@ -92,8 +78,12 @@ def make(
             work.publish()
         else:
             dataset.check_packages()
+            check_paths(args)
             dataset.check(args)
             report = dataset.make(args, work)
+            for split, counts in report.splits.items():
+                if not next(iter(counts.values())):
+                    raise ValueError(f"no example is left for {split}: give more data")
             work.publish({**describe(dataset, report, work), **provenance()})
 
 

@@ -33,22 +33,15 @@ class Progress:
     def reach(self, done: float) -> None:
         """Set the count."""
         self.done = done
-        now = time.monotonic()
-        if now - self.reported >= REPORT_SECONDS:
-            self.reported = now
-            say(f"{self.name}: {self._describe(now - self.begun)}")
-
-    def advance(self, count: float = 1) -> None:
-        """Raise the count."""
-        self.reach(self.done + count)
+        if time.monotonic() - self.reported >= REPORT_SECONDS:
+            self.reported = time.monotonic()
+            say(f"{self.name}: {self._describe(self.reported - self.begun)}")
 
     def follow(self, items: Iterable[Item], size: Callable[[Item], float] = lambda item: 1) -> Iterator[Item]:
         """Pass items on and count each with its size."""
         for item in items:
             yield item
-            self.done += size(item)
-            if time.monotonic() - self.reported >= REPORT_SECONDS:  # here, as there may be millions of items
-                self.reach(self.done)
+            self.reach(self.done + size(item))
 
     @property
     def rate(self) -> float:
@@ -57,7 +50,7 @@ class Progress:
 
     def describe_rate(self) -> str:
         """Return the rate with its unit."""
-        return f"{self.rate:.0f} {self.unit}/s" if self.rate >= 100 else f"{self.rate:.3g} {self.unit}/s"
+        return f"{self.rate:.3g} {self.unit}/s"
 
     def _describe(self, seconds: float) -> str:
         parts = [f"{self.done:.0f}{'' if self.total is None else f' of {self.total:.0f}'} {self.unit}"]

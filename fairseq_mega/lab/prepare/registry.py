@@ -10,10 +10,8 @@ from fairseq_mega.lab.prepare.classification import (
     imagenet,
     imdb,
     listops,
-    own_images,
-    own_texts,
+    own,
     pathfinder,
-    recordings,
     speech_commands,
 )
 from fairseq_mega.lab.prepare.dataset import Dataset
@@ -32,9 +30,7 @@ DATASETS: Dict[str, Dataset] = {
         pathfinder.PATHX,
         speech_commands.DATASET,
         imagenet.DATASET,
-        own_images.DATASET,
-        own_texts.DATASET,
-        recordings.DATASET,
+        *own.DATASETS,
         *texts.DATASETS,
         pg19.DATASET,
         own_documents.DATASET,

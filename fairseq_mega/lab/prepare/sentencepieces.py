@@ -9,11 +9,12 @@ from typing import Any, List, Mapping, Sequence, Tuple
 import sentencepiece
 
 from fairseq_mega.data.text_cleaning import mark_model
-from fairseq_mega.lab.prepare.language_modeling.words import RESERVED
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.runs.files import written_whole
 
 DICTIONARY = "dict.txt"  # beside text that is cut into pieces
+# Words that fairseq would read as its own symbols: padding, for instance, is never scored. <unk> may occur in a text.
+RESERVED = frozenset(("<s>", "<pad>", "</s>"))
 LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves out lines above 4,192 by default
 SPECIAL = 4  # pieces of sentencepiece's own: unknown, begin, end and the blank
 LEAST_COVERED = 0.98  # of the characters of a text: sentencepiece accepts no less
@@ -79,15 +80,8 @@ def train_model(
         mark_model(partial, cleaning)
     os.replace(partial, f"{prefix}.model")
     size = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model").get_piece_size()
-    say(f"{prefix.name}.model: {size:,} pieces, {vocabulary_size:,} requested{reason(size, vocabulary_size)}")
+    say(f"{prefix.name}.model: {size:,} pieces, {vocabulary_size:,} requested")
     return int(size)
-
-
-def reason(size: int, wanted: int) -> str:
-    """Return the reason why a model has more pieces than requested, or less than half as many."""
-    if size > wanted:
-        return ", because every character and also longer pieces need one"
-    return ": the text has no more; a longer text with other words has" if 2 * size < wanted else ""
 
 
 def most_covered(characters: Mapping[str, int], most: int) -> Tuple[float, int]:

@@ -2,10 +2,11 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Callable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, List
 
 from fairseq_mega.lab.runs.options import usable_cores
 
+WRITTEN = ("out", "archives")  # the second one is a folder that archives may be downloaded to
 LENGTH = 4000  # bytes of a text that are kept by default
 
 
@@ -21,68 +22,51 @@ def add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--smoke", action="store_const", const=True, help=toy)
 
 
-def add_length(parser: argparse.ArgumentParser, like: bool = False) -> None:
-    """Add --length, for texts as bytes; ``like``: its value is None where it is not given, for that of --like."""
-    usual = f"that of --like, or {LENGTH}" if like else LENGTH
-    parser.add_argument(
-        "--length",
-        type=int,
-        default=None if like else LENGTH,
-        metavar="N",
-        help=f"bytes to keep of the beginning of a text (default: {usual})",
-    )
+def add_path(parser: argparse.ArgumentParser, option: str, text: str, **others: Any) -> None:
+    """Add an option for a file, or for a folder if ``metavar`` says so."""
+    parser.add_argument(option, **{"type": Path, "metavar": "FILE", "help": text, **others})
 
 
-def check_length(args: argparse.Namespace) -> None:
-    """Raise ValueError for a --length without a byte."""
-    if args.length < 1:
-        raise ValueError(f"--length is {args.length}: at least one byte is needed")
+def add_number(parser: argparse.ArgumentParser, option: str, default: Any, text: str, least: int = 1) -> None:
+    """Add an option for a whole number of at least ``least``."""
+    usual = "" if default is None else " (default: %(default)s)"
+    parser.add_argument(option, type=at_least(least), default=default, metavar="N", help=text + usual)
+
+
+def add_length(parser: argparse.ArgumentParser) -> None:
+    """Add --length, for texts as bytes."""
+    add_number(parser, "--length", LENGTH, "bytes to keep of the beginning of a text")
 
 
 def add_seed(parser: argparse.ArgumentParser, things: str) -> None:
     """Add --seed."""
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help=f"seed of the {things} (default: %(default)s)")
-
-
-def check_seed(args: argparse.Namespace) -> None:
-    """Raise ValueError for a negative --seed."""
-    if args.seed < 0:
-        raise ValueError(f"--seed is {args.seed}: a number of at least 0 is needed")
+    add_number(parser, "--seed", 1, f"seed of the {things}", 0)
 
 
 def parse_limit(text: str) -> List[int]:
     """Parse the argument of --limit: N for every split, or N,N,N for train, valid and test."""
-    parts = text.split(",")
-    try:
-        values = [int(part) for part in parts]
-    except ValueError:
-        values = []
-    if len(values) not in (1, 3) or min(values) < 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: one whole number of at least 1 is needed, or three: TRAIN,VALID,TEST"
-        )
+    values = [at_least(1)(part) for part in text.split(",")]
+    if len(values) not in (1, 3):
+        raise argparse.ArgumentTypeError(f"{text!r}: one number or three are needed: TRAIN,VALID,TEST")
     return values * 3 if len(values) == 1 else values
 
 
 def add_archive(parser: argparse.ArgumentParser, name: str) -> None:
     """Add --archive, for a published archive of this name."""
-    parser.add_argument("--archive", type=Path, metavar="FILE", help=f"your copy of {name}, instead of a download")
+    add_path(parser, "--archive", f"your copy of {name}, instead of a download")
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
     """Add --limit."""
-    parser.add_argument(
-        "--limit",
-        type=parse_limit,
-        metavar="N[,N,N]",
-        help="keep this many examples of each split (or of train, valid and test), drawn with a fixed seed",
-    )
+    keep = "keep this many examples of each split (or of train, valid and test), drawn with a fixed seed"
+    parser.add_argument("--limit", type=parse_limit, metavar="N[,N,N]", help=keep)
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
     """Add --workers, by default one process per usable core; the result does not depend on it."""
+    cores = usable_cores()
     parser.add_argument(
-        "--workers", type=at_least(1), default=usable_cores(), metavar="N", help="number of processes (default: cores)"
+        "--workers", type=at_least(1), default=cores, metavar="N", help="number of processes (default: cores)"
     )
 
 
@@ -98,30 +82,6 @@ def at_least(least: int) -> Callable[[str], int]:
     return parse
 
 
-def need_files(option: str, *paths: Optional[Path], remedy: str = "") -> None:
-    """Raise ValueError naming the option, the first file that is missing or empty, and the remedy; None is left out."""
-    for path in filter(None, paths):
-        problem = ""
-        if not path.exists():
-            problem = "does not exist"
-        elif path.is_dir():
-            problem = "is a folder where a file is needed"
-        elif not path.stat().st_size:
-            problem = "is empty"
-        if problem:
-            raise ValueError(f"{option}: {path} {problem}" + (f": {remedy}" if remedy else ""))
-
-
-def refuse_unused(args: argparse.Namespace, given: Sequence[str], defaults: Mapping[str, object]) -> None:
-    """Raise ValueError for an option that differs from its default beside all of ``given``, which replace it."""
-    if any(value_of(args, option) is None for option in given):
-        return
-    for option, usual in defaults.items():
-        if value_of(args, option) != usual:
-            names = " and ".join(given)
-            raise ValueError(f"{option} {value_of(args, option)}: {names} leave nothing to hold out; omit it")
-
-
 def exactly_one(args: argparse.Namespace, *groups: str) -> None:
     """Raise ValueError unless the options of at most one group are given, and then all of them.
 
@@ -131,33 +91,19 @@ def exactly_one(args: argparse.Namespace, *groups: str) -> None:
     for group in groups:
         options = group.split()
         given = [option for option in options if value_of(args, option) is not None]
-        missing = [option for option in options if option not in given]
-        if given and missing:
-            raise ValueError(f"{' and '.join(given)} needs {' and '.join(missing)}, too")
+        if given and len(given) < len(options):
+            raise ValueError(f"{' and '.join(options)} are given together")
         begun += given[:1]
     if len(begun) > 1:
         raise ValueError(f"{' and '.join(begun)} name different sources: give one of them")
 
 
-def check_generated_alone(
-    args: argparse.Namespace, add_options: Callable[[argparse.ArgumentParser], None], *options: str
-) -> None:
-    """Raise ValueError for options of generated data beside data that are not generated.
-
-    Args:
-        args: of a command that generates nothing.
-        add_options: adds the options with their defaults.
-        options: options without an effect in this case.
-    """
-    parser = argparse.ArgumentParser()
-    add_options(parser)
-    defaults = parser.parse_args([])
-    for option in options:
-        if value_of(args, option) != value_of(defaults, option):
-            raise ValueError(
-                f"{option} {value_of(args, option)}: is for generated data, and these are the released data; leave it "
-                f"out"
-            )
+def check_paths(args: argparse.Namespace) -> None:
+    """Raise ValueError naming the option of a file or folder that does not exist, but for those that are written."""
+    for name, value in vars(args).items():
+        for path in value if isinstance(value, list) else [value]:
+            if isinstance(path, Path) and name not in WRITTEN and not path.exists():
+                raise ValueError(f"--{name.replace('_', '-')}: {path} does not exist")
 
 
 def value_of(args: argparse.Namespace, option: str) -> Any:

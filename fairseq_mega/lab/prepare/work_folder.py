@@ -5,19 +5,15 @@ import json
 import os
 import shutil
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Type
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from fairseq_mega.compat.files.locks import InUse, acquire
 from fairseq_mega.data.card import CARD_FILE, RECORDS, is_recorded, record_of
-from fairseq_mega.data.class_folders import is_hidden
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.runs.files import write_json
 
 UNFINISHED = "unfinished"
 RAW = "raw"
-CONTENT = ("digest", "files", "contents")  # entries that distinguish files of a setting with the same name
-EARLIER = "settings"  # file beside data-bin in a folder of text that an earlier version made
 
 
 class WorkFolder:
@@ -48,41 +44,26 @@ class WorkFolder:
         self._lock: Optional[int] = None
 
     def __enter__(self) -> "WorkFolder":
-        if self.out.exists() and not self.out.is_dir():
-            raise ValueError(f"--out {self.out} is a file: give a folder")
-        foreign = sorted(self._foreign())
-        if (self.out / EARLIER).exists() and not self._leaves:
-            raise ValueError(
-                f"--out {self.out} was made by an earlier version: read its data-bin as it is, or give a new folder to "
-                "make the data again"
-            )
+        self.out.mkdir(parents=True, exist_ok=True)
+        # Without empty folders, which a training that fails for want of data leaves as its --save-dir.
+        names = {path.name for path in self.out.iterdir() if not path.is_dir() or any(path.iterdir())}
+        foreign = sorted(names & set(self._leaves) if self._leaves else names - {UNFINISHED, RAW})
         if foreign and not self.finished and not self.built:
             raise ValueError(
                 f"--out {self.out} holds {', '.join(foreign[:3])} but no {CARD_FILE} of this command: give a new folder"
             )
         if not self.finished:
-            self._take_lock()
+            self._unfinished.mkdir(exist_ok=True)
+            try:
+                self._lock = acquire(str(self._unfinished / "lock"), f"--out {self.out}", "command")
+            except InUse as holder:
+                raise ValueError(f"--out {self.out}: another process is writing there ({holder})") from None
         try:
             self._claim()
         except BaseException:
             self._release_lock()
             raise
         return self
-
-    def _foreign(self) -> Iterator[str]:
-        if self.out.is_dir():
-            # Without empty folders, which a training that fails for want of data leaves as its --save-dir.
-            names = {path.name for path in self.out.iterdir() if not path.is_dir() or any(path.iterdir())}
-            yield from names & set(self._leaves) if self._leaves else names - {UNFINISHED, RAW}
-
-    def _take_lock(self) -> None:
-        self._unfinished.mkdir(parents=True, exist_ok=True)
-        try:
-            self._lock = acquire(str(self._unfinished / "lock"), f"--out {self.out}", "command")
-        except InUse as holder:
-            raise ValueError(
-                f"--out {self.out}: another process is writing there ({str(holder) or 'it just began'}); wait for it"
-            ) from None
 
     def _release_lock(self) -> None:
         if self._lock is not None:
@@ -102,14 +83,12 @@ class WorkFolder:
         self.parts.mkdir(exist_ok=True)
         write_json(record, self.settings)
 
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         if not self.finished and not self.built:
             for folder in (self.output, self.scratch):
                 shutil.rmtree(folder, ignore_errors=True)
-            if self.parts.is_dir() and not any(self.parts.iterdir()):
-                shutil.rmtree(self._unfinished, ignore_errors=True)
+            if not any(self.parts.iterdir()):
+                shutil.rmtree(self._unfinished)
             for folder in (self.raw, self.out):
                 with contextlib.suppress(OSError):  # only if nothing is kept for the next run
                     folder.rmdir()
@@ -133,24 +112,17 @@ class WorkFolder:
 
     def _compare(self, before: Dict[str, Any]) -> None:
         """Raise ValueError naming the settings that differ."""
-        differing: List[str] = []
-        for name in sorted({*before, *self.settings}):
-            old, new = before.get(name), self.settings.get(name)
-            if not _same(old, new):
-                differing.append(f"{name} was {json.dumps(old)} and is {json.dumps(new)} now")
+        names = sorted({*before, *self.settings})
+        pairs = {name: (before.get(name), self.settings.get(name)) for name in names}
+        differing = [
+            f"{name} was {json.dumps(old)} and is {json.dumps(new)} now"
+            for name, (old, new) in pairs.items()
+            if not _same(old, new)
+        ]
         if differing:
             raise ValueError(
                 f"--out {self.out} belongs to other settings ({'; '.join(differing)}): give another folder, or remove "
                 "that one"
-            )
-
-    def free_space(self, needed: int) -> None:
-        """Raise ValueError when fewer than ``needed`` bytes are free."""
-        free = shutil.disk_usage(self.out).free
-        if free < needed:
-            raise ValueError(
-                f"--out {self.out}: {free / 1e9:.1f} GB are free and {needed / 1e9:.1f} GB needed; "
-                "free some or give another folder"
             )
 
     def part(self, name: str, make: Callable[[Path], None]) -> Path:
@@ -173,30 +145,15 @@ class WorkFolder:
         partial.rename(folder)
         return folder
 
-    def drop_parts(self, *names: str) -> None:
-        """Remove parts that have turned out to be useless."""
-        for name in names:
-            shutil.rmtree(self.parts / name, ignore_errors=True)
-
     def check_files(self) -> None:
-        """Raise ValueError naming a file of the finished data set that differs from its record in card.json.
-
-        Sizes of files are compared. Folders of classes must have no further files.
-        """
-        files = self._read(self.out).get("files", {})
-        for name, record in files.items():
+        """Raise ValueError naming a file of the finished data set whose size differs from its record in card.json."""
+        for name, record in self._read(self.out).get("files", {}).items():
             path = self.out / name
             found = path.stat().st_size if path.is_file() else None
             if found != record["bytes"]:
                 raise ValueError(
                     f"{path}: expected {record['bytes']} bytes as in {CARD_FILE}, found {found or 'none'}: remove "
                     f"{self.out} to make the data again"
-                )
-        of_classes = sorted({name.partition("/")[0] for name in files if name.count("/") > 1})
-        for path in (path for top in of_classes for path in sorted((self.out / top).rglob("*"))):
-            if path.is_file() and not is_hidden(path.name) and path.relative_to(self.out).as_posix() not in files:
-                raise ValueError(
-                    f"{path} is not a file of {CARD_FILE}: remove it, or remove {self.out} to make all files again"
                 )
 
     def publish(self, card: Optional[Dict[str, Any]] = None) -> None:
@@ -214,15 +171,13 @@ class WorkFolder:
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Return whether two values of a setting agree in all that both record.
+    """Return whether two values of a setting agree; of a file that no longer exists only the name is recorded.
 
-    Earlier versions recorded less than the content of files; of a file that no longer exists only the name is recorded.
+    Earlier versions recorded less than the content of files: entries that one of them lacks do not count.
     """
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(_same, old, new))
     if isinstance(old, dict) and isinstance(new, dict):
-        if new.get("bytes", 0) is None:
-            old = {**old, "bytes": None}
-        unknown = {key for key in CONTENT if key not in old or key not in new}
-        old, new = ({key: value for key, value in one.items() if key not in unknown} for one in (old, new))
+        shared = (old.keys() & new.keys()).difference(["bytes"] if new.get("bytes", 0) is None else ())
+        return bool(shared) and all(old[key] == new[key] for key in shared)
     return bool(old == new)

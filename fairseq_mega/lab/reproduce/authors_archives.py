@@ -5,12 +5,11 @@ import zipfile
 from pathlib import Path
 from typing import List, Sequence
 
-from fairseq_mega.lab.prepare.archives import FETCH_AGAIN
+from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, naming_damage
 from fairseq_mega.lab.prepare.dataset import Processed
 from fairseq_mega.lab.prepare.download import fetch_missing
 from fairseq_mega.lab.prepare.of_recipes import dataset_of, is_published
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.unpacking import check_zip, naming_damage
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
 from .choices import Choices
@@ -48,7 +47,6 @@ def fetch_processed(recipes: Sequence[Recipe], choices: Choices) -> None:
 
     Raises:
         RecipeError, DownloadError: if one cannot be obtained, is damaged, or does not fit on the disk.
-        OSError: if it unpacks to far more than its size suggests.
     """
     if choices.processed is None or choices.processed_from is None:
         return
@@ -64,17 +62,15 @@ def unpack(archive: Path, folder: Path) -> None:
     """Unpack a zip file to a folder, which is there whole or not at all."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    with naming_damage(archive, FETCH_AGAIN):
-        check_zip(archive)
-        with zipfile.ZipFile(archive) as container:
-            needed = sum(member.file_size for member in container.infolist())
-            partial.mkdir(parents=True)
-            free = shutil.disk_usage(partial).free
-            if needed > free:
-                raise RecipeError(
-                    f"{archive} unpacks to {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free in {folder.parent}: "
-                    "free some, or name a folder on a larger disk with --archives"
-                )
-            say(f"{archive.name}: unpacking {needed / 1e6:.0f} MB to {folder}")
-            container.extractall(partial)  # this leaves out members outside the folder
+    with naming_damage(archive, FETCH_AGAIN), zipfile.ZipFile(archive) as container:
+        needed = sum(member.file_size for member in container.infolist())
+        partial.mkdir(parents=True)
+        free = shutil.disk_usage(partial).free
+        if needed > free:
+            raise RecipeError(
+                f"{archive} unpacks to {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free in {folder.parent}: "
+                "free some, or name a folder on a larger disk with --archives"
+            )
+        say(f"{archive.name}: unpacking {needed / 1e6:.0f} MB to {folder}")
+        container.extractall(partial)  # this leaves out members outside the folder
     partial.rename(folder)

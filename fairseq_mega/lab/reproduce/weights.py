@@ -29,9 +29,8 @@ from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import build_model, check_complete, table_length
 from fairseq_mega.convert.options import IMAGES, flat_options, kind_of, shared_with_encoder
 from fairseq_mega.data.class_folders import files_below
-from fairseq_mega.lab.prepare.archives import obtain_recorded
+from fairseq_mega.lab.prepare.archives import naming_damage, obtain_recorded
 from fairseq_mega.lab.prepare.checksums import sha256_of
-from fairseq_mega.lab.prepare.unpacking import check_zip, naming_damage
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.stages import say
 from fairseq_mega.models import cost
@@ -163,7 +162,6 @@ def check_archive(path: Path) -> None:
     """Raise a DownloadError for a zip file that is cut off or damaged; it is read to its end."""
     if path.suffix == ".zip":
         with naming_damage(path, FETCH_AGAIN):
-            check_zip(path)
             with zipfile.ZipFile(path) as container:
                 broken = container.testzip()
             if broken is not None:

@@ -21,7 +21,7 @@ from fairseq_mega.lab.prepare.classification.text_output import (
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored, Sources
 from fairseq_mega.lab.prepare.layouts import PAIRS_OF_TEXTS
 from fairseq_mega.lab.prepare.lra_archive import Part, add_released, released_files
-from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length, exactly_one, need_files
+from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, add_path, exactly_one
 from fairseq_mega.lab.prepare.text_files import read_lines, read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
@@ -39,19 +39,16 @@ the second to src1-bin. 3 GB, about ten minutes on one core. Label 1: one paper 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of Retrieval."""
-    parser.add_argument("--tsv-dir", type=Path, metavar="DIR", help=f"folder with {', '.join(FILES.values())}")
+    add_path(parser, "--tsv-dir", f"folder with {', '.join(FILES.values())}", metavar="DIR")
     add_released(parser)
     add_length(parser)
     add_limit(parser)
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse a folder without the tables."""
-    check_length(args)
+    """Refuse two sources, or none."""
     exactly_one(args, "--tsv-dir", "--released")
-    if args.tsv_dir is not None:
-        need_files("--tsv-dir", *RELEASED.paths(args.tsv_dir).values())
-    elif not args.released:
+    if args.tsv_dir is None and not args.released:
         raise ValueError("--tsv-dir is missing: give the folder of the tables, or --released to fetch them")
 
 

@@ -6,18 +6,17 @@ import io
 import re
 import tarfile
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple
 
 from fairseq_mega.data.image_folder import ImageFolder, split_folder
-from fairseq_mega.lab.prepare.archives import read_tar
-from fairseq_mega.lab.prepare.checksums import Records, check_digests, digests_of
+from fairseq_mega.lab.prepare.archives import naming_damage, read_tar
+from fairseq_mega.lab.prepare.checksums import Records, digest_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report, Scored, Sources
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.shared_options import need_files
-from fairseq_mega.lab.prepare.unpacking import naming_damage
+from fairseq_mega.lab.prepare.shared_options import add_path
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
 
@@ -39,7 +38,6 @@ ARCHIVES = {
     "devkit": Published("ILSVRC2012_devkit_t12.tar.gz", "fa75699e90414af021442c21a62c3abf"),
 }
 META, TRUTH = "meta.mat", "ILSVRC2012_validation_ground_truth.txt"  # in the development kit
-BYTES = 155_000_000_000
 WHERE = "https://image-net.org/download provides them to registered researchers"
 
 DETAILS = f"""\
@@ -53,31 +51,23 @@ no preparation."""
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ImageNet."""
-    parser.add_argument("--archives", type=Path, required=True, metavar="DIR", help="folder with the three archives")
+    add_path(parser, "--archives", "folder with the three archives", required=True, metavar="DIR")
     parser.add_argument(
         "--any-archives", action="store_true", help="accept archives with other checksums than the published"
     )
-
-
-def check(args: argparse.Namespace) -> None:
-    """Refuse a folder without the archives."""
-    need_files("--archives", *(args.archives / archive.name for archive in ARCHIVES.values()), remedy=WHERE)
 
 
 def classes_of_validation(devkit: Path) -> List[str]:
     """Return the WordNet ID of each validation image, in the order of the numbers, from the development kit.
 
     Raises:
-        DownloadError: if the kit is damaged, or a file is missing.
+        DownloadError: if the kit is damaged.
     """
     from scipy.io import loadmat
 
     files = {Path(name).name: content for name, content in read_tar(devkit, lambda name: name.endswith((META, TRUTH)))}
-    try:
-        synsets = loadmat(io.BytesIO(files[META]), squeeze_me=True)["synsets"]
-        numbers = [int(line) for line in files[TRUTH].split()]
-    except (KeyError, ValueError) as error:
-        raise DownloadError(f"{devkit} is not a development kit of ImageNet: {error}; get a new copy") from error
+    synsets = loadmat(io.BytesIO(files[META]), squeeze_me=True)["synsets"]
+    numbers = [int(line) for line in files[TRUTH].split()]
     names = dict(zip(map(int, synsets["ILSVRC2012_ID"]), map(str, synsets["WNID"])))
     return [names[number] for number in numbers]
 
@@ -91,20 +81,9 @@ def extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path
 
 
 def unpack_training(archive: Path, output: Path) -> None:
-    """Unpack an archive of archives, one for each class; skip complete classes.
-
-    Raises:
-        DownloadError: if it contains other files than archives.
-    """
+    """Unpack an archive of archives, one for each class; skip complete classes."""
     with tarfile.open(archive) as outer:
         members = [member for member in outer if member.isfile()]
-        for member in members:
-            if Path(member.name).suffix.lower() != ".tar":
-                raise DownloadError(
-                    f"{archive} contains {member.name}, but image-net.org's contains an archive for each class, "
-                    "CLASS.tar: get the archive of image-net.org; images in a folder for each class need no "
-                    "preparation, unpack them where you train"
-                )
         for member in Progress("train", "classes", len(members)).follow(members):
             folder = output / Path(member.name).stem
             if folder.is_dir():
@@ -116,61 +95,40 @@ def unpack_training(archive: Path, output: Path) -> None:
             partial.rename(folder)
 
 
-def numbers_of(archive: Path, names: Sequence[str]) -> List[int]:
-    """Return the number of each validation image, from its file name in any folder.
-
-    Raises:
-        DownloadError: unless the numbers are 1, 2, ... up to the number of images, once each.
-    """
-    found: Dict[int, str] = {}
-    for name in names:
-        match = NUMBERED.search(Path(name).name)
-        number = int(match[1]) if match else 0
-        if not 1 <= number <= len(names) or number in found:
-            problem = f"the number of {found[number]}" if number in found else f"no number from 1 to {len(names):,}"
-            raise DownloadError(
-                f"{archive}: {name} has {problem} in its name, as in ILSVRC2012_val_00000001.JPEG, to find the class "
-                f"of the image: get the archive of image-net.org"
-            )
-        found[number] = name
-    return list(found)
-
-
 def unpack_validation(archive: Path, classes: List[str], output: Path) -> None:
-    """Unpack images and put each into the folder of its class.
+    """Unpack images and put each into the folder of its class, which the number in its name chooses.
 
     Args:
-        archive: of the images, whose names contain their numbers.
+        archive: of the images.
         classes: of images 1, 2, ...
 
     Raises:
-        DownloadError: if the numbers of images and classes differ.
+        DownloadError: unless the names of the images have these numbers, once each.
     """
     with tarfile.open(archive) as container:
         members = [member for member in container if member.isfile()]
-        if len(members) != len(classes):
-            raise DownloadError(f"{archive} holds {len(members):,} images, its development kit lists {len(classes):,}")
-        numbered = list(zip(members, numbers_of(archive, [member.name for member in members])))
-        for member, number in Progress("val", "images", len(members)).follow(numbered):
+        found = [NUMBERED.search(Path(member.name).name) for member in members]
+        numbers = [int(match[1]) if match else 0 for match in found]
+        if sorted(numbers) != list(range(1, len(classes) + 1)):
+            raise DownloadError(
+                f"{archive}: the names of its {len(members):,} images do not have the numbers 1 to {len(classes):,} of "
+                "the development kit, as in ILSVRC2012_val_00000001.JPEG: get the archive of image-net.org"
+            )
+        for member, number in Progress("val", "images", len(members)).follow(zip(members, numbers)):
             extract_file(container, member, output / classes[number - 1])
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Check the archives, and unpack them."""
-    work.free_space(0 if args.any_archives else BYTES)
     paths = {name: args.archives / archive.name for name, archive in ARCHIVES.items()}
     inputs: Records = {}
     for name, path in paths.items():
         say(f"{path.name}: {path.stat().st_size:,} bytes, comparing the checksum")
-        if not args.any_archives:
-            check_digests(
-                path,
-                {"md5": ARCHIVES[name].md5},
-                None,
-                "The file is damaged, or not the published file: get a new copy",
+        inputs[path.name] = {"bytes": path.stat().st_size, "md5": digest_of(path, "md5")}
+        if not args.any_archives and inputs[path.name]["md5"] != ARCHIVES[name].md5:
+            raise DownloadError(
+                f"{path}: expected MD5 {ARCHIVES[name].md5}, found {inputs[path.name]['md5']}: get a new copy ({WHERE})"
             )
-        md5 = digests_of(path, "md5") if args.any_archives else {"md5": ARCHIVES[name].md5}
-        inputs[path.name] = {"bytes": path.stat().st_size, **md5}
     classes = classes_of_validation(paths["devkit"])
     with naming_damage(paths["train"]):
         unpack_training(paths["train"], work.parts / "train")
@@ -219,7 +177,7 @@ DATASET = Dataset(
     "ImageNet, colour images of 1,000 classes",
     DETAILS,
     add_options,
-    check,
+    lambda args: None,
     make,
     toy_data.imagenet,
     layout=TRAIN_AND_VALID,

@@ -24,9 +24,9 @@ from fairseq_mega.lab.prepare.shared_options import (
     add_archive,
     add_length,
     add_limit,
-    check_length,
+    add_number,
+    add_path,
     exactly_one,
-    need_files,
 )
 from fairseq_mega.lab.prepare.text_files import read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -49,19 +49,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of Text."""
     add_archive(parser, ARCHIVE.name)
     for split in ("train", "test"):
-        parser.add_argument(
-            f"--tsv-{split}",
-            type=Path,
-            metavar="FILE",
-            help="the reviews as a table instead, plain or gzip: label (0, 1) TAB rating TAB text",
-        )
-    parser.add_argument(
-        "--held-out",
-        type=int,
-        default=0,
-        metavar="N",
-        help="hold N reviews of train out for valid (default: valid is test)",
-    )
+        table = "the reviews as a table instead, plain or gzip: label (0, 1) TAB rating TAB text"
+        add_path(parser, f"--tsv-{split}", table)
+    add_number(parser, "--held-out", 0, "hold N reviews of train out for valid; 0: valid is test", 0)
     add_length(parser)
     parser.add_argument("--end", action="store_true", help="keep the last bytes of each review, not the first")
     add_limit(parser)
@@ -70,11 +60,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse options that exclude each other."""
     exactly_one(args, "--archive", "--tsv-train --tsv-test")
-    check_length(args)
-    if args.held_out < 0:
-        raise ValueError(f"--held-out is {args.held_out}: give a number of reviews, 0 for none")
-    need_files("--tsv-train", args.tsv_train)
-    need_files("--tsv-test", args.tsv_test)
 
 
 def _from_archive(path: Path) -> Dict[str, List[Review]]:
@@ -116,8 +101,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     if args.held_out:
         order = np.random.default_rng(42).permutation(len(parts["train"]))
         held_out = min(args.held_out, len(order) // 4) if args.smoke else args.held_out
-        if held_out >= len(order):
-            raise ValueError(f"--held-out is {held_out} of {len(order)} reviews of train: give fewer")
         train, validated_on = parts["train"], "valid"
         parts["train"] = [train[number] for number in sorted(order[held_out:])]
         parts["valid"] = [train[number] for number in sorted(order[:held_out])]

@@ -18,12 +18,11 @@ from fairseq_mega.lab.prepare.lra_archive import Part, add_released, released_fi
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import (
     add_limit,
+    add_number,
+    add_path,
     add_seed,
     add_workers,
-    check_generated_alone,
-    check_seed,
     exactly_one,
-    need_files,
 )
 from fairseq_mega.lab.prepare.text_files import read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -44,39 +43,21 @@ number in training is the label's rank in label-bin/dict.txt."""
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ListOps."""
-    parser.add_argument(
-        "--count", type=int, default=100_000, metavar="N", help="number of trees (default: %(default)s)"
-    )
+    add_number(parser, "--count", 100_000, "number of trees", LEAST)
     add_seed(parser, "trees")
-    parser.add_argument(
-        "--min-length", type=int, default=500, metavar="N", help="trees have more tokens (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--max-length", type=int, default=2000, metavar="N", help="trees have fewer tokens (default: %(default)s)"
-    )
+    add_number(parser, "--min-length", 500, "trees have more tokens", 0)
+    add_number(parser, "--max-length", 2000, "trees have fewer tokens")
     add_workers(parser)
-    parser.add_argument(
-        "--tsv-dir",
-        type=Path,
-        metavar="DIR",
-        help=f"folder with the released files, instead of new trees: {', '.join(RELEASED.tables.values())}",
-    )
+    tables = f"folder with the released files, instead of new trees: {', '.join(RELEASED.tables.values())}"
+    add_path(parser, "--tsv-dir", tables, metavar="DIR")
     add_released(parser)
     add_limit(parser)
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse numbers that are out of range."""
+    """Refuse two sources, and lengths between which there is none."""
     exactly_one(args, "--tsv-dir", "--released")
-    if args.tsv_dir is not None:
-        need_files("--tsv-dir", *RELEASED.paths(args.tsv_dir).values())
-    if args.tsv_dir is not None or args.released:
-        check_generated_alone(args, add_options, "--count", "--seed", "--min-length", "--max-length")
-        return
-    if args.count < LEAST:
-        raise ValueError(f"--count is {args.count}: at least {LEAST} trees are needed for three splits")
-    check_seed(args)
-    if not 0 <= args.min_length < args.max_length - 1:
+    if args.min_length >= args.max_length - 1:
         raise ValueError(
             f"--min-length {args.min_length} and --max-length {args.max_length}: no length lies between them"
         )

@@ -1,6 +1,7 @@
 """Pathfinder and Path-X: are the two marked ends on the same dashed contour? (Long Range Arena, Tay et al., 2021)."""
 
 import argparse
+import hashlib
 import os
 from functools import partial
 from pathlib import Path
@@ -11,26 +12,24 @@ import numpy as np
 from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
-from fairseq_mega.lab.prepare.classification.lra_pathfinder import Released, opener, places_of
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.generators.pathfinder import PATHFINDER32, PATHFINDER128, generate_pathfinder
 from fairseq_mega.lab.prepare.layouts import IMAGES
-from fairseq_mega.lab.prepare.lra_archive import Part, add_released, released_files
+from fairseq_mega.lab.prepare.lra_archive import HARD, Part, add_released, released_files
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import (
     add_limit,
+    add_number,
+    add_path,
     add_seed,
     add_workers,
-    check_generated_alone,
-    check_seed,
     exactly_one,
 )
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 RULES = {32: PATHFINDER32, 128: PATHFINDER128}
 PARTS = {size: Part(f"pathfinder{size}") for size in RULES}
-BYTES_PER_PIXEL = 3.4  # 2.1 to 2.3 as text, because most pixels are 0, and 1 while images are drawn
 SAFE_EVERY = 256  # images
 LEAST = 10  # a tenth of this number is one image
 
@@ -49,33 +48,64 @@ TIMES = {
 
 def add_options(size: int, parser: argparse.ArgumentParser) -> None:
     """Add the options of Pathfinder."""
-    parser.add_argument(
-        "--count", type=int, default=200_000, metavar="N", help="number of images (default: %(default)s)"
-    )
+    add_number(parser, "--count", 200_000, "number of images", LEAST)
     add_seed(parser, "images")
     add_workers(parser)
-    parser.add_argument(
-        "--archive-dir",
-        type=Path,
-        metavar="DIR",
-        help=f"folder with the released images, instead of new ones: the unpacked lra_release or its pathfinder{size}",
-    )
+    released = f"folder with the released images, instead of new ones: the unpacked lra_release or its pathfinder{size}"
+    add_path(parser, "--archive-dir", released, metavar="DIR")
     add_released(parser)
     add_limit(parser)
 
 
 def check(size: int, args: argparse.Namespace) -> None:
-    """Refuse numbers that are out of range, and a folder without the images."""
+    """Refuse two sources, and a folder without the images."""
     exactly_one(args, "--archive-dir", "--released")
     if args.archive_dir is not None:
         Released(args.archive_dir, size)
-    if args.archive_dir is not None or args.released:
-        opener()
-        check_generated_alone(args, partial(add_options, size), "--count", "--seed")
-        return
-    if args.count < LEAST:
-        raise ValueError(f"--count is {args.count}: at least {LEAST} images are needed for three splits")
-    check_seed(args)
+
+
+def places_of(size: int) -> Tuple[str, ...]:
+    """Return the possible places of the released images of a size in a folder."""
+    name, top = f"pathfinder{size}", "lra_release"
+    return tuple(f"{before}{HARD}" for before in ("", f"{name}/", f"{top}/{name}/", f"{top}/{top}/{name}/"))
+
+
+class Released:
+    """The released images of one size in the order of the metadata files' numbers: PNG files, and tables of labels.
+
+    Args:
+        root: the folder ``pathfinder<size>``, or a folder that contains it, directly or in ``lra_release``.
+        size: pixels of a side.
+
+    Attributes:
+        labels: (n,) int64, 0 or 1.
+        record: the tables' entry in card.json: the number of images, and the SHA-256 of all tables in order.
+
+    Raises:
+        ValueError: the images are not in the folder.
+    """
+
+    def __init__(self, root: Path, size: int) -> None:
+        self._size = size
+        found = [root / place for place in places_of(size) if (root / place / "metadata").is_dir()]
+        if not found:
+            raise ValueError(f"--archive-dir {root}: pathfinder{size}/{HARD}/metadata is not there")
+        tables = sorted((found[0] / "metadata").glob("*.npy"), key=lambda path: int(path.stem))
+        content = b"".join(table.read_bytes() for table in tables)  # text, despite the name
+        rows = [line.split() for line in content.decode("utf-8").splitlines() if line.strip()]
+        self._files = [found[0] / folder / name for folder, name, *_ in rows]
+        self.labels = np.array([int(label) for _, _, _, label, *_ in rows], dtype=np.int64)
+        self.record = {"images": len(rows), "sha256": hashlib.sha256(content).hexdigest()}
+
+    def image(self, number: int) -> np.ndarray:
+        """Return an image, (size, size) uint8; raise ValueError, naming the file, for another size."""
+        from PIL import Image
+
+        with Image.open(self._files[number]) as picture:
+            image = np.array(picture.convert("L"))
+        if image.shape != (self._size, self._size):
+            raise ValueError(f"{self._files[number]}: {self._size} x {self._size} pixels are needed: {image.shape}")
+        return image
 
 
 class DrawnImages:
@@ -131,7 +161,6 @@ def make(size: int, args: argparse.Namespace, work: WorkFolder) -> Report:
     root = released_files(args, work, PARTS[size]) if args.released else args.archive_dir
     released = None if root is None else Released(root, size)
     count = args.count if released is None else len(released.labels)
-    work.free_space(int(count * size**2 * BYTES_PER_PIXEL))
     notes: List[str] = []
     inputs: Records = {}
     if released is None:
@@ -141,7 +170,7 @@ def make(size: int, args: argparse.Namespace, work: WorkFolder) -> Report:
     else:
         image, labels = released.image, released.labels
         origin = "the released images of Long Range Arena"
-        inputs = {"metadata": released.record()}
+        inputs = {"metadata": released.record}
         notes.append("images in the order of the metadata's file numbers, split with torch's generator of seed 42")
     splits = {}
     order = random_split(count, train=count * 8 // 10, valid=count // 10)

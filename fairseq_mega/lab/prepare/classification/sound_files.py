@@ -1,12 +1,14 @@
-"""Read sound files as samples of one channel at 16 kHz: recordings by soundfile, Speech Commands by Python's wave."""
+"""Read sound files as samples of one channel at 16 kHz, cut to a length, and write them as the tensors of the task."""
 
 import io
 import wave
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from fairseq_mega.data.class_folders import Wanted
+from fairseq_mega.tasks.speech_commands import FOLDER
 
 RATE = 16_000  # samples per second
 FULL_SCALE = 32_768.0
@@ -15,6 +17,7 @@ CONVERT = f"`ffmpeg -i IN -ac 1 -ar {RATE} -c:a pcm_s16le OUT.wav`"
 INSTALL = "other files need the library soundfile: `bash scripts/setup.sh --extras speech`, or pip install soundfile"
 ENDINGS = (".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav", ".wave")
 SOUNDS = Wanted("recordings", ENDINGS)
+FILE_NAMES = {"train": "train", "valid": "val", "test": "test"}
 
 
 def read_sound(path: Path) -> np.ndarray:
@@ -56,9 +59,18 @@ def read_wave(name: str, content: bytes) -> np.ndarray:
     except (wave.Error, EOFError) as error:
         raise ValueError(f"{name} cannot be read as WAV ({error!r}): convert it: {CONVERT}") from error
     if found != (1, 16, RATE):
-        raise ValueError(
-            "{}: one channel of 16 bits at {} Hz is needed, found {} of {} bits at {} Hz: convert it: {}".format(
-                name, RATE, *found, CONVERT
-            )
-        )
+        raise ValueError(f"{name}: (channels, bits, rate) {(1, 16, RATE)} are needed, found {found}: {CONVERT}")
     return np.frombuffer(samples, dtype="<i2")
+
+
+def fitted(samples: np.ndarray, length: int) -> np.ndarray:
+    """Return the first ``length`` samples of a recording (n,), padded with zeros."""
+    return np.pad(samples[:length], (0, max(0, length - len(samples))))
+
+
+def save_clips(output: Path, split: str, clips: torch.Tensor, labels: np.ndarray) -> None:
+    """Write the scaled clips (n, L) float32 of a split as X (n, L, 1), and their labels (n,) int64 as y."""
+    (output / FOLDER).mkdir(parents=True, exist_ok=True)
+    for name, values in (("X", clips.unsqueeze(-1)), ("y", torch.from_numpy(labels))):
+        with open(output / FOLDER / f"{FILE_NAMES[split]}_{name}.pt", "wb") as stream:  # has the errno of a full disk
+            torch.save(values, stream)

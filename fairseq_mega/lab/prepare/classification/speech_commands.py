@@ -11,18 +11,17 @@ import numpy as np
 import torch
 
 from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
-from fairseq_mega.data.class_folders import listed, listing
+from fairseq_mega.data.class_folders import listing
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.classification import toy_data
-from fairseq_mega.lab.prepare.classification.clips import SILENT, is_silent, save_clips
-from fairseq_mega.lab.prepare.classification.sound_files import FULL_SCALE, RATE, read_wave
-from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, say_empty
+from fairseq_mega.lab.prepare.classification.sound_files import FULL_SCALE, RATE, read_wave, save_clips
+from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, exactly_one
+from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, add_path, exactly_one
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
 
@@ -50,7 +49,7 @@ is in [-1, 1] already. The 1e-5 then outweighs the deviation: values are near 0.
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of Speech Commands."""
     add_archive(parser, ARCHIVE.name)
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="folder of the unpacked archive, with WORD/NAME.wav")
+    add_path(parser, "--dir", "folder of the unpacked archive, with WORD/NAME.wav", metavar="DIR")
     parser.add_argument("--any-count", action="store_true", help=f"accept a number of clips other than {CLIPS}")
     parser.add_argument(
         "--scaling",
@@ -62,12 +61,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse options that exclude each other, and a folder without the words."""
+    """Refuse two sources."""
     exactly_one(args, "--archive", "--dir")
-    if args.dir is not None:
-        missing = [word for word in WORDS if not (args.dir / word).is_dir()]
-        if missing:
-            raise ValueError(f"--dir {args.dir} has no folder {missing[0]}; give the folder that holds the words")
 
 
 def _splitter() -> Any:
@@ -90,17 +85,14 @@ def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
 def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarray, np.ndarray, int]:
     """Return clips (n, SAMPLES) int16 and labels (n,) in sorted order, and the number of clips of another length.
 
-    Prints which clips are silent. Raises ValueError if there are more or fewer clips than published, unless any number
-    is accepted, and if a word has none.
+    Raises ValueError if there are more or fewer clips than published, unless any number is accepted.
     """
-    progress = Progress("reading", "clips", CLIPS)
     clips: Dict[Tuple[int, str], np.ndarray] = {}
     dropped = 0
-    for name, content in files:
+    for name, content in Progress("reading", "files", None).follow(files):
         samples = read_wave(name, content)
         if len(samples) == SAMPLES:
             clips[WORDS.index(name.split("/")[0]), name] = samples
-            progress.advance()
         else:
             dropped += 1
     if len(clips) != CLIPS and not any_count:
@@ -110,17 +102,9 @@ def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarr
         )
     order = sorted(clips)
     labels = np.array([label for label, _ in order], dtype=np.int64)
-    lost = [word for number, word in enumerate(WORDS) if number not in labels]
-    if lost:
-        raise ValueError(
-            f"no clip of {SAMPLES} samples says {listed(lost)}; {dropped} clips have another length: give all ten "
-            "words, or make data of your own labels with fairseq-mega-prepare recordings"
-        )
     samples = np.empty((len(order), SAMPLES), dtype=np.int16)
     for row, key in enumerate(order):
         samples[row] = clips.pop(key)
-    is_quiet = np.array([is_silent(clip) for clip in samples])
-    say_empty([name for _, name in order], labels, is_quiet, WORDS, SILENT)
     return samples, labels, dropped
 
 
@@ -128,15 +112,11 @@ def split_clips(labels: np.ndarray) -> Dict[str, np.ndarray]:
     """Return the numbers of the clips in each split, in the order that scikit-learn draws them.
 
     Train has 70 %, with random state 0; the rest is halved with random state 1; both splits are stratified. Source: the
-    published split of S4 (Gu et al., ICLR 2022). Raises ValueError if a word has too few clips.
+    published split of S4 (Gu et al., ICLR 2022).
     """
     split = _splitter()
-    try:
-        train, rest = split(np.arange(len(labels)), train_size=0.7, random_state=0, stratify=labels)
-        valid, test = split(rest, train_size=0.5, random_state=1, stratify=labels[rest])
-    except ValueError as error:
-        counts = {word: int((labels == number).sum()) for number, word in enumerate(WORDS)}
-        raise ValueError(f"too few clips to be split ({error}): {counts}") from error
+    train, rest = split(np.arange(len(labels)), train_size=0.7, random_state=0, stratify=labels)
+    valid, test = split(rest, train_size=0.5, random_state=1, stratify=labels[rest])
     return {"train": train, "valid": valid, "test": test}
 
 
@@ -156,7 +136,6 @@ def statistics_of(samples: np.ndarray, divisor: float) -> Tuple[np.ndarray, np.n
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the clips, split, scale and standardise them, and write tensors."""
-    work.free_space(2_400_000_000 if args.limit is None and not args.any_count else 0)
     inputs: Records = {}
     if args.dir is not None:
         files, origin = _files(args.dir), "unpacked Speech Commands (--dir)"

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from fairseq_mega.data.text_units import own_symbols
-from fairseq_mega.lab.prepare.binarised import binarised_counts
 from fairseq_mega.lab.prepare.progress import Progress, say
 
 BYTE_SYMBOLS = tuple(map(str, range(256)))
@@ -65,20 +64,15 @@ def write_text_task(
         symbols: names of the numbers in the texts.
         labels: all possible labels.
         like: dictionaries of texts and labels, taken instead of those of train.
-
-    Raises:
-        ValueError: for a split without examples.
     """
-    for split, texts in splits.items():
-        if texts.size == 0:
-            raise ValueError(f"{split} has no example; give more data")
     counts = np.zeros(len(symbols), dtype=np.int64)
     label_counts = dict.fromkeys(labels, 0)
+    sides = 1
     for example in _counted("train, counting the symbols", splits["train"]):
+        sides = len(example.texts)
         label_counts[example.label] += 1
         for text in example.texts:
             counts += np.bincount(text, minlength=len(symbols))
-    sides = len(example.texts)
     if like is None:
         like = _dictionary({s: count for s, count in zip(symbols, counts.tolist()) if count}), _dictionary(label_counts)
     source_dictionary, label_dictionary = like
@@ -89,23 +83,21 @@ def write_text_task(
     _save(label_dictionary, folder / LABELS)
     statistics = {}
     for split, texts in splits.items():
-        builders = [_Builder(folder / name, split, len(source_dictionary)) for name in sources]
-        label_builder = _Builder(folder / LABELS, split, len(label_dictionary))
+        builders = [_Builder(folder / name, split, source_dictionary) for name in sources]
+        label_builder = _Builder(folder / LABELS, split, label_dictionary)
         found: Counter = Counter()
         for example in _counted(split, texts):
             for builder, text in zip(builders, example.texts):
-                builder.add(numbers[text], source_dictionary.eos())
-            label_builder.add(np.array([label_dictionary.index(example.label)]), label_dictionary.eos())
+                builder.add(numbers[text])
+            label_builder.add(np.array([label_dictionary.index(example.label)]))
             found[example.label] += 1
         for builder in [*builders, label_builder]:
             builder.finish()
-        checked = {name: _check(folder / name, split, source_dictionary, texts.size) for name in sources}
-        _check(folder / LABELS, split, label_dictionary, texts.size)
-        statistics[split] = {"examples": texts.size, "labels": dict(sorted(found.items())), **checked}
-        tokens = sum(count["tokens"] for count in checked.values())
-        unknown = sum(count["unknown"] for count in checked.values())
+        counts_of_sides = {name: builder.counts for name, builder in zip(sources, builders)}
+        statistics[split] = {"examples": texts.size, "labels": dict(sorted(found.items())), **counts_of_sides}
+        tokens, unknown = (sum(side[key] for side in counts_of_sides.values()) for key in ("tokens", "unknown"))
         lost = f"; {unknown:,} of all are <unk>, symbols that train lacks" if unknown else ""
-        say(f"{split}: {texts.size} examples, {tokens / texts.size / sides:.0f} tokens on average, with </s>{lost}")
+        say(f"{split}: {texts.size} examples, {tokens:,} tokens with </s>{lost}")
     say(f"dictionaries: {len(source_dictionary)} symbols, {len(labels)} labels, the special ones included in the first")
     return statistics
 
@@ -132,16 +124,11 @@ def dictionaries_of(folder: Path) -> Tuple[Any, Any]:
     """
     from fairseq.data import Dictionary
 
-    texts, labels = (Dictionary.load(str(path)) for path in dictionary_files(folder))
+    texts, labels = (Dictionary.load(str(folder / name / "dict.txt")) for name in (SOURCES[0], LABELS))
     others = sorted(set(own_symbols(texts)) - set(BYTE_SYMBOLS))
     if others:
         raise ValueError(f"{folder}: its texts are not bytes: they contain {others[0]!r}")
     return texts, labels
-
-
-def dictionary_files(folder: Path) -> Tuple[Path, Path]:
-    """Return the paths of the dictionaries of the texts and of the labels of a data set."""
-    return folder / SOURCES[0] / "dict.txt", folder / LABELS / "dict.txt"
 
 
 def _save(dictionary: Any, folder: Path) -> None:
@@ -150,31 +137,24 @@ def _save(dictionary: Any, folder: Path) -> None:
 
 
 class _Builder:
-    """Writer of one split of one folder."""
+    """Writer of one split of one folder; ``counts`` are those of its tokens, and of unknown ones."""
 
-    def __init__(self, folder: Path, split: str, vocabulary: int) -> None:
+    def __init__(self, folder: Path, split: str, dictionary: Any) -> None:
         from fairseq.data import indexed_dataset
 
-        self._prefix = str(folder / split)
-        path = indexed_dataset.data_file_path(self._prefix)
-        self._builder = indexed_dataset.make_builder(path, impl="mmap", vocab_size=vocabulary)
-        self._index = indexed_dataset.index_file_path(self._prefix)
+        self._dictionary = dictionary
+        path = indexed_dataset.data_file_path(str(folder / split))
+        self._builder = indexed_dataset.make_builder(path, impl="mmap", vocab_size=len(dictionary))
+        self._index = indexed_dataset.index_file_path(str(folder / split))
+        self.counts = {"tokens": 0, "unknown": 0}
 
-    def add(self, tokens: np.ndarray, eos: int) -> None:
-        self._builder.add_item(torch.from_numpy(np.append(tokens, eos)))
+    def add(self, tokens: np.ndarray) -> None:
+        self._builder.add_item(torch.from_numpy(np.append(tokens, self._dictionary.eos())))
+        self.counts["tokens"] += len(tokens) + 1
+        self.counts["unknown"] += int((tokens == self._dictionary.unk()).sum())
 
     def finish(self) -> None:
         self._builder.finalize(self._index)
-
-
-def _check(folder: Path, split: str, dictionary: Any, size: int) -> Dict[str, int]:
-    """Read the split back; a difference is a bug or an error of the disk."""
-    counts, problems = binarised_counts(folder, split, dictionary)
-    if not problems and counts["lines"] != size:
-        problems = [f"{split}: expected {size} examples, found {counts['lines']}"]
-    if problems:
-        raise OSError(f"{folder} was not written correctly: {'; '.join(problems)}")
-    return {"tokens": counts["tokens"], "unknown": counts["unknown"]}
 
 
 def byte_note(length: int, end: bool = False) -> List[str]:

@@ -1,27 +1,31 @@
 """PG-19: books printed before 1919, as JSON lines, with the vocabulary of T5 (Rae et al., 2020)."""
 
 import argparse
+import base64
 import json
 import re
-from collections import Counter
+import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from fairseq_mega.data.class_folders import listing
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
-from fairseq_mega.lab.prepare.buckets import HOST, fetch_files, list_files
-from fairseq_mega.lab.prepare.checksums import Records, record_of
+from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
 from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report, Sources
-from fairseq_mega.lab.prepare.download import fetch_missing
+from fairseq_mega.lab.prepare.download import ATTEMPTS, fetch, fetch_missing
 from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.shared_options import need_files
+from fairseq_mega.lab.prepare.shared_options import add_number, add_path
 from fairseq_mega.lab.prepare.text_files import open_text
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, write_json, written_whole
 
+HOST = "https://storage.googleapis.com"
+AT_A_TIME = 8  # downloads
 BUCKET = "deepmind-gutenberg"
 FOLDERS = {"train": "train", "valid": "validation", "test": "test"}
 BOOKS = {"train": 28_602, "valid": 50, "test": 100}
@@ -44,29 +48,18 @@ VOCABULARY_REMEDY = "T5's sentencepiece model, part of every copy of T5, can be 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of PG-19."""
-    parser.add_argument(
-        "--books",
-        type=Path,
-        metavar="DIR",
-        help="folder with train, validation and test, with books as NUMBER.txt or NUMBER.txt.gz, instead of a download",
-    )
-    parser.add_argument("--vocabulary", type=Path, metavar="FILE", help="sentencepiece model, instead of a download")
+    books = "folder with train, validation and test, with books as NUMBER.txt or NUMBER.txt.gz, instead of a download"
+    add_path(parser, "--books", books, metavar="DIR")
+    add_path(parser, "--vocabulary", "sentencepiece model, instead of a download")
     parser.add_argument("--host", default=HOST, metavar="URL", help="server with the buckets (default: %(default)s)")
-    parser.add_argument("--limit", type=int, metavar="N", help="use the first N books of each split, by name")
+    add_number(parser, "--limit", None, "use the first N books of each split, by name")
     parser.add_argument("--any-count", action="store_true", help="accept numbers of books other than the published")
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse missing folders and files."""
-    if args.limit is not None and args.limit < 1:
-        raise ValueError(f"--limit {args.limit}: give a number of books above 0")
+    """Read a given vocabulary, before books are downloaded."""
     if args.vocabulary is not None:
-        need_files("--vocabulary", args.vocabulary)
         SubwordUnit(args.vocabulary)
-    if args.books is not None:
-        for folder in FOLDERS.values():
-            if not (args.books / folder).is_dir():
-                raise ValueError(f"--books: {args.books / folder} is not a folder; it must contain books, NUMBER.txt")
 
 
 def check_count(split: str, found: int, args: argparse.Namespace, origin: str) -> None:
@@ -84,20 +77,41 @@ def title_of(book: Path) -> str:
 
 
 def books_in(folder: Path) -> List[Path]:
-    """Return the sorted books of a folder, and print which files are left out.
-
-    Raises:
-        ValueError: if the folder has a book twice, plain and packed.
-    """
+    """Return the sorted books of a folder, and print which files are left out."""
     found = listing(folder, (".txt", ".txt.gz"), depth=0)
     books = [folder / name for name in found.files]
     if found.left_out:
         say(f"--books: {len(books):,} books in {folder}; left out: {found.described()}")
-    titles = Counter(map(title_of, books))
-    twice = [book for book in books if titles[title_of(book)] > 1]
-    if twice:
-        raise ValueError(f"--books: {twice[0]} and {twice[1].name} are one book: remove one of them")
     return books
+
+
+def list_bucket(host: str, folder: str, scratch: Path) -> List[Dict[str, Any]]:
+    """Return the name, size and MD5 of the files in a folder of the bucket, by name; ``scratch`` is for the pages."""
+    found: List[Dict[str, Any]] = []
+    page: Dict[str, Any] = {"nextPageToken": ""}
+    while "nextPageToken" in page:
+        asked = {"prefix": f"{folder}/", "fields": "items(name,size,md5Hash),nextPageToken"}
+        if page["nextPageToken"]:
+            asked["pageToken"] = page["nextPageToken"]
+        fetch(f"{host}/storage/v1/b/{BUCKET}/o?{urllib.parse.urlencode(asked)}", scratch, ATTEMPTS, REMEDY)
+        page = json.loads(scratch.read_text(encoding="utf-8"))
+        scratch.unlink()
+        found += [item for item in page.get("items", []) if not item["name"].endswith("/")]
+    return sorted(found, key=lambda item: str(item["name"]))
+
+
+def fetch_book(host: str, target: Path, item: Dict[str, Any]) -> Path:
+    """Download a file of the bucket unless it is there, compare its checksum, and return its path."""
+    path, size = target / item["name"], int(item["size"])
+    if not path.is_file() or path.stat().st_size != size:
+        fetch(f"{host}/{BUCKET}/{urllib.parse.quote(item['name'])}", path, ATTEMPTS, REMEDY)
+        md5 = base64.b64decode(item["md5Hash"]).hex()
+        try:
+            check_digests(path, {"md5": md5}, size, f"It is removed. {REMEDY}")
+        except ValueError:
+            path.unlink()
+            raise
+    return path
 
 
 def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Path]:
@@ -107,31 +121,25 @@ def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Pat
         found = books_in(args.books / folder)
         check_count(split, len(found), args, f"--books {args.books}")
         return found[: args.limit]
-    files = list_files(args.host, BUCKET, folder, work.raw / f"{folder}.list", REMEDY)
+    files = list_bucket(args.host, folder, work.raw / f"{folder}.list")
     check_count(split, len(files), args, f"the bucket {BUCKET}")
-    files = files[: args.limit]
-    say(f"{folder}: {len(files):,} books")
-    fetch_files(args.host, BUCKET, files, work.raw, REMEDY)
-    return [work.raw / file.name for file in files]
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        fetched = pool.map(partial(fetch_book, args.host, work.raw), files[: args.limit])
+        return list(Progress(folder, "books", len(files[: args.limit])).follow(fetched))
 
 
 def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
     """Write books as JSON lines, and count them, their bytes in UTF-8 and their words between blanks.
 
-    Prints the number of empty books. Raises ValueError for a book that is not text, and if no book remains.
+    Raises ValueError for a book that is not text.
     """
-    words = size = empty = 0
+    words = size = 0
     with written_whole(target) as partial, partial.open("w", encoding="utf-8") as lines:
         for book in Progress(split, "books", len(books)).follow(books):
             with open_text(book, newline="") as file:
                 text = file.read()
             words, size = words + len(text.split()), size + len(text.encode())
-            empty += not text.strip()
             lines.write(json.dumps({"text": text, "book": title_of(book)}, ensure_ascii=False) + "\n")
-        if empty == len(books):
-            raise ValueError(f"the {len(books):,} books of {FOLDERS[split]} hold no text: put books there, NUMBER.txt")
-    if empty:
-        say(f"{FOLDERS[split]}: {empty:,} of {len(books):,} books hold no text")
     return {"books": len(books), "bytes": size, "words_between_blanks": words}
 
 
@@ -147,8 +155,6 @@ def obtain_vocabulary(args: argparse.Namespace, work: WorkFolder) -> Tuple[Path,
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Fetch the vocabulary and the books, small splits first, and write them as JSON lines."""
-    whole = args.limit is None and not args.any_count
-    work.free_space(0 if not whole else 12_500_000_000 if args.books else 24_500_000_000)
     vocabulary, inputs = obtain_vocabulary(args, work)
     with vocabulary.open("rb") as stream:
         copy_stream(stream, work.output / MODEL_FILE)

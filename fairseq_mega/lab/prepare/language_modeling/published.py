@@ -1,10 +1,14 @@
-"""The published corpora of language modelling: addresses, checksums and counts."""
+"""The published corpora of language modelling: addresses, checksums and counts, and their complete files."""
 
+import zipfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Dict, Optional, Tuple
 
-from fairseq_mega.lab.prepare.archives import Archive
+from fairseq_mega.lab.prepare.archives import Archive, name_of, naming_damage, obtain, open_packed
+from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
 from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.runs.files import copy_stream
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,8 @@ def _wikitext(version: str, md5: str, lines: int, tokens: int, dictionary: int) 
         tokens=(tokens, 217646, 245569),
         dictionary=dictionary,
         remedy=(
-            f"The expected file is {name}-v1.zip, MD5 {md5}: give your copy with --archive FILE. The mirror "
-            f"Salesforce/wikitext (Hugging Face), configuration {name}-v1, contains the same text: write its splits "
-            "to wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens (or .gz), as --help shows, and give their "
-            "folder with --text DIR"
+            f"Give your copy of {name}-v1.zip with --archive FILE, or the text of Salesforce/wikitext (Hugging Face) "
+            "with --text DIR, as --help shows"
         ),
     )
 
@@ -70,10 +72,58 @@ CORPORA = {
             },
             dictionary=208,
             bytes=100_000_000,
-            remedy=(
-                "The expected file is enwik8.zip; unpacked it has 100000000 bytes, MD5 "
-                "a1fa5ffddb56f4953e226637dabbb36a: give your copy, packed or unpacked, with --archive FILE"
-            ),
+            remedy="Give your copy of enwik8.zip, packed or unpacked, with --archive FILE",
         ),
     )
 }
+
+
+def unpack(corpus: Corpus, archive: Path, folder: Path) -> None:
+    """Write the files of the corpus from its archive, or from its only file, to `folder`."""
+    if not zipfile.is_zipfile(archive) and len(corpus.files) == 1:
+        with open(archive, "rb") as stream:
+            copy_stream(stream, folder / corpus.files[0])
+        return
+    with naming_damage(archive), zipfile.ZipFile(archive) as container:
+        members = {name_of(name): name for name in container.namelist()}
+        for name in corpus.files:
+            with container.open(members[name]) as stream:
+                copy_stream(stream, folder / name)
+
+
+def take_text(corpus: Corpus, text: Path, folder: Path) -> Records:
+    """Copy the files of the corpus, plain or .gz, from `text` to `folder`; return their entries in card.json."""
+    records: Records = {}
+    for name in corpus.files:
+        source = text / name if (text / name).is_file() else text / f"{name}.gz"
+        with naming_damage(source), open_packed(source) as stream:
+            copy_stream(stream, folder / name)
+        records[source.name] = record_of(source)
+    return records
+
+
+def obtain_corpus(
+    corpus: Corpus, raw: Path, archive: Optional[Path] = None, text: Optional[Path] = None, checked: bool = True
+) -> Records:
+    """Fetch or copy a corpus, verify and unpack it; return the entries of its files in card.json.
+
+    Args:
+        raw: folder of the unpacked files; existing files without an archive are used as they are.
+        archive: the user's copy of the archive.
+        text: folder with the user's copies of the unpacked files.
+        checked: whether to compare the published checksums.
+
+    Raises:
+        OSError, DownloadError: if the corpus cannot be obtained, or differs from the published one.
+    """
+    if text is not None:
+        return take_text(corpus, text, raw)
+    if archive is None and not (raw / corpus.archive.name).exists() and all((raw / n).is_file() for n in corpus.files):
+        path, records = raw, {name: record_of(raw / name) for name in corpus.files}
+    else:
+        wanted = corpus.archive if checked else corpus.archive._replace(digests={})
+        path, records = obtain(wanted, archive, raw)
+        unpack(corpus, path, raw)
+    if corpus.file_digests and checked:
+        check_digests(raw / corpus.files[0], corpus.file_digests, corpus.bytes, f"It came from {path}. {corpus.remedy}")
+    return records

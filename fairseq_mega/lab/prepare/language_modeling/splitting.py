@@ -1,32 +1,34 @@
 """Write train, valid and test as lines of tokens, the input of `fairseq-preprocess --only-source`."""
 
 import codecs
+from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from fairseq_mega.compat.features.interactive import TO_LINE_FEEDS
+import sentencepiece
+
 from fairseq_mega.data.byte_text import NEWLINE, encode
-from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
-    ByteRange,
-    NothingLeft,
-    character_begin,
-    consecutive_ranges,
-    held_out_ranges,
-    read_ranges,
-    size_of,
-    whole,
-    word_begin,
-)
-from fairseq_mega.lab.prepare.language_modeling.subwords import cut_words
-from fairseq_mega.lab.prepare.language_modeling.words import check_not_empty, check_words, read_words
+from fairseq_mega.data.json_lines import line_number
+from fairseq_mega.data.text_cleaning import WORDS
+from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.options import BLOCKS, HELD_OUT_SHARE, SUBWORDS
 from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, RESERVED, train_model, write_dictionary
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.text_files import not_utf8
-from fairseq_mega.lab.runs.files import blocks_of, write_json, written_whole
+from fairseq_mega.lab.runs.files import write_json, written_whole
 
 COUNTS = "counts.json"
-MANY_RETURNS = 0.01  # carriage returns for a line feed
+BLOCK = 1 << 18
+LONGEST_ROW = 2000  # characters; sentencepiece finds few pieces in longer lines, and ignores very long lines
+WORDS_OF_ROW = 20
+END = "</s>"  # of a line
+
+
+class ByteRange(NamedTuple):
+    """The bytes of a file from `begin` up to, but not including, `end`."""
+
+    begin: int
+    end: int
 
 
 class TextCounts(NamedTuple):
@@ -64,9 +66,117 @@ class Cut(NamedTuple):
     replace_invalid: bool = False
 
 
-def follow_bytes(name: str, total: int, blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield blocks, and print from time to time how many of ``total`` bytes were read."""
-    return Progress(name, "MB", total / 1e6).follow(blocks, size=lambda block: len(block) / 1e6)
+def consecutive_ranges(path: Path, sizes: Sequence[int]) -> Dict[str, List[ByteRange]]:
+    """Cut a file into train, valid and test of exactly these sizes in bytes, even within lines.
+
+    Raises:
+        ValueError: the sizes do not add up to the size of the file.
+    """
+    found = path.stat().st_size
+    if sum(sizes) != found:
+        raise ValueError(f"{path}: splits of {', '.join(map(str, sizes))} bytes need {sum(sizes)} bytes, found {found}")
+    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+    return {split: [ByteRange(end - size, end)] for split, size, end in zip(SPLITS, sizes, ends)}
+
+
+def held_out_ranges(
+    path: Path,
+    splits: Sequence[str],
+    blocks: int = BLOCKS,
+    share: float = HELD_OUT_SHARE,
+    limit: Optional[int] = None,
+) -> Dict[str, List[ByteRange]]:
+    """Cut a file into train and the held-out `splits`, which are spread over the whole file.
+
+    The file is cut into `blocks` equal blocks. The last `share` of each block belongs to the last split, the `share`
+    before to the split before, and the rest to train. All cuts are moved to the next end of a line.
+
+    Args:
+        path: the text; only the lines around each cut are read.
+        splits: the held-out splits, of valid and test.
+        limit: use this many bytes only, in equal parts from the beginning of every block.
+
+    Returns:
+        Ranges of train and of `splits`, ascending and without overlap; without `limit` they cover the file.
+
+    Raises:
+        ValueError: shares that leave nothing to train, or a text too short for a line in every split.
+    """
+    if splits and not 0 < share * len(splits) < 1:
+        raise ValueError(f"--held-out is {share}: give a share above 0 and below {1 / len(splits)}")
+    size = path.stat().st_size
+    used = size if limit is None else min(limit, size)
+    order = ["train", *splits]
+    ranges: Dict[str, List[ByteRange]] = {split: [] for split in order}
+    with open(path, "rb") as stream:
+        for number in range(blocks):
+            begin, end = number * size // blocks, (number + 1) * size // blocks
+            length = min((number + 1) * used // blocks - number * used // blocks, end - begin)
+            edges = [begin, *(begin + length - round(length * share * n) for n in range(len(splits), -1, -1))]
+            ends = [line_end(stream, edge) for edge in edges]
+            for split, first, last in zip(order, ends, ends[1:]):
+                if last > first:
+                    ranges[split].append(ByteRange(first, last))
+    for split in order:
+        if not ranges[split]:
+            raise ValueError(
+                f"{path}: no line is left for {split} of {used} bytes cut into {blocks} blocks, {share} of them for "
+                f"each of {', '.join(splits)}: give a longer text with line feeds, or fewer --blocks"
+            )
+    return ranges
+
+
+def line_end(stream: BinaryIO, offset: int) -> int:
+    """Return the first position from `offset` on at which a line begins, or the end of the file."""
+    stream.seek(max(0, offset - 1))
+    if offset:
+        stream.readline()
+    return stream.tell()
+
+
+def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
+    """Return the file and the ranges of each split."""
+    if cut.sizes is not None:
+        return {split: (cut.train, ranges) for split, ranges in consecutive_ranges(cut.train, cut.sizes).items()}
+    given = {split: path for split, path in (("valid", cut.valid), ("test", cut.test)) if path is not None}
+    missing = [split for split in SPLITS[1:] if split not in given]
+    found = held_out_ranges(cut.train, missing, cut.blocks, cut.held_out, cut.limit)
+    whole = {split: [ByteRange(0, path.stat().st_size)] for split, path in given.items()}
+    return {split: (given.get(split, cut.train), {**found, **whole}[split]) for split in SPLITS}
+
+
+def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = False) -> Iterator[List[str]]:
+    r"""Yield the words of every line in the ranges of a UTF-8 file, which begin and end at ends of lines.
+
+    Lines end at `\n` only, and are split into words as by fairseq. A byte-order mark is left out.
+
+    Args:
+        replace_invalid: read bytes that are not UTF-8 as U+FFFD.
+
+    Raises:
+        ValueError: names the file and line with bytes that are not UTF-8, or with a word that fairseq reserves.
+    """
+    with open(path, "rb") as stream:
+        for part in ranges:
+            stream.seek(part.begin)
+            offset = part.begin
+            while offset < part.end and (line := stream.readline(part.end - offset)):
+                text = line if offset else line.removeprefix(codecs.BOM_UTF8)
+                try:
+                    words = words_of(text, replace_invalid)
+                except ValueError as error:
+                    raise ValueError(f"{path}, line {line_number(path, offset)}: {error}") from error
+                yield words
+                offset += len(line)
+
+
+def words_of(line: bytes, replace_invalid: bool) -> List[str]:
+    """Return the words of a line; raise ValueError for bytes that are not UTF-8 and words that fairseq reserves."""
+    words = line.decode("utf-8", "replace" if replace_invalid else "strict").split()
+    reserved = RESERVED.intersection(words)
+    if reserved:
+        raise ValueError(f"fairseq reserves the word {min(reserved)!r}: remove it")
+    return words
 
 
 def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str) -> Tuple[TextCounts, int]:
@@ -76,13 +186,22 @@ def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str
     """
     size, line_feeds, last = size_of(ranges), 0, b"\n"
     seen: Set[int] = set()
+    progress = Progress(name, "MB", size / 1e6)
     with open(path, "rb") as source, written_whole(target) as partial, open(partial, "wb") as stream:
-        for block in follow_bytes(name, size, read_ranges(source, ranges)):
-            line_feeds, last = line_feeds + block.count(b"\n"), block[-1:]
-            seen.update(block)
-            stream.write(encode(block))
+        for part in ranges:
+            source.seek(part.begin)
+            sizes = (min(BLOCK, part.end - place) for place in range(part.begin, part.end, BLOCK))
+            for block in progress.follow(map(source.read, sizes), size=lambda block: len(block) / 1e6):
+                line_feeds, last = line_feeds + block.count(b"\n"), block[-1:]
+                seen.update(block)
+                stream.write(encode(block))
     unfinished = last != b"\n"
     return TextCounts(line_feeds + unfinished, size + unfinished, size), len(seen - {NEWLINE})
+
+
+def size_of(ranges: Sequence[ByteRange]) -> int:
+    """Return the number of bytes in all ranges."""
+    return sum(part.end - part.begin for part in ranges)
 
 
 def write_words(
@@ -90,109 +209,65 @@ def write_words(
 ) -> Tuple[TextCounts, int]:
     """Write the words of the ranges, separated by blanks; return the counts and the number of different words."""
     lines = tokens = 0
-    seen = set()
-
-    def rows() -> Iterator[bytes]:
-        nonlocal lines, tokens
-        for words in read_words(path, ranges, replace_invalid):
-            lines += 1
-            tokens += len(words) + 1
-            seen.update(words)
-            yield " ".join(words).encode("utf-8") + b"\n"
-
+    seen: Set[str] = set()
+    rows = Progress(name, "lines", None).follow(read_words(path, ranges, replace_invalid))
     with written_whole(target) as partial, open(partial, "wb") as stream:
-        stream.writelines(follow_bytes(name, size_of(ranges), rows()))
+        for words in rows:
+            lines, tokens = lines + 1, tokens + len(words) + 1
+            seen.update(words)
+            stream.write(" ".join(words).encode("utf-8") + b"\n")
     return TextCounts(lines, tokens, size_of(ranges)), len(seen - {"<unk>"})
 
 
-def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None:
-    """Raise OSError or ValueError for the first file that cannot be cut into tokens."""
-    for path in paths:
-        if unit == "bytes":
-            check_not_empty(path)
-        else:
-            check_words(path, replace_invalid)
-        if unit == "bytes" and not is_utf8(path):
-            say(f"note: {path} is not UTF-8, and what is typed for its model is: {not_utf8(path)}")
-        feeds, returns, pairs = line_ends(path)
-        if returns > MANY_RETURNS * feeds:
-            change = TO_LINE_FEEDS if 2 * pairs <= feeds else r"`tr -d '\r'` removes them"  # lines that end in CR CR LF
-            say(
-                f"note: {path} has {feeds} line feeds and {returns} carriage returns without one, which do not end "
-                f"lines here ({change})"
-            )
-        if unit == "bytes" and pairs > MANY_RETURNS * feeds:
-            say(
-                f"note: {pairs:,} of the {feeds:,} lines of {path} end in CR LF, and the model learns the CR, which "
-                rf"open(FILE).read() of Python leaves out of a text: `sed 's/\r$//' {path} >OUT` removes it"
-            )
+def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict[str, int]]:
+    """Learn the pieces of ``words/train``, write every split to ``output`` as pieces, and the model beside them.
+
+    Returns:
+        For each split the number of tokens, an ``</s>`` per line included, and of different pieces; for train of all
+        pieces, which ``dict.txt`` lists.
+
+    Raises:
+        ValueError: the text is too small to learn from.
+    """
+    with open(words / "train", encoding="utf-8", newline="\n") as lines:
+        text = [row for line in lines for row in rows_of(line)]
+    train_model(text, output / Path(MODEL_FILE).stem, vocabulary_size, cleaning=WORDS)
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(output / MODEL_FILE))
+    found = {}
+    for split in SPLITS:
+        seen: Counter = Counter()
+        with written_whole(output / split) as partial, open(partial, "wb") as target, open(
+            words / split, encoding="utf-8", newline="\n"
+        ) as lines:
+            for line in lines:
+                pieces = [piece for row in rows_of(line) for piece in processor.encode(row, out_type=str)]
+                seen.update([*pieces, END])
+                target.write(" ".join(pieces).encode("utf-8") + b"\n")
+        tokens, symbols = seen.total(), len(seen) - 1
+        if split == "train":
+            symbols = write_dictionary(processor, seen, output / DICTIONARY)
+        found[split] = {"tokens": tokens, "symbols": symbols}
+    return found
 
 
-def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
-    """Return the file and the ranges of each split."""
-    if cut.sizes is not None:
-        return {split: (cut.train, ranges) for split, ranges in consecutive_ranges(cut.train, cut.sizes).items()}
-    given = {split: getattr(cut, split) for split in SPLITS if getattr(cut, split) is not None}
-    missing = [split for split in SPLITS if split not in given]
-    how = (cut.train, missing, cut.blocks, cut.held_out, cut.limit)
-    try:
-        found = held_out_ranges(*how)
-    except NothingLeft:
-        place, name = (character_begin, "anywhere") if cut.unit == "bytes" else (word_begin, "at white space")
-        try:
-            found = held_out_ranges(*how, place)
-        except NothingLeft as error:
-            if cut.unit == "bytes":
-                raise ValueError(f"{cut.train} is too short to be cut into parts: give more text ({error})") from error
-            raise ValueError(
-                f"{cut.train} {few_line_ends(cut.train)}, nor is there white space enough: end its sentences with "
-                f"line feeds, or read it with --unit bytes ({error})"
-            ) from error
-        say(f"{cut.train} {few_line_ends(cut.train)}: its parts are cut {name}")
-    return {split: (given.get(split, cut.train), found.get(split) or whole(given[split])) for split in SPLITS}
-
-
-def is_utf8(path: Path) -> bool:
-    """Return whether a file is text in UTF-8 from beginning to end."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    with open(path, "rb") as stream:
-        try:
-            for block in blocks_of(stream):
-                decoder.decode(block)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            return False
-    return True
-
-
-def line_ends(path: Path) -> Tuple[int, int, int]:
-    """Return the numbers of line feeds, of carriage returns without a line feed, and of those with one."""
-    feeds = returns = pairs = 0
-    last = b""
-    with open(path, "rb") as stream:
-        for block in blocks_of(stream):
-            feeds += block.count(b"\n")
-            returns += block.count(b"\r")
-            pairs += (last + block).count(b"\r\n")
-            last = block[-1:]
-    return feeds, returns - pairs, pairs
-
-
-def few_line_ends(path: Path) -> str:
-    """Return the reason why a file has too few lines for its parts."""
-    return f"has {line_ends(path)[0]} line feeds, too few to be cut between lines"
+def rows_of(line: str) -> Iterator[str]:
+    """Yield parts of a line of words that sentencepiece accepts; no piece spans two words, so pieces do not change."""
+    line = line.rstrip("\n")
+    if len(line) <= LONGEST_ROW:
+        yield line
+        return
+    words = line.split(" ")
+    for begin in range(0, len(words), WORDS_OF_ROW):
+        yield " ".join(words[begin : begin + WORDS_OF_ROW])
 
 
 def split_text(cut: Cut, output: Path) -> None:
     """Write train, valid and test to a folder as lines of tokens, and their counts.
 
     Raises:
-        OSError, ValueError: for a text that cannot be cut, naming the place and the remedy.
+        OSError, ValueError: for a text that cannot be cut.
     """
-    given = [path for path in (cut.train, cut.valid, cut.test) if path is not None]
-    check_files(given, cut.unit, cut.replace_invalid)  # all files, before anything is written
     folder = output / "words" if cut.unit == "subwords" else output
-    folder.mkdir(parents=True, exist_ok=True)
     result: Dict[str, Any] = {"unit": cut.unit, "splits": {}}
     for split, (path, ranges) in split_ranges(cut).items():
         name = f"{split} ({cut.unit} of {path.name})"

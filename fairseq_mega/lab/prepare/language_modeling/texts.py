@@ -1,25 +1,20 @@
 """Texts for language models as binarised data: enwik8, WikiText, a dictionary of English, and the user's text."""
 
 import argparse
-import filecmp
-import itertools
-from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, List, Mapping, Optional
+from typing import Any, Callable, List, Optional
 
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Processed, Report, Scored, Sources
-from fairseq_mega.lab.prepare.language_modeling.counting import count, note_unknown_words
+from fairseq_mega.lab.prepare.language_modeling.counting import count
 from fairseq_mega.lab.prepare.language_modeling.gcide import obtain_gcide
-from fairseq_mega.lab.prepare.language_modeling.obtaining import obtain_corpus
-from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus
+from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus, obtain_corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text
 from fairseq_mega.lab.prepare.language_modeling.toy_data import write_corpus
 from fairseq_mega.lab.prepare.layouts import TEXT
 from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, SUBWORDS, TEXTS
-from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
 from fairseq_mega.lab.prepare.shared_options import add_workers
 from fairseq_mega.lab.prepare.splits import SPLITS
@@ -58,11 +53,7 @@ def write_data(
     log = work.scratch / "preprocess.log"
     words = preprocess_words(text, args.workers, threshold)
     data = work.part("data-bin", lambda folder: binarise(text, words, folder, log))
-    try:
-        counts = count(data, text, threshold, published)
-    except ValueError:
-        work.drop_parts("text", "data-bin")
-        raise
+    counts = count(data, text, threshold, published)
     write_json(work.output / "counts.json", counts)
     return Report(origin, counts["splits"], inputs, parts=("text", "data-bin"))
 
@@ -98,32 +89,7 @@ def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
     given = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
     amounts = {"blocks": args.blocks, "held_out": args.held_out, "limit": args.limit}
     cut = Cut(args.unit, **given, **amounts, vocab_size=args.vocab_size or SUBWORDS)
-    report = write_data(args, work, cut, "the user's text", records_of(given.values()), threshold_of(args, 2))
-    if not args.smoke:
-        note_same_texts(given)
-        note_known_lines(work.parts / "text", args.unit)
-        note_unknown_words(report.splits, args.unit)
-    return report
-
-
-def note_same_texts(files: Mapping[str, Path]) -> None:
-    """Print a note on each two splits whose files contain the same text."""
-    for first, second in itertools.combinations(files, 2):
-        if filecmp.cmp(files[first], files[second], shallow=False):
-            say(f"note: --{first} {files[first]} and --{second} {files[second]} are the same: its scores are too good")
-
-
-def note_known_lines(folder: Path, unit: str) -> None:
-    """Print a note on each split of which a tenth of the lines are also in train; short lines do not count."""
-    least = 20 if unit == "bytes" else 5  # tokens
-    for split in SPLITS[1:]:
-        with open(folder / split, "rb") as file:
-            lines = Counter(line for line in file if line.count(b" ") >= least)
-        with open(folder / "train", "rb") as file:
-            known = sum(lines[line] for line in {line for line in file if line in lines})
-        total = sum(lines.values())
-        if known and known >= total / 10:
-            say(f"note: {known:,} of the {total:,} lines of {split} are also in train: its score is too good")
+    return write_data(args, work, cut, "the user's text", records_of(given.values()), threshold_of(args, 2))
 
 
 def threshold_of(args: argparse.Namespace, usual: int) -> int:

@@ -3,8 +3,9 @@
 import argparse
 import shutil
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.data.text_cleaning import SENTENCES, write_steps
 from fairseq_mega.data.text_units import MODEL_FILE
@@ -12,18 +13,15 @@ from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
-from fairseq_mega.lab.prepare.libreoffice_help import UNPACKED, add_packages, check_packages, unpacked
+from fairseq_mega.lab.prepare.libreoffice_help import HELP, UNPACKED, HelpCorpus, add_packages, unpacked
 from fairseq_mega.lab.prepare.options import SUBWORDS
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
-from fairseq_mega.lab.prepare.shared_options import add_workers, at_least, refuse_unused
-from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.translation.corpus import Corpus, add_names, clean_pages, leak_key, own_corpus
-from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus
+from fairseq_mega.lab.prepare.shared_options import add_number, add_path, add_workers, exactly_one
+from fairseq_mega.lab.prepare.splits import SPLITS, say_known
 from fairseq_mega.lab.prepare.translation.parallel_files import describe_dropped, read_pairs, write_corpus
-from fairseq_mega.lab.prepare.translation.parallel_text import seem_swapped, swapped_lines
-from fairseq_mega.lab.prepare.translation.subwords import MODEL, PIECES, TRAIN_PIECES, cut_pairs, require
-from fairseq_mega.lab.prepare.translation.toy_data import write_pages
+from fairseq_mega.lab.prepare.translation.parallel_text import Corpus, add_names, clean_pages, leak_key, own_corpus
+from fairseq_mega.lab.prepare.translation.subwords import MODEL, PIECES, TRAIN_PIECES, cut_pairs
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import count_lines
 
@@ -63,15 +61,7 @@ def write_help_pairs(
     help_corpus = HelpCorpus(packages, *folders)
     corpus = clean_pages(Progress("reading", "help pages", len(help_corpus)).follow(help_corpus))
     add_names(corpus, help_corpus.names)
-    write_corpus(corpus, output, *languages, limit=limit)
-    write_steps(output, SENTENCES)
-    found = help_corpus.statistics
-    say(
-        f"help pages in both languages: {found.pages_paired} (in one only: {found.pages_of_one_language}); "
-        f"paragraphs paired: {found.paragraphs_paired} (without a partner: {found.paragraphs_unpaired})"
-    )
-    say(f"pairs dropped: {describe_dropped(corpus)}")
-    say(f"sentence pairs: {describe_splits(corpus)}")
+    finish_text(corpus, output, languages, limit)
 
 
 def write_own_pairs(
@@ -90,46 +80,26 @@ def write_own_pairs(
         limit: training pairs to keep, and a twentieth of it in each split without files.
 
     Raises:
-        OSError, ValueError: for text that cannot be used, naming file, line and remedy.
+        OSError, ValueError: for text that cannot be used, naming file and line.
     """
     given = {split: read_pairs(prefix, *languages) for split, prefix in prefixes.items() if prefix is not None}
     corpus = own_corpus(given["train"], given.get("valid"), given.get("test"), held_out)
-    write_corpus(corpus, output, *languages, limit=limit, whole=[name for name in SPLITS[1:] if name in given])
+    finish_text(corpus, output, languages, limit, [name for name in SPLITS[1:] if name in given])
+    say_known({name: [leak_key(pair.source) for pair in pairs] for name, pairs in corpus.splits.items()}, "sources")
+
+
+def finish_text(
+    corpus: Corpus, output: Path, languages: Languages, limit: Optional[int], whole: Sequence[str] = ()
+) -> None:
+    """Write a corpus, record its cleaning, and print its counts."""
+    write_corpus(corpus, output, *languages, limit=limit, whole=whole)
     write_steps(output, SENTENCES)
-    for first, last in swapped_lines(given["train"]):
-        say(
-            f"note: about lines {first} to {last} of --text {prefixes['train']} seem to have their languages swapped "
-            f"against its first lines: unless this is meant, exchange the two sides there"
-        )
-    earlier = {"text": corpus.splits["train"]}
-    for name in SPLITS[1:]:
-        empty = sum(not all(pair) for pair in given.get(name, ()))
-        for other, pairs in earlier.items():
-            learnt = {leak_key(pair.source) for pair in pairs}
-            known = sum(leak_key(pair.source) in learnt for pair in given.get(name, ()))
-            if known:
-                say(f"note: sources of --{name} that --{other} has, too, which raises the score: {known:,}")
-        if name in given:
-            earlier[name] = given[name]
-        if seem_swapped(given.get(name, ()), given["train"]):
-            say(
-                f"note: --{name} {prefixes[name]} seems to have its languages swapped: its .{languages[0]} has the "
-                f"words of the .{languages[1]} to train on, and the reverse: unless this is meant, correct the names"
-            )
-        if empty:
-            say(f"note: pairs of --{name} with an empty side, which are scored nevertheless: {empty:,}")
-    say(f"pairs read: {len(given['train'])}; dropped: {describe_dropped(corpus)}")
-    say(f"sentence pairs: {describe_splits(corpus)}")
-
-
-def describe_splits(corpus: Corpus) -> str:
-    """Return the number of pairs in each split."""
-    return ", ".join(f"{name} {len(corpus.splits[name])}" for name in SPLITS)
+    kept = ", ".join(f"{name} {len(corpus.splits[name])}" for name in SPLITS)
+    say(f"sentence pairs: {kept}; dropped: {describe_dropped(corpus)}")
 
 
 def write_data(args: argparse.Namespace, work: WorkFolder, write_text: Callable[[Path], None], origin: str) -> Report:
-    """Make text, pieces and data-bin; raise FileNotFoundError for a given model that is not there."""
-    require(args.model)
+    """Make text, pieces and data-bin."""
     languages = (args.source_lang, args.target_lang)
     limits = (args.max_train_pieces, args.max_pieces)
     text = work.part("text", write_text)
@@ -147,33 +117,26 @@ def write_data(args: argparse.Namespace, work: WorkFolder, write_text: Callable[
 
 def add_shared(parser: argparse.ArgumentParser, **languages: str) -> None:
     """Add the options of all parallel text."""
-    add = parser.add_argument
     for side in ("source", "target"):
         usual = languages.get(side)
         ending = f"ending of the {side} files" + (" (default: %(default)s)" if usual else "")
-        add(f"--{side}-lang", default=usual, required=usual is None, metavar="LANG", help=ending)
-    keep = "maximum number of training pairs; a twentieth of it in valid, and in test"
-    add("--limit", type=at_least(1), metavar="N", help=keep)
-    size = "number of pieces, fewer for a small text (default: %(default)s)"
-    pieces = parser.add_mutually_exclusive_group()
-    pieces.add_argument("--vocab-size", type=at_least(1), default=SUBWORDS, metavar="N", help=size)
-    model = "use this sentencepiece model instead of a new one"
-    pieces.add_argument("--model", type=Path, metavar="FILE", help=model)
-    longest = "drop training pairs with more pieces (default: %(default)s)"
-    add("--max-train-pieces", type=at_least(1), default=TRAIN_PIECES, metavar="N", help=longest)
-    held_out = "maximum pieces of a line of valid and test (default: %(default)s)"
-    add("--max-pieces", type=at_least(1), default=PIECES, metavar="N", help=held_out)
+        parser.add_argument(f"--{side}-lang", default=usual, required=usual is None, metavar="LANG", help=ending)
+    add_number(parser, "--limit", None, "maximum number of training pairs; a twentieth of it in valid, and in test")
+    add_number(parser, "--vocab-size", SUBWORDS, "number of pieces, fewer for a small text")
+    add_path(parser, "--model", "use this sentencepiece model instead of a new one")
+    add_number(parser, "--max-train-pieces", TRAIN_PIECES, "drop training pairs with more pieces")
+    add_number(parser, "--max-pieces", PIECES, "maximum pieces of a line of valid and test")
     add_workers(parser)
 
 
 def add_own(parser: argparse.ArgumentParser) -> None:
     """Add the options of own pairs."""
     add = parser.add_argument
-    add("--text", required=True, metavar="PREFIX", help="text to train on, one sentence per line")
-    add("--valid", metavar="PREFIX", help="validation text (default: held out from the end of --text)")
-    add("--test", metavar="PREFIX", help="test text (default: held out from the end of --text)")
-    held_out = "pairs held out per split (default: a twentieth, 1000 at most)"
-    add("--held-out", type=at_least(1), metavar="N", help=held_out)
+    text = "text to train on, one sentence per line"
+    add("--train", "--text", dest="text", required=True, metavar="PREFIX", help=text)
+    add("--valid", metavar="PREFIX", help="validation text (default: held out from the end of --train)")
+    add("--test", metavar="PREFIX", help="test text (default: held out from the end of --train)")
+    add_number(parser, "--held-out", None, "pairs held out per split (default: a twentieth, 1000 at most)")
     add_shared(parser)
 
 
@@ -185,13 +148,6 @@ def files_of(args: argparse.Namespace) -> Dict[str, Path]:
         if getattr(args, name) is not None
         for language in (args.source_lang, args.target_lang)
     }
-
-
-def check_own(args: argparse.Namespace) -> None:
-    """Refuse one language twice, and pairs to hold out for splits that are given."""
-    if args.source_lang == args.target_lang:
-        raise ValueError(f"--source-lang and --target-lang are both '{args.source_lang}': they must differ")
-    refuse_unused(args, ("--valid", "--test"), {"--held-out": None})
 
 
 def make_own(args: argparse.Namespace, work: WorkFolder) -> Report:
@@ -230,6 +186,30 @@ def check_help_sources(folder: Path, sources: Sources) -> None:
         raise ValueError(f"{folder} holds no pairs: make them with fairseq-mega-prepare help-pairs, see --help")
 
 
+ADJECTIVES = {"old": "alte", "new": "neue", "small": "kleine", "round": "runde"}
+NOUNS = {"button": "Knopf", "text": "Text", "table": "Tisch", "printer": "Drucker", "folder": "Ordner"}
+VERBS = {"shows": "zeigt", "opens": "öffnet", "moves": "bewegt", "holds": "hält"}
+TOY_PAGES = 200  # a few pages are held out for valid and test
+
+
+def write_toy_pages(folder: Path) -> List[str]:
+    """Write invented help pages in English and German; return the options that read them."""
+    nouns = list(product(ADJECTIVES, NOUNS))
+    sentences = [(*first, verb, *second) for first, verb, second in product(nouns, VERBS, nouns)]
+    for page in range(TOY_PAGES):
+        texts = {"en-US": "", "de": ""}
+        for number, (old, one, verb, new, other) in enumerate(sentences[page :: 2 * TOY_PAGES]):
+            english = f"The {old} {one} {verb} the {new} {other}."
+            german = f"Der {ADJECTIVES[old]} {NOUNS[one]} {VERBS[verb]} den {ADJECTIVES[new]}n {NOUNS[other]}."
+            for language, sentence in (("en-US", english), ("de", german)):
+                texts[language] += f'<p id="par_id{number}">{sentence}</p>\n'
+        for language, text in texts.items():
+            path = folder / HELP / language / "text" / f"page{page}.html"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return ["--packages", str(folder)]
+
+
 DATASETS = (
     Dataset(
         "own-pairs",
@@ -237,7 +217,7 @@ DATASETS = (
         "sentences of your own and their translations",
         OWN,
         add_own,
-        check_own,
+        lambda args: None,
         make_own,
         reads=files_of,
         layout=Layout((f"{DATA_BIN}/{MODEL_FILE}", *parallel("*", "*")), TRANSLATION),
@@ -250,9 +230,9 @@ DATASETS = (
         "LibreOffice help, from Debian packages",
         PAGES,
         add_help,
-        check_packages,
+        lambda args: exactly_one(args, "--deb", "--packages"),
         make_help,
-        write_pages,
+        write_toy_pages,
         members=UNPACKED,
         layout=Layout(("text/test.en", "text/test.de", f"{DATA_BIN}/{MODEL_FILE}", *parallel("en", "de")), TRANSLATION),
         symbols=lambda args: args.vocab_size,

@@ -1,13 +1,21 @@
-"""Pairs of a text and its translation: cleaning, and the rules for kept pairs."""
+"""Pairs of a text and its translation: cleaning, sentences, rules for kept pairs, and splits without repeats."""
 
-from dataclasses import dataclass, replace
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+import hashlib
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from fairseq_mega.data.text_cleaning import SENTENCES, clean
+from fairseq_mega.lab.prepare.splits import HELD_OUT, SPLITS
 
-PARTS = 20  # of a text, each compared with the first
-COMPARED = 10_000  # pairs of a text that are compared with another one
-SWAPPED = 0.2  # by so much greater is the share of known words in swapped pairs from the other side of the training
+VALID_SHARE, TEST_SHARE = 0.035, 0.045  # shares of the pages
+_SENTENCE_END = re.compile(r"[.!?]+[\"'”“’»«)\]]*\s+(?=[\"'„“‘‚»«(\[]*[^\W_])")
+_NO_SENTENCE_END = re.compile(
+    r"(?:^|[\s(\[\"'„“])(?:\w|\d+|etc|vs|no|nr|fig|cf|approx|incl|mr|mrs|ms|dr|prof|st|ca|bzw|usw|vgl|abb|abs|bsp|evtl"
+    r"|ggf|inkl|max|min|sog|str|tel|zzgl|engl|i\.e|e\.g|z\.\s?b|d\.\s?h|u\.\s?a|o\.\s?ä)\.$",
+    re.IGNORECASE,
+)
 
 
 class Pair(NamedTuple):
@@ -32,6 +40,20 @@ class PairRules:
 # A paragraph of a help page must be prose in two languages: no key names, formulas or untranslated text.
 HELP_RULES = PairRules(min_source_words=3, max_length_ratio=2.5, min_letters=0.65, must_differ=True)
 LEARNT_RULES = replace(HELP_RULES, min_source_words=1)  # for training, short names of the interface are also kept
+
+
+@dataclass
+class Corpus:
+    """Pairs per split, and the number of dropped pairs by reason."""
+
+    splits: Dict[str, List[Pair]] = field(default_factory=lambda: {name: [] for name in SPLITS})
+    dropped: Counter = field(default_factory=Counter)
+
+    def is_kept(self, pair: Pair, rules: PairRules) -> bool:
+        """Return whether a pair keeps the rules; count it as dropped otherwise."""
+        reason = rejection(pair, rules)
+        self.dropped.update([reason] if reason else [])
+        return reason is None
 
 
 def clean_text(text: str) -> str:
@@ -67,36 +89,118 @@ def rejection(pair: Pair, rules: PairRules) -> Optional[str]:
 
 def lengths_agree(pair: Pair, rules: PairRules) -> bool:
     """Return whether neither side has more than `max_length_ratio` times the other's words plus `length_slack`."""
-    if rules.max_length_ratio <= 0:
-        return True
     words = sorted(len(text.split()) for text in pair)
-    return words[1] <= rules.max_length_ratio * words[0] + rules.length_slack
+    return rules.max_length_ratio <= 0 or words[1] <= rules.max_length_ratio * words[0] + rules.length_slack
 
 
-def seem_swapped(pairs: Sequence[Pair], training: Sequence[Pair]) -> bool:
-    """Return whether both sides of pairs have more words in common with the other side of training pairs.
+def split_sentences(text: str) -> List[str]:
+    """Split a cleaned text into sentences at `.`, `!` and `?`; joined by single spaces they are the text.
 
-    Where words are not separated by blanks, characters are compared.
+    A text is not split after an abbreviation, a single letter or a number (German ordinals), nor before a small letter.
     """
-    for units in (str.split, set):
-        words = [[unit for pair in pairs[:COMPARED] for unit in units(pair[side])] for side in (0, 1)]
-        known = [{unit for pair in training[:COMPARED] for unit in units(pair[side])} for side in (0, 1)]
-        gains = [
-            sum((word in known[1 - side]) - (word in known[side]) for word in words[side]) / max(len(words[side]), 1)
-            for side in (0, 1)
-        ]
-        if min(gains) > SWAPPED:
-            return True
-    return False
+    sentences, start = [], 0
+    for end in _SENTENCE_END.finditer(text):
+        following = text[end.end() :].lstrip("\"'„“‘‚»«([")
+        sentence = text[start : end.end()].rstrip()
+        if not following[:1].islower() and not _NO_SENTENCE_END.search(sentence):
+            sentences.append(sentence)
+            start = end.end()
+    rest = text[start:].strip()
+    return [*sentences, rest] if rest else sentences
 
 
-def swapped_lines(pairs: Sequence[Pair]) -> List[Tuple[int, int]]:
-    """Return the first and last line, from 1, of parts whose languages seem swapped against the first part."""
-    size = max(-(-len(pairs) // PARTS), 1)
-    found: List[Tuple[int, int]] = []
-    for begin in range(size, len(pairs), size):
-        end = min(begin + size, len(pairs))
-        if seem_swapped(pairs[begin:end], pairs[:size]):
-            joins = bool(found) and found[-1][1] == begin
-            found.append((found.pop()[0] if joins else begin + 1, end))
-    return found
+def pair_sentences(pair: Pair, rules: PairRules) -> List[Pair]:
+    """Split both sides into sentences if the sentences agree in number and lengths, else return the pair."""
+    sources, targets = split_sentences(pair.source), split_sentences(pair.target)
+    pairs = [Pair(source, target) for source, target in zip(sources, targets)]
+    agree = len(sources) == len(targets) and all(lengths_agree(p, rules) for p in pairs)
+    return pairs if agree else [pair]
+
+
+def split_of_page(page: str) -> str:
+    """Return the split of a page, which depends on its path alone."""
+    draw = int.from_bytes(hashlib.sha256(page.encode("utf-8")).digest()[:8], "big") / 2.0**64
+    if draw < TEST_SHARE:
+        return "test"
+    return "valid" if draw < TEST_SHARE + VALID_SHARE else "train"
+
+
+def leak_key(text: str) -> str:
+    """Return a key without letter case, spacing and closing marks: texts with equal keys are one sentence."""
+    return " ".join(text.casefold().split()).rstrip(" .!?:;,…。！？：；，、")
+
+
+def clean_pages(pages: Iterable[Tuple[str, List[Tuple[str, str]]]]) -> Corpus:
+    """Clean pages of (path, [(source, target)]), pair sentences, and divide them into a corpus without leaks.
+
+    Pages of `train` follow LEARNT_RULES, the others HELP_RULES.
+
+    Every pair occurs once; a source sentence of `test` is neither in `train` nor in `valid`,
+    one of `valid` not in `train`.
+    """
+    corpus = Corpus()
+    for page, paragraphs in pages:
+        name = split_of_page(page)
+        rules = LEARNT_RULES if name == "train" else HELP_RULES
+        for source, target in paragraphs:
+            paragraph = Pair(clean_text(source), clean_text(target))
+            if corpus.is_kept(paragraph, rules):
+                sentences = pair_sentences(paragraph, rules)
+                corpus.splits[name] += [pair for pair in sentences if corpus.is_kept(pair, rules)]
+    remove_repeats(corpus)
+    return corpus
+
+
+def add_names(corpus: Corpus, pages: Iterable[Tuple[str, List[Tuple[str, str]]]]) -> None:
+    """Add names of the interface to `train` (in place): new names from its pages that are not held out."""
+    held_out = {leak_key(pair.source) for name in ("valid", "test") for pair in corpus.splits[name]}
+    known = set(corpus.splits["train"])
+    for page, names in pages:
+        for source, target in names if split_of_page(page) == "train" else ():
+            pair = Pair(clean_text(source), clean_text(target))
+            if pair not in known and leak_key(pair.source) not in held_out and not rejection(pair, LEARNT_RULES):
+                known.add(pair)
+                corpus.splits["train"].append(pair)
+
+
+def remove_repeats(corpus: Corpus) -> None:
+    """Drop repeated pairs of a split and, from valid and test, sources of an earlier split (in place)."""
+    seen_sources: Set[str] = set()
+    for name in ("train", "test", "valid"):
+        pairs, seen = [], set()
+        for pair in corpus.splits[name]:
+            # A held-out source is scored once, whatever its translations; training may use several translations.
+            key = pair if name == "train" else leak_key(pair.source)
+            if key in seen:
+                corpus.dropped["repeated"] += 1
+            elif name != "train" and leak_key(pair.source) in seen_sources:
+                corpus.dropped["held out, but known from another split"] += 1
+            else:
+                seen.add(key)
+                pairs.append(pair)
+        corpus.splits[name] = pairs
+        seen_sources.update(leak_key(pair.source) for pair in pairs)
+
+
+def own_corpus(
+    train: List[Pair], valid: Optional[List[Pair]], test: Optional[List[Pair]], held_out: Optional[int] = None
+) -> Corpus:
+    """Make a corpus of the user's pairs; a missing split is held out from the end of `train`.
+
+    Args:
+        train: pairs to learn from; pairs with an empty side or hundreds of words are dropped.
+        valid, test: the user's pairs, which are kept line by line.
+        held_out: pairs to hold out for each missing split; None: a twentieth of `train`, at most 1000.
+    """
+    corpus = Corpus()
+    usable = [pair for pair in train if corpus.is_kept(pair, PairRules())]
+    if held_out is None:
+        held_out = min(1000, len(usable) // HELD_OUT)
+    given = {"test": test, "valid": valid}
+    for name in [name for name, pairs in given.items() if pairs is None]:
+        cut = max(0, len(usable) - held_out)
+        corpus.splits[name], usable = usable[cut:], usable[:cut]
+    corpus.splits["train"] = usable
+    remove_repeats(corpus)
+    corpus.splits.update({name: pairs for name, pairs in given.items() if pairs is not None})
+    return corpus

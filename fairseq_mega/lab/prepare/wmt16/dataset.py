@@ -6,21 +6,18 @@ Each part is whole or not there, and a wrong number of lines is refused.
 import argparse
 import importlib.util
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Callable, List, Sequence
+from typing import List, Sequence
 
 from fairseq_mega.compat.files.card import SUBWORDS, TOKENIZER, digest_of_file
-from fairseq_mega.data.card import write_settings
-from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded, read_records
+from fairseq_mega.data.card import read_json, write_settings
+from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded
 from fairseq_mega.lab.prepare.binarised import binarise
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
 from fairseq_mega.lab.prepare.layouts import TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import add_workers
-from fairseq_mega.lab.prepare.wmt16.bpe import BpeFactory, learn_bpe
-from fairseq_mega.lab.prepare.wmt16.length_filter import clean_corpus
-from fairseq_mega.lab.prepare.wmt16.line_pool import LineFunction, transform_missing
-from fairseq_mega.lab.prepare.wmt16.moses import INSTALL, TokenizerFactory
 from fairseq_mega.lab.prepare.wmt16.sources import (
     LANGUAGES,
     SPLITS,
@@ -29,6 +26,7 @@ from fairseq_mega.lab.prepare.wmt16.sources import (
     archive_urls,
     corpora_with_counts,
 )
+from fairseq_mega.lab.prepare.wmt16.stages import BpeFactory, TokenizerFactory, clean_corpus, learn_bpe, transform
 from fairseq_mega.lab.prepare.wmt16.texts import check_counts, concatenate, unpack
 from fairseq_mega.lab.prepare.wmt16.toy_data import COUNTS, write_archives
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -60,11 +58,12 @@ def need_packages() -> None:
     """Raise ValueError where a package of the text preparation is missing."""
     absent = [name for name in ("sacremoses", "subword_nmt") if importlib.util.find_spec(name) is None]
     if absent:
-        raise ValueError(f"WMT'16 needs {' and '.join(absent)}: {INSTALL}")
+        raise ValueError(f"WMT'16 needs {' and '.join(absent)}: pip install 'fairseq_mega[translation]'")
 
 
 def unpack_all(archives: Path, corpora: Sequence[Corpus], raw: Path) -> None:
     """Unpack the archives, check the numbers of lines and join the training corpora."""
+    raw.mkdir(parents=True, exist_ok=True)
     for url in archive_urls():
         archive = archives / name_of(url)
         say(f"{archive.name}: unpacking")
@@ -73,32 +72,21 @@ def unpack_all(archives: Path, corpora: Sequence[Corpus], raw: Path) -> None:
     say(f"training corpora joined: {concatenate(raw)} pairs")
 
 
-def transform_all(
-    source: Path, target: Path, factory: Callable[[str, str], Callable[[], LineFunction]], workers: int
-) -> None:
-    """Apply a function, made for each split and language, to the lines of all splits."""
-    transform_missing(
-        [
-            (source / f"{split}.{language}", target / f"{split}.{language}", factory(split, language))
-            for split in SPLITS
-            for language in LANGUAGES
-        ],
-        workers,
-    )
-
-
 def tokenize(raw: Path, workers: int, tokenized: Path) -> None:
     """Tokenise all splits; the training text is cleaned before, dev and test sets are not."""
-    transform_all(raw, tokenized, lambda split, language: TokenizerFactory(language, split == TRAIN), workers)
+    for split, language in product(SPLITS, LANGUAGES):
+        name = f"{split}.{language}"
+        transform(raw / name, tokenized / name, TokenizerFactory(language, split == TRAIN), workers)
 
 
 def encode(tokenized: Path, merges: int, workers: int, bpe: Path) -> None:
     """Learn joint merges, segment all splits, and keep the training pairs of sensible length."""
     codes = bpe / "codes"
     if not codes.exists():
-        found = learn_bpe([tokenized / f"{TRAIN}.{language}" for language in LANGUAGES], codes, merges)
-        say(f"{found} merges written" + ("" if found == merges else f" (asked for {merges})"))
-    transform_all(tokenized, bpe, lambda split, language: BpeFactory(str(codes)), workers)
+        learn_bpe([tokenized / f"{TRAIN}.{language}" for language in LANGUAGES], codes, merges)
+        say(f"{count_lines(codes) - 1} merges written")  # the first line names the format
+    for split, language in product(SPLITS, LANGUAGES):
+        transform(tokenized / f"{split}.{language}", bpe / f"{split}.{language}", BpeFactory(str(codes)), workers)
     read, kept = clean_corpus(bpe / TRAIN, bpe / f"{TRAIN}.clean", LANGUAGES)
     say(f"{kept} of {read} training pairs kept (3 to 150 pieces, ratio up to 1.5)")
 
@@ -135,7 +123,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     log = work.scratch / "preprocess.log"
     work.part("data-bin", lambda folder: write_data(bpe, words, folder, log))
     splits = {split: {"pairs": count_lines(bpe / f"{split}.en")} for split in (f"{TRAIN}.clean", *SPLITS[1:])}
-    return Report("the archives of statmt.org", splits, read_records(record), parts=PARTS)
+    return Report("the archives of statmt.org", splits, read_json(record), parts=PARTS)
 
 
 def write_toy(folder: Path) -> List[str]:

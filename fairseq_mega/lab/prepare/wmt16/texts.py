@@ -3,11 +3,10 @@
 import re
 import shutil
 from pathlib import Path
-from typing import IO, Dict, Iterable, List, Sequence, Tuple
+from typing import IO, Dict, List, Sequence
 
-from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, tar_files
+from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, naming_damage, tar_files
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.unpacking import naming_damage
 from fairseq_mega.lab.prepare.wmt16.sources import LANGUAGES, TRAIN, TRAINING, Corpus
 from fairseq_mega.lab.runs.files import count_lines, written_whole
 
@@ -22,39 +21,25 @@ def read_sgm(text: str) -> List[str]:
     return [" ".join(segment.split()) for segment in SEGMENT.findall(text)]
 
 
-def _wanted(corpora: Iterable[Corpus], archive: str) -> Dict[str, Tuple[Corpus, str, int]]:
-    """Map base name to (corpus, language, preference) for the members wanted from ``archive``."""
-    return {
-        name: (corpus, language, rank)
-        for corpus in corpora
-        if corpus.archive == archive
-        for language, names in corpus.files.items()
-        for rank, name in enumerate(names)
-    }
-
-
 def unpack(archive: Path, output: Path, corpora: Sequence[Corpus]) -> None:
     """Write ``output/<corpus>.<language>``, plain UTF-8 text, for each of ``corpora`` stored in ``archive``.
 
-    Bytes that are no UTF-8 become U+FFFD and are reported. Raises ValueError when a file is not in the
-    archive, and :class:`DownloadError` when the archive cannot be read.
+    Bytes that are no UTF-8 become U+FFFD and are counted. Raises :class:`DownloadError` when the archive cannot be
+    read.
     """
-    wanted = _wanted(corpora, archive.name)
-    best: Dict[Tuple[str, str], int] = {}
-    output.mkdir(parents=True, exist_ok=True)
+    wanted = {  # by name in the archive; of several names the first is preferred
+        name: (rank, output / f"{corpus.name}.{language}")
+        for corpus in corpora
+        for language, names in corpus.files.items()
+        for rank, name in enumerate(names)
+    }
+    best: Dict[Path, int] = {}
     with naming_damage(archive, FETCH_AGAIN):
         for member, stream in tar_files(archive):
-            found = wanted.get(name_of(member.name))
-            if found is None:
-                continue
-            corpus, language, rank = found
-            if best.get((corpus.name, language), rank) >= rank:
-                best[corpus.name, language] = rank
-                _write_text(stream, member.name, output / f"{corpus.name}.{language}")
-    for corpus in corpora:
-        for language, names in corpus.files.items():
-            if corpus.archive == archive.name and (corpus.name, language) not in best:
-                raise ValueError(f"{archive} has none of {', '.join(names)}; it is not the archive of {corpus.url}")
+            rank, path = wanted.get(name_of(member.name), (0, None))
+            if path is not None and best.get(path, rank) >= rank:
+                best[path] = rank
+                _write_text(stream, member.name, path)
 
 
 def _write_text(stream: IO[bytes], member: str, path: Path) -> None:
@@ -77,7 +62,7 @@ def check_counts(output: Path, corpora: Sequence[Corpus]) -> None:
         counts = {language: count_lines(output / f"{corpus.name}.{language}") for language in LANGUAGES}
         english, german = counts["en"], counts["de"]
         if english != german:
-            raise ValueError(f"{corpus.name}: {english} English and {german} German lines; the archive is damaged")
+            raise ValueError(f"{corpus.name}: {english} English and {german} German lines")
         difference = abs(english - corpus.lines)
         if english == 0 or difference > (0 if corpus.exact else corpus.lines // 100):
             raise ValueError(

@@ -1,0 +1,344 @@
+"""Labelled examples of your own: tables of texts, and folders of images and recordings with a folder for each label.
+
+Each split is given or held out of train, a share of every label; its examples are read by a library, and written in
+the layout of their task.
+"""
+
+import argparse
+import csv
+import hashlib
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+
+from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
+from fairseq_mega.data.card import kept_bytes, settings_of_data
+from fairseq_mega.data.class_folders import Wanted, check_labels, class_files, listed
+from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
+from fairseq_mega.data.image_files import PICTURES as FILES
+from fairseq_mega.data.image_files import read_image
+from fairseq_mega.data.text_units import own_symbols
+from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.classification.sound_files import FOLDER, RATE, SOUNDS, fitted, read_sound, save_clips
+from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, stratified_split
+from fairseq_mega.lab.prepare.classification.text_output import (
+    BYTE_SYMBOLS,
+    byte_note,
+    byte_split,
+    dictionaries_of,
+    write_text_task,
+)
+from fairseq_mega.lab.prepare.dataset import LABELLED, PICTURES, Dataset, Report
+from fairseq_mega.lab.prepare.layouts import CLIPS, TEXTS, TRAIN_AND_VALID, Layout
+from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.sentencepieces import RESERVED
+from fairseq_mega.lab.prepare.shared_options import LENGTH, add_limit, add_number, add_path
+from fairseq_mega.lab.prepare.splits import SPLITS, say_known
+from fairseq_mega.lab.prepare.text_files import decoded_lines
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
+
+STEP = 1000  # lengths of clips are multiples of the chunk of the paper's models
+COLUMNS = ("label", "text")
+FIRST_LINES = ("names", "example")
+LIKE = "earlier output of this command, the data of a classifier: use its"
+
+TEXT_DETAILS = """\
+Tables in UTF-8 whose first line names the columns, a label and a text among them (label,text): CSV, or columns that
+TABs separate in files .tsv, where a line is a row and quotes are characters; also with .gz. Other columns are left out.
+Without --valid, a tenth of every label of --train is held out for it; likewise for --test. 1 MB of text becomes 2 MB of
+data. A classifier is scored on further tables, and trained on with them, if they are made with --like. Classify new
+texts with fairseq-mega-classify."""
+IMAGE_DETAILS = """\
+--train holds a folder per label, DIR/LABEL/FILE. Writes train/LABEL/FILE, valid/LABEL/FILE and test/LABEL/FILE for
+--task image-classification: without --valid a tenth of the images of every label, at least one, is held out for it, and
+as many for test without --test. The files are not changed: the result contains hard links to them, which need no MB of
+their own, or copies if the file system has no hard links. Other files in the folders are counted and left out; a label
+without images is an error, and so is an image that cannot be decoded, a TIFF, or one of more than 8 bits. Damage within
+a picture may go unseen. A folder that has train/ and valid/ already needs no preparation."""
+SOUND_DETAILS = f"""\
+--train holds a folder per label, DIR/LABEL/NAME.wav: one channel at {RATE} Hz, in WAV, FLAC, Ogg, MP3, AIFF or what
+else the library soundfile reads (extra speech); without it 16-bit WAV alone. Other files in the folders are counted and
+ignored; a label without recordings is an error. Clips are filled with silence to the length of the longest, rounded up
+to {STEP} samples, or to --samples; longer clips are cut. Without --valid and --test 15 % of the clips of every label,
+at least one, are held out for each. The samples are standardised with one mean and deviation, those of train or of
+--like: a classifier requires recordings of the scale, length and labels that it was trained on. 1000 clips of one
+second become 64 MB of data. Classify new recordings with fairseq-mega-classify."""
+
+
+class Example(NamedTuple):
+    """A text as bytes, or the file of an image or recording, and its label."""
+
+    content: Any
+    label: str
+
+
+def add_splits(parser: argparse.ArgumentParser, things: str, metavar: str, *others: str) -> None:
+    """Add the options of the sources of each split; ``others`` are older names of the first, which card.json has."""
+    names, dest = ("--train", *others), (others or ("--train",))[0].lstrip("-")
+    parser.add_argument(*names, dest=dest, type=Path, required=True, metavar=metavar, help=f"{things} to train on")
+    for split in SPLITS[1:]:
+        add_path(parser, f"--{split}", f"{things} of {split} (default: held out of --train)", metavar=metavar)
+
+
+def sources_of(args: argparse.Namespace, train: str) -> Dict[str, Path]:
+    """Return the sources that are given, by split; ``train`` is the name of the attribute of the first."""
+    found = {"train": getattr(args, train), "valid": args.valid, "test": args.test}
+    return {split: path for split, path in found.items() if path is not None}
+
+
+def read_splits(
+    sources: Dict[str, Path],
+    read: Callable[[Path], List[Example]],
+    share: float,
+    key: Callable[[Any], Any],
+    labels: Optional[Sequence[str]] = None,
+) -> Tuple[Dict[str, List[Example]], List[str]]:
+    """Read the examples of each split, or hold a share of every label of train out for it.
+
+    Args:
+        key: returns what distinguishes two examples, by their content.
+        labels: of a trained classifier, in its order; by default the sorted labels of train.
+
+    Returns:
+        The examples of each split, and the labels.
+
+    Raises:
+        ValueError: for a label alone, or one that train or the classifier lacks.
+    """
+    parts = {split: read(path) for split, path in sources.items()}
+    labels = labels or sorted({example.label for example in parts["train"]})
+    if len(labels) < 2:
+        raise ValueError(f"{sources['train']} has one label only, {', '.join(labels)}: give at least two")
+    for split, examples in parts.items():
+        unknown = sorted({example.label for example in examples}.difference(labels))
+        if unknown:
+            raise ValueError(f"{sources[split]} has labels that train or --like lacks: {listed(unknown)}")
+    missing = [split for split in SPLITS if split not in parts]
+    if missing:
+        numbers = np.array([labels.index(example.label) for example in parts["train"]])
+        rows = stratified_split(numbers, dict.fromkeys(missing, share), labels)
+        parts.update({split: [parts["train"][row] for row in which] for split, which in rows.items()})
+    say_known({split: [key(example.content) for example in parts[split]] for split in SPLITS}, "examples")
+    return {split: parts[split] for split in SPLITS}, list(labels)
+
+
+def limited(parts: Dict[str, List[Example]], limit: Optional[List[int]]) -> Dict[str, List[Example]]:
+    """Return the examples that --limit keeps."""
+    return {split: [rows[row] for row in kept(split, len(rows), limit)] for split, rows in parts.items()}
+
+
+def counts_of(parts: Dict[str, List[Example]], labels: Sequence[str]) -> Dict[str, Dict[str, Any]]:
+    """Print the number of examples of each split, and return it for card.json with that of each label."""
+    counted: Dict[str, Dict[str, Any]] = {}
+    for split, examples in parts.items():
+        counts = Counter(example.label for example in examples)
+        counted[split] = {"examples": len(examples), "labels": {label: counts[label] for label in labels}}
+        say(f"{split}: {len(examples):,} examples of {len(labels)} labels")
+    return counted
+
+
+# --- Texts
+
+
+def add_texts(parser: argparse.ArgumentParser) -> None:
+    """Add the options of own texts."""
+    add_splits(parser, "table", "FILE")
+    first = "the first line of each table names the columns, or is an example: a label and a text (default: names)"
+    parser.add_argument("--first-line", choices=FIRST_LINES, default="names", help=first)
+    add_number(parser, "--length", None, f"bytes to keep of the beginning of a text (default: of --like, or {LENGTH})")
+    add_path(parser, "--like", f"{LIKE} symbols and labels", metavar="DATA")
+    add_limit(parser)
+
+
+def length_of(args: argparse.Namespace) -> Dict[str, int]:
+    """Return --length by its name; where it is not given, that of --like."""
+    if args.length is not None:
+        return {"length": args.length}
+    like = None if args.like is None else kept_bytes(settings_of_data(args.like))
+    return {"length": LENGTH if like is None else like[0]}
+
+
+def check_texts(args: argparse.Namespace) -> None:
+    """Set --length; refuse another one than that of --like."""
+    args.length = length_of(args)["length"]
+    cut = None if args.like is None else kept_bytes(settings_of_data(args.like))
+    if cut not in (None, (args.length, False)):
+        which = "last" if cut[1] else "first"
+        raise ValueError(f"--length is {args.length}, and --like {args.like} has the {which} {cut[0]} bytes of a text")
+
+
+def read_texts(path: Path, first_line: str = "names") -> List[Example]:
+    """Return the texts of a table in UTF-8, plain or gzip; of a file .tsv a row is a line, with quotes as characters.
+
+    Raises:
+        ValueError: names the line that is not UTF-8, has another number of columns, no label or no text, or is not CSV.
+    """
+    names = COLUMNS if first_line == "example" else None
+    tabs = path.name.lower().split(".gz")[0].endswith(".tsv")
+    form = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+    rows: Any = csv.DictReader(decoded_lines(path), names, strict=True, **form)
+    found: List[Example] = []
+    try:
+        columns = list(rows.fieldnames or ())
+        if any(columns.count(column) != 1 for column in COLUMNS):
+            raise ValueError(f"{path}: line 1 must name one column label and one text (--first-line): {columns}")
+        for row in rows:
+            if None in row or None in row.values():
+                raise ValueError(f"{path}: line {rows.line_num} has not {len(columns)} columns")
+            label = " ".join(row["label"].split())
+            if label in ("", "<unk>", *RESERVED) or not row["text"].strip():
+                raise ValueError(f"{path}: line {rows.line_num} has the label {label!r} and the text {row['text']!r}")
+            found.append(Example(row["text"].encode(), label))
+    except csv.Error as error:
+        raise ValueError(f"{path}: line {rows.line_num} is not a row of the table ({error})") from error
+    if not found:
+        raise ValueError(f"{path} holds no rows: give rows of a label and a text")
+    return found
+
+
+def make_texts(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Read the tables, hold out the splits that are not given, and write the texts."""
+    sources = sources_of(args, "train")
+    like = None if args.like is None else dictionaries_of(args.like)
+    parts, labels = read_splits(
+        sources,
+        lambda path: read_texts(path, args.first_line),
+        0.1,
+        lambda text: text[: args.length],
+        None if like is None else own_symbols(like[1]),
+    )
+    cut = sum(len(text) > args.length for examples in parts.values() for text, _ in examples)
+    say(f"{cut} texts are longer than --length {args.length} bytes, and are cut to their beginning")
+    splits = {
+        split: byte_split([((text,), label) for text, label in examples], args.length)
+        for split, examples in limited(parts, args.limit).items()
+    }
+    statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, labels, like)
+    notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
+    missing = [split for split in SPLITS if split not in sources]
+    if missing:
+        notes.append(f"{' and '.join(missing)}: a tenth of every label of train each, drawn with seed 42")
+    return Report("own texts", statistics, records_of(sources.values()), notes)
+
+
+# --- Images and recordings
+
+
+def read_folder(wanted: Wanted) -> Callable[[Path], List[Example]]:
+    """Return a function that lists the files of each label of a folder in sorted order.
+
+    It prints which files are left out, and raises ValueError for a label without files.
+    """
+
+    def read(folder: Path) -> List[Example]:
+        files, whole = class_files(folder, wanted)
+        check_labels(folder, [*files], wanted.things)
+        if whole.left_out:
+            say(f"{folder}: left out: {whole.described()}")
+        return [Example(Path(folder, label, name), label) for label, names in files.items() for name in names]
+
+    return read
+
+
+def digest_of(path: Path) -> bytes:
+    """Return what distinguishes two files."""
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+def add_images(parser: argparse.ArgumentParser) -> None:
+    """Add the options of own images."""
+    add_splits(parser, "folder with images as LABEL/FILE", "DIR", "--dir")
+
+
+def make_images(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Divide the images of each label, and link or copy them."""
+    parts, labels = read_splits(sources_of(args, "dir"), read_folder(FILES), 0.1, digest_of)
+    for split, examples in parts.items():
+        for path, label in Progress(split, "images", len(examples)).follow(examples):
+            read_image(path)
+            link_or_copy(path, work.output / split / label / path.name)
+    notes = ["valid and test: a tenth of every label each, drawn with seed 42"]
+    return Report(f"own images, {args.dir.resolve()}", counts_of(parts, labels), {}, notes)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make a hard link to a file, or a copy if the file system does not support the link."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source.resolve(), target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def add_recordings(parser: argparse.ArgumentParser) -> None:
+    """Add the options of own recordings."""
+    add_splits(parser, "folder with recordings as LABEL/NAME.wav", "DIR", "--dir")
+    samples = f"samples of every clip, a multiple of {STEP} (default: the length of the longest clip)"
+    add_number(parser, "--samples", None, samples)
+    clips = f"{LIKE} labels, length and scale"
+    parser.add_argument("--like", type=lambda data: Path(data) / FOLDER / FILE_NAME, metavar="DATA", help=clips)
+    add_limit(parser)
+
+
+def check_recordings(args: argparse.Namespace) -> None:
+    """Refuse lengths that the models do not support, and another one than that of --like."""
+    like = None if args.like is None else ClipScale.load(args.like.parent).length
+    if args.samples is not None and (args.samples % STEP or like not in (None, args.samples)):
+        raise ValueError(
+            f"--samples is {args.samples}: a multiple of {STEP} is needed, or the length of --like, {like}"
+        )
+
+
+def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Read the recordings, make them of one length, split, standardise and write them."""
+    scale = None if args.like is None else ClipScale.load(args.like.parent)
+    given = None if scale is None else scale.labels
+    parts, labels = read_splits(sources_of(args, "dir"), read_folder(SOUNDS), 0.15, digest_of, given)
+    clips = {path: read_sound(path) for examples in parts.values() for path, _ in examples}
+    longest = -(-max(map(len, clips.values())) // STEP) * STEP
+    length = scale.length if scale is not None else args.samples or longest
+    cut, filled = (sum(map(test, map(len, clips.values()))) for test in (length.__lt__, lambda n: 2 * n < length))
+    say(f"{len(clips)} clips, made {length} samples long ({cut} of them cut, {filled} filled to more than twice)")
+    parts = limited(parts, args.limit)
+    samples = {
+        split: np.stack([fitted(clips[path], length) for path, _ in examples]) for split, examples in parts.items()
+    }
+    if scale is None:
+        train = samples["train"].astype(np.float64)
+        scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), 1.0)))
+    for split, examples in parts.items():
+        values = torch.from_numpy(np.stack([scale.apply(clip) for clip in samples[split]]))
+        save_clips(work.output, split, values, np.array([labels.index(label) for _, label in examples]))
+    scale.save(work.output / FOLDER)
+    notes = [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence", "split drawn with seed 42"]
+    notes += note_on_limit(args.limit)
+    origin = f"own recordings, {args.dir.resolve()}"
+    return Report(origin, counts_of(parts, labels), {}, notes, card={RATE_ENTRY: str(RATE)})
+
+
+def _own(name: str, kind: str, summary: str, *functions: Any, layout: Layout, **others: Any) -> Dataset:
+    return Dataset(name, kind, summary, *functions, layout=layout, own=True, **others)
+
+
+DATASETS = (
+    _own(
+        *("own-images", PICTURES, "images of your own", IMAGE_DETAILS, add_images, lambda args: None, make_images),
+        layout=TRAIN_AND_VALID,
+    ),
+    _own(
+        *("own-texts", LABELLED, "labelled texts of your own", TEXT_DETAILS, add_texts, check_texts, make_texts),
+        layout=TEXTS,
+        reads=length_of,
+        members={"like": ("*-bin/dict.txt",)},
+    ),
+    _own(
+        *("recordings", LABELLED, "recordings of your own"),
+        *(SOUND_DETAILS, add_recordings, check_recordings, make_recordings),
+        layout=CLIPS,
+    ),
+)
