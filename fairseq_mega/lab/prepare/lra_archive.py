@@ -58,7 +58,6 @@ def released_files(args: argparse.Namespace, work: WorkFolder, part: Part) -> Pa
 
     Raises:
         DownloadError: if the archive cannot be obtained, is damaged, or has none of the files.
-        OSError: if it unpacks to far more than its size suggests.
     """
     archives = args.archives or work.raw
 

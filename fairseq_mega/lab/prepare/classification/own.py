@@ -127,6 +127,12 @@ def read_splits(
     return {split: parts[split] for split in SPLITS}, list(labels)
 
 
+def note_held_out(sources: Dict[str, Path], how: str) -> List[str]:
+    """Return the note in card.json on the splits that are held out."""
+    missing = [split for split in SPLITS if split not in sources]
+    return [f"{' and '.join(missing)}: {how}"] if missing else []
+
+
 def limited(parts: Dict[str, List[Example]], limit: Optional[List[int]]) -> Dict[str, List[Example]]:
     """Return the examples that --limit keeps."""
     return {split: [rows[row] for row in kept(split, len(rows), limit)] for split, rows in parts.items()}
@@ -220,9 +226,7 @@ def make_texts(args: argparse.Namespace, work: WorkFolder) -> Report:
     }
     statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, labels, like)
     notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
-    missing = [split for split in SPLITS if split not in sources]
-    if missing:
-        notes.append(f"{' and '.join(missing)}: a tenth of every label of train each, drawn with seed 42")
+    notes += note_held_out(sources, "a tenth of every label of train each, drawn with seed 42")
     return Report("own texts", statistics, records_of(sources.values()), notes)
 
 
@@ -257,12 +261,13 @@ def add_images(parser: argparse.ArgumentParser) -> None:
 
 def make_images(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Divide the images of each label, and link or copy them."""
-    parts, labels = read_splits(sources_of(args, "dir"), read_folder(FILES), 0.1, digest_of)
+    sources = sources_of(args, "dir")
+    parts, labels = read_splits(sources, read_folder(FILES), 0.1, digest_of)
     for split, examples in parts.items():
         for path, label in Progress(split, "images", len(examples)).follow(examples):
             read_image(path)
             link_or_copy(path, work.output / split / label / path.name)
-    notes = ["valid and test: a tenth of every label each, drawn with seed 42"]
+    notes = note_held_out(sources, "a tenth of every label each, drawn with seed 42")
     return Report(f"own images, {args.dir.resolve()}", counts_of(parts, labels), {}, notes)
 
 
@@ -298,7 +303,8 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the recordings, make them of one length, split, standardise and write them."""
     scale = None if args.like is None else ClipScale.load(args.like.parent)
     given = None if scale is None else scale.labels
-    parts, labels = read_splits(sources_of(args, "dir"), read_folder(SOUNDS), 0.15, digest_of, given)
+    sources = sources_of(args, "dir")
+    parts, labels = read_splits(sources, read_folder(SOUNDS), 0.15, digest_of, given)
     clips = {path: read_sound(path) for examples in parts.values() for path, _ in examples}
     longest = -(-max(map(len, clips.values())) // STEP) * STEP
     length = scale.length if scale is not None else args.samples or longest
@@ -315,7 +321,8 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
         values = torch.from_numpy(np.stack([scale.apply(clip) for clip in samples[split]]))
         save_clips(work.output, split, values, np.array([labels.index(label) for _, label in examples]))
     scale.save(work.output / FOLDER)
-    notes = [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence", "split drawn with seed 42"]
+    notes = [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence"]
+    notes += ["split drawn with seed 42"] if {"valid", "test"}.difference(sources) else []
     notes += note_on_limit(args.limit)
     origin = f"own recordings, {args.dir.resolve()}"
     return Report(origin, counts_of(parts, labels), {}, notes, card={RATE_ENTRY: str(RATE)})
