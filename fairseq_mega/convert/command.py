@@ -12,8 +12,8 @@ is copied. The suffix of --output selects the file format: .pt, or .safetensors 
 beside it.
 
 A converted translator keeps the published positions of left-padded sources (--published-source-padding), so that its
-scores agree with the published code; with an encoder in chunks only where the padding is whole chunks. A converted language model has --task mega_language_modeling. No code in a file
-is executed.
+scores agree with the published code; with an encoder in chunks only where the padding is whole chunks. A converted
+language model has --task mega_language_modeling. No code in a file is executed.
 """
 
 import argparse
