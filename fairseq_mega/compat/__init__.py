@@ -22,9 +22,9 @@ from .features import (
     translating,
     weight_average,
 )
-from .files import binarised, card, expressions, loading, paths, safe_globals, saving, validations
+from .files import binarised, card, expressions, loading, safe_globals, saving
 from .processes import batches, distributed, interruption, launching, out_of_memory, skip_finished, workers
-from .versions import apex, architectures, composing, copying, imports, inductor, numpy_names, oldest_torch
+from .versions import apex, composing, copying, imports, inductor, numpy_names, oldest_torch
 
 
 def prepare() -> None:
@@ -52,8 +52,6 @@ def apply() -> None:
     loading.load_data_only()
     loading.read_the_named_file()
     loading.unpack_archives_into_their_folder()
-    overrides.refuse_unknown_overrides()
-    architectures.look_names_up()
     expressions.evaluate_literals_only()
     numpy_names.restore_removed_numpy_names()
     composing.keep_one_store()
@@ -62,59 +60,54 @@ def apply() -> None:
     composing.store_encoders_without_options()
     copying.copy_states_of_tasks()
     binarised.compare_binarised_files()
-    binarised.name_bad_dictionaries()
     binarised.tell_unknown_words()
-    paths.read_folders_alone()
     batches.keep_last_batch()
-    batches.name_epochs_without_an_update()
     batches.refuse_to_score_nothing()
     batches.redraw_batches_each_epoch()
     batches.go_on_at_the_same_place()
-    saving.save_checkpoints_whole()
-    saving.name_folders_that_cannot_be_written()
     saving.copy_checkpoints_atomically()
-    saving.keep_the_best()
-    saving.lock_save_dirs()
-    card.keep_cards()
+    card.compare_for_use()
     encoders.compare_encoders()
     workers.start_workers_by_fork()
     workers.end_workers_with_their_batches()
     workers.end_background_loading_with_its_reader()
     weight_average.copy_integers_into_the_average()
-    weight_average.begin_with_the_weights()
-    launching.join_started_processes()
+    launching.join_processes_of_hydra()
     distributed.let_torch_ddp_train_on_the_cpu()
     distributed.gather_values_on_the_cpu()
     distributed.validate_with_one_set_of_buffers()
     distributed.score_no_empty_batches()
     sharding.shard_with_torch()
-    autocast.record_precision()
-    autocast.evaluate_under_autocast()
+    autocast.generate_under_autocast()
     master_weights.keep_master_weights()
     no_weight_decay.mark_float32_copies()
-    validations.remember_validations()
-    skip_finished.leave_finished_trainings()
     skip_finished.save_last_epochs()
     interruption.end_with_a_checkpoint()
     out_of_memory.end_training_without_memory()
     training_options.tell_options_of_a_checkpoints_optimizer()
-    errors.print_in_one_line()
-    hooks.at(
-        "parse",  # after fairseq has parsed the options, the functions run from the last to the first
-        precision.parse_precision,
-        translating.warn_of_spaces,
-        translating.note_parsed,
-        checks.check_parsed,
-        precision.separate_bf16_from_tpu,
-        launching.parse_local_rank,
-    )
-    hooks.at("build", checks.check_settings, sharding.refuse_what_cannot_be_sharded, autocast.train_under_autocast)
-    hooks.at("lines", interactive.drop_byte_order_marks, interactive.tell_unknown_symbols_of_lines)
-    hooks.at("sentence", interactive.drop_byte_order_mark)
-    interactive.tell_unknown_symbols()
-    interactive.name_long_sentences()
     translating.read_the_only_pair()
     translating.score_validations_without_words()
     apex.fuse_adam_where_it_runs()
     adam.step_at_once()
     gradient_norm.measure_where_the_gradients_are()
+    errors.print_in_one_line()
+    hooks.at(
+        "parse",  # after fairseq has parsed the options, the functions run from the last to the first
+        precision.parse_precision,
+        checks.check_parsed,
+        precision.separate_bf16_from_tpu,
+        launching.parse_local_rank,
+        interactive.read_whole_lines,
+    )
+    hooks.at("run", interruption.listen, autocast.evaluate_under_autocast, launching.call_in_processes)
+    hooks.at("build", checks.check_settings, sharding.refuse_what_cannot_be_sharded, autocast.train_under_autocast)
+    hooks.at("restore", saving.lock_save_dir, skip_finished.look_for_updates)
+    hooks.at("batches", skip_finished.keep_batches)
+    hooks.at("load", card.compare_for_training)
+    hooks.at("read", card.read_card, overrides.refuse_unknown_overrides)
+    hooks.at("write", sharding.help_to_save, skip_finished.record_scores)
+    hooks.at("state", card.add_card, autocast.record_precision)
+    hooks.at("infer", autocast.remember_autocast)
+    hooks.at("lines", interactive.drop_byte_order_marks, interactive.tell_unknown_symbols)
+    hooks.at("sentence", interactive.drop_byte_order_mark)
+    hooks.at("binarize", interactive.tell_unknown_symbols_of_sentence)

@@ -8,7 +8,8 @@ A function at an event is a generator with one ``yield``, where fairseq's functi
         call.result["bf16"] = common.bf16  # the result, which may also be replaced
 
 The code before the ``yield`` runs in the order of the functions, the code after it in the opposite order. An error of
-fairseq's function is raised at the ``yield``.
+fairseq's function is raised at the ``yield``. Before the ``yield`` a function may replace ``call.function``, which is
+called there.
 """
 
 import argparse
@@ -25,14 +26,23 @@ EVENTS = {  # name -> module and function
     "build": ("fairseq.trainer", "Trainer.__init__"),
     "lines": ("fairseq.tasks.fairseq_task", "FairseqTask.get_interactive_tokens_and_lengths"),
     "sentence": ("fairseq.hub_utils", "GeneratorHubInterface.tokenize"),
+    "binarize": ("fairseq.hub_utils", "GeneratorHubInterface.binarize"),
+    "run": ("fairseq.distributed.utils", "call_main"),
+    "restore": ("fairseq.checkpoint_utils", "load_checkpoint"),
+    "read": ("fairseq.checkpoint_utils", "load_checkpoint_to_cpu"),
+    "load": ("fairseq.trainer", "Trainer.load_checkpoint"),
+    "write": ("fairseq.trainer", "Trainer.save_checkpoint"),
+    "state": ("fairseq.trainer", "Trainer.state_dict"),
+    "batches": ("fairseq.trainer", "Trainer.get_train_iterator"),
+    "infer": ("fairseq.models", "BaseFairseqModel.prepare_for_inference_"),
 }
 
 
 class Call:
-    """A call of fairseq's function: ``arguments`` by name, and ``result``, None before the function has run."""
+    """A call of fairseq's ``function``: ``arguments`` by name, and ``result``, None before the function has run."""
 
-    def __init__(self, arguments: typing.Dict[str, typing.Any]) -> None:
-        self.arguments = arguments
+    def __init__(self, function: typing.Callable, arguments: typing.Dict[str, typing.Any]) -> None:
+        self.function, self.arguments = function, arguments
         self.result: typing.Any = None
 
 
@@ -66,11 +76,11 @@ def run_with(
     """Call ``original`` within functions of an event, and return the result."""
     bound = inspect.signature(original).bind(*args, **kwargs)
     bound.apply_defaults()
-    call = Call(bound.arguments)
+    call = Call(original, bound.arguments)
     with contextlib.ExitStack() as stack:
         for function in functions:
             stack.enter_context(contextlib.contextmanager(function)(call))
-        call.result = original(*bound.args, **bound.kwargs)
+        call.result = call.function(*bound.args, **bound.kwargs)
     return call.result
 
 

@@ -81,8 +81,8 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         """
         from .streams.generator import TextGenerator
 
-        with architectures.expect_models_of(cls):
-            hub = super().from_pretrained(*args, **kwargs)
+        hub = super().from_pretrained(*args, **kwargs)
+        architectures.require_models(hub.models, cls)
         return TextGenerator(hub.cfg, hub.task, hub.models)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:

@@ -12,6 +12,7 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from fairseq_mega.compat import hooks
 from fairseq_mega.compat.files import card
 from fairseq_mega.data.card import card_of_task, digest_of_dictionary, settings_of_data
 from tests.support import helpers, tiny_images
@@ -148,27 +149,6 @@ def test_the_other_direction(direction: str, tiny_model: Any, device_flags: List
         helpers.run_fairseq(direction, [tiny_model.data, "--path", tiny_model.checkpoint, *flags], "w1\n")
 
 
-def test_a_model_of_another_task(tiny_model: Any, tmp_path: Path, device_flags: List[str]) -> None:
-    """Whose encoders and decoders, one for each language, only its own task can build."""
-    task = ["--task", "multilingual_translation", "--lang-pairs", "en-de"]
-    options = ["--arch", "multilingual_transformer", "--max-update", 1, "--disable-validation", "--save-dir", tmp_path]
-    sizes = [f"--{side}-{size}" for side in ("encoder", "decoder") for size in ("embed-dim", "ffn-embed-dim")]
-    options += [
-        "--optimizer",
-        "adam",
-        "--max-tokens",
-        200,
-        *device_flags,
-        *(word for size in sizes for word in (size, 8)),
-    ]
-    helpers.run_fairseq("train", [tiny_model.data, *task, *options])
-    given = [tiny_model.data, "--path", tmp_path / "checkpoint_last.pt", "-s", "en", "-t", "de", *device_flags]
-    asked = "was trained with --task multilingual_translation, .* --task translation: give --task multilingual_transl"
-    with pytest.raises(ValueError, match=asked):
-        helpers.run_fairseq("generate", given)
-    assert "Generate test" in helpers.run_fairseq("generate", [*given, *task, "--max-len-b", 3])
-
-
 def test_a_checkpoint_without_a_card_goes_on_loading(tiny_model: Any, tmp_path: Path) -> None:
     checkpoint: Dict[str, Any] = torch.load(tiny_model.checkpoint)
     del checkpoint["card"]
@@ -234,9 +214,10 @@ def test_a_training_keeps_the_card_of_its_beginning(renamed: Any, tmp_path: Path
     """Data that go away while it runs take no entries from its checkpoints."""
     made = renamed["images"]
     trainer: Any = SimpleNamespace(task=test_image_classification.task_of(made.data), cfg=SimpleNamespace(bpe=None))
-    card._compare_for_training(lambda *given: None, trainer, "absent.pt")
+    trainer.cfg.ema = SimpleNamespace(store_ema=False)
+    hooks.run_with([card.compare_for_training], lambda self: None, trainer)
     trainer.task.cfg.data = str(tmp_path)
-    assert card._with_card(lambda self: {"model": {}}, trainer)["card"] == {
+    assert hooks.run_with([card.add_card], lambda self: {"model": {}}, trainer)["card"] == {
         "labels": "class0\nclass1\nclass2",
         "framing": "0.875",
     }

@@ -10,6 +10,8 @@ from typing import Any, Dict, List, Optional
 import pytest
 import torch
 from fairseq.data import Dictionary
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.utils import merge_with_parent
 from fairseq.registry import REGISTRIES
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
@@ -231,27 +233,39 @@ def test_the_data_folder_has_what_cut_its_text(
     assert other.replace(" ", "").replace("\u2581", " ").strip() == translation
 
 
-@pytest.mark.parametrize("road", ["interactive", "hub", "inspect"])
+@pytest.mark.parametrize("command", ["generate", "interactive"])
+@pytest.mark.parametrize(
+    ("post_process", "joined"),
+    [("sentencepiece", True), ("_EOW", True), (None, False), ("@@ ", False), ("none", False)],
+)
+def test_a_text_is_put_together_once(command: str, post_process: Optional[str], joined: bool, tmp_path: Path) -> None:
+    """The encoder does not decode what --post-process joins; without --bpe, words have no encoder."""
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.common_eval.post_process, cfg.interactive.buffer_size = post_process, int(command == "interactive")
+    cfg.task = OmegaConf.structured(TranslationConfig(data=str(tmp_path), source_lang="de", target_lang="en"))
+    own = merge_with_parent(TranslationConfig(), cfg.task)  # as fairseq's setup_task does
+    task = TranslationTask(own, dictionary(["a"]), dictionary(["a"]))
+    assert compared.reads_lines(task) == (command == "interactive")
+    encoder = task.build_bpe(argparse.Namespace(bpe="characters"))
+    assert encoder.decode("a b") == ("a b" if joined else "ab") and encoder.encode("ab") == "a b"
+    assert task.build_bpe(argparse.Namespace(bpe=None)) is None
+
+
+@pytest.mark.parametrize("road", ["interactive", "inspect"])
 @pytest.mark.parametrize("text", ["name: \u2581 w1", "name: \u00e9", "\u2581 w1"])
 def test_plain_text_with_the_mark_of_pieces(
     road: str, text: str, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, device_flags: List[str], caplog: Any
 ) -> None:
-    """It is read as pieces, so nearly all of it is unknown; the warning names the cause where symbols are unknown."""
+    """It is read as pieces, so nearly all of it is unknown, which is told."""
     data = data_of_subwords(tiny_model.data, models["words"], tmp_path / "data")
     torch.save({**torch.load(tiny_model.checkpoint), "card": {}}, tmp_path / "model.pt")
-    if road == "hub":
-        hub = MegaModel.from_pretrained(str(tmp_path), "model.pt", str(data))
-        hub.translate(["w2", text], beam=1)
-        printed = caplog.messages
-    elif road == "inspect":
+    if road == "inspect":
         attention.attention_for(tmp_path / "model.pt", data, text, None)
         printed = caplog.messages
     else:
         flags = ["--path", tmp_path / "model.pt", *device_flags]
         printed = helpers.run_fairseq("interactive", [data, *flags], f"w2\n{text}\n").splitlines()
-    [found] = [message for message in printed if "unknown to the model" in message]
-    cause = "(<unk>): \u2581 (U+2581) makes a text be read as pieces, so remove it from plain text"
-    assert found.endswith(cause if "\u2581" in text else "(<unk>)")
+    assert len([message for message in printed if "(<unk>)" in message]) == 1
 
 
 def language_model(folder: Path, symbols: List[str]) -> Any:
@@ -412,7 +426,7 @@ def test_roads_of_text_that_nothing_splits(model: str, road: str, tmp_path: Path
         attention._source_symbols(task, "a")
     else:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compared, "reads_lines", lambda: road == "interactive")
+            patch.setattr(compared, "reads_lines", lambda task: road == "interactive")
             task.build_tokenizer(given)
             task.build_bpe(given)
     found = [line.split(":")[0] for line in warnings_in(caplog)]

@@ -8,7 +8,6 @@ import torch
 from fairseq.tasks import FairseqTask
 
 from fairseq_mega.compat.errors import in_one_line
-from fairseq_mega.compat.processes import launching
 from fairseq_mega.compat.processes.out_of_memory import is_out_of_memory
 from fairseq_mega.ops.activation import silu
 from tests.support import helpers, memory, tiny_trainings
@@ -37,16 +36,6 @@ def test_one_line_names_what_requires_less(allocate: Any) -> None:
 @pytest.mark.parametrize("error", [RuntimeError("sizes do not match"), RuntimeError('"aten::sum" API call failed')])
 def test_other_errors_of_torch_keep_their_traceback(error: Exception) -> None:
     assert not is_out_of_memory(error) and in_one_line("fairseq-mega-train", error) is None
-
-
-@pytest.mark.parametrize(
-    "line", ["torch.OutOfMemoryError: CUDA out of memory. Tried", "MemoryError", "RuntimeError: x"]
-)
-def test_memory_of_a_started_process(line: str) -> None:
-    error = torch.multiprocessing.ProcessRaisedException(f"\n\n-- Process 1\nTraceback\n{line}\n", 1, 2)
-    raised = type(error) if line.endswith("x") else MemoryError
-    with pytest.raises(raised), launching.errors_of_processes():
-        raise error
 
 
 @pytest.mark.parametrize("step", ["train_step", "valid_step"])

@@ -142,8 +142,6 @@ def check(message: str, path: Path, *others: str) -> None:
     assert "weights_only" not in message and "truncated" not in message, message
     if "pickled" in path.parent.name:
         assert f"is refused: it contains {os.system.__module__}.system" in message, message
-    if CODE in message:
-        assert "its option adaptive_softmax_cutoff" in message or "its option encoder_layers" in message, message
     assert not list(Path().rglob(MADE))
 
 
@@ -162,7 +160,12 @@ class TestCommandsOfFairseq:
         path = files.hostile[hostile]
         message = self.run(files, command, ON_PAIRS[command], path, device_flags)
         # What a training restores are tensors: it does not read the configuration beside them.
-        check(message, path, "save/checkpoint_last.pt", *(["Error(s) in loading"] if "of data" in hostile else []))
+        check(
+            message,
+            path,
+            "save/checkpoint_last.pt",
+            *(["Error(s) in loading", "'ema'"] if "of data" in hostile else []),
+        )
         assert "is refused: " in message or command.startswith("train"), message
 
     @pytest.mark.parametrize("command", ON_TEXT)
@@ -225,7 +228,7 @@ class TestCommandsOfThePackage:
         given = [files.pairs, "--path", path, "--label", "x", "--output", "results", "--device", device]
         message = error_line(lambda: evaluate_lm.main([str(part) for part in given]), "evaluate_lm")
         check(message, path)
-        assert "--arch fconv is a FConvModel, but a FairseqLanguageModel is required" in message
+        assert "is refused" in message
 
     @pytest.mark.parametrize("hostile", ["pickled language model", "language model of data", "convolutions of data"])
     def test_classify(self, hostile, files) -> None:
@@ -234,7 +237,7 @@ class TestCommandsOfThePackage:
         given = [str(data), "--path", str(path), "--cpu"]
         message = error_line(lambda: classify.main(given), "fairseq-mega-classify")
         check(message, path)
-        assert hostile.startswith("pickled") or "but a SequenceClassifier or an ImageClassifier is" in message
+        assert "is refused" in message
 
     @pytest.mark.parametrize("hostile", ["pickled language model", "language model of data", "convolutions of data"])
     def test_question_answering(self, hostile, files) -> None:
@@ -348,7 +351,7 @@ class TestFromPretrained:
 
     def test_of_another_architecture(self, files) -> None:
         path = files.good["lm"]
-        with pytest.raises(ValueError, match="--arch transformer_lm is a TransformerLanguageModel, but a MegaLanguage"):
+        with pytest.raises(ValueError, match="TransformerLanguageModel, but a MegaLanguageModel"):
             MegaLanguageModel.from_pretrained(str(path.parent), path.name, str(files.text))
 
 
@@ -394,7 +397,7 @@ class TestFriendlyFiles:
         torch.save(checkpoint, "lm.pt")
         words = [files.text, "--path", "lm.pt", *device_flags]
         assert "Perplexity" in helpers.run_fairseq("eval-lm", [*words, "--tokens-per-sample", 30])
-        with pytest.raises(ValueError, match="all are longer than the model's input: give --tokens-per-sample 30"):
+        with pytest.raises(ValueError, match="no sequence to score: .*--tokens-per-sample"):
             helpers.run_fairseq("eval-lm", words)
         assert not Path(MADE).exists()
         given = [files.text, "--path", "lm.pt", "--label", "x", "--output", "results", "--device", "cpu"]

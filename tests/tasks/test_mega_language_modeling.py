@@ -347,7 +347,7 @@ def test_bad_input(data, trained, device_flags, tmp_path):
 
     refused("--num-shards 2", "--num-shards", 2, "--shard-id", 0)
     lines = ("--valid-block", "lines", "--num-shards", 999, "--batch-size", 2)
-    refused("no sequence to score; --shard-id 500 of --num-shards 999 has no batch", *lines, "--shard-id", 500)
+    refused("no sequence to score", *lines, "--shard-id", 500)
     refused("--context-window 4", "--context-window", 4)
     with pytest.raises(ValueError, match=r"blocks of up to .* exceed --max-tokens 5: give a smaller"):
         train(data, tmp_path, *device_flags, "--max-tokens", 5)

@@ -12,7 +12,6 @@ import torch
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
-from fairseq_mega.compat.processes.launching import command_of
 
 
 def wanted(common: typing.Any, device: str) -> bool:
@@ -23,13 +22,6 @@ def wanted(common: typing.Any, device: str) -> bool:
 def device_of(common: typing.Any) -> str:
     """Return the type of device of a configuration."""
     return "cuda" if torch.cuda.is_available() and not common.cpu else "cpu"
-
-
-def record_precision() -> None:
-    """Record the flags of the precision in checkpoints of trainings under autocast."""
-    from fairseq.trainer import Trainer
-
-    wrap(Trainer, "state_dict", _name_precision)
 
 
 def train_under_autocast(call: hooks.Call) -> typing.Iterator[None]:
@@ -53,41 +45,40 @@ def under_autocast(function: typing.Callable, device: str, *args: typing.Any, **
         return function(*args, **kwargs)
 
 
-def _name_precision(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
-    state = original(self)
-    if self.under_autocast:
-        state["cfg"]["common"].update(amp=True, bf16=True)
-    return state
+def record_precision(call: hooks.Call) -> typing.Iterator[None]:
+    """Record the flags of the precision in checkpoints of trainings under autocast (event "state")."""
+    yield
+    if call.arguments["self"].under_autocast:
+        call.result["cfg"]["common"].update(amp=True, bf16=True)
 
 
-def evaluate_under_autocast() -> None:
-    """Give the flags of an --amp training the same meaning in fairseq's other commands, which support only --fp16.
+def evaluate_under_autocast(call: hooks.Call) -> typing.Iterator[None]:
+    """Give the flags of an --amp training the same meaning in commands that read --path (event "run").
 
-    fairseq-generate does not use ``call_main``, so its models store the precision of the command.
+    These commands of fairseq support only --fp16.
     """
-    from fairseq.distributed import utils
-    from fairseq.models import BaseFairseqModel
+    cfg = call.arguments["cfg"]
+    device = device_of(cfg.common)
+    if wanted(cfg.common, device) and cfg.common_eval.path is not None:
+        call.arguments["main"] = functools.partial(under_autocast, call.arguments["main"], device)
+    yield
+
+
+def remember_autocast(call: hooks.Call) -> typing.Iterator[None]:
+    """Store the precision of fairseq-generate, which has no event "run", in its models (event "infer")."""
+    common = getattr(call.arguments["cfg"], "common", None)  # other code may pass the options of a command
+    device = None if common is None else device_of(common)
+    call.arguments["self"].autocast_device = device if device is not None and wanted(common, device) else None
+    yield
+
+
+def generate_under_autocast() -> None:
+    """Generate and score in the precision that the models store."""
     from fairseq.sequence_generator import SequenceGenerator
     from fairseq.sequence_scorer import SequenceScorer
 
-    wrap(utils, "call_main", _call_evaluation)
-    wrap(BaseFairseqModel, "prepare_for_inference_", _remember_autocast)
     wrap(SequenceGenerator, "generate", _generate)
     wrap(SequenceScorer, "generate", _generate)
-
-
-def _call_evaluation(original: typing.Callable, cfg: typing.Any, main: typing.Callable, **kwargs: typing.Any) -> None:
-    device = device_of(cfg.common)
-    if wanted(cfg.common, device) and command_of(main) != "train":
-        main = functools.partial(under_autocast, main, device)
-    original(cfg, main, **kwargs)
-
-
-def _remember_autocast(original: typing.Callable, model: typing.Any, cfg: typing.Any) -> typing.Any:
-    common = getattr(cfg, "common", None)  # other code may pass the options of a command
-    device = None if common is None else device_of(common)
-    model.autocast_device = device if device is not None and wanted(common, device) else None
-    return original(model, cfg)
 
 
 def _generate(

@@ -8,7 +8,6 @@ import typing
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.files.expressions import literal
-from fairseq_mega.compat.patching import wrap
 
 NAME = "decode_weights"
 HELP = "store the matrices of a MEGA model in bfloat16 or int8 (a scale for each row): faster single steps on a CPU"
@@ -20,18 +19,21 @@ def add_decode_weights(kinds: typing.Sequence[str]) -> None:
     Args:
         kinds: values of the option.
     """
-    from fairseq import options
-    from fairseq.models import BaseFairseqModel
 
-    def add_decode_weights_option(original: typing.Callable, parser: typing.Any) -> typing.Any:
-        group = original(parser)
-        parser.add_argument("--decode-weights", choices=kinds, help=HELP)
-        return group
+    def parse_decode_weights(call: hooks.Call) -> typing.Iterator[None]:
+        parser = call.arguments["parser"]
+        known = parser._option_string_actions
+        if "--model-overrides" in known and "--decode-weights" not in known:
+            parser.add_argument("--decode-weights", choices=kinds, help=HELP)
+        yield
+        namespace = hooks.parsed(call)
+        kind = getattr(namespace, NAME, None)
+        if kind is not None:
+            overrides = literal(namespace.model_overrides or "{}")
+            namespace.model_overrides = repr({**overrides, NAME: kind})
 
-    wrap(options, "add_generation_args", add_decode_weights_option)
-    wrap(options, "add_eval_lm_args", add_decode_weights_option)
-    hooks.at("parse", _parse_into_overrides)
-    wrap(BaseFairseqModel, "prepare_for_inference_", _refuse_other_models)
+    hooks.at("parse", parse_decode_weights)
+    hooks.at("infer", refuse_other_models)
 
 
 def asked_for(cfg: typing.Any) -> typing.Optional[str]:
@@ -41,18 +43,10 @@ def asked_for(cfg: typing.Any) -> typing.Optional[str]:
     return overrides.get(NAME) if isinstance(overrides, dict) else None
 
 
-def _parse_into_overrides(call: hooks.Call) -> typing.Iterator[None]:
-    yield
-    namespace = hooks.parsed(call)
-    kind = getattr(namespace, NAME, None)
-    if kind is not None:
-        overrides = literal(namespace.model_overrides or "{}")
-        namespace.model_overrides = repr({**overrides, NAME: kind})
-
-
-def _refuse_other_models(original: typing.Callable, model: typing.Any, cfg: typing.Any) -> typing.Any:
-    kind = asked_for(cfg)
+def refuse_other_models(call: hooks.Call) -> typing.Iterator[None]:
+    """Raise a ValueError for a model that does not pack its weights (event "infer")."""
+    kind, model = asked_for(call.arguments["cfg"]), call.arguments["self"]
     if kind is not None and not getattr(model, "packs_weights", False):
         name = type(model).__name__
         raise ValueError(f"--decode-weights {kind}: {name} is not a MEGA model that generates; leave the option out")
-    return original(model, cfg)
+    yield

@@ -5,7 +5,8 @@ import logging
 import os
 import typing
 
-from fairseq_mega.compat.features.translating import joined_once, note_command, reads_lines
+from omegaconf import OmegaConf
+
 from fairseq_mega.compat.files.card import OPTIONS, SUBWORDS, TOKENIZER, OtherCard, described, options_of
 from fairseq_mega.compat.files.settings import settings_of
 from fairseq_mega.compat.patching import wrap
@@ -13,6 +14,7 @@ from fairseq_mega.compat.patching import wrap
 logger = logging.getLogger(__name__)
 SUBWORDS_FILE = "subwords.model"  # in a data folder, the sentencepiece model that split its text
 MARK = "\u2581"  # of blanks, in subwords of sentencepiece
+JOINING = ("sentencepiece", "wordpiece", "letter", "_EOW")  # values of --post-process that remove all spaces
 
 
 def compare_encoders() -> None:
@@ -36,24 +38,56 @@ def folders_of(task: typing.Any) -> typing.List[str]:
 
 def _build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
     bpe = original(self, args)
-    compare(SUBWORDS, described("bpe", args), self, reads_lines())
-    return joined_once(encoder_of_data(self, reads_lines()) if bpe is None else bpe)
+    compare(SUBWORDS, described("bpe", args), self, reads_lines(self))
+    bpe = encoder_of_data(self, reads_lines(self)) if bpe is None else bpe
+    return bpe if bpe is None or not joins_output(self) else Joined(bpe)
 
 
 def _build_compared_tokenizer(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
-    compare(TOKENIZER, described("tokenizer", args), self, reads_lines())
+    compare(TOKENIZER, described("tokenizer", args), self, reads_lines(self))
     return original(self, args)
 
 
 def _comparing(
     original: typing.Callable, self: typing.Any, cfg: typing.Any, task: typing.Any, models: typing.Any
 ) -> None:
-    note_command({})  # in place of a command that this process ran before
     for entry, option in OPTIONS.items():
         compare(entry, described(option, getattr(cfg, option, None)), task, True)
     original(self, cfg, task, models)
     if self.bpe is None:
         self.bpe = encoder_of_data(task, True)
+
+
+def settings_of_command(task: typing.Any) -> typing.Any:
+    """Return all settings of the command that made a task; None for a task without a command."""
+    settings = settings_of(task)
+    return settings._get_parent() if OmegaConf.is_config(settings) else None
+
+
+def reads_lines(task: typing.Any) -> bool:
+    """Return whether the command of a task is fairseq-interactive, which sets a size of its buffer of lines."""
+    settings = settings_of_command(task)
+    return settings is not None and settings.interactive.buffer_size > 0
+
+
+def joins_output(task: typing.Any) -> bool:
+    """Return whether --post-process of a task's command removes all spaces of its output."""
+    settings = settings_of_command(task)
+    return settings is not None and settings.common_eval.post_process in JOINING
+
+
+class Joined:
+    """Encoder whose text --post-process joins, and which therefore must not decode: that would remove spaces."""
+
+    def __init__(self, encoder: typing.Any) -> None:
+        self.encoder = encoder
+
+    def __getattr__(self, name: str) -> typing.Any:
+        return getattr(self.encoder, name)
+
+    def decode(self, text: str) -> str:
+        """Return a text unchanged."""
+        return text
 
 
 class TextOrPieces:

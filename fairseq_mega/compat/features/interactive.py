@@ -2,72 +2,37 @@
 
 import contextlib
 import io
+import itertools
 import logging
 import pathlib
-import re
 import sys
 import typing
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
-from .translating import SPACES
-
 logger = logging.getLogger(__name__)
 
 BYTE_ORDER_MARK = "\ufeff"
 TO_LINE_FEEDS = r"`tr '\r' '\n'` makes line feeds of them"  # remedy for carriage returns
-MARK = SPACES["sentencepiece"]
 Steps = typing.Sequence[str]
-Encode = typing.Callable[[str], str]  # returns the symbols of a text, separated by spaces
-TOO_LONG = re.compile(r"Size of sample #(\d+) is invalid \(=\(?(?:np\.\w+\()?(\d+).* since max_positions=(\(?)(\d+)")
 
 
-class _Lines(typing.List[str]):
-    """Lines of the input; `first` is the number of the first one, from 1."""
-
-    first = 1
-
-
-def tell_unknown_symbols() -> None:
-    """Warn about a sentence of ``translate`` or ``sample`` with symbols that are unknown to the model."""
-    from fairseq.hub_utils import GeneratorHubInterface
-
-    wrap(GeneratorHubInterface, "binarize", _with_unknown_symbols)
-
-
-def read_whole_lines() -> None:
-    """Read a line for each line feed of the input, with the blanks at its ends.
+def read_whole_lines(call: hooks.Call) -> typing.Iterator[None]:
+    """Read a line for each line feed of the input, with the blanks at its ends (event "parse").
 
     fairseq removes these blanks, which are a part of a prompt for models of bytes, and Python also ends lines at
     carriage returns, which shifts lines.
     """
-    from fairseq import options
+    if "fairseq_cli.interactive" in sys.modules:
+        wrap(sys.modules["fairseq_cli.interactive"], "buffered_read", _buffered_read)
+    yield
 
-    def buffered_read(original: typing.Callable, input: str, buffer_size: int) -> typing.Iterator[typing.List[str]]:
-        buffer = _Lines()
-        with _opened(input) as file:
-            for number, line in enumerate(file, start=1):
-                buffer.append(line.rstrip("\r\n"))
-                if len(buffer) >= buffer_size:
-                    yield buffer
-                    buffer = _Lines()
-                    buffer.first = number + 1
-        if buffer:
-            yield buffer
 
-    def replace() -> None:
-        interactive = sys.modules.get("fairseq_cli.interactive")
-        if interactive is not None:
-            wrap(interactive, "buffered_read", buffered_read)
-            wrap(interactive, "make_batches", _name_long_lines)
-
-    def with_whole_lines(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        replace()
-        return original(*args, **kwargs)
-
-    wrap(options, "get_interactive_generation_parser", with_whole_lines)
-    replace()  # fairseq-interactive loads the plugin within that function
+def _buffered_read(original: typing.Callable, input: str, buffer_size: int) -> typing.Iterator[typing.List[str]]:
+    with _opened(input) as file:
+        lines = (line.rstrip("\r\n") for line in file)
+        yield from iter(lambda: list(itertools.islice(lines, max(1, buffer_size))), [])
 
 
 def _opened(name: str) -> typing.ContextManager[typing.TextIO]:
@@ -77,46 +42,6 @@ def _opened(name: str) -> typing.ContextManager[typing.TextIO]:
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", newline="\n", errors="strict")  # like a file, in every locale
     return contextlib.nullcontext(sys.stdin)
-
-
-def _name_long_lines(
-    original: typing.Callable, lines: typing.List[str], cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Iterator[typing.Any]:
-    """Raise a ValueError with the number of a line that is too long: fairseq counts within the buffer."""
-    try:
-        yield from original(lines, cfg, *args, **kwargs)
-    except Exception as error:
-        source = "the input" if cfg.interactive.input == "-" else cfg.interactive.input
-        _raise_too_long(error, "line", getattr(lines, "first", 1), source)
-        raise
-
-
-def name_long_sentences() -> None:
-    """Raise a ValueError for a sentence of ``translate`` or ``sample`` that is too long."""
-    from fairseq.hub_utils import GeneratorHubInterface
-
-    wrap(GeneratorHubInterface, "_build_batches", _name_long_sentences)
-
-
-def _name_long_sentences(original: typing.Callable, self: typing.Any, *args: typing.Any) -> typing.Any:
-    try:
-        return original(self, *args)
-    except Exception as error:
-        _raise_too_long(error, "sentence", 1, "the list")
-        raise
-
-
-def _raise_too_long(error: Exception, noun: str, first: int, source: str) -> None:
-    """Raise a ValueError that names the text, counted from `first`, if fairseq's error is about a long one."""
-    found = TOO_LONG.match(str(error))
-    if found is None:
-        return
-    place, length, pair, most = found.groups()
-    option = " (--max-source-positions)" if pair else ""
-    raise ValueError(
-        f"{noun} {first + int(place)} of {source} has {length} tokens with </s>, {most} at most{option}: shorten or "
-        f"split the {noun}"
-    ) from None
 
 
 def drop_byte_order_marks(call: hooks.Call) -> typing.Iterator[None]:
@@ -131,49 +56,31 @@ def drop_byte_order_marks(call: hooks.Call) -> typing.Iterator[None]:
     yield
 
 
-def tell_unknown_symbols_of_lines(call: hooks.Call) -> typing.Iterator[None]:
+def tell_unknown_symbols(call: hooks.Call) -> typing.Iterator[None]:
     """Warn about lines with symbols that are unknown to the model (event "lines")."""
     yield
-    task, encode = call.arguments["self"], call.arguments["encode_fn"]
     for line, tokens in zip(call.arguments["lines"], call.result[0]):
-        _tell_empty(tokens, task.source_dictionary, task)
-        tell_unknown(line, tokens, task.source_dictionary, unchanged=MARK in line and encode(line) == line)
+        tell_unknown(line, tokens, call.arguments["self"].source_dictionary)
 
 
-def _with_unknown_symbols(original: typing.Callable, self: typing.Any, sentence: str) -> typing.Any:
-    tokens = original(self, sentence)
-    _tell_empty(tokens, self.src_dict, self.task)
-    tell_unknown(sentence, tokens, self.src_dict, unchanged=getattr(self.bpe, "unchanged", False))
-    return tokens
+def tell_unknown_symbols_of_sentence(call: hooks.Call) -> typing.Iterator[None]:
+    """Warn about a sentence with symbols that are unknown to the model (event "binarize")."""
+    yield
+    tell_unknown(call.arguments["sentence"], call.result, call.arguments["self"].src_dict)
 
 
-def _tell_empty(tokens: typing.Any, dictionary: typing.Any, task: typing.Any) -> None:
-    translates = getattr(getattr(task, "cfg", None), "source_lang", None) is not None
-    if translates and bool((tokens == dictionary.eos()).all()):
-        logger.warning("a line contains no text: its output is not a translation")
-
-
-def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any, unchanged: bool = False) -> None:
+def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
     """Warn about the symbols of a text that a dictionary does not have.
-
-    The warning names the mark of sentencepiece in a text that was read as pieces because of it.
 
     Args:
         text: the original text.
         tokens: (L,) long, tokens of the text.
         dictionary: dictionary of the tokens.
-        unchanged: whether the symbols are those of the text, and no encoder split it.
     """
     unknown = int((tokens == dictionary.unk()).sum()) - text.split().count(dictionary.unk_word)
     if unknown > 0:
         kept = int((tokens != dictionary.eos()).sum())
-        is_of_pieces = unchanged and MARK in text and any(MARK in symbol for symbol in dictionary.symbols)
-        cause = (
-            f": {MARK} (U+2581) makes a text be read as pieces, so remove it from plain text" if is_of_pieces else ""
-        )
-        logger.warning(
-            f"{unknown} of the {kept} symbols of the text {text[:40]!r} are unknown to the model (<unk>){cause}"
-        )
+        logger.warning(f"{unknown} of the {kept} symbols of the text {text[:40]!r} are unknown to the model (<unk>)")
 
 
 def drop_byte_order_mark(call: hooks.Call) -> typing.Iterator[None]:

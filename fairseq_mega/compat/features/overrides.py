@@ -1,47 +1,28 @@
 """Options that override settings of a checkpoint (from_pretrained, --model-overrides): fairseq ignores unknown ones."""
 
-import difflib
 import logging
 import typing
 
+from fairseq_mega.compat import hooks
 from fairseq_mega.compat.features import decode_weights
-from fairseq_mega.compat.patching import wrap
 
 logger = logging.getLogger(__name__)
 BESIDES = ("generation_args", "is_vocoder", "load_checkpoint_heads", decode_weights.NAME)  # read in other places
 
 
-def refuse_unknown_overrides() -> None:
-    """Refuse an option that is not in a checkpoint's settings, before its model is built; correct its criterion."""
-    from fairseq import checkpoint_utils
-
-    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _load_with_known)
-
-
-def _load_with_known(
-    original: typing.Callable,
-    path: str,
-    arg_overrides: typing.Optional[typing.Mapping[str, typing.Any]] = None,
-    *args: typing.Any,
-    **kwargs: typing.Any,
-) -> typing.Any:
-    state = original(path, arg_overrides, *args, **kwargs)
-    settings = state.get("cfg")
-    if settings is not None:
-        _replace_criterion(settings, path)
-    if settings is not None and arg_overrides:
-        known = {*names_of(settings), *_of_text_tools(), *BESIDES}
-        for name in sorted(set(arg_overrides) - known):
-            near = difflib.get_close_matches(name, sorted(known), 1, 0.7)
-            advice = f"do you mean {near[0]}?" if near else "omit it"
-            raise ValueError(f"{name}={arg_overrides[name]!r}: the settings of {path} have no option {name}: {advice}")
-        trained = getattr(settings.get("criterion"), "_name", None)
-        if trained is not None and arg_overrides.get("criterion", trained) != trained:
-            raise ValueError(
-                f"--criterion {arg_overrides['criterion']}: {path} was trained with {trained}, which also scores it "
-                "here: leave the option out"
-            )
-    return state
+def refuse_unknown_overrides(call: hooks.Call) -> typing.Iterator[None]:
+    """Refuse an option that is not in a checkpoint's settings, and correct its criterion (event "read")."""
+    yield
+    settings, path, given = call.result.get("cfg"), call.arguments["path"], call.arguments["arg_overrides"] or {}
+    if settings is None:
+        return
+    _replace_criterion(settings, path)
+    unknown = sorted(set(given) - {*names_of(settings), *_of_text_tools(), *BESIDES}) if given else []
+    if unknown:
+        raise ValueError(f"{path} has no option {', '.join(unknown)}: omit it, or correct its name")
+    trained = getattr(settings.get("criterion"), "_name", None)
+    if trained is not None and given.get("criterion", trained) != trained:
+        raise ValueError(f"--criterion {given['criterion']}: {path} was trained with {trained}: omit the option")
 
 
 def _replace_criterion(settings: typing.Any, path: str) -> None:

@@ -26,7 +26,6 @@ def shard_with_torch() -> None:
     wrap(distributed_fairseq_model, "DistributedFairseqModel", _share_out)
     wrap(Trainer, "_build_optimizer", _keep_whole_states)
     wrap(Trainer, "clip_grad_norm", _clip_by_the_whole_norm)
-    wrap(Trainer, "save_checkpoint", _help_to_save)
     Trainer.is_fsdp = property(lambda self: False)
     Trainer.always_call_state_dict_during_save_checkpoint = property(_is_shared_out)
 
@@ -126,8 +125,10 @@ def _clip_by_the_whole_norm(original: typing.Callable, self: typing.Any, clip_no
     return self.optimizer.clip_grad_norm(clip_norm, aggregate_norm_fn=of_all)
 
 
-def _help_to_save(original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-    """Contribute this process's parts if only the first process writes, as after a gradient that is not finite."""
-    if _is_shared_out(self) and not self.should_save_checkpoint_on_current_rank:
-        self.state_dict()
-    return original(self, *args, **kwargs)
+def help_to_save(call: hooks.Call) -> typing.Iterator[None]:
+    """Contribute this process's parts if only the first process writes, as after a gradient that is not finite (event
+    "write")."""
+    trainer = call.arguments["self"]
+    if _is_shared_out(trainer) and not trainer.should_save_checkpoint_on_current_rank:
+        trainer.state_dict()
+    yield

@@ -1,21 +1,14 @@
 """Repair fairseq's translation task: the pair of languages of a folder, and BLEU of validations."""
 
-import contextvars
-import logging
 import os
 import re
 import typing
 
 import numpy as np
 
-from fairseq_mega.compat import hooks
-from fairseq_mega.compat.checks import command_of
 from fairseq_mega.compat.patching import wrap
 
-logger = logging.getLogger("fairseq_mega.compat.features.translating")
 ORDERS = 4  # maximum n of the n-grams of BLEU
-# Values of --post-process that remove all spaces, and the mark that they replace by a space.
-SPACES = {"sentencepiece": "\u2581", "wordpiece": "_", "letter": "|", "_EOW": "_EOW"}
 USUAL = "13a"
 TOKENIZERS = {  # first part of a language's code (ISO 639-1 or -3) -> sacreBLEU's tokeniser, where it is not USUAL
     **dict.fromkeys(("zh", "zho", "cmn", "yue"), "zh"),
@@ -23,8 +16,6 @@ TOKENIZERS = {  # first part of a language's code (ISO 639-1 or -3) -> sacreBLEU
     **dict.fromkeys(("ko", "kor"), "ko-mecab"),
     **dict.fromkeys(("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod"), "char"),
 }
-_joined = contextvars.ContextVar("joined", default=False)
-_interactive = contextvars.ContextVar("interactive", default=False)
 
 
 def read_the_only_pair() -> None:
@@ -100,63 +91,3 @@ def _bleu(meters: typing.Mapping[str, typing.Any]) -> float:
     counts, totals = (list(meters[f"_bleu_{name}"].sum) for name in ("counts", "totals"))
     lengths = (int(meters[f"_bleu_{side}_len"].sum) for side in ("sys", "ref"))
     return round(BLEU.compute_bleu(counts, totals, *lengths, smooth_method="exp").score, 2)
-
-
-def warn_of_spaces(call: hooks.Call) -> typing.Iterator[None]:
-    """Warn if BLEU would split a language without spaces at spaces (event "parse")."""
-    yield
-    given = vars(hooks.parsed(call))
-    scores = given.get("eval_bleu") or (command_of(given) == "generate" and given["scoring"] in ("bleu", "sacrebleu"))
-    if not scores or given.get("sacrebleu_tokenizer", USUAL) != USUAL or given.get("sacrebleu_char_level"):
-        return
-    folder = str(given.get("data"))
-    pairs = pairs_of(folder) if os.path.isdir(folder) else []
-    language = given.get("target_lang") or (pairs[0][1] if pairs else "")
-    name = tokenizer_of(language)
-    if name not in (USUAL, "ko-mecab"):
-        remedy = f"--sacrebleu-tokenizer {name}" if name in ("zh", "ja-mecab") else "--sacrebleu-char-level"
-        logger.warning(
-            f"BLEU splits words at spaces, and {language} has none between words: give --scoring sacrebleu {remedy} to "
-            f"fairseq-generate"
-        )
-
-
-class Joined:
-    """Encoder whose text --post-process joins, and which therefore must not decode: that would remove spaces."""
-
-    def __init__(self, encoder: typing.Any) -> None:
-        self.encoder = encoder
-
-    def __getattr__(self, name: str) -> typing.Any:
-        return getattr(self.encoder, name)
-
-    def decode(self, text: str) -> str:
-        """Return a text unchanged."""
-        return text
-
-
-def note_command(given: typing.Mapping[str, typing.Any]) -> None:
-    """Record whether a command reads lines of text, and whether --post-process joins its output.
-
-    Args:
-        given: all options by the parser's names; empty for a model of the hub.
-    """
-    command = command_of(given)
-    _interactive.set(command == "interactive")
-    _joined.set(command in ("generate", "interactive") and given["post_process"] in SPACES)
-
-
-def note_parsed(call: hooks.Call) -> typing.Iterator[None]:
-    """Record the command of parsed options, see :func:`note_command` (event "parse")."""
-    yield
-    note_command(vars(hooks.parsed(call)))
-
-
-def reads_lines() -> bool:
-    """Return whether the command of this process reads lines of text, as fairseq-interactive does."""
-    return _interactive.get()
-
-
-def joined_once(encoder: typing.Any) -> typing.Any:
-    """Return an encoder that does not decode if --post-process joins the output; None stays None."""
-    return encoder if encoder is None or not _joined.get() else Joined(encoder)

@@ -13,6 +13,7 @@ import os
 import re
 import typing
 
+from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
 from .settings import other_settings, output_settings, settings_of
@@ -44,16 +45,10 @@ class OtherCard(ValueError):
     """A checkpoint and data, or two checkpoints, have other cards; the message names the entries."""
 
 
-def keep_cards() -> None:
-    """Write the card into checkpoints, and compare it wherever fairseq loads a model."""
-    from fairseq import checkpoint_utils
+def compare_for_use() -> None:
+    """Compare the card wherever fairseq loads a model for use."""
     from fairseq.tasks import FairseqTask
-    from fairseq.trainer import Trainer
 
-    wrap(Trainer, "state_dict", _with_card)
-    wrap(Trainer, "load_checkpoint", _compare_for_training)
-    wrap(Trainer, "_build_ema", _compare_seed_of_average)
-    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _with_card_at_hand)
     wrap(FairseqTask, "load_state_dict", _compare_for_use)
 
 
@@ -240,21 +235,21 @@ def card_of_training(trainer: typing.Any) -> Card:
     return {**given, **own}
 
 
-def _with_card(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
-    """Return the state of a trainer with the card of its data, and the checkpoint's entries that the data lack."""
-    own = self.card if hasattr(self, "card") else self.task.data_card()
-    return {**original(self), KEY: lasting({**getattr(self.task, "trained_card", {}), **own})}
+def add_card(call: hooks.Call) -> typing.Iterator[None]:
+    """Write the card of a training's data into its checkpoint, and entries that the data lack (event "state")."""
+    yield
+    trainer = call.arguments["self"]
+    own = trainer.card if hasattr(trainer, "card") else trainer.task.data_card()
+    call.result[KEY] = lasting({**getattr(trainer.task, "trained_card", {}), **own})
 
 
-def _with_card_at_hand(
-    original: typing.Callable, path: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Dict[str, typing.Any]:
-    """Load a checkpoint, with its file and card in the states that a task and a training read."""
-    checkpoint: typing.Dict[str, typing.Any] = original(path, *args, **kwargs)
+def read_card(call: hooks.Call) -> typing.Iterator[None]:
+    """Put a checkpoint's file, card and settings into the states that a task and a training read (event "read")."""
+    yield
+    checkpoint, path = call.result, call.arguments["path"]
     about = (str(path), card_of(checkpoint, path), output_settings(checkpoint))
     for state in ("task_state", "extra_state"):
         checkpoint[state] = {**(checkpoint.get(state) or {}), KEY: about}
-    return checkpoint
 
 
 def _compare_for_use(original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]) -> None:
@@ -265,36 +260,22 @@ def _compare_for_use(original: typing.Callable, self: typing.Any, state: typing.
     original(self, {name: value for name, value in state.items() if name != KEY})
 
 
-def _compare_for_training(
-    original: typing.Callable,
-    self: typing.Any,
-    filename: str,
-    reset_optimizer: bool = False,
-    reset_lr_scheduler: bool = False,
-    optimizer_overrides: typing.Any = None,
-    reset_meters: bool = False,
-) -> typing.Any:
-    """Keep the card of a beginning training, load its checkpoint if there is one, and compare the two cards."""
-    self.card = card_of_training(self)
-    extra_state = original(self, filename, reset_optimizer, reset_lr_scheduler, optimizer_overrides, reset_meters)
-    file, theirs, settings = (extra_state or {}).pop(KEY, (None, {}, {}))
+def compare_for_training(call: hooks.Call) -> typing.Iterator[None]:
+    """Compare the card of a beginning training with those of its checkpoint and of --ema-seed-model (event "load")."""
+    from fairseq import checkpoint_utils
+
+    trainer, resets = call.arguments["self"], ("reset_optimizer", "reset_lr_scheduler", "reset_meters")
+    trainer.card, average = card_of_training(trainer), trainer.cfg.ema
+    if average.store_ema and average.ema_seed_model:
+        theirs = card_of(checkpoint_utils.load_checkpoint_to_cpu(average.ema_seed_model), average.ema_seed_model)
+        check(average.ema_seed_model, theirs, trainer.task, trainer.card, anew=True)
+    yield
+    file, theirs, settings = (call.result or {}).pop(KEY, (None, {}, {}))
     if file is not None:
-        check(file, theirs, self.task, self.card, reset_optimizer and reset_lr_scheduler and reset_meters)
-        others = other_settings(settings, self.cfg.model)
+        check(file, theirs, trainer.task, trainer.card, all(call.arguments[name] for name in resets))
+        others = other_settings(settings, trainer.cfg.model)
         if others:
             logger.warning(
                 f"{file} was trained with {'; '.join(others)}: the same weights compute something else now. Give the "
                 "settings of the checkpoint unless the change is intended"
             )
-    return extra_state
-
-
-def _compare_seed_of_average(original: typing.Callable, self: typing.Any) -> None:
-    """Compare the card of --ema-seed-model as of weights of a new training."""
-    from fairseq import checkpoint_utils
-
-    if self.cfg.ema.store_ema and self.cfg.ema.ema_seed_model:
-        file = self.cfg.ema.ema_seed_model
-        own = self.card if hasattr(self, "card") else card_of_training(self)
-        check(file, card_of(checkpoint_utils.load_checkpoint_to_cpu(file), file), self.task, own, anew=True)
-    original(self)

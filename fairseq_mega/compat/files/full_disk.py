@@ -7,11 +7,6 @@ from typing import Iterator, Optional
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def is_disk_full(error: Optional[BaseException]) -> bool:
-    """Return whether an error, or one of its causes, reports a full disk or a quota that is used up."""
-    return _of_system(error) is not None
-
-
 @contextmanager
 def naming_a_full_disk(place: object) -> Iterator[None]:
     """Name what is written in an OSError for want of space, which names no file."""

@@ -1,7 +1,5 @@
 """Read files of torch.save: always as data, whatever torch's default is, and with readable errors."""
 
-import argparse
-import contextlib
 import errno
 import importlib
 import logging
@@ -16,11 +14,9 @@ import torch
 
 from fairseq_mega.compat.files.expressions import UnsafeExpression
 from fairseq_mega.compat.patching import ModuleWith, wrap
-from fairseq_mega.compat.versions.architectures import UnexpectedName
 
 from . import safetensors_files
 from .safe_globals import RefusedContents
-from .settings import settings_of, task_of
 
 logger = logging.getLogger(__name__)
 # The modules of fairseq that open files with torch.load.
@@ -32,7 +28,6 @@ LOADING_MODULES = (
     "models.text_to_speech.vocoder",
     "modules.quantization.pq.em",
 )
-MOST_VALUES = 10**7  # in a checkpoint, counted once for each place where they stand
 REFUSED = (
     r"(?:Unsupported global: GLOBAL|unsupported GLOBAL) (?P<name>\S+)",
     r"Trying to call reduce for unrecognized function (?P<call>.+)",
@@ -73,7 +68,7 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
 
     Raises:
         OSError: if the file cannot be opened.
-        RefusedContents: if the file contains anything else, which is not built, or unpacks into far more than its size.
+        RefusedContents: if the file contains anything else, which is not built.
         UnreadableFile: if the file is damaged or of another kind.
     """
     where = str(getattr(file, "name", "the data")) if hasattr(file, "read") else os.fspath(file)
@@ -82,10 +77,8 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
     if safetensors_files.names_safetensors(where):
         return _read_safetensors(where, map_location)
     try:
-        mmap = _is_archive(file) and mmap  # files of torch before 1.6 cannot be mapped
-        loaded = torch.load(file, map_location=map_location, weights_only=True, mmap=mmap)
-        _count_values(loaded, {})
-        return loaded
+        mmap = mmap and zipfile.is_zipfile(file)  # files of torch before 1.6 cannot be mapped
+        return torch.load(file, map_location=map_location, weights_only=True, mmap=mmap)
     except FileNotFoundError:
         raise FileNotFoundError(f"{where} does not exist; check the path") from None
     except RefusedContents as error:
@@ -104,7 +97,6 @@ def _read_safetensors(where: str, map_location: typing.Any) -> typing.Any:
         checkpoint = safetensors_files.read(where)
     except safetensors_files.UnreadableSafetensors as error:
         raise UnreadableFile(str(error)) from error
-    _count_values(checkpoint, {})
     if isinstance(map_location, (str, torch.device)):
         checkpoint["model"] = {name: tensor.to(map_location) for name, tensor in checkpoint["model"].items()}
     return checkpoint
@@ -137,45 +129,6 @@ def _asked_for(error: Exception) -> typing.Optional[str]:
     return None
 
 
-def _is_archive(file: typing.Any) -> bool:
-    """Return whether a file is a zip archive.
-
-    Raises:
-        RefusedContents: if its records are compressed or larger than the file, which torch.save never writes.
-    """
-    with contextlib.ExitStack() as stack:
-        stream = file if hasattr(file, "read") else stack.enter_context(open(file, "rb"))
-        begin = stream.tell()
-        size = stream.seek(0, os.SEEK_END)
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                records = archive.infolist()
-        except zipfile.BadZipFile:
-            return False
-        finally:
-            stream.seek(begin)
-    stored = all(record.compress_type == zipfile.ZIP_STORED for record in records)
-    if not stored or sum(record.file_size for record in records) > size:
-        raise RefusedContents("records that unpack into more than the file, which torch.save never writes")
-    return True
-
-
-def _count_values(value: typing.Any, known: typing.Dict[int, int]) -> int:
-    """Count the values in `value`, each as often as it occurs: a few nested containers can hold 2^30 values."""
-    if isinstance(value, argparse.Namespace):
-        value = vars(value)
-    if not isinstance(value, (dict, list, tuple)):
-        return 1
-    count = known.get(id(value))
-    if count is None:
-        known[id(value)] = MOST_VALUES  # of itself within itself
-        items = value.values() if isinstance(value, dict) else value
-        known[id(value)] = count = 1 + sum(_count_values(item, known) for item in items)
-        if count > MOST_VALUES:
-            raise RefusedContents(f"more than {MOST_VALUES:,} values")
-    return count
-
-
 def load_data_only() -> None:
     """Make fairseq read every file by :func:`load`."""
     from fairseq import checkpoint_utils
@@ -184,9 +137,7 @@ def load_data_only() -> None:
         module: typing.Any = importlib.import_module(f"fairseq.{name}")
         if not isinstance(module.torch, ModuleWith):
             module.torch = ModuleWith(torch, load=load_for_fairseq if module is checkpoint_utils else load)
-    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
-    wrap(checkpoint_utils, "load_ema_from_checkpoint", _naming_the_file)
-    wrap(checkpoint_utils, "load_model_ensemble_and_task", _naming_the_configuration)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task", _refuse_code)
 
 
 def read_the_named_file() -> None:
@@ -204,61 +155,14 @@ def _named_first(original: typing.Callable, filename: str, suffix: str, shard_id
     return named
 
 
-def _naming_the_file(
-    original: typing.Callable, path: typing.Any, *args: typing.Any, **kwargs: typing.Any
+def _refuse_code(
+    original: typing.Callable, filenames: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
-    """Call a function of fairseq that reads entries without checking that they exist; an error names the file."""
+    """Name the files of a configuration with code in it."""
     try:
-        return original(path, *args, **kwargs)
-    except (OSError, UnreadableFile, RefusedContents):
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UnreadableFile(
-            f"{path} is not a checkpoint that this fairseq can read ({reason}): if it has the layout of another "
-            f"program, convert it with fairseq-mega-convert"
-        ) from error
-
-
-def _naming_the_configuration(
-    original: typing.Callable,
-    filenames: typing.Any,
-    arg_overrides: typing.Any = None,
-    task: typing.Any = None,
-    *args: typing.Any,
-    **kwargs: typing.Any,
-) -> typing.Any:
-    """Call load_model_ensemble_and_task; the error of a refused configuration, or of another task's, names its file."""
-    try:
-        return original(filenames, arg_overrides, task, *args, **kwargs)
-    except (AssertionError, AttributeError, TypeError) as error:  # of a model that relies on its own task
-        for path in filter(os.path.isfile, filenames if task is not None else ()):
-            trained, given = task_of(load_checkpoint(path)), task_of(settings_of(task))
-            if None not in (trained, given) and trained != given:
-                raise ValueError(
-                    f"{path} was trained with --task {trained}, and its model cannot be built for --task {given}: give "
-                    f"--task {trained} and the task's options of the training"
-                ) from error
-        raise
-    except UnexpectedName as error:
-        raise RefusedContents(f"{', '.join(map(str, filenames))} is refused: {error}") from error
+        return original(filenames, *args, **kwargs)
     except UnsafeExpression as error:
-        for path in filter(os.path.isfile, filenames):
-            checkpoint = load_checkpoint(path)
-            for name in _options_of(error.text, [checkpoint.get("cfg"), checkpoint.get("args")]):
-                reason = f"its option {name} contains code: {error}. Get the checkpoint from a source that you trust"
-                raise RefusedContents(f"{path} is refused: {reason}") from error
-        raise  # of the command line
-
-
-def _options_of(text: str, value: typing.Any, name: str = "") -> typing.Iterator[str]:
-    """Yield the names of the options of a configuration whose value is `text`."""
-    value = vars(value) if isinstance(value, argparse.Namespace) else value
-    if isinstance(value, (dict, list, tuple)):
-        for key, item in value.items() if isinstance(value, dict) else ((name, item) for item in value):
-            yield from _options_of(text, item, str(key))
-    elif isinstance(value, str) and value == text:
-        yield name
+        raise RefusedContents(f"{', '.join(map(str, filenames))} is refused: {error}") from error
 
 
 class _ArchiveOfAFolder(tarfile.TarFile):

@@ -70,12 +70,6 @@ def settings_of(task: typing.Any) -> typing.Any:
     return getattr(task, "args", None) or getattr(task, "cfg", None)
 
 
-def task_of(given: typing.Any) -> typing.Optional[str]:
-    """Return the name of the task in a checkpoint, or in a task's settings; None if it is not recorded."""
-    group = group_of(given, "task") if isinstance(given, dict) and "model" in given else given
-    return typing.cast(typing.Optional[str], setting_of(group, "_name") or setting_of(group, "task"))
-
-
 def setting_of(model: typing.Any, name: str) -> typing.Any:
     """Return a setting, None if it is not known; a decoder without the setting has the encoder's.
 

@@ -41,10 +41,6 @@ def _batch_by_size(
         indices = np.fromiter(indices, dtype=np.int64, count=-1)
     if num_tokens_vec is not None and not isinstance(num_tokens_vec, np.ndarray):
         num_tokens_vec = np.fromiter(num_tokens_vec, dtype=np.int64, count=-1)
-    if max_tokens is not None and max_tokens > 0 and fixed_shapes is None and len(indices):
-        if num_tokens_vec is None:
-            num_tokens_vec = np.fromiter(map(num_tokens_fn, indices), dtype=np.int64, count=len(indices))
-        _check_longest(int(num_tokens_vec.max()), int(max_tokens))
     batches: list = []
     covered = 0
     # fairseq cuts batches from the front, so only the tail can be missing; a multiple of 1 keeps the tail.
@@ -57,39 +53,6 @@ def _batch_by_size(
     return batches
 
 
-def _check_longest(longest: int, max_tokens: int) -> None:
-    """Raise a ValueError if a sample is longer than the maximum of a batch."""
-    if longest > max_tokens:
-        raise ValueError(
-            f"--max-tokens {max_tokens} (or --max-tokens-valid): the longest sample has {longest} tokens; give "
-            f"{longest} or more, or shorten the sample"
-        )
-
-
-def name_epochs_without_an_update() -> None:
-    """Report --skip-remainder-batch that leaves no update in an epoch: fairseq raises an UnboundLocalError."""
-    from fairseq.data import iterators
-
-    wrap(iterators.GroupedIterator, "__init__", _group_some)
-
-
-def _group_some(
-    original: typing.Callable,
-    self: typing.Any,
-    iterable: typing.Any,
-    chunk_size: int,
-    skip_remainder_batch: bool = False,
-) -> None:
-    if skip_remainder_batch:
-        left = len(iterable) - getattr(iterable, "n", 0)
-        if left < chunk_size:
-            raise ValueError(
-                f"--skip-remainder-batch: without the last batch an epoch, or its rest, has {left} batches, fewer "
-                f"than an update requires (--update-freq {chunk_size}): omit it, or give smaller batches"
-            )
-    original(self, iterable, chunk_size, skip_remainder_batch)
-
-
 def refuse_to_score_nothing() -> None:
     """Report an evaluation without sequences, for which fairseq-eval-lm prints a perplexity of 1."""
     from fairseq.tasks.language_modeling import LanguageModelingTask
@@ -98,25 +61,14 @@ def refuse_to_score_nothing() -> None:
 
 
 def _load_some(original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-    advice = "give a text with tokens, or --tokens-per-sample with the longest input of the model"
-    if kwargs.get("max_positions") is not None:
-        advice = f"all are longer than the model's input: give --tokens-per-sample {kwargs['max_positions']}"
-    if kwargs.get("num_shards", 1) > 1:
-        shard = f"--shard-id {kwargs.get('shard_id', 0)} of --num-shards {kwargs['num_shards']}"
-        advice = f"{shard} has no batch: give fewer shards, or smaller batches"
-    return _SomeBatches(original(self, *args, **kwargs), f"no sequence to score; {advice}")
+    return _SomeBatches(original(self, *args, **kwargs))
 
 
 class _SomeBatches:
-    """Batches of which at least one must not be empty.
+    """Batches of a shard, to which fairseq adds empty ones; at least one must not be empty."""
 
-    Args:
-        batches: batches of a shard, to which fairseq adds empty ones.
-        problem: error message if all batches are empty.
-    """
-
-    def __init__(self, batches: typing.Any, problem: str) -> None:
-        self.batches, self.problem = batches, problem
+    def __init__(self, batches: typing.Any) -> None:
+        self.batches = batches
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -127,7 +79,7 @@ class _SomeBatches:
             found = found or bool(batch)
             yield batch
         if not found:
-            raise ValueError(self.problem)
+            raise ValueError("no sequence to score: give a longer text, a larger --tokens-per-sample, or fewer shards")
 
 
 def redraw_batches_each_epoch() -> None:
@@ -173,21 +125,11 @@ def _load_at_the_same_place(
             f"written after batch {place}: training continues after batch {moved}"
         )
         state = {**state, "iterations_in_epoch": moved}
-    elif place >= now > 0 and state.get("version", 1) > 1:
-        raise ValueError(
-            f"the checkpoint is at batch {place} of epoch {state['epoch']}, which now has {now} batches for each "
-            f"process: give the number of processes and the batch size of its training, or --reset-dataloader, which "
-            f"begins with the first epoch"
-        )
     seed = state.get(SEED, self.seed)
     if seed != self.seed:
-        if place > 0:
-            effect = f"the order of epoch {state['epoch']} differs, so some samples are read twice and others not"
-        else:
-            effect = f"from epoch {state['epoch']} on, batches and dropout depend on the new seed"
         logger.warning(
-            f"--seed changed ({seed}, now {self.seed}): {effect}. Give --seed {seed} to continue the training exactly, "
-            f"or another --save-dir for a second training"
+            f"--seed changed ({seed}, now {self.seed}): batches and dropout differ from an uninterrupted training; "
+            f"give --seed {seed}, or another --save-dir for a second training"
         )
     return original(self, state)
 

@@ -59,10 +59,8 @@ def _gather_by_gloo(
 def score_no_empty_batches() -> None:
     """Skip the empty last batches of fairseq-validate's processes if their number does not divide the batches."""
     from fairseq.tasks import FairseqTask
-    from fairseq.tasks.translation import TranslationTask
 
-    for task in (FairseqTask, TranslationTask):
-        wrap(task, "valid_step", _score_unless_empty)
+    wrap(FairseqTask, "valid_step", _score_unless_empty)
 
 
 def _score_unless_empty(

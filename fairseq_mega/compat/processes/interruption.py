@@ -14,6 +14,7 @@ import typing
 
 import torch
 
+from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
 
 logger = logging.getLogger("fairseq_mega.compat.processes.interruption")
@@ -33,11 +34,9 @@ def end_with_a_checkpoint() -> None:
     The same command then continues as if the training had not been interrupted. The workers of a data loader leave
     signals to the main process.
     """
-    from fairseq.distributed import utils
     from fairseq.trainer import Trainer
     from torch.utils.data._utils import signal_handling
 
-    wrap(utils, "call_main", _call_listening)
     wrap(Trainer, "begin_epoch", _begin_to_train)
     wrap(Trainer, "_aggregate_logging_outputs", _share_what_was_received)
     wrap(Trainer, "valid_step", _save_before_the_rest)
@@ -106,9 +105,10 @@ def _handle(number: int, frame: typing.Optional[types.FrameType]) -> None:
         signal.signal(other, signal.SIG_DFL)
 
 
-def _call_listening(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+def listen(call: hooks.Call) -> typing.Iterator[None]:
+    """Handle signals while a command runs (event "run")."""
     with listening():
-        return original(*args, **kwargs)
+        yield
 
 
 def _begin_to_train(original: typing.Callable, self: typing.Any, epoch: int) -> None:

@@ -36,8 +36,7 @@ def end_workers_with_their_batches() -> None:
     """
     from fairseq.data import iterators
 
-    for kind in (iterators.EpochBatchIterator, iterators.GroupedEpochBatchIterator):
-        wrap(kind, "_get_iterator_for_epoch", _batches_of_an_epoch)
+    wrap(iterators.EpochBatchIterator, "_get_iterator_for_epoch", _batches_of_an_epoch)
 
 
 def _batches_of_an_epoch(

@@ -52,9 +52,8 @@ def run(args: argparse.Namespace) -> None:
     check_model_and_data(args.path, args.data, CLASSIFIER, IMAGE_CLASSIFIER)
     for path in args.files:
         path.open("rb").close()  # raises before the first answer
-    with architectures.expect_models_of(SequenceClassifier, ImageClassifier):
-        loaded = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], {"data": str(args.data)})
-    (model,), _, task = loaded
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], {"data": str(args.data)})
+    architectures.require_models([model], SequenceClassifier, ImageClassifier)
     reader = reader_of(task)
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
     model.to(device).eval()

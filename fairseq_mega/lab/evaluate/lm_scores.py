@@ -75,8 +75,8 @@ def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device
                 f"--chunk-size {chunk_size}: {path} has no --task mega_language_modeling; omit --chunk-size"
             )
         state["cfg"].task.test_chunk_size = chunk_size
-    with architectures.expect_models_of(FairseqLanguageModel):
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+    architectures.require_models([model], FairseqLanguageModel)
     model.to(device).eval()
     return model, task, training_of(state)
 

@@ -89,7 +89,7 @@ def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attend
     """Return the cross attention of a decoder's layer while it reads its own translation."""
     symbols = _source_symbols(task, text)
     source = task.source_dictionary.encode_line(symbols, add_if_not_exist=False).long().unsqueeze(0)
-    tell_unknown(text, source, task.source_dictionary, unchanged=symbols == text)
+    tell_unknown(text, source, task.source_dictionary)
     lengths = torch.tensor([source.size(1)])
     sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
     target = task.target_dictionary

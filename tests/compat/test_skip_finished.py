@@ -1,0 +1,176 @@
+"""A training that goes on where another one ended: its limits, its best score, its last save, and nothing to do."""
+
+import re
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import ListDataset, RoundRobinZipDatasets
+
+from fairseq_mega.compat.processes import skip_finished
+from tests.support import helpers, lra_data, tiny_trainings
+
+OPTIONS: List[object] = ["--cpu", "--num-workers", 0, "--no-epoch-checkpoints"]
+UNBEATEN = -5.0  # a loss better than what can be
+
+
+class Trainer:
+    """Trains small image classifiers below a folder."""
+
+    def __init__(self, trainings: tiny_trainings.Trainings, folder: Path) -> None:
+        self.trainings, self.folder = trainings, folder
+
+    def __call__(self, name: str, *options: object, data: Optional[str] = None) -> str:
+        arguments = self.trainings.arguments("image", *OPTIONS, *options, "--save-dir", self.folder / name)
+        return helpers.run_fairseq("train", [data or arguments[0], *arguments[1:]])
+
+
+@pytest.fixture
+def train(trainings: tiny_trainings.Trainings, tmp_path: Path) -> Trainer:
+    return Trainer(trainings, tmp_path)
+
+
+def updates(output: str) -> int:
+    """Number of updates that a log ends with; 0 where none was made."""
+    return int([0, *re.findall(r'"train_num_updates": "(\d+)"', output)][-1])
+
+
+def change(path: Path, **extra_state: object) -> None:
+    state = torch.load(path, weights_only=False)
+    state["extra_state"].update(extra_state)
+    torch.save(state, path)
+
+
+def best(folder: Path) -> Any:
+    return torch.load(folder / "checkpoint_best.pt", weights_only=False)["extra_state"]["best"]
+
+
+LIMITS: Dict[str, List[object]] = {
+    "updates below": ["--max-update", 3],
+    "as many updates": ["--max-update", 8],
+    "epochs": ["--max-epoch", 1],
+    "rate": ["--stop-min-lr", 0.5],
+    "time": ["--stop-time-hours", 1e-9],
+}
+
+
+@pytest.fixture(scope="module")
+def finished(trainings: tiny_trainings.Trainings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a training of an epoch."""
+    folder = tmp_path_factory.mktemp("finished")
+    helpers.run_fairseq("train", trainings.arguments("image", *OPTIONS, "--max-epoch", 1, "--save-dir", folder))
+    return folder
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_nothing_to_train(train: Trainer, finished: Path, limit: str, tmp_path: Path) -> None:
+    """The same training again succeeds and changes nothing; another one would leave an empty folder: an error."""
+    last = finished / "checkpoint_last.pt"
+    before, (option, _) = last.read_bytes(), LIMITS[limit]
+    output = train(str(finished), *LIMITS[limit])
+    assert updates(output) == 0 and f"{option} is" in output.partition("nothing to train: ")[2]
+    assert last.read_bytes() == before
+    with pytest.raises(ValueError, match=f"nothing to train.*{option}"):
+        train("a", *LIMITS[limit], "--restore-file", last)
+    assert not list((tmp_path / "a").glob("*.pt"))
+
+
+def test_another_seed_or_other_data_are_another_training(
+    train: Trainer, finished: Path, other_data: str, tmp_path: Path
+) -> None:
+    before = (finished / "checkpoint_last.pt").read_bytes()
+    with pytest.raises(ValueError, match="--seed 1, not 2"):
+        train(str(finished), "--max-epoch", 1, "--seed", 2)
+    with pytest.raises(ValueError, match="--save-dir"):
+        train(str(finished), "--max-epoch", 1, data=other_data)
+    assert (finished / "checkpoint_last.pt").read_bytes() == before
+
+
+def test_a_first_training_without_an_update_is_an_error(train: Trainer) -> None:
+    with pytest.raises(ValueError, match="--stop-min-lr"):
+        train("a", "--stop-min-lr", 0.5)
+
+
+def test_the_time_of_another_training_does_not_count(train: Trainer, finished: Path) -> None:
+    change(finished / "checkpoint_last.pt", previous_training_time=3600.0 * 24)
+    begin = ["--finetune-from-model", finished / "checkpoint_last.pt"]
+    assert updates(train("b", "--stop-time-hours", 1, "--max-epoch", 1, *begin)) == 8
+
+
+@pytest.fixture(scope="module")
+def other_data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Folder of as many images of the same size as the toy data have, with other values."""
+    folder = tmp_path_factory.mktemp("other data") / "data"
+    lra_data.write_images(folder)
+    pixels = folder / "input" / "valid.src"
+    *lines, last = pixels.read_text().splitlines()
+    pixels.write_text("\n".join([*lines, " ".join(reversed(last.split()))]) + "\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize("kind", ["the same", "other data", "other metric", "earlier version"])
+def test_a_best_score_compares_with_its_like(train: Trainer, kind: str, other_data: str, tmp_path: Path) -> None:
+    train("a", "--max-epoch", 1)
+    last = tmp_path / "a" / "checkpoint_last.pt"
+    earlier = {skip_finished.KEY: {"metric": "loss", "maximize": False, "subset": "valid", "data": "x", "score": ""}}
+    unbeaten = 1000.0 if kind == "other metric" else UNBEATEN  # of the metric of the second training
+    change(last, best=unbeaten, **(earlier if kind == "earlier version" else {}))
+    before = (tmp_path / "a" / "checkpoint_best.pt").read_bytes()
+    accuracy = ["--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric"]
+    metric = accuracy if kind == "other metric" else []
+    output = train("a", "--max-epoch", 2, *metric, data=other_data if kind == "other data" else None)
+    anew = kind.startswith("other")
+    assert updates(output) == 16 and (f"best score in {last} begins anew" in output) == anew
+    assert ((tmp_path / "a" / "checkpoint_best.pt").read_bytes() != before) == anew
+    assert not anew or best(tmp_path / "a") > 0
+
+
+def test_nothing_is_left_of_the_training_before(train: Trainer, tmp_path: Path, monkeypatch: Any) -> None:
+    """Several trainings in one process, as of a sweep."""
+    checkpoint_utils.save_checkpoint.best = UNBEATEN
+    monkeypatch.setattr(helpers, "forget_earlier_runs", lambda: None)
+    train("b", "--max-epoch", 1)
+    del checkpoint_utils.save_checkpoint.best
+    assert best(tmp_path / "b") > 0
+
+
+def test_the_digest_is_of_the_contents() -> None:
+    def data(*values: Any) -> List[Dict[str, Any]]:
+        return [{"id": place, "source": torch.tensor(value)} for place, value in enumerate(values)]
+
+    contents: List[Any] = [[1, 2], [1, 3], [1, 2, 3], [2, 1], [1.5, 2], [[1], [2]], []]
+    assert len({skip_finished.digest(data(*values)) for values in contents}) == 7
+    assert skip_finished.digest(data(1, 2)) == skip_finished.digest(data(1, 2))
+    assert skip_finished.digest(iter([])) is None
+    assert skip_finished.digest(RoundRobinZipDatasets(OrderedDict(a=ListDataset([1, 2], [1, 1])))) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "files"),
+    [
+        (["--save-interval", 2, "--max-epoch", 3], {"checkpoint_best.pt", "checkpoint_last.pt"}),
+        (["--save-interval", 9, "--max-epoch", 1, "--disable-validation"], {"checkpoint_last.pt"}),
+        (["--save-interval", 9, "--max-epoch", 1, "--save-interval-updates", 8], None),
+        (["--save-interval", 9, "--stop-min-lr", 0.005, "--lr", 0.01, "--force-anneal", 2], {"checkpoint_last.pt"}),
+    ],
+)
+def test_the_last_epochs_are_saved(
+    train: Trainer, options: List[object], files: Optional[set], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever --save-interval says; once, where they are saved already."""
+    written = []
+    persist = checkpoint_utils.torch_persistent_save
+
+    def count(obj: Any, filename: str, **more: Any) -> None:
+        written.append(filename)
+        persist(obj, filename, **more)
+
+    monkeypatch.setattr(checkpoint_utils, "torch_persistent_save", count)
+    output = train("a", *options)
+    last = torch.load(tmp_path / "a" / "checkpoint_last.pt", weights_only=False)
+    assert last["optimizer_history"][-1]["num_updates"] == updates(output) > 0
+    assert files is None or files <= {path.name for path in (tmp_path / "a").iterdir()}
+    assert len(written) == (2 if "--max-epoch" in options and options[-1] == 3 else 1)
