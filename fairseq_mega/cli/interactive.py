@@ -50,33 +50,22 @@ def cli_main() -> None:
 
 
 def check_files(given: argparse.Namespace) -> None:
-    """Check --read and --save-context before anything is read.
+    """Check --read and --save-context before a long text is read.
 
     Raises:
-        OSError: if a file or folder is missing.
-        ValueError: if one of the options is missing or names an unsuitable file.
+        OSError: if the text cannot be found.
+        UsageError: if one of the options is missing, the text is empty, or the context cannot be written to its file.
     """
-    if given.read is None:
-        raise UsageError(f"--save-context {given.save_context} requires --read: give --read FILE")
-    if given.save_context is None:
-        raise UsageError(
-            f"--read {given.read} requires --save-context: give --save-context CONTEXT, "
-            "then continue with --context CONTEXT"
-        )
-    if not given.read.is_file():
-        raise FileNotFoundError(f"--read {given.read} is not a file: give a text file")
+    if None in (given.read, given.save_context):
+        raise UsageError("--read and --save-context: give both, or neither")
     if not given.read.stat().st_size:
-        raise UsageError(f"--read {given.read} is empty: give a text file")
+        raise UsageError(f"--read {given.read} is empty: give a text")
     try:
         check_name(given.save_context)
     except ValueError as error:
         raise UsageError(f"--save-context {error}") from None
-    if given.save_context.exists():
-        raise UsageError(f"--save-context {given.save_context} exists: give another name, or remove it first")
-    if not given.save_context.parent.is_dir():
-        raise FileNotFoundError(
-            f"--save-context {given.save_context}: the folder does not exist: make the folder first"
-        )
+    if given.save_context.exists() or not given.save_context.parent.is_dir():
+        raise UsageError(f"--save-context {given.save_context}: give a new name in a folder that exists")
 
 
 def read(cfg: Any, file: Path, output: Path) -> None:
@@ -121,7 +110,7 @@ def parts(file: Path, line_end: Optional[str]) -> Iterator[str]:
                 yield part
                 last = part[-1]
         except UnicodeDecodeError as error:
-            raise UsageError(f"--read {file}: {error}: give a text in UTF-8") from error
+            raise UsageError(f"--read {file}: {error}") from error
     if last != "\n":
         yield "\n"
 
