@@ -6,13 +6,13 @@ import zipfile
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import IO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, cast
 
 from fairseq_mega.data.card import read_json
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
 from fairseq_mega.lab.prepare.download import DownloadError, fetch_missing
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.runs.files import blocks_of, write_json
+from fairseq_mega.lab.runs.files import BLOCK, write_json
 
 FETCH_AGAIN = "remove the file, and run the command again"
 DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError, zipfile.BadZipFile)
@@ -55,7 +55,7 @@ def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path,
 def check_gzip(path: Path) -> None:
     """Read a gzip file to its end; raise :class:`DownloadError` if it is cut off or damaged."""
     with naming_damage(path, FETCH_AGAIN), gzip.open(path) as stream:
-        for _ in blocks_of(stream):
+        while stream.read(BLOCK):
             pass
 
 
@@ -121,4 +121,4 @@ def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[Tuple[str, b
 
 def open_packed(path: Path) -> IO[bytes]:
     """Open a file that may be packed with gzip, as the ending .gz or .dz of its name shows."""
-    return gzip.open(path) if path.suffix.lower() in (".gz", ".dz") else open(path, "rb")
+    return cast(IO[bytes], gzip.open(path) if path.suffix.lower() in (".gz", ".dz") else open(path, "rb"))

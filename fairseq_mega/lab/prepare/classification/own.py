@@ -34,7 +34,7 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     write_text_task,
 )
 from fairseq_mega.lab.prepare.dataset import LABELLED, PICTURES, Dataset, Report
-from fairseq_mega.lab.prepare.layouts import CLIPS, TEXTS, TRAIN_AND_VALID, Layout
+from fairseq_mega.lab.prepare.layouts import CLIPS, TEXTS, TRAIN_AND_VALID
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.sentencepieces import RESERVED
 from fairseq_mega.lab.prepare.shared_options import LENGTH, add_limit, add_number, add_path
@@ -186,7 +186,7 @@ def read_texts(path: Path, first_line: str = "names") -> List[Example]:
     """
     names = COLUMNS if first_line == "example" else None
     tabs = path.name.lower().split(".gz")[0].endswith(".tsv")
-    form = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+    form: Dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
     rows: Any = csv.DictReader(decoded_lines(path), names, strict=True, **form)
     found: List[Example] = []
     try:
@@ -328,24 +328,40 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(origin, counts_of(parts, labels), {}, notes, card={RATE_ENTRY: str(RATE)})
 
 
-def _own(name: str, kind: str, summary: str, *functions: Any, layout: Layout, **others: Any) -> Dataset:
-    return Dataset(name, kind, summary, *functions, layout=layout, own=True, **others)
-
-
 DATASETS = (
-    _own(
-        *("own-images", PICTURES, "images of your own", IMAGE_DETAILS, add_images, lambda args: None, make_images),
+    Dataset(
+        "own-images",
+        PICTURES,
+        "images of your own",
+        IMAGE_DETAILS,
+        add_images,
+        lambda args: None,
+        make_images,
         layout=TRAIN_AND_VALID,
+        own=True,
     ),
-    _own(
-        *("own-texts", LABELLED, "labelled texts of your own", TEXT_DETAILS, add_texts, check_texts, make_texts),
-        layout=TEXTS,
+    Dataset(
+        "own-texts",
+        LABELLED,
+        "labelled texts of your own",
+        TEXT_DETAILS,
+        add_texts,
+        check_texts,
+        make_texts,
         reads=length_of,
         members={"like": ("*-bin/dict.txt",)},
+        layout=TEXTS,
+        own=True,
     ),
-    _own(
-        *("recordings", LABELLED, "recordings of your own"),
-        *(SOUND_DETAILS, add_recordings, check_recordings, make_recordings),
+    Dataset(
+        "recordings",
+        LABELLED,
+        "recordings of your own",
+        SOUND_DETAILS,
+        add_recordings,
+        check_recordings,
+        make_recordings,
         layout=CLIPS,
+        own=True,
     ),
 )

@@ -25,7 +25,7 @@ def obtain_gcide(raw: Path, deb: Optional[Path] = None, dictionary: Optional[Pat
     """
     records: Records = {}
     if dictionary is None:
-        records = obtain_packages([PACKAGE], deb and [deb], raw, raw / "unpacked")
+        records = obtain_packages([PACKAGE], [deb] if deb else None, raw, raw / "unpacked")
         dictionary = raw / "unpacked" / DICTIONARY
     say(f"{dictionary.name}: unpacking {dictionary.stat().st_size / 1e6:.0f} MB")
     with naming_damage(dictionary), open_packed(dictionary) as stream:
