@@ -83,6 +83,7 @@ def write_own_pairs(
         OSError, ValueError: for text that cannot be used, naming file and line.
     """
     given = {split: read_pairs(prefix, *languages) for split, prefix in prefixes.items() if prefix is not None}
+    say(f"pairs read: {len(given['train'])}")
     corpus = own_corpus(given["train"], given.get("valid"), given.get("test"), held_out)
     finish_text(corpus, output, languages, limit, [name for name in SPLITS[1:] if name in given])
     say_known({name: [leak_key(pair.source) for pair in pairs] for name, pairs in corpus.splits.items()}, "sources")
