@@ -2,12 +2,15 @@
 
 Once this package and fairseq are imported, in either order, the models, tasks, criterions and schedules are registered
 with fairseq; `--user-dir fairseq_mega` is enough. Modules and operators do not require fairseq and do not import it.
+The import of this package imports neither; its workarounds follow the import of torch.
 """
 
 import importlib
 from typing import Any
 
 from . import compat
+from .compat import startup
+from .compat.versions import imports
 
 __version__ = "0.1.0"
 
@@ -27,5 +30,6 @@ def _register() -> None:
         importlib.import_module(f"{__name__}.{name}")
 
 
-compat.prepare()
-compat.imports.when_fairseq_is_imported(_register)
+startup.repair()
+startup.when_imported("torch", lambda torch: compat.prepare())
+imports.when_fairseq_is_imported(_register)

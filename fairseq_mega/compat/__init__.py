@@ -3,38 +3,20 @@
 ``versions`` makes fairseq run on today's versions, ``files`` reads and writes safely, ``processes`` starts and ends
 them, and ``features`` adds what fairseq lacks; each imports the folders before it alone. Every workaround is idempotent
 and silent, and changes nothing where the installed version does not need it. All apply to every fairseq command,
-because a command imports the plugin before it parses arguments or loads a checkpoint.
+because a command imports the plugin before it parses arguments or loads a checkpoint. Nothing here imports torch before
+it is needed, so that commands which need neither torch nor fairseq start at once.
 """
-
-from . import checks, errors, hooks, startup
-from .features import (
-    adam,
-    autocast,
-    encoders,
-    gradient_norm,
-    interactive,
-    master_weights,
-    no_weight_decay,
-    overrides,
-    precision,
-    sharding,
-    training_options,
-    translating,
-    weight_average,
-)
-from .files import binarised, card, expressions, loading, safe_globals, saving
-from .processes import batches, distributed, interruption, launching, out_of_memory, skip_finished, workers
-from .versions import apex, composing, copying, imports, inductor, numpy_names, oldest_torch
 
 
 def prepare() -> None:
-    """Apply the workarounds that do not require fairseq, or that must precede its import.
+    """Apply the workarounds of torch, and those that must precede the import of fairseq's models.
 
     Raises ImportError where torch is too old, or where fairseq would import another package for apex.
     """
+    from .versions import apex, inductor, oldest_torch
+
     oldest_torch.require_torch()
     apex.refuse_namesake()
-    startup.repair()
     inductor.quote_library_folders()
 
 
@@ -43,6 +25,26 @@ def apply() -> None:
 
     Raises ImportError where the installed fairseq cannot run on this Python, or torch is too old.
     """
+    from . import checks, errors, hooks
+    from .features import (
+        adam,
+        autocast,
+        encoders,
+        gradient_norm,
+        interactive,
+        master_weights,
+        no_weight_decay,
+        overrides,
+        precision,
+        sharding,
+        training_options,
+        translating,
+        weight_average,
+    )
+    from .files import binarised, card, expressions, loading, safe_globals, saving
+    from .processes import batches, distributed, interruption, launching, out_of_memory, skip_finished, workers
+    from .versions import apex, composing, copying, imports, numpy_names, oldest_torch
+
     oldest_torch.require_torch()
     apex.refuse_namesake()
     imports.import_fairseq()
