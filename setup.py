@@ -355,7 +355,14 @@ setup(
     packages=find_packages(include=["fairseq_mega", "fairseq_mega.*"]),
     # Patterns that match nothing are harmless: csrc and presets come with the files that need them.
     package_data={
-        "fairseq_mega": ["csrc/**/*", "presets/**/*.yaml", "lab/recipes/**/*.yaml", "lab/report/*.css", "py.typed"]
+        "fairseq_mega": [
+            "csrc/**/*",
+            "presets/**/*.yaml",
+            "lab/recipes/**/*.yaml",
+            "lab/recipes/*.json",
+            "lab/report/*.css",
+            "py.typed",
+        ]
     },
     install_requires=INSTALL_REQUIRES,
     extras_require={

@@ -71,7 +71,7 @@ def test_texts(tmp_path):
         [
             ("text", ["--where", "task=sound"], "no recipe has the task 'sound'"),
             ("text", ["--where", "name=rnn"], "no recipe has the name 'rnn': choose from mega, "),
-            ("text", ["--max-update", "0"], "--max-update is '0': a whole number of at least 1 is needed"),
+            ("text", ["--max-update", "0"], "--max-update: '0'"),
             ("text", ["--set", "optimization.lr=high"], "optimization.lr=high: comparison/text/"),
             ("text", [], "holds no complete data: give yours with --data, or run fairseq-mega-prepare imdb --out"),
         ],

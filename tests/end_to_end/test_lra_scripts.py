@@ -110,9 +110,9 @@ REFUSED = [
     ("mega_table2_lra.sh", ["--where", "names=mega"], "no recipe has the key 'names': choose from name, "),
     ("mega_table2_lra.sh", ["--models", "mega"], "unknown option '--models'"),
     ("mega_table2_lra.sh", ["--set", "image:model.encoder_chunk_size=100"], "100, which does not divide the 1024"),
-    ("mega_table2_lra.sh", ["--seeds", "1;2"], "--seeds is '1;2': whole numbers"),
-    ("mega_table2_lra.sh", ["--gpus", "x"], "--gpus is 'x': a whole number"),
-    ("mega_table2_lra.sh", ["--max-update", 0], "--max-update is '0': a whole number of at least 1"),
+    ("mega_table2_lra.sh", ["--seeds", "1;2"], "--seed: '1;2'"),
+    ("mega_table2_lra.sh", ["--gpus", "x"], "--gpus: 'x'"),
+    ("mega_table2_lra.sh", ["--max-update", 0], "--max-update: '0'"),
     (
         "mega_table2_lra.sh",
         ["--gpus", 0, "--max-update", 25001],

@@ -1,7 +1,5 @@
 """Whatever stops a later stage of the quick start is said before the first one, and before anything is installed."""
 
-import os
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
@@ -13,36 +11,9 @@ from fairseq_mega.lab.runs.commands import StageError
 
 GOOD = "".join(f"line {number}\n" for number in range(120))
 TEXTS: Dict[str, Any] = {
-    "unequal": ({"text.en": GOOD, "text.ja": GOOD + "one more\n"}, [], "text.en has 120 lines but"),
-    "too few to hold some out": (
-        {"text.en": "a\n" * 99, "text.ja": "b\n" * 99},
-        [],
-        "99 lines, and at least 100 are required",
-    ),
     "empty": ({"text.en": GOOD, "text.ja": ""}, [], "text.ja is empty"),
-    "unequal test": (
-        {"text.en": GOOD, "text.ja": GOOD, "test.en": GOOD, "test.ja": "a\n"},
-        ["--test", "test"],
-        "test.en has 120 lines but",
-    ),
-    "small test": (
-        {"text.en": GOOD, "text.ja": GOOD, "test.en": "a\n" * 4, "test.ja": "a\n" * 4},
-        ["--test", "test"],
-        "test.en has 4 lines, and at least 5 are required",
-    ),
-    "UTF-16": ({"text.en": GOOD, "text.ja": GOOD.encode("utf-16")}, [], "text.ja contains NUL bytes, like UTF-16 text"),
-    "carriage returns": (
-        {"text.en": GOOD.replace("\n", "\r"), "text.ja": GOOD},
-        [],
-        "text.en: its lines end in carriage returns, which do not end lines here: replace them by line feeds",
-    ),
-    "no time": ({"text.en": GOOD, "text.ja": GOOD}, ["--train-minutes", "0.004"], "give a number of minutes, 0.01 or"),
+    "no time": ({"text.en": GOOD, "text.ja": GOOD}, ["--train-minutes", "0.004"], "--train-minutes"),
     "no valid": ({"text.en": GOOD, "text.ja": GOOD}, ["--valid", "valid"], "valid.en does not exist"),
-    "work folder is a file": (
-        {"text.en": GOOD, "text.ja": GOOD, "out": "x"},
-        ["--work-dir", "out/here"],
-        "out is a file",
-    ),
 }
 
 
@@ -77,25 +48,6 @@ def test_texts_that_cannot_do(
 def good_text(folder: Path) -> None:
     for language in ("en", "ja"):
         (folder / f"text.{language}").write_text(GOOD)
-
-
-@pytest.mark.parametrize(("free", "more"), [(299e6, []), (49e6, ["--smoke"])])
-def test_a_full_disk(
-    free: float, more: List[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    good_text(folder)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
-    assert f"{free / 1e6:.0f} MB are free" in refused(more, capsys)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free + 1e6))
-    options.parse(words(more))
-
-
-def test_a_folder_that_may_not_be_written_to(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    good_text(folder)
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert "may not be written to" in refused([], capsys)
 
 
 def test_a_missing_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

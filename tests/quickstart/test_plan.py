@@ -1,7 +1,6 @@
 """The plan of the quick start's training, and the training that is started."""
 
 import json
-import re
 import shlex
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
@@ -15,7 +14,7 @@ from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import flag
 from fairseq_mega.lab.recipes.recipe import preset
 from fairseq_mega.lab.reproduce.command import main as reproduce
-from fairseq_mega.lab.reproduce.precisions import chosen_once
+from fairseq_mega.lab.reproduce.training import chosen_once
 from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.results import make_result, write_result
 
@@ -40,7 +39,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> List[List[str]]:
 def begin(made: Any) -> None:
     """Plan and begin a training, which fails."""
     made.plan()
-    made.run = made.planned()
+    made.job = made.planned()
     with pytest.raises(StageError, match="ended without a best checkpoint"):
         made.train_planned()
 
@@ -165,9 +164,8 @@ def test_the_tiny_form_is_another_folder(tmp_path: Path, started: List[List[str]
 @pytest.mark.parametrize(
     ("minutes", "done", "updates", "told"),
     [
-        ("11.5", 600, [], "only 600 updates in 11.5 minutes, 52 a minute, where the slowest .* --train-minutes 24 or"),
-        ("2", 630, [], "only 630 updates in 2 minutes, 315 a minute: the time was short.* --train-minutes 4 or"),
-        ("1", 100, [], "100 a minute: the time was short.* --train-minutes 10 or"),
+        ("11.5", 600, [], "--train-minutes 23 "),
+        ("1", 100, [], "--train-minutes 10 "),
         ("11.5", 1000, [], None),
         ("11.5", 9, ["--updates", "9"], None),
     ],
@@ -183,7 +181,7 @@ def test_too_few_updates_are_told(
 ) -> None:
     made = quick_start(tmp_path, "--train-minutes", minutes, *updates)
     made.plan()
-    made.run = made.planned()
+    made.job = made.planned()
 
     def run(words: Sequence[str], log: Path, variables: Any, progress: Any) -> None:
         progress.read(json.dumps({"loss": "3.1", "num_updates": str(done)}))
@@ -193,7 +191,7 @@ def test_too_few_updates_are_told(
     monkeypatch.setattr(training, "execute", run)
     made.train_planned()
     said = capsys.readouterr().err
-    assert "only" not in said if told is None else re.search(told, said)
+    assert "--train-minutes" not in said if told is None else told in said
 
 
 @pytest.mark.parametrize(("score", "updates", "told"), [(3.9, None, True), (16.5, None, False), (3.9, "20", False)])
@@ -207,7 +205,7 @@ def test_a_model_that_has_not_learned_is_told_of(
 ) -> None:
     made = quick_start(tmp_path, "--train-minutes", "14.54", *(["--updates", updates] if updates else []))
     made.plan()
-    made.run, made.checkpoint = made.planned(), tmp_path / "checkpoint_best.pt"
+    made.job, made.checkpoint = made.planned(), tmp_path / "checkpoint_best.pt"
     monkeypatch.setattr(made, "_show_examples", lambda typing: None)
     write_result(tmp_path / "result.json", make_result("translation", "quickstart", {"sacrebleu": score}, 1080, ""))
     made.show()

@@ -30,12 +30,12 @@ def test_a_folder_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_translations_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever removes .done/translate wants new ones, also of the same checkpoint."""
-    run: Any = SimpleNamespace(folder=tmp_path, evaluation="x", recipe=SimpleNamespace(report="x"))
+    job: Any = SimpleNamespace(folder=tmp_path, evaluation="x", recipe=SimpleNamespace(report="x"))
     checkpoint = tmp_path / "checkpoint_best.pt"
     checkpoint.touch()
-    generated(run, "best").write_text("old")
+    generated(job, "best").write_text("old")
     kept: List[bool] = []
-    monkeypatch.setattr(translation, "translate", lambda run, name, *given: kept.append(generated(run, name).exists()))
-    stub: Any = SimpleNamespace(run=run, checkpoint=checkpoint)
+    monkeypatch.setattr(translation, "translate", lambda job, name, *given: kept.append(generated(job, name).exists()))
+    stub: Any = SimpleNamespace(job=job, checkpoint=checkpoint)
     translation.Translation.translate(stub)
     assert kept == [False]

@@ -23,8 +23,8 @@ from fairseq_mega.compat.features.precision import set_flags
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import arguments
 from fairseq_mega.lab.recipes.recipe import FOLDER, as_yaml
-from fairseq_mega.lab.reproduce.choices import Choices
-from fairseq_mega.lab.reproduce.runs import plan
+from fairseq_mega.lab.reproduce.jobs import plan
+from fairseq_mega.lab.reproduce.settings import Choices
 from tests.support import hydra_runs, lra_data
 
 NAMES = ("_name", "arch")  # the line names the preset, the file the model itself

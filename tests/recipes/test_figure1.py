@@ -15,9 +15,9 @@ from fairseq_mega.lab.benchmarks.models import build_recipe
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import as_yaml
-from fairseq_mega.lab.reproduce.choices import Choices
-from fairseq_mega.lab.reproduce.evaluating import language_model, results_of
-from fairseq_mega.lab.reproduce.runner import runs_of
+from fairseq_mega.lab.reproduce.evaluating import language_model
+from fairseq_mega.lab.reproduce.runner import jobs_of
+from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.runs.results import read_result
 from tests.support.helpers import random_sentences, run_fairseq
 
@@ -78,7 +78,7 @@ def test_all_models_read_the_same_bytes_in_the_same_order(text: Path) -> None:
 def test_a_training_leaves_its_losses_in_a_result_of_its_own(tmp_path: Path) -> None:
     """Before the scores, which take longer; of a recipe that wants no curve there is none."""
     choices = Choices(tmp_path)
-    (run,) = runs_of(find("megalodon/figure1/gcide/llama"), [7], choices, {"outputs/gcide-bytes-16m/data-bin": "0"})
+    (run,) = jobs_of(find("megalodon/figure1/gcide/llama"), [7], choices, {"outputs/gcide-bytes-16m/data-bin": "0"})
     run.folder.mkdir(parents=True)
     (run.folder / "train.command").write_text("fairseq-mega-train DATA\n")
     lines = [{"loss": f"{9 - n / 100}", "wpb": "50", "ups": "2", "num_updates": str(n)} for n in range(1, 401)]
@@ -90,14 +90,14 @@ def test_a_training_leaves_its_losses_in_a_result_of_its_own(tmp_path: Path) -> 
     commands: List[Sequence[str]] = []
 
     def execute(words: Sequence[str], *_: Any, **__: Any) -> None:
-        assert list(results_of(run).glob("*-train.json")) == [results_of(run) / f"{run.name}-train.json"] * curve
+        assert list(run.results.glob("*-train.json")) == [run.results / f"{run.name}-train.json"] * curve
         commands.append(words)
 
     for curve in (0, 1):
         wanted = {**run.recipe.evaluate, "curve": bool(curve)}
         one = replace(run, recipe=replace(run.recipe, evaluate=wanted))
-        language_model(one, choices, execute, {}, "the command")
-    (result,) = map(read_result, results_of(run).glob("*.json"))
+        language_model(one, execute, {}, "the command")
+    (result,) = map(read_result, run.results.glob("*.json"))
     assert len(commands) == 2
     assert (result["benchmark"], result["seed"], result["examples"]) == ("megalodon-figure1", 7, 20_000)
     assert result["scores"]["valid_bits_per_token"] == 5.5

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.reproduce.choices import Choices
-from fairseq_mega.lab.reproduce.evaluating import generated, last_average, remove_other_results, results_of, translate
-from fairseq_mega.lab.reproduce.runs import Run, plan
+from fairseq_mega.lab.reproduce.evaluating import generated, last_average, remove_other_results, translate
+from fairseq_mega.lab.reproduce.jobs import Job, plan
+from fairseq_mega.lab.reproduce.settings import Choices
 
 
 @pytest.fixture()
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> Job:
     recipe = catalogue()["mega/table7/en-de/mega_softmax"]
     found = plan(recipe, 1, tmp_path / "data-bin", "0", Choices(tmp_path, smoke=True))
     (found.folder / "checkpoints").mkdir(parents=True)
@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> Run:
     return found
 
 
-def epoch(run: Run, number: int, second: int) -> Path:
+def epoch(run: Job, number: int, second: int) -> Path:
     """Write the checkpoint of an epoch at a time, another one at another time."""
     path = run.folder / "checkpoints" / f"checkpoint{number}.pt"
     torch.save({"model": {"weight": torch.tensor([float(number)])}, "second": second}, path)
@@ -35,7 +35,7 @@ TIMES = pytest.mark.parametrize("later", [1, 1 << 40], ids=["by a clock that wen
 
 
 @TIMES
-def test_translations_of_another_checkpoint_are_made_again(later: int, run: Run) -> None:
+def test_translations_of_another_checkpoint_are_made_again(later: int, run: Job) -> None:
     """--keep-schedule continues a training in its folder; an interrupted evaluation translates once."""
     done: List[Path] = []
 
@@ -55,8 +55,8 @@ def test_translations_of_another_checkpoint_are_made_again(later: int, run: Run)
 
 
 @TIMES
-def test_results_of_another_checkpoint_are_measured_again(later: int, run: Run) -> None:
-    path, result = epoch(run, 1, 1000), results_of(run) / "one.json"
+def test_results_of_another_checkpoint_are_measured_again(later: int, run: Job) -> None:
+    path, result = epoch(run, 1, 1000), run.results / "one.json"
     remove_other_results(run, path)
     result.parent.mkdir(parents=True)
     result.touch()
@@ -68,7 +68,7 @@ def test_results_of_another_checkpoint_are_measured_again(later: int, run: Run) 
 
 
 @TIMES
-def test_the_average_of_the_last_epochs(later: int, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_average_of_the_last_epochs(later: int, run: Job, capsys: pytest.CaptureFixture[str]) -> None:
     """A training with fewer epochs has its best checkpoint scored alone; other epochs make another average."""
     assert run.recipe.evaluate["average"] == 2
     epoch(run, 1, 1000)

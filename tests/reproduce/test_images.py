@@ -12,9 +12,9 @@ from fairseq_mega.lab.inspect.recipe_models import parameters
 from fairseq_mega.lab.prepare.classification.imagenet import DATASET, IMAGES
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.reproduce import runner
-from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.runs import plan
+from fairseq_mega.lab.reproduce.jobs import plan
+from fairseq_mega.lab.reproduce.settings import Choices
 from tests.support import tiny_images
 
 

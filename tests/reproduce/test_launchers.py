@@ -29,11 +29,6 @@ def test_commands_are_printed(words: List[str], capsys: pytest.CaptureFixture[st
     assert all(line.count(ONE) == 1 for line in lines)
 
 
-def test_a_seed_is_given_once(words: List[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*words[:-1], "11,1,11", "--gpus", "0", "--list"]) == 1
-    assert "--seeds is '11,1,11'" in capsys.readouterr().err
-
-
 def test_a_printed_command_has_the_settings_of_its_recipe(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     data = lra_data.write_images(tmp_path / "image", pixels=1024)
     words = ["mega/table2", "--where", "name=mega,transformer", "--where", "task=image", "--seeds", "1"]
@@ -46,13 +41,12 @@ def test_a_printed_command_has_the_settings_of_its_recipe(capsys: pytest.Capture
 
 @pytest.mark.usefixtures("in_process")
 def test_a_printed_command_is_accepted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Options that are refused for one of the recipes alone are left out, and what follows ``--`` stays behind it."""
+    """What follows ``--`` stays behind it."""
     names = ["mega/table5/enwik8/mega", ONE, "mega/figure4/text/n0"]
     words = ["--smoke", *names, "--per-step=4", "--output", "x.png", "--seeds=1", "--out", str(tmp_path)]
     assert main([*words, "--max-update", "3", "--launcher=print", "--", "--log-interval", "5"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
-    kept = [[option for option in ("--per-step=4", "--output", "--launcher=print") if option in line] for line in lines]
-    assert kept == [[], ["--per-step=4"], ["--per-step=4", "--output"]]
+    assert not any("--launcher=print" in line for line in lines)
     for name, line in zip(names, lines):
         assert [word for word in line if word in names] == [name] and line[-3:] == ["--", "--log-interval", "5"]
         assert main([*line[1:-3], "--gpus", "0", "--list"]) == 0
@@ -108,5 +102,3 @@ def test_without_submitit(
     monkeypatch.setitem(sys.modules, "submitit", None)
     assert main([*words, "--gpus", "1", "--launcher", "slurm"]) == 1
     assert "--launcher slurm needs submitit" in capsys.readouterr().err
-    assert main([*words, "--gpus", "1", "--launcher", "slurm", "--slurm", "partition"]) == 1
-    assert "--slurm 'partition'" in capsys.readouterr().err

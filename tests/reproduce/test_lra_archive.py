@@ -12,10 +12,10 @@ from fairseq_mega.lab.prepare import lra_archive
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.origins import data_of
-from fairseq_mega.lab.reproduce.runs import plan
+from fairseq_mega.lab.reproduce.data import origin_of
+from fairseq_mega.lab.reproduce.jobs import plan
+from fairseq_mega.lab.reproduce.settings import Choices
 from tests.support.in_process import in_process  # noqa: F401
 from tests.support.prepare_runs import refusal
 
@@ -91,7 +91,7 @@ def test_from_the_archive_to_the_data(tmp_path: Path, capsys: pytest.CaptureFixt
     ]
     for name in ("listops-released", "retrieval"):
         run = plan(catalogue()["mega/table2/listops/mega"], 1, tmp_path / "data" / name, "", Choices(tmp_path))
-        assert data_of(run, Choices(tmp_path)) == "released"
+        assert origin_of(run) == "released"
     source = json.loads((tmp_path / "data" / "retrieval" / "card.json").read_text())
     assert "new_aan_pairs.train.tsv" in json.dumps(source)
 

@@ -10,8 +10,8 @@ import pytest
 from fairseq_mega.lab.recipes.catalogue import find
 from fairseq_mega.lab.report.recipe_states import FAILED
 from fairseq_mega.lab.reproduce import runner
-from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.results import read_results
 from tests.support import in_process as running

@@ -12,7 +12,7 @@ from fairseq_mega.lab.recipes.catalogue import find_all
 from fairseq_mega.lab.recipes.describing import description, notes
 from fairseq_mega.lab.reproduce import options
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.revising import choose
+from fairseq_mega.lab.reproduce.settings import choose
 from fairseq_mega.lab.runs.options import ROOT
 from tests.support.helpers import REPOSITORY
 from tests.support.in_process import words_of

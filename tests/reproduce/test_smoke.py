@@ -11,10 +11,9 @@ import pytest
 
 from fairseq_mega.lab.recipes.catalogue import catalogue, find_all
 from fairseq_mega.lab.recipes.recipe import Recipe
-from fairseq_mega.lab.reproduce.choices import Choices
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.evaluating import results_of
-from fairseq_mega.lab.reproduce.runner import prepare_all, runs_of
+from fairseq_mega.lab.reproduce.runner import jobs_of, prepare_all
+from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.reproduce.tables import is_drawn
 from fairseq_mega.lab.runs.results import read_result
 from tests.support.in_process import in_process  # noqa: F401
@@ -76,10 +75,10 @@ def test_from_the_data_to_the_table(
     printed = capsys.readouterr()
     assert status == 0, printed.err[-4000:]
     choices = Choices(out.resolve(), out.resolve(), smoke=True)
-    runs = runs_of(recipes, [1], choices, prepare_all(recipes, choices))
+    runs = jobs_of(recipes, [1], choices, prepare_all(recipes, choices))
     assert {run.recipe.name for run in runs} == {recipe.name for recipe in recipes}
     for run in runs:
-        files = sorted(results_of(run).glob("*.json"))
+        files = sorted(run.results.glob("*.json"))
         assert files, run.recipe.name
         for metric in run.recipe.paper:
             assert any(metric in read_result(file)["scores"] for file in files), (run.recipe.name, metric)

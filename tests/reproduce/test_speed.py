@@ -1,22 +1,22 @@
 """Recipes of MEGALODON's Figure 4, which measure a speed: nothing is read or trained for them."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, List, Sequence
 
 import pytest
 import torch
 
 from fairseq_mega.lab.benchmarks.models import build_recipe
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
-from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.reproduce import tables
-from fairseq_mega.lab.reproduce.choices import Choices
-from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.estimates import duration, operations_measured
-from fairseq_mega.lab.reproduce.evaluating import results_of, speed
-from fairseq_mega.lab.reproduce.runner import check, folders, runs_of
-from fairseq_mega.lab.reproduce.storage import LEAST, bytes_of_recipe
+from fairseq_mega.lab.reproduce.checks import check
+from fairseq_mega.lab.reproduce.counts import LEAST, bytes_of_job, counts_of
+from fairseq_mega.lab.reproduce.data import folders
+from fairseq_mega.lab.reproduce.evaluating import speed
+from fairseq_mega.lab.reproduce.listing import duration
+from fairseq_mega.lab.reproduce.runner import jobs_of
+from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
 RECIPES = find("megalodon/figure4")
@@ -47,26 +47,18 @@ def test_nothing_is_read_or_kept(tmp_path: Path) -> None:
     choices = Choices(tmp_path, gpus=8, download=False)
     assert folders(RECIPES, choices) == {}
     check(RECIPES, choices, 8)
-    runs = runs_of(RECIPES, [], choices, {})
-    beside = runs_of([*find("megalodon/figure5"), *RECIPES], [], choices, {"outputs/pg19": "0"})
+    runs = jobs_of(RECIPES, [], choices, {})
+    beside = jobs_of([*find("megalodon/figure5"), *RECIPES], [], choices, {"outputs/pg19": "0"})
     assert [run.name for run in runs] == [run.name for run in beside[1:]]
     assert {run.gpus for run in runs} == {1}
-    assert all(bytes_of_recipe(recipe) == LEAST for recipe in RECIPES)
+    assert all(bytes_of_job(recipe, recipe.config, 7) == LEAST for recipe in RECIPES)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    "chosen, said", [({"extra": ("--lr", "1")}, "leave out the options"), ({"precision": "fp16"}, "give bf16")]
-)
-def test_choices_for_a_training_are_refused(tmp_path: Path, chosen: Dict[str, Any], said: str) -> None:
-    with pytest.raises(RecipeError, match=said):
-        runs_of(RECIPES, [], Choices(tmp_path, gpus=1, **chosen), {})
 
 
 def test_the_measurement(tmp_path: Path) -> None:
     """The command that is run, and what becomes of its figures."""
     choices = Choices(tmp_path, gpus=1, precision="bf16", workers=3)
-    (run,) = runs_of(find("megalodon/figure4/7b/llama"), [], choices, {})
+    (run,) = jobs_of(find("megalodon/figure4/7b/llama"), [], choices, {})
     given: List[str] = []
 
     def execute(words: Sequence[str], *_: Any, **__: Any) -> None:
@@ -75,11 +67,11 @@ def test_the_measurement(tmp_path: Path) -> None:
         scores = {f"{run.recipe.name} L={length} {key}": x for length in (4096, 32768) for key, x in figures.items()}
         write_result(Path(words[words.index("--json") + 1]), make_result("lm-length", "x", scores, 1, "measured"))
 
-    speed(run, choices, execute, {}, "the command")
+    speed(run, execute, {}, "the command")
     options = dict(zip(given[given.index("--models") :: 2], given[given.index("--models") + 1 :: 2]))
     assert options["--models"] == run.recipe.name and options["--lengths"] == "4096,32768"
     assert options["--device"] == "cuda" and options["--dtype"] == "bfloat16" and options["--threads"] == "3"
-    (path,) = results_of(run).glob("*.json")
+    (path,) = run.results.glob("*.json")
     result = read_result(path)
     assert result["benchmark"] == "megalodon-figure4" and result["command"] == "the command"
     assert result["scores"]["L=4096 tokens_per_second"] == 2048 and result["scores"]["L=32768 memory_mib"] == 5.0
@@ -88,20 +80,15 @@ def test_the_measurement(tmp_path: Path) -> None:
 def test_the_time_that_is_left() -> None:
     """The Llama-style model's grows faster than its tokens, MEGALODON's does not."""
     megalodon, llama = (catalogue()[f"megalodon/figure4/11m/{model}"] for model in ("megalodon", "llama"))
-    assert operations_measured(llama) > 5 * operations_measured(megalodon)
-    assert duration(llama, 0, 10, [], 1, 1) != "0 s (estimated)" == duration(llama, 10, 10, [], 1, 1)
+    work = counts_of(llama)
+    assert work.operations > 5 * counts_of(megalodon).operations
+    left = [duration(llama, work, done, 10, [], Choices(Path(), gpus=1)) for done in (0, 10)]
+    assert left[0] != "0 s (estimated)" == left[1]
 
 
 def test_another_model_is_no_language_model() -> None:
     with pytest.raises(SystemExit, match="mega_lra, is not a language model"):
         build_recipe("mega/table2/text/mega", 50, 64)
-
-
-def test_the_list_shows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["megalodon/figure4", "--list", "--gpus", "1", "--out", str(tmp_path)]) == 0
-    lines = capsys.readouterr().out.splitlines()[1:-1]
-    assert [line.split()[0] for line in lines] == [recipe.name for recipe in RECIPES] and len(lines) == 6
-    assert all("not begun" in line and " plot " in line for line in lines)
 
 
 def test_speed_beside_a_table_is_measured_with_the_recipes_that_it_is_of(

@@ -34,7 +34,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> List[List[str]]:
 
 @pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    """Run the command, which must fail; returns what it said."""
+    """Job the command, which must fail; returns what it said."""
 
     def run(*words: object) -> str:
         where = ["--out", tmp_path / "out", "--gpus", 0, "--workers", 1]

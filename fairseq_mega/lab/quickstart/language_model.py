@@ -32,7 +32,6 @@ class LanguageModel(QuickStart):
     """Quick start that trains a language model and ends with a text written by the model."""
 
     enough = 100  # a third of those measured on two busy cores
-    usual = 60  # on these cores
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         self.command = command
@@ -66,7 +65,7 @@ class LanguageModel(QuickStart):
     def evaluate(self) -> None:
         """Score the test text, each byte once."""
         shutil.rmtree(self.folder / "results", ignore_errors=True)
-        evaluate(self.run, self.choices, execute, [], self.command)
+        evaluate(self.job, execute, [], self.command)
 
     def show(self) -> None:
         """Print bits per byte, and a text that the model writes byte by byte."""

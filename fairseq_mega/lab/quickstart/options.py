@@ -5,12 +5,9 @@ The module requires the standard library only.
 
 import argparse
 import re
-import shutil
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-from fairseq_mega.lab.prepare.splits import HELD_OUT, MINIMUM_PAIRS
-from fairseq_mega.lab.runs.files import count_lines, ends_no_line, existing_parent, in_the_way_of
 from fairseq_mega.lab.runs.options import ROOT, Parser, add_environment, for_script
 
 TRANSLATION, LM = "translation", "lm"
@@ -25,8 +22,6 @@ stages and continues a training.
                        included
   --task lm            a language model of bytes, from a dictionary of English: bits per byte, and a generated text;
                        within 10 minutes"""
-HEAD = 4096  # bytes read to recognize the kind of a file
-NEEDED, NEEDED_BY_SMOKE = 300e6, 50e6  # bytes of --work-dir, mostly checkpoints
 LEAST_MINUTES = 0.01  # the last digit of the plan
 TRAIN_MINUTES = {TRANSLATION: "15, or the rest of 25 after setting up", LM: "5"}
 
@@ -82,21 +77,7 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     folder = "quickstart" if options.task == TRANSLATION else "quickstart-lm"
     options.work_dir = Path(options.work_dir or ROOT / "outputs" / folder).absolute()
     options.packages = Path(options.packages or options.work_dir / "packages").absolute()
-    check_folder(parser, options.work_dir, NEEDED_BY_SMOKE if options.smoke else NEEDED)
     return options
-
-
-def check_folder(parser: Parser, folder: Path, needed: float) -> None:
-    """Check that the folder can be written to, and that the disk has room for its files."""
-    above = in_the_way_of(folder)
-    if above is not None:
-        problem = "may not be written to" if above.is_dir() else "is a file"
-        parser.die(f"--work-dir {folder} cannot be created: {above} {problem}")
-    free = shutil.disk_usage(existing_parent(folder)).free
-    if not (folder / "settings").exists() and free < needed:
-        parser.die(
-            f"--work-dir {folder} requires {needed / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free: give another folder"
-        )
 
 
 def check_translation(parser: Parser, options: argparse.Namespace) -> None:
@@ -112,35 +93,9 @@ def check_translation(parser: Parser, options: argparse.Namespace) -> None:
                 f"the LibreOffice help is for en to de, not {source} to {target}; give your own text with --text PREFIX"
             )
     remedy = f"a prefix P names the files P.{source} and P.{target}, one sentence per line"
-    for name in MINIMUM_PAIRS:
-        prefix = options.text if name == "train" else getattr(options, name)
-        if prefix is None:
-            continue
+    for prefix in filter(None, (options.text, options.valid, options.test)):
         for language in (source, target):
             parser.file(f"{prefix}.{language}", remedy)
-        check_pairs(parser, options, name, [Path(f"{prefix}.{language}") for language in (source, target)])
-
-
-def check_pairs(parser: Parser, options: argparse.Namespace, name: str, paths: Sequence[Path]) -> None:
-    """Check that both files are text, with enough and equally many lines; their words are checked later."""
-    for path in paths:
-        with path.open("rb") as file:
-            head = file.read(HEAD)
-        if b"\0" in head:
-            parser.die(f"{path} contains NUL bytes, like UTF-16 text and compressed files: give plain text in UTF-8")
-        if head.count(b"\r") - head.count(b"\r\n") > head.count(b"\n"):
-            parser.die(f"{path}: {ends_no_line(path)}")
-    counts = [count_lines(path) for path in paths]
-    if counts[0] != counts[1]:
-        parser.die(
-            f"{paths[0]} has {counts[0]} lines but {paths[1]} has {counts[1]}: line n of one must be the translation "
-            "of line n of the other"
-        )
-    least = MINIMUM_PAIRS[name]
-    if name == "train" and not (options.valid and options.test):
-        least = HELD_OUT * MINIMUM_PAIRS["test"]  # some are held out
-    if counts[0] < least:
-        parser.die(f"{paths[0]} has {counts[0]} lines, and at least {least} are required: give more text")
 
 
 def check_lm(parser: Parser, options: argparse.Namespace) -> None:

@@ -3,7 +3,6 @@
 import argparse
 import copy
 import math
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import List, Sequence
@@ -16,15 +15,14 @@ from fairseq_mega.lab.prepare.debian import fetch_package, need_dpkg
 from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, Recipe, load
 from fairseq_mega.lab.recipes.smoke import shrink
 from fairseq_mega.lab.reproduce import training
-from fairseq_mega.lab.reproduce.choices import Choices
-from fairseq_mega.lab.reproduce.precisions import chosen_once
-from fairseq_mega.lab.reproduce.runs import Run, plan
+from fairseq_mega.lab.reproduce.jobs import Job, plan
+from fairseq_mega.lab.reproduce.settings import Choices
+from fairseq_mega.lab.reproduce.training import chosen_once
 from fairseq_mega.lab.runs.commands import execute
 from fairseq_mega.lab.runs.files import write_text
-from fairseq_mega.lab.runs.stages import Work, is_done, say
+from fairseq_mega.lab.runs.stages import Work, say
 
 LONGEST_MINUTES = 60.0  # limit of a training with --updates
-SLOW = 0.5  # fraction of the usual updates a minute
 SMOKE_UPDATES = 20
 DATA = ("text", "pieces", "data-bin", "counts.json", *RECORDS)  # names in the folder
 
@@ -69,7 +67,6 @@ class QuickStart:
     """
 
     enough: int  # updates; with fewer, the model may be poor
-    usual: int  # updates a minute on the slowest two cores that were measured
 
     def __init__(self, options: argparse.Namespace, task: Sequence[str], minutes: str, texts: Sequence[str]) -> None:
         self.options = options
@@ -94,11 +91,6 @@ class QuickStart:
 
     def make_data(self) -> None:
         """Make the data, as fairseq-mega-prepare does."""
-        if (self.folder / "logs").exists():  # an earlier version was stopped while it made the data, stage by stage
-            for name in RECORDS:
-                (self.folder / name).unlink(missing_ok=True)
-            for name in ("text", "pieces", "data-bin", "logs"):
-                shutil.rmtree(self.folder / name, ignore_errors=True)
         workers = ["--workers", "1"] if self.options.smoke else []
         prepare([*self.data_words(), "--out", str(self.folder), *workers], DATA)
         inputs = record_of(self.folder)["inputs"]
@@ -112,12 +104,11 @@ class QuickStart:
         Raises:
             OSError, ValueError, StageError: with messages for the user.
         """
-        if not is_done(self.folder, "binarise"):  # the last stage of the data in an earlier version
-            self.work.stage("data", self.make_data)
+        self.work.stage("data", self.make_data)
         self.gpus = gpus_for(self.options.cpu)
         self.precision = chosen_once(self.folder / "precision", self.options.precision, self.gpus)
         self.work.stage("plan", self.plan)
-        self.run = self.planned()
+        self.job = self.planned()
         self.work.stage("train", self.train_planned)
 
     def plan(self) -> None:
@@ -132,39 +123,27 @@ class QuickStart:
         """Return the planned time of the training."""
         return float((self.folder / "minutes").read_text(encoding="utf-8"))
 
-    def planned(self) -> Run:
-        """Return the planned run of the recipe, on all GPUs of the machine."""
+    def planned(self) -> Job:
+        """Return the planned job of the recipe, on all GPUs of the machine."""
         config = copy.deepcopy(self.recipe.config)
         config["optimization"]["stop_time_hours"] = round(self.minutes / 60, 6)
         config["distributed_training"]["distributed_world_size"] = max(1, self.gpus)
-        self.choices = Choices(
+        choices = Choices(
             self.folder, gpus=self.gpus, gpus_per_run=self.gpus, precision=self.precision, max_update=self.updates
         )
         recipe = replace(self.recipe, config=config)
-        run = plan(recipe, recipe.seeds[0], self.folder / "data-bin", "", self.choices, self.folder)
-        return replace(run, name="quickstart")
+        job = plan(recipe, recipe.seeds[0], self.folder / "data-bin", "", choices, self.folder)
+        return replace(job, name="quickstart")
 
     def train_planned(self) -> None:
         """Train, and report a training of too few updates, by a short time or by a slow machine."""
-        done = training.train(self.run, self.choices, execute, [])
+        done = training.train(self.job, execute, [])
         if not self.updates and done < self.enough:
-            say(self.about_few_updates(done))
-
-    def about_few_updates(self, done: int) -> str:
-        """Return the reason for few updates, and the remedy."""
-        rate = done / self.minutes
-        made = f"only {done} updates in {self.minutes:g} minute{'s' * (self.minutes != 1)}, {rate:.0f} a minute"
-        if rate >= self.usual * SLOW:
-            minutes = max(2 * self.minutes, self.enough / rate)
-            return (
-                f"{made}: the time was short. For a better model give --train-minutes "
-                f"{math.ceil(minutes)} or more and another --work-dir"
+            minutes = math.ceil(max(2 * self.minutes, self.enough * self.minutes / max(1, done)))
+            say(
+                f"only {done} updates in {self.minutes:g} minutes, and {self.enough} make a good model: give "
+                f"--train-minutes {minutes} or more and another --work-dir, or wait until the machine is idle"
             )
-        return (
-            f"{made}, where the slowest machine that was measured made {self.usual}: this machine is slow or busy, and "
-            f"the model will be poor. Give --train-minutes {2 * math.ceil(self.minutes)} or more and another "
-            "--work-dir, or wait until the machine is idle"
-        )
 
 
 def gpus_for(cpu: bool) -> int:

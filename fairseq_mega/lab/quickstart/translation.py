@@ -33,7 +33,6 @@ class Translation(QuickStart):
     """Quick start that trains on parallel text and ends in translations."""
 
     enough = 1000  # with fewer, the model has not learned yet which word translates which
-    usual = 120  # on idle cores with AVX2 alone, in float32
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         self.command = command
@@ -83,24 +82,21 @@ class Translation(QuickStart):
 
     def translate(self) -> None:
         """Translate the test sentences, again if that was done before."""
-        generated(self.run, "best").unlink(missing_ok=True)
-        translate(self.run, "best", self.checkpoint, execute, {})
+        generated(self.job, "best").unlink(missing_ok=True)
+        translate(self.job, "best", self.checkpoint, execute, {})
 
     def score(self) -> None:
         """Print BLEU and examples, and write the result file."""
-        earlier = self.folder / "logs" / "generate.log"  # the marker of finished translations in an earlier version
-        if earlier.exists() and not generated(self.run, "best").exists():
-            earlier.rename(generated(self.run, "best"))
         settings = {"task": f"{self.options.source_lang}-{self.options.target_lang}", "precision": self.precision}
-        words = [*score_words(self.run, "best"), "--examples", "5", "--json", str(self.folder / "result.json")]
-        words += ["--command", self.command, "--seed", str(self.run.seed), "--label", "quickstart"]
+        words = [*score_words(self.job, "best"), "--examples", "5", "--json", str(self.folder / "result.json")]
+        words += ["--command", self.command, "--seed", str(self.job.seed), "--label", "quickstart"]
         words += ["--benchmark", "quickstart", *settings_words({**settings, "train_minutes": f"{self.minutes:.2f}"})]
         if report(["translations", *words]):
             raise StageError
 
     def show(self) -> None:
         """Translate some sentences of an interface, and print the line to type for more."""
-        typing = [INTERACTIVE, *translator_words(self.run, self.checkpoint)]
+        typing = [INTERACTIVE, *translator_words(self.job, self.checkpoint)]
         if self.options.text is None:
             self._show_examples(typing)
         if self.options.text is None and not self.updates:
@@ -108,8 +104,8 @@ class Translation(QuickStart):
         print(f"\ncheckpoint: {self.checkpoint}")
         print(f"score and settings: {self.folder / 'result.json'}")
         print(
-            f"\nTo translate what you type ({self.run.config['task']['source_lang']} to "
-            f"{self.run.config['task']['target_lang']}), paste this line, wait some seconds, then type a sentence and "
+            f"\nTo translate what you type ({self.job.config['task']['source_lang']} to "
+            f"{self.job.config['task']['target_lang']}), paste this line, wait some seconds, then type a sentence and "
             "press return\n"
             "(Ctrl-D ends it; without the part from | on it shows pieces and scores too):\n"
         )

@@ -1,9 +1,8 @@
-"""The authors' processed archives as data: each task's folder is found in them, its vocabulary and labels are checked.
-
-The names of folders in the archives are not published, so that folders are identified by their files.
-"""
+"""--processed: the authors' processed archives, fetched, unpacked, and used as they are after a check."""
 
 import re
+import shutil
+import zipfile
 from itertools import islice
 from pathlib import Path
 from typing import List, Sequence, Set, Tuple
@@ -11,34 +10,94 @@ from typing import List, Sequence, Set, Tuple
 from fairseq_mega.data.card import CARD_FILE, is_recorded
 from fairseq_mega.data.class_folders import walk_once
 from fairseq_mega.data.text_units import symbols_of_file
-from fairseq_mega.lab.prepare.of_recipes import dataset_of
+from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, naming_damage
+from fairseq_mega.lab.prepare.dataset import Processed
+from fairseq_mega.lab.prepare.download import fetch_missing
+from fairseq_mega.lab.prepare.layouts import DATA_BIN
+from fairseq_mega.lab.prepare.of_recipes import dataset_of, is_published
+from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
-from .authors_archives import processed_of
+from .settings import PUBLISHED, Choices
+
+HOST = "https://dl.fbaipublicfiles.com/mega/data"  # the READMEs of facebookresearch/mega, examples/mega
+
+
+def processed_of(recipe: Recipe) -> Processed:
+    """Return the published form of the data of a recipe; RecipeError where there is none."""
+    processed = dataset_of(recipe).processed
+    if processed is None or not is_published(recipe):
+        raise RecipeError(f"--processed: the authors published no processed data for {recipe.name}: omit it")
+    return processed
+
+
+def addresses(recipes: Sequence[Recipe], given: str) -> List[str]:
+    """The address that was given, or those of the published archives that the recipes need."""
+    if given != PUBLISHED:
+        return [given]
+    return [f"{HOST}/{name}" for name in dict.fromkeys(processed_of(recipe).archive for recipe in recipes)]
+
+
+def fetch_processed(recipes: Sequence[Recipe], choices: Choices) -> None:
+    """Fetch the archives that --processed names and unpack them below its folder, as far as that has not been done.
+
+    Raises:
+        RecipeError, DownloadError: if one cannot be obtained, or is damaged.
+        OSError: if it cannot be unpacked.
+    """
+    if choices.processed is None or choices.processed_from is None:
+        return
+    for url in addresses(recipes, choices.processed_from):
+        archive = choices.processed.parent / url.rpartition("/")[2]
+        if not (choices.processed / archive.stem).is_dir():
+            fetch_missing(url, archive, attempts=8, allowed=choices.download)
+            unpack(archive, choices.processed / archive.stem)
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a zip file to a folder, which is there whole or not at all."""
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    say(f"unpacking {archive} to {folder}")
+    with naming_damage(archive, FETCH_AGAIN), zipfile.ZipFile(archive) as container:
+        container.extractall(partial)  # this leaves out members outside the folder
+    partial.rename(folder)
+
+
+def check_archive(path: Path) -> None:
+    """Raise a DownloadError for a zip file that is cut off or damaged; it is read to its end."""
+    if path.suffix == ".zip":
+        with naming_damage(path, FETCH_AGAIN):
+            with zipfile.ZipFile(path) as container:
+                broken = container.testzip()
+            if broken is not None:
+                raise zipfile.BadZipFile(f"{broken} is damaged")
 
 
 def find_processed(recipe: Recipe, top: Path) -> Path:
-    """The folder of a recipe's data below ``top``, checked.
+    """Return the one folder below ``top`` with the files of a recipe's data and a name of its data set, checked.
+
+    The names of folders in the archives are not published.
 
     Raises:
-        RecipeError: if there is no such folder, with the contents of the nearest one.
+        RecipeError: if there is none, or several.
     """
-    if not top.is_dir():
-        raise RecipeError(
-            f"--processed: {top} is not a folder: unpack the authors' archives into one, or give --processed published"
-        )
-    processed_of(recipe)  # or an error
-    files = [name.replace("data-bin/", "") for name in dataset_of(recipe).layout.files]
+    names = processed_of(recipe).names
+    files = [name.replace(f"{DATA_BIN}/", "") for name in dataset_of(recipe).layout.files]
     folders = {*filter(Path.is_dir, top.rglob("*")), *(place for place, _, _ in walk_once(top))}
     named = [folder for folder in sorted(folders) if is_named(folder, top, recipe)]
-    whole = [folder for folder in named if all((folder / name).is_file() for name in files)]
-    if len({folder.resolve() for folder in whole}) > 1:
-        raise RecipeError(f"--processed: {whole[0]} and {whole[1]} may both be {recipe.dataset}: give one of them")
-    if whole:
-        check_contents(recipe, whole[0])
-        return whole[0]
-    raise RecipeError(f"--processed: {top} holds no whole data of {recipe.dataset}{what_is_missing(named, files)}")
+    whole = {folder.resolve(): folder for folder in named if all((folder / name).is_file() for name in files)}
+    if len(whole) != 1:
+        seen = ", ".join(map(str, (whole or dict.fromkeys(named)).keys())) or "none"
+        raise RecipeError(
+            f"--processed: {top} should have one folder of {recipe.dataset}, named {' or '.join(names)}, with "
+            f"{', '.join(files)}: found {seen}"
+        )
+    (folder,) = whole.values()
+    check_contents(recipe, folder)
+    return folder
 
 
 def is_named(folder: Path, top: Path, recipe: Recipe) -> bool:
@@ -57,21 +116,6 @@ def data_sets_of(part: str) -> Set[str]:
 def is_within(name: str, part: str) -> bool:
     """Return whether a name is in a part of a path; one of two letters has to stand apart from others."""
     return name in part if len(name) > 2 else re.search(f"(?<![a-z]){name}(?![a-z])", part) is not None
-
-
-def what_is_missing(named: Sequence[Path], files: Sequence[str]) -> str:
-    """Return the rest of an error: the files that the nearest folder lacks."""
-    counted = [([name for name in files if not (folder / name).is_file()], folder) for folder in named]
-    missing, folder = min(counted, key=lambda pair: len(pair[0]), default=([], None))
-    if folder is None or len(missing) == len(files):
-        return f": a folder with {', '.join(files[:2])} and the like is needed"
-    text = f": {folder} lacks {', '.join(missing[:3])}"
-    if all(name.startswith("src") for name in missing):
-        text += (
-            " (an archive without its src-bin was published once, facebookresearch/mega#1: get it again, or binarise "
-        )
-        text += "its texts with fairseq-preprocess)"
-    return text
 
 
 def check_contents(recipe: Recipe, folder: Path) -> None:

@@ -6,30 +6,31 @@ TABLE describes its recipes.
 """
 
 import argparse
+import ctypes
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import List, Optional, Sequence
 
 from fairseq_mega.cli.commands import failure, hide_deprecations
+from fairseq_mega.lab.recipes.catalogue import catalogue, find_all
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
-from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, as_yaml
-from fairseq_mega.lab.reproduce import aggregate, launchers, listing, options, precisions, requested, runner
-from fairseq_mega.lab.reproduce.authors_archives import fetch_processed
-from fairseq_mega.lab.reproduce.behind import check_extra
-from fairseq_mega.lab.reproduce.choices import Choices
+from fairseq_mega.lab.recipes.recipe import AUTO, Recipe, RecipeError, as_yaml
+from fairseq_mega.lab.reproduce import options
+from fairseq_mega.lab.reproduce.listing import listing
 from fairseq_mega.lab.reproduce.options import PROGRAM
-from fairseq_mega.lab.reproduce.revising import check_by_fairseq
-from fairseq_mega.lab.reproduce.runs import plan
-from fairseq_mega.lab.reproduce.storage import check_disk
-from fairseq_mega.lab.reproduce.tables import print_tables, score_checkpoint
-from fairseq_mega.lab.reproduce.weights import find_weights
+from fairseq_mega.lab.reproduce.settings import EVALUATE, Choices, choose, is_address, parse_setting, revise_all
 from fairseq_mega.lab.runs.commands import StageError
+from fairseq_mega.lab.runs.options import usable_cores
 
 
 def visible_gpus() -> int:
-    """Return the number of GPUs that torch sees."""
+    """Return the number of GPUs that torch sees; without a driver it is not asked, as its import takes seconds."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        if not Path("/dev/kfd").exists():  # of AMD's
+            return 0
     import torch
 
     return torch.cuda.device_count()
@@ -41,68 +42,83 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
     Raises:
         RecipeError, ValueError, OSError, StageError: with messages for the user.
     """
-    recipes, seeds = requested.chosen(given), requested.seeds_of(given)
-    if given.yaml or given.print:
-        requested.check_printed(given, extra)
+    options.refuse_without_effect(given, extra)
+    recipes = chosen(given)
     if given.yaml:
         print("---\n".join(map(as_yaml, recipes)), end="")
-        return 0
-    if given.print:
-        for recipe in recipes:
-            words = [*without_user_dir(arguments(recipe.config, recipe.preset)), *precisions.option_of(recipe)]
-            print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *words]))
-        return 0
-    requested.check_weights(given, extra)
-    choices = requested.choices_of(given, extra, visible_gpus)
-    if given.checkpoint is None:
-        choices = precisions.with_automatic(choices, recipes, begun=not given.list)
-    runner.check_choices(recipes, choices)
-    if given.list:
-        print("\n".join(listing.listing(recipes, seeds, choices)))
-        return 0
-    if given.path is not None:
-        return score_checkpoint(recipes, given, choices)
-    if choices.gpus == 0 and given.gpus is None and not given.smoke:
-        raise RecipeError("no GPU is visible: give --gpus 0 to use the CPU, or --smoke for a quick test")
-    for recipe in recipes:
-        planned = plan(recipe, 1, Path(), "", choices)
-        if choices.max_update or choices.settings_of(recipe):
-            check_by_fairseq(replace(recipe, config=planned.config))
-        if extra:
-            check_extra(recipe, planned.train_arguments(), extra)
-    fetch_processed(recipes, choices)
-    if given.checkpoint is not None:
-        choices = replace(choices, weights=find_weights(recipes, given.checkpoint, choices))
-    elsewhere = given.launcher != "local"
-    runner.check(recipes, choices, choices.gpus if elsewhere or choices.gpus == 0 else visible_gpus())
-    return reproduce(recipes, seeds, choices, given, command)
+    elif given.print:
+        print("\n".join(map(line_of, recipes)))
+    elif given.list:
+        print("\n".join(listing(recipes, given.seeds, choices_of(given, extra))))
+    else:
+        from fairseq_mega.lab.reproduce.runner import reproduce  # and torch
+
+        return reproduce(recipes, choices_of(given, extra), given, command)
+    return 0
 
 
-def reproduce(
-    recipes: Sequence[Recipe], seeds: List[int], choices: Choices, given: argparse.Namespace, command: Sequence[str]
-) -> int:
-    """Prepare the data of all recipes, then do or launch their runs, then print the tables."""
-    digests = runner.prepare_all(recipes, choices)
-    runs = runner.same_work(runner.runs_of(recipes, seeds, choices, digests))
-    runner.check_bands([run for run in runs if run.recipe.name not in choices.weights])
-    if given.launcher == "print":
-        launchers.print_commands(runs, choices, command, given.recipes)
-        return 0
-    check_disk(runs, choices.out)
-    if given.launcher == "slurm":
-        parameters = dict(requested.parameter(text) for text in given.slurm)
-        print(
-            f"jobs {', '.join(launchers.submit(runs, choices, parameters))}; the same command without --launcher then"
-        )
-        return 0
-    outcomes = runner.perform_all(runs, choices, shlex.join([PROGRAM, *command]), only_train=given.only_train)
-    if not given.only_train and not choices.weights:
-        aggregate.write_cells(runs, choices, shlex.join([PROGRAM, *command]))
-    failed = [outcome.run.name for outcome in outcomes if outcome.error is not None]
-    status = 0 if given.only_train else print_tables(runs, failed, given, choices)
-    if failed:
-        print(f"{PROGRAM}: error: {len(failed)} of {len(runs)} runs failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else status
+def chosen(given: argparse.Namespace) -> List[Recipe]:
+    """Return the recipes that the options select, with the changes by options.
+
+    Raises:
+        RecipeError: if there is none, or an option does not suit them.
+    """
+    found = find_all(given.recipes)
+    if any(recipe.name not in catalogue() for recipe in found):  # a test checks those of the package
+        from fairseq_mega.lab.reproduce.data import check_recipes
+
+        check_recipes(found)
+    for text in given.where:
+        found = choose(found, text)
+    settings = tuple(map(parse_setting, given.settings))
+    for setting in settings:
+        if setting.key == "optimization.max_update" and given.max_update is not None:
+            raise RecipeError(f"{setting} and --max-update both set the updates: give one of them")
+        if setting.group != EVALUATE and given.checkpoint is not None:
+            raise RecipeError(f"{setting} is for a training, and --checkpoint only scores weights: omit it")
+    return revise_all(found, settings)
+
+
+def line_of(recipe: Recipe) -> str:
+    """Return the command line of fairseq-train for a recipe, with the precision that the runner uses here."""
+    words = ["--precision", AUTO] if recipe.precision == AUTO else []
+    if not words and visible_gpus():
+        from fairseq_mega.lab.reproduce.training import rounds_products
+
+        words = ["--precision", "tf32"] if rounds_products() else []
+    line = [*without_user_dir(arguments(recipe.config, recipe.preset)), *words]
+    return shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *line])
+
+
+def choices_of(given: argparse.Namespace, extra: Sequence[str]) -> Choices:
+    """Return the settings that the options make for all recipes."""
+    out = given.out or given.root / ("outputs/reproduce-smoke" if given.smoke else "outputs/reproduce")
+    address = given.processed if given.processed and is_address(given.processed) else None
+    processed = Path(given.processed) if given.processed else None
+    if address is not None:
+        processed = (given.archives or given.root / "outputs" / "archives") / "processed"
+    return Choices(
+        out=out.resolve(),
+        root=given.root.resolve(),
+        data=given.data and given.data.resolve(),
+        data_dir=given.data_dir and given.data_dir.resolve(),
+        processed=processed and processed.resolve(),
+        processed_from=address,
+        released=given.released,
+        results=given.results_dir and given.results_dir.resolve(),
+        gpus=0 if given.smoke else visible_gpus() if given.gpus is None else given.gpus,
+        gpus_per_run=given.gpus_per_run,
+        per_step=given.per_step,
+        max_update=given.max_update,
+        keep_schedule=given.keep_schedule,
+        precision=given.precision,
+        settings=tuple(map(parse_setting, given.settings)),
+        extra=tuple(extra),
+        smoke=given.smoke,
+        workers=given.workers or usable_cores(),
+        archives=given.archives and given.archives.resolve(),
+        download=not given.no_download,
+    )
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -19,9 +19,8 @@ from fairseq_mega.lab.runs.training_log import averaged, read_losses, spikes_of
 from fairseq_mega.models.averaging import average, epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 
-from .choices import Choices
-from .runs import Run, languages, sentences, test_text
-from .training import MODULE, RESULTS, trained_updates, variables
+from .jobs import Job, languages, sentences, test_text
+from .training import MODULE, variables
 from .weights import parameters_of
 
 SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")  # settings that a recipe may have for it
@@ -30,14 +29,14 @@ POINTS = 100  # of a curve
 GENERATE = [sys.executable, "-c", "import sys; from fairseq_mega.cli.console import generate; sys.exit(generate())"]
 
 
-def benchmark_of(run: Run) -> str:
+def benchmark_of(job: Job) -> str:
     """Return the name in the result files by which the report finds them."""
-    title: str = run.recipe.evaluate.get("benchmark", run.recipe.report)
-    return title + ("-smoke" if run.smoke else "")
+    title: str = job.recipe.evaluate.get("benchmark", job.recipe.report)
+    return title + ("-smoke" if job.smoke else "")
 
 
-def evaluate(run: Run, choices: Choices, execute: Execute, devices: List[int], command: str) -> None:
-    """Score a run on the test split, or measure its speed; write its result files to :func:`results_of`.
+def evaluate(job: Job, execute: Execute, devices: List[int], command: str) -> None:
+    """Score a run on the test split, or measure its speed; write its result files to :attr:`Job.results`.
 
     Raises:
         StageError: if a command fails.
@@ -49,18 +48,7 @@ def evaluate(run: Run, choices: Choices, execute: Execute, devices: List[int], c
         "translation": translation,
         "speed": speed,
     }
-    kinds[run.recipe.evaluate["kind"]](run, choices, execute, variables(choices, devices), command)
-
-
-def results_of(run: Run) -> Path:
-    """Folder of the result files of a run for its report."""
-    return run.folder / RESULTS / run.evaluation
-
-
-def result_files(run: Run) -> List[Path]:
-    """Return the result files of a run for its report; none where its training has another number of updates."""
-    found = sorted(results_of(run).glob("*.json"))
-    return found if trained_updates(run) in (None, run.updates) else []
+    kinds[job.recipe.evaluate["kind"]](job, execute, variables(job, devices), command)
 
 
 def settings_words(settings: Dict[str, Any]) -> List[str]:
@@ -68,83 +56,81 @@ def settings_words(settings: Dict[str, Any]) -> List[str]:
     return [word for key, value in settings.items() for word in ("--setting", f"{key}={value}")]
 
 
-def classifier(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
+def classifier(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Accuracy of the checkpoint of best validation accuracy."""
-    schedule = run.config["lr_scheduler"]
+    schedule = job.config["lr_scheduler"]
     total = schedule.get("total_num_update") or schedule["warmup_updates"] + schedule["lr_period_updates"]
-    words = scoring_words(run, choices, command, "best", run.name, {"schedule_updates": int(total)})
-    execute([*PYTHON, MODULE, "test", *words], run.folder / "test.log", env)
+    words = scoring_words(job, command, "best", job.name, {"schedule_updates": int(total)})
+    execute([*PYTHON, MODULE, "test", *words], job.folder / "test.log", env)
 
 
-def images(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
+def images(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Accuracy of the best and of the last checkpoint on the validation images: those of the test have no labels."""
-    trained = run.recipe.name not in choices.weights
+    trained = job.weights is None
     for name in ("best", "last") if trained else ("best",):
         kind = {"checkpoint": name if trained else "given"}
-        words = scoring_words(run, choices, command, name, f"{run.name}.{kind['checkpoint']}", kind)
+        words = scoring_words(job, command, name, f"{job.name}.{kind['checkpoint']}", kind)
         words += ["--split", "valid", "--score", "top1_accuracy"]
-        execute([*PYTHON, MODULE, "test", *words], run.folder / "test.log", env)
+        execute([*PYTHON, MODULE, "test", *words], job.folder / "test.log", env)
 
 
-def scoring_words(
-    run: Run, choices: Choices, command: str, checkpoint: str, label: str, more: Dict[str, Any]
-) -> List[str]:
+def scoring_words(job: Job, command: str, checkpoint: str, label: str, more: Dict[str, Any]) -> List[str]:
     """Arguments of ``lra_results test``.
 
     Args:
         checkpoint: "best" or "last".
         label: of the result, and the name of its file.
-        more: settings to keep beside those of every run.
+        more: settings to keep beside those of every job.
     """
-    settings = {**run.recipe.cell, "published_updates": run.recipe.updates, **more}
-    settings.update(precision=choices.used_precision, gpus=run.gpus, recipe=run.recipe.name)
-    path = run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
-    weights = choices.weights.get(run.recipe.name)
+    settings = {**job.recipe.cell, "published_updates": job.recipe.updates, **more}
+    settings.update(precision=job.choices.used_precision, gpus=job.gpus, recipe=job.recipe.name)
+    path = job.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
+    weights = job.weights
     if weights is None:
         training = [
-            *("--log", str(run.folder / "train.log"), "--train-command", str(run.folder / "train.command")),
-            *("--seed", str(run.seed), "--batch", str(run.examples)),
-            *("--early-epoch", str(run.recipe.evaluate["early_epoch"])),
+            *("--log", str(job.folder / "train.log"), "--train-command", str(job.folder / "train.command")),
+            *("--seed", str(job.seed), "--batch", str(job.examples)),
+            *("--early-epoch", str(job.recipe.evaluate["early_epoch"])),
         ]
     else:
         training = []
-        settings.update(parameters=parameters_of(path), updates=weights.updates or run.recipe.updates)
+        settings.update(parameters=parameters_of(path), updates=weights.updates or job.recipe.updates)
     return [
-        *(str(run.data), "--task", run.config["task"]["_name"], "--path", str(path)),
-        *("--json", str(results_of(run) / f"{label}.json"), "--label", label, "--benchmark", benchmark_of(run)),
-        *("--command", command, "--test-batch", str(run.config["dataset"]["batch_size"])),
-        *(*training, *["--cpu"] * (run.gpus == 0), *settings_words(settings)),
+        *(str(job.data), "--task", job.config["task"]["_name"], "--path", str(path)),
+        *("--json", str(job.results / f"{label}.json"), "--label", label, "--benchmark", benchmark_of(job)),
+        *("--command", command, "--test-batch", str(job.config["dataset"]["batch_size"])),
+        *(*training, *["--cpu"] * (job.gpus == 0), *settings_words(settings)),
     ]
 
 
-def language_model(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
+def language_model(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Perplexity over the contexts and chunks of the recipe, the memory carried along."""
-    given = run.recipe.name in choices.weights
-    checkpoint = "best" if given else run.recipe.evaluate.get("checkpoint", "best")
-    path = run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
-    remove_other_results(run, path)
+    given = job.weights is not None
+    checkpoint = "best" if given else job.recipe.evaluate.get("checkpoint", "best")
+    path = job.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
+    remove_other_results(job, path)
     words = [
-        *(str(run.data), "--path", str(path)),
-        *("--label", run.name, "--benchmark", benchmark_of(run), "--output", str(results_of(run))),
-        *("--device", "cuda" if run.gpus else "cpu"),
+        *(str(job.data), "--path", str(path)),
+        *("--label", job.name, "--benchmark", benchmark_of(job), "--output", str(job.results)),
+        *("--device", "cuda" if job.gpus else "cpu"),
     ]
-    if run.recipe.evaluate.get("curve"):
-        write_curve(run, command)
-    score_contexts(words, run.recipe.evaluate, execute, env, run.folder / "test.log")
+    if job.recipe.evaluate.get("curve"):
+        write_curve(job, command)
+    score_contexts(words, job.recipe.evaluate, execute, env, job.folder / "test.log")
 
 
-def remove_other_results(run: Run, checkpoint: Path) -> None:
+def remove_other_results(job: Job, checkpoint: Path) -> None:
     """Remove the results of a run that were measured on another checkpoint than the present one."""
-    make_of([checkpoint], results_of(run), lambda: shutil.rmtree(results_of(run), ignore_errors=True))
+    make_of([checkpoint], job.results, lambda: shutil.rmtree(job.results, ignore_errors=True))
 
 
-def write_curve(run: Run, command: str) -> None:
+def write_curve(job: Job, command: str) -> None:
     """Write the losses of a language model's training to a result file of its own.
 
     Raises:
         ValueError: if the log does not hold all of them.
     """
-    log = run.folder / "train.log"
+    log = job.folder / "train.log"
     with log.open(encoding="utf-8", errors="replace") as lines:
         found = read_losses(lines, str(log))
     each = max(1, len(found.updates) // POINTS)
@@ -161,15 +147,15 @@ def write_curve(run: Run, command: str) -> None:
         "averaged_updates": each,
     }
     result = make_result(
-        *(benchmark_of(run), run.name, scores, found.updates[-1].tokens, command, run.seed, settings),
+        *(benchmark_of(job), job.name, scores, found.updates[-1].tokens, command, job.seed, settings),
         spikes=spikes_of(found.updates),
-        train_command=(run.folder / "train.command").read_text(encoding="utf-8").strip(),
+        train_command=(job.folder / "train.command").read_text(encoding="utf-8").strip(),
         curve={
             name: dict(zip(("tokens", "bits_per_token"), map(list, zip(*points))))
             for name, points in (("train", curve), ("valid", found.validations))
         },
     )
-    write_result(results_of(run) / f"{run.name}-train.json", result)
+    write_result(job.results / f"{job.name}-train.json", result)
 
 
 def score_contexts(words: List[str], wanted: Dict[str, Any], execute: Execute, env: Dict[str, str], log: Path) -> None:
@@ -182,108 +168,108 @@ def score_contexts(words: List[str], wanted: Dict[str, Any], execute: Execute, e
         execute([*PYTHON, "fairseq_mega.lab.evaluate.language_model", *words, *options], log, env)
 
 
-def speed(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
+def speed(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Tokens per second of a device and peak memory over the lengths of the recipe."""
-    wanted, name, found = run.recipe.evaluate, run.recipe.name, run.folder / "speed.json"
+    wanted, name, found = job.recipe.evaluate, job.recipe.name, job.folder / "speed.json"
     words = [
         *("lm-length", "--models", name, "--lengths", ",".join(map(str, wanted["lengths"]))),
         *("--symbols", str(wanted["symbols"]), "--repeat", str(wanted["repeat"]), "--time-limit", "inf"),
-        *("--device", "cuda" if run.gpus else "cpu", "--threads", str(choices.workers), "--json", str(found)),
-        *("--dtype", "bfloat16" if choices.used_precision == "bf16" else "float32", *["--smoke"] * run.smoke),
+        *("--device", "cuda" if job.gpus else "cpu", "--threads", str(job.choices.workers), "--json", str(found)),
+        *("--dtype", "bfloat16" if job.choices.used_precision == "bf16" else "float32", *["--smoke"] * job.smoke),
     ]
-    execute([*PYTHON, "fairseq_mega.lab.benchmarks", *words], run.folder / "test.log", env)
+    execute([*PYTHON, "fairseq_mega.lab.benchmarks", *words], job.folder / "test.log", env)
     result = read_result(found)
     scores = {key[len(name) + 1 :]: value for key, value in result["scores"].items()}
     for length in wanted["lengths"]:
         scores[f"L={length} tokens_per_second"] = length / scores[f"L={length} seconds"]
-    own = {"benchmark": benchmark_of(run), "label": run.name, "scores": scores, "command": command}
-    write_result(results_of(run) / f"{run.name}.json", {**result, **own})
+    own = {"benchmark": benchmark_of(job), "label": job.name, "scores": scores, "command": command}
+    write_result(job.results / f"{job.name}.json", {**result, **own})
 
 
 def option(key: str) -> str:
     return "--" + key.replace("_", "-")
 
 
-def translation(run: Run, choices: Choices, execute: Execute, env: Dict[str, str], command: str) -> None:
+def translation(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
     """BLEU of given weights, or of the best checkpoint and of the averaged last ones where the recipe averages some."""
-    wanted, weights = run.recipe.evaluate, choices.weights.get(run.recipe.name)
-    paths = {"best" if weights is None else "given": run.folder / "checkpoints" / "checkpoint_best.pt"}
+    wanted, weights = job.recipe.evaluate, job.weights
+    paths = {"best" if weights is None else "given": job.folder / "checkpoints" / "checkpoint_best.pt"}
     if "average" in wanted and weights is None:
-        paths.update(last_average(run))
+        paths.update(last_average(job))
     for name, path in paths.items():
-        translate(run, name, path, execute, env)
-        label = f"{run.name}.{name}"
-        settings = {**run.recipe.cell, "checkpoint": name, "max_update": run.updates, "seed": run.seed}
+        translate(job, name, path, execute, env)
+        label = f"{job.name}.{name}"
+        settings = {**job.recipe.cell, "checkpoint": name, "max_update": job.updates, "seed": job.seed}
         if weights is not None:
-            settings["max_update"] = weights.updates or run.updates
+            settings["max_update"] = weights.updates or job.updates
         elif "average" in wanted:
             settings["averaged_epochs"] = wanted["average"]
-        settings["precision"] = json.dumps(run.recipe.precision)
+        settings["precision"] = json.dumps(job.recipe.precision)
         words = [
-            *(*score_words(run, name), "--examples", "3", "--json", str(results_of(run) / f"{label}.json")),
-            *("--benchmark", benchmark_of(run), "--label", label, "--seed", str(run.seed), "--command", command),
+            *(*score_words(job, name), "--examples", "3", "--json", str(job.results / f"{label}.json")),
+            *("--benchmark", benchmark_of(job), "--label", label, "--seed", str(job.seed), "--command", command),
             *settings_words(settings),
         ]
-        execute([*PYTHON, "fairseq_mega.lab.report", "translations", *words], run.folder / "test.log", env)
+        execute([*PYTHON, "fairseq_mega.lab.report", "translations", *words], job.folder / "test.log", env)
 
 
-def last_average(run: Run) -> Dict[str, Path]:
+def last_average(job: Job) -> Dict[str, Path]:
     """Return the average of the last epochs by its name, made unless that is done; nothing of a training with fewer
     epochs.
     """
-    path, count = run.folder / "checkpoint_average.pt", run.recipe.evaluate["average"]
-    sources = epoch_checkpoints(run.folder / "checkpoints")[-count:]
+    path, count = job.folder / "checkpoint_average.pt", job.recipe.evaluate["average"]
+    sources = epoch_checkpoints(job.folder / "checkpoints")[-count:]
     if len(sources) < count:
-        say(f"{run.name}: checkpoints of {len(sources)} epochs: the average of the last {count} is not scored")
+        say(f"{job.name}: checkpoints of {len(sources)} epochs: the average of the last {count} is not scored")
         return {}
     make_of(sources, path, lambda: save(average(sources), path))
     return {"average": path}
 
 
-def translate(run: Run, name: str, path: Path, execute: Execute, env: Dict[str, str]) -> None:
+def translate(job: Job, name: str, path: Path, execute: Execute, env: Dict[str, str]) -> None:
     """Translate the test set by a checkpoint, which has a name, unless that is done."""
-    output, words = generated(run, name), [*GENERATE, *generate_words(run, path)]
-    progress = Progress(sentences=sentences(run))
+    output, words = generated(job, name), [*GENERATE, *generate_words(job, path)]
+    progress = Progress(sentences=sentences(job))
     make_of([path], output, lambda: execute(words, output.with_suffix(".log"), env, progress, output))
 
 
-def generated(run: Run, name: str) -> Path:
+def generated(job: Job, name: str) -> Path:
     """The translations of a checkpoint; of other settings of the evaluation another file."""
-    other = [] if run.evaluation == run.recipe.report else [run.evaluation]
-    return run.folder / ".".join(["generate", name, *other, "txt"])
+    other = [] if job.evaluation == job.recipe.report else [job.evaluation]
+    return job.folder / ".".join(["generate", name, *other, "txt"])
 
 
-def translator_words(run: Run, path: Path) -> List[str]:
+def translator_words(job: Job, path: Path) -> List[str]:
     """Arguments of fairseq-generate and fairseq-interactive: the data, a checkpoint, languages, subwords, search."""
-    wanted, (source, target), pieces = run.recipe.evaluate, languages(run), run.data / MODEL_FILE
+    wanted, (source, target), pieces = job.recipe.evaluate, languages(job), job.data / MODEL_FILE
     joined = ["--bpe", "sentencepiece", "--sentencepiece-model", str(pieces)] if pieces.exists() else ["--remove-bpe"]
     return [
-        *(str(run.data), "--path", str(path), "--source-lang", source, "--target-lang", target, *joined),
+        *(str(job.data), "--path", str(path), "--source-lang", source, "--target-lang", target, *joined),
         *(word for key in SEARCH if key in wanted for word in (option(key), str(wanted[key]))),
-        *["--cpu"] * (run.gpus == 0),
+        *["--cpu"] * (job.gpus == 0),
     ]
 
 
-def generate_words(run: Run, path: Path) -> List[str]:
+def generate_words(job: Job, path: Path) -> List[str]:
     """Arguments of fairseq-generate for the test set, every sentence of it."""
-    wanted = run.recipe.evaluate
+    wanted = job.recipe.evaluate
     return [
-        *(*translator_words(run, path), "--task", "translation", "--gen-subset", "test"),
+        *(*translator_words(job, path), "--task", "translation", "--gen-subset", "test"),
         *(word for key in BATCH if key in wanted for word in (option(key), str(wanted[key]))),
         *("--required-batch-size-multiple", "1", "--num-workers", "0"),
     ]
 
 
-def score_words(run: Run, name: str) -> List[str]:
+def score_words(job: Job, name: str) -> List[str]:
     """Arguments of the report that scores the translations of a checkpoint."""
-    wanted, (source, target) = run.recipe.evaluate, languages(run)
+    wanted, (source, target) = job.recipe.evaluate, languages(job)
     words = [
-        *(str(generated(run, name)), "--expect", str(sentences(run)), "--source-lang", source, "--target-lang", target),
-        *("--source", str(test_text(run, source)), "--reference", str(test_text(run, target))),
+        *(str(generated(job, name)), "--expect", str(sentences(job)), "--source-lang", source, "--target-lang", target),
+        *("--source", str(test_text(job, source)), "--reference", str(test_text(job, target))),
     ]
     if "tokenized" in wanted:  # whose translations are words of Moses
-        reference = run.data.parent / f"{wanted['tokenized']}.{target}"
+        reference = job.data.parent / f"{wanted['tokenized']}.{target}"
         words += ["--detokenize", "en", "--compound-split", "--tokenized-reference", str(reference)]
-    if "sacrebleu" in wanted and not run.smoke:
+    if "sacrebleu" in wanted and not job.smoke:
         words += ["--sacrebleu-test-set", wanted["sacrebleu"]]
     return words

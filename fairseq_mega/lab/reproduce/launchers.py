@@ -1,5 +1,6 @@
 """Other places to run: commands for the user to start, or jobs of SLURM through submitit."""
 
+import importlib
 import shlex
 import sys
 from pathlib import Path
@@ -7,24 +8,21 @@ from typing import Any, Collection, Dict, List, Sequence
 
 from fairseq_mega.lab.runs.commands import PYTHON, environment
 
-from .batches import counts_tokens
-from .choices import Choices
-from .revising import parse_setting
-from .runs import Run
-from .tables import is_drawn
+from .jobs import Job
+from .settings import parse_setting
 from .training import MODULE, variables
 
 GPUS_PER_NODE = 8
 
 
-def training_words(run: Run) -> List[str]:
+def training_words(job: Job) -> List[str]:
     """Return the command of a training; with a port fairseq reads its rank and the other nodes from SLURM's
     variables."""
-    port = ["--distributed-port", "29500"] if run.gpus > 1 else []
-    return [*PYTHON, MODULE, "train", *run.train_arguments(), *port]
+    port = ["--distributed-port", "29500"] if job.gpus > 1 else []
+    return [*PYTHON, MODULE, "train", *job.train_arguments(), *port]
 
 
-def print_commands(runs: Sequence[Run], choices: Choices, given: Sequence[str], recipes: Sequence[str]) -> None:
+def print_commands(jobs: Sequence[Job], given: Sequence[str], recipes: Sequence[str]) -> None:
     """Print for each run the command that trains it alone and writes its results.
 
     Args:
@@ -32,21 +30,18 @@ def print_commands(runs: Sequence[Run], choices: Choices, given: Sequence[str], 
         recipes: those of them that name recipes.
     """
     end = given.index("--") if "--" in given else len(given)
-    for run in runs:
-        name = run.recipe.file
-        left_out = {"--launcher", "--seeds"}
-        left_out |= {"--per-step"} if counts_tokens(run.recipe.config) else set()
-        left_out |= set() if is_drawn(run.recipe) else {"--output"}
-        words = [word for word in without_options(given[:end], left_out, run) if word not in recipes]
-        print(f"# {name}, seed {run.seed}: {run.gpus or 'no'} GPU(s), results in {choices.out}")
-        print(shlex.join(["fairseq-mega-reproduce", *words, name, "--seeds", str(run.seed), *given[end:]]))
+    for job in jobs:
+        name = job.recipe.file
+        words = [word for word in without_options(given[:end], ("--launcher", "--seeds"), job) if word not in recipes]
+        print(f"# {name}, seed {job.seed}: {job.gpus or 'no'} GPU(s), results in {job.choices.out}")
+        print(shlex.join(["fairseq-mega-reproduce", *words, name, "--seeds", str(job.seed), *given[end:]]))
 
 
-def without_options(words: Sequence[str], options: Collection[str], run: Run) -> List[str]:
+def without_options(words: Sequence[str], options: Collection[str], job: Job) -> List[str]:
     """Return a command line without some options and their values, and without settings of other recipes alone."""
 
     def is_left_out(option: str, value: str) -> bool:
-        return option in options or (option == "--set" and not parse_setting(value).changes(run.recipe))
+        return option in options or (option == "--set" and not parse_setting(value).changes(job.recipe))
 
     found: List[str] = []
     for word in words:
@@ -58,7 +53,15 @@ def without_options(words: Sequence[str], options: Collection[str], run: Run) ->
     return found
 
 
-def submit(runs: Sequence[Run], choices: Choices, parameters: Dict[str, Any]) -> List[str]:
+def require_submitit() -> None:
+    """Raise a ValueError if jobs cannot be submitted to SLURM, before data are made for hours."""
+    try:
+        importlib.import_module("submitit")
+    except ImportError as error:
+        raise ValueError("--launcher slurm needs submitit: pip install submitit, or --launcher print") from error
+
+
+def submit(jobs: Sequence[Job], parameters: Dict[str, Any]) -> List[str]:
     """Submit each training to SLURM through submitit; return the numbers of the jobs.
 
     A training that needs several nodes has one task for each GPU; fairseq finds the others by SLURM's own variables.
@@ -66,20 +69,18 @@ def submit(runs: Sequence[Run], choices: Choices, parameters: Dict[str, Any]) ->
     import submitit  # required by the options
 
     numbers = []
-    for run in runs:
-        nodes = -(-max(1, run.gpus) // GPUS_PER_NODE)
-        executor = submitit.AutoExecutor(folder=str(run.folder / "slurm"), cluster="slurm")
+    for job in jobs:
+        nodes = -(-max(1, job.gpus) // GPUS_PER_NODE)
+        executor = submitit.AutoExecutor(folder=str(job.folder / "slurm"), cluster="slurm")
         executor.update_parameters(
-            name=run.name,
+            name=job.name,
             nodes=nodes,
-            tasks_per_node=max(1, run.gpus) // nodes,
-            gpus_per_node=run.gpus // nodes,
+            tasks_per_node=max(1, job.gpus) // nodes,
+            gpus_per_node=job.gpus // nodes,
             **parameters,
         )
-        job = executor.submit(
-            work, training_words(run), variables(choices.suited_to(run.recipe), []), str(run.folder / "train.log")
-        )
-        numbers.append(str(job.job_id))
+        submitted = executor.submit(work, training_words(job), variables(job, []), str(job.folder / "train.log"))
+        numbers.append(str(submitted.job_id))
     return numbers
 
 

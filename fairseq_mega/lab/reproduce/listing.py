@@ -2,7 +2,7 @@
 
 import statistics
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.paper_values import without_recipe
@@ -11,35 +11,25 @@ from fairseq_mega.lab.runs.log_progress import parse_statistics
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table, terminal
 
-from .choices import Choices
-from .datasets import is_there
-from .estimates import RATES_SAID, duration, scoring, span
-from .evaluating import result_files
-from .runner import digest_of, folders, runs_of
-from .runs import Run
-from .storage import bytes_of_recipe, size_of
-from .tables import is_drawn
-from .weights import archive_of
+from .counts import Counts, bytes_of_job, counts_of, size_of
+from .settings import Choices
+
+if TYPE_CHECKING:
+    from .jobs import Job
 
 COLUMNS = ("recipe", "state", "paper", "ours", "disk", "time left", "authors' weights")
+GPU_RATE = 40e12  # assumed operations per second: a quarter of an A100's peak in TF32
+CORE_RATE = 25e9  # of a CPU's core: 22 to 39 were measured on an AMD EPYC, by the trainings of the miniature
+RATES_SAID = (
+    f"at {GPU_RATE / 1e12:.0f} TFLOP/s a GPU (a quarter of an A100's peak in TF32) or "
+    f"{CORE_RATE / 1e9:.0f} GFLOP/s a core"
+)
 
 
 def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -> List[str]:
     """Return a line for each recipe, with a head and an explanation of the numbers."""
-    rows: List[List[str]] = []
-    digests: Dict[str, Optional[str]] = {}
-    places = folders(recipes, choices)
-    for recipe in recipes:
-        if recipe.measured:
-            rows.append(row(recipe, runs_of([recipe], seeds, choices, {}), choices))
-            continue
-        place = recipe.place
-        if place not in digests:
-            there = choices.processed is not None or is_there(recipe, places[place])
-            digests[place] = digest_of(recipe, places[place], choices) if there else None
-        found = digests[place]
-        runs = [] if found is None else runs_of([recipe], seeds, choices, {place: found})
-        rows.append(row(recipe, runs, choices))
+    planned = jobs_there(recipes, seeds, choices)
+    rows = [row(recipe, planned.get(recipe.name, []), choices) for recipe in recipes]
     many = len({recipe.name for recipe in recipes})
     if many == len(catalogue()):
         for name, number in without_recipe().items():
@@ -52,23 +42,37 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -
     return [*terminal(Table(COLUMNS, rows)).splitlines(), said]
 
 
-def row(recipe: Recipe, runs: Sequence[Run], choices: Choices) -> List[str]:
-    """The cells of a recipe, whose runs are empty where its data are not there."""
-    paper = paper_cell(recipe.paper, "plot" if is_drawn(recipe) else "-")
+def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -> Dict[str, "List[Job]"]:
+    """Return the jobs of each recipe whose data are there; torch is imported for these alone."""
+    elsewhere = choices.data or choices.data_dir or choices.processed or choices.released
+    made = [choices.out / "runs", choices.out / "data", *(choices.root / recipe.place for recipe in recipes)]
+    if not elsewhere and not any(place.exists() for place in made):
+        return {}
+    from .runner import jobs_there
+
+    return jobs_there(recipes, seeds, choices)
+
+
+def row(recipe: Recipe, jobs: "Sequence[Job]", choices: Choices) -> List[str]:
+    """The cells of a recipe, whose jobs are empty where its data are not there."""
+    counts = counts_of(recipe)
+    paper = paper_cell(recipe.paper, "plot" if counts.drawn else "-")
     metric = next(iter(recipe.paper), None)
-    values = [value for run in runs for value in scores(run, metric)]
-    logs = [run.folder / "train.log" for run in runs if (run.folder / "train.log").exists()]
-    trainings = len(runs) or len(recipe.seeds) * max(1, len(recipe.rates))
-    updates = (runs[0].updates if runs else choices.max_update or recipe.updates) * trainings
-    done = updates if state(runs) == "done" else sum(map(updates_done, runs))
+    values = [value for job in jobs for value in scores(job, metric)]
+    logs = [job.folder / "train.log" for job in jobs if (job.folder / "train.log").exists()]
+    trainings = len(jobs) or len(recipe.seeds) * max(1, len(recipe.rates))
+    updates = (jobs[0].updates if jobs else choices.max_update or recipe.updates) * trainings
+    done = updates if state(recipe, jobs) == "done" else sum(map(updates_done, jobs))
     hours = recipe.config["optimization"].get("stop_time_hours")
-    left = duration(recipe, done, updates, logs, choices.gpus, choices.workers)
-    if hours and state(runs) != "done":
+    left = duration(recipe, counts, done, updates, logs, choices)
+    if hours and state(recipe, jobs) != "done":
         left = f"{span(3600 * hours * trainings)} (estimated)"
     ours = f"{statistics.mean(values):.2f} ({len(values)})" if values else "-"
-    archive = archive_of(recipe)
-    weights = "-" if archive is None else f"{archive}, {scoring(recipe, choices.gpus, choices.workers)}"
-    return [recipe.name, state(runs), paper, ours, size_of(bytes_of_recipe(recipe)), left, weights]
+    archive, weights = recipe.weights.get(recipe.report), "-"
+    if archive is not None:
+        weights = f"{archive}, {'' if counts.scoring is None else span(counts.scoring / speed(choices, 1))}"
+    size = len(recipe.seeds) * max(1, len(recipe.rates)) * bytes_of_job(recipe, recipe.config, counts.parameters)
+    return [recipe.name, state(recipe, jobs), paper, ours, size_of(size), left, weights]
 
 
 def paper_cell(values: Mapping[str, float], without: str = "-") -> str:
@@ -77,28 +81,70 @@ def paper_cell(values: Mapping[str, float], without: str = "-") -> str:
     return "/".join(texts[:3]) + "/..." * (len(texts) > 3) if texts else without
 
 
-def state(runs: Sequence[Run]) -> str:
+def state(recipe: Recipe, jobs: "Sequence[Job]") -> str:
     """Return the progress of a recipe's seeds: "no data yet", "not begun", "1 of 3 seeds" or "done"."""
-    if not runs:
-        return "no data yet"
-    finished = sum((run.folder / ".done").is_dir() and bool(result_files(run)) for run in runs)
-    begun = sum((run.folder / "train.log").exists() for run in runs)
-    if finished == len(runs):
+    if not jobs:
+        return "not begun" if recipe.measured else "no data yet"
+    finished = sum((job.folder / ".done").is_dir() and bool(job.result_files) for job in jobs)
+    begun = sum((job.folder / "train.log").exists() for job in jobs)
+    if finished == len(jobs):
         return "done"
-    return f"{finished} of {len(runs)} seeds" if begun else "not begun"
+    return f"{finished} of {len(jobs)} seeds" if begun else "not begun"
 
 
-def scores(run: Run, metric: Optional[str]) -> List[float]:
+def scores(job: "Job", metric: Optional[str]) -> List[float]:
     """The values of a metric in the result files of a run; nothing where there is none yet."""
-    found = (read_result(path)["scores"] for path in result_files(run))
+    found = (read_result(path)["scores"] for path in job.result_files)
     return [score[metric] for score in found if metric in score][-1:]
 
 
-def updates_done(run: Run) -> int:
+def updates_done(job: "Job") -> int:
     """Return the number of updates in the log of a training, 0 without a log."""
-    log: Path = run.folder / "train.log"
+    log: Path = job.folder / "train.log"
     if not log.exists():
         return 0
     with log.open(encoding="utf-8", errors="replace") as lines:
         found = [parse_statistics(text).get("num_updates", 0) for text in lines if "| train_inner |" in text]
-    return min(run.updates, max((int(float(number)) for number in found), default=0))
+    return min(job.updates, max((int(float(number)) for number in found), default=0))
+
+
+def measured_rate(logs: List[Path]) -> Optional[float]:
+    """Updates per second, the median over the logged intervals of the trainings; None where there is none."""
+    rates = []
+    for log in logs:
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                found = parse_statistics(line) if "| train_inner |" in line else {}
+                if float(found.get("ups", 0) or 0) > 0:
+                    rates.append(float(found["ups"]))
+    return statistics.median(rates) if rates else None
+
+
+def speed(choices: Choices, gpus: int) -> float:
+    """Return the assumed operations per second of at most some GPUs, or of the CPU."""
+    return GPU_RATE * min(choices.gpus, gpus) if choices.gpus > 0 else CORE_RATE * choices.workers
+
+
+def duration(recipe: Recipe, counts: Counts, done: int, updates: int, logs: List[Path], choices: Choices) -> str:
+    """Return the estimated time of the rest of a training, and its source: a log, or the rates above.
+
+    Args:
+        done, updates: number of updates so far and in all, of all seeds.
+        logs: of trainings with the same settings.
+    """
+    rate = measured_rate(logs)
+    if rate is not None:
+        return f"{span((updates - done) / rate)} (measured)"
+    work = counts.operations * (updates - done)
+    if recipe.measured:
+        return f"{span(work / updates / speed(choices, 1))} (estimated)"
+    return f"{span(work / speed(choices, recipe.gpus))} (estimated)"
+
+
+def span(seconds: float) -> str:
+    """A duration in the unit that suits it."""
+    if seconds < 7200:
+        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.1f} d"

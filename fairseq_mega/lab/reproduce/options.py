@@ -6,10 +6,10 @@ Needs the standard library only, as scripts/check_options.py runs :func:`main`; 
 import argparse
 import re
 from pathlib import Path
-from typing import List, NoReturn, Optional, Sequence, Tuple
+from typing import Callable, List, NoReturn, Optional, Sequence, Tuple
 
 from fairseq_mega.cli.usage import UNKNOWN, Parser
-from fairseq_mega.lab.runs.options import ROOT, WIDTH, add_environment, for_script
+from fairseq_mega.lab.runs.options import ROOT, WIDTH, add_environment, for_script, split_assignment, whole_number
 
 PROGRAM = "fairseq-mega-reproduce"
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
@@ -22,6 +22,55 @@ LAUNCHERS = ("local", "slurm", "print")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 
+OF_TRAININGS = {"seeds", "max_update", "only_train", "gpus_per_run", "launcher"}  # which score no weights
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return a reader of a whole number for argparse."""
+
+    def read(text: str) -> int:
+        found = whole_number(text, least)
+        if found is None:
+            raise argparse.ArgumentTypeError(f"'{text}': a whole number of at least {least} is needed")
+        return found
+
+    return read
+
+
+def seeds(text: str) -> List[int]:
+    """Read whole numbers separated by commas, each once."""
+    found = list(map(at_least(0), text.split(",")))
+    if len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"'{text}': give each number once")
+    return found
+
+
+def parameter(text: str) -> Tuple[str, object]:
+    """Read NAME=VALUE; a whole number becomes one."""
+    try:
+        name, value = split_assignment("value", text, "timeout_min=600")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return name, int(value) if value.isdigit() else value
+
+
+def refuse_without_effect(given: argparse.Namespace, extra: Sequence[str]) -> None:
+    """Refuse options of runs beside those that show a recipe, and options of trainings beside --checkpoint.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    words = {action.dest: action.option_strings[0] for action in reversed(given.of_runs)}
+    words = {dest: word for dest, word in words.items() if getattr(given, dest) != given.defaults[dest]}
+    half = {"precision"} if given.precision in ("bf16", "fp16") else set()
+    for main_option, idle in (("print", set(words)), ("yaml", set(words)), ("checkpoint", OF_TRAININGS | half)):
+        found = [word for dest, word in words.items() if dest in idle] + [f"{word} after --" for word in extra[:1]]
+        if getattr(given, main_option) and found:
+            raise ValueError(f"{found[0]} has no effect beside --{main_option}: omit it")
+    if given.keep_schedule and given.max_update is None:
+        raise ValueError("--keep-schedule needs --max-update, the updates to stop after")
+
+
 class OneLineParser(Parser):
     """A parser whose errors have the form of the runner's own."""
 
@@ -32,7 +81,7 @@ class OneLineParser(Parser):
             message = f"{lacking[1].split('/')[0]} needs a value; see --help"
         elif unknown:
             message = f"unknown option '{message[len(UNKNOWN) :].split()[0]}'; see --help"
-        self.exit(1, f"{self.prog}: error: {message}\n")
+        self.exit(1, f"{self.prog}: error: {message.removeprefix('argument ')}\n")
 
 
 def build_parser(
@@ -83,7 +132,7 @@ def describe_recipes(parser: argparse.ArgumentParser, words: Sequence[str]) -> N
 
 def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     """Add all options; ``of_runs`` in the result has those about runs, which no recipe shows."""
-    doing = parser.add_argument_group("actions").add_argument
+    doing = parser.add_argument_group("actions").add_mutually_exclusive_group().add_argument
     doing("--list", action="store_true", help="list the recipes: state, paper's value, ours, time left")
     doing("--print", action="store_true", help="print each recipe as a command line of fairseq-train")
     doing(
@@ -120,17 +169,38 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
         default="local",
         help="run here; or make the data and submit to SLURM, or print the commands",
     )
-    how("--slurm", action="append", default=[], metavar="NAME=VALUE", help="parameter of submitit's executor")
-    how("--seeds", "--seed", metavar="LIST", help="seeds, separated by commas (default: the recipe's)")
-    how("--gpus", metavar="N", help="number of GPUs for all runs together, 0: the CPU (default: all visible)")
+    how(
+        "--slurm",
+        type=parameter,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameter of submitit's executor",
+    )
+    how(
+        "--seeds",
+        "--seed",
+        type=seeds,
+        default=[],
+        metavar="LIST",
+        help="seeds, separated by commas (default: the recipe's)",
+    )
+    how(
+        "--gpus",
+        type=at_least(0),
+        metavar="N",
+        help="number of GPUs for all runs together, 0: the CPU (default: all visible)",
+    )
     how(
         "--gpus-per-run",
+        type=at_least(1),
         metavar="N",
         help="maximum GPUs of one run (default: as many as the published batch comes from)",
     )
-    how("--per-step", metavar="N", help="examples of one pass on a GPU (default: the recipe's)")
+    how("--per-step", type=at_least(1), metavar="N", help="examples of one pass on a GPU (default: the recipe's)")
     how(
         "--max-update",
+        type=at_least(1),
         metavar="N",
         help="train N updates, not more than the paper's; warm-up and decay are shortened alike, but --set keeps its "
         "values",
@@ -143,7 +213,8 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     )
     how("--fp32", dest="precision", action="store_const", const="fp32", help="the same as --precision fp32")
     how("--bf16", dest="precision", action="store_const", const="bf16", help="the same as --precision bf16")
-    where = parser.add_argument_group("files and evaluation").add_argument
+    files = parser.add_argument_group("files and evaluation")
+    where = files.add_argument
     where(
         "--out",
         "--work-dir",
@@ -151,9 +222,10 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
         metavar="DIR",
         help=f"folder of runs, results and tables (default: outputs/{out})",
     )
-    where("--data", type=Path, metavar="DIR", help="data folder; with several data sets, one folder each in it")
-    where("--data-dir", type=Path, metavar="DIR", help="folder with a folder for each data set")
-    where(
+    of_data = files.add_mutually_exclusive_group().add_argument
+    of_data("--data", type=Path, metavar="DIR", help="data folder; with several data sets, one folder each in it")
+    of_data("--data-dir", type=Path, metavar="DIR", help="folder with a folder for each data set")
+    of_data(
         "--processed",
         metavar="DIR|URL",
         help="instead of --data, the authors' processed data: an unpacked archive, the address of an archive, or "
@@ -176,12 +248,13 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     where("--results-dir", type=Path, metavar="DIR", help="folder for the result files (default: results in --out)")
     where("--path", type=Path, metavar="FILE", help="checkpoint for a figure of one model, with --data")
     where("--output", metavar="FILE", help="image file of a figure (default: figure4.png, for example, in --out)")
-    where("--workers", "--processes", metavar="N", help="number of processes that prepare data")
+    where("--workers", "--processes", type=at_least(1), metavar="N", help="number of processes that prepare data")
     where(
         "--smoke", action="store_true", help="train toy models for a few updates on a little invented data, on the CPU"
     )
     where("--no-speed", action="store_true", help="do not measure speed and memory for a table that has them")
-    parser.set_defaults(of_runs=parser._actions[shown:])
+    of_runs = parser._actions[shown:]
+    parser.set_defaults(of_runs=of_runs, defaults={action.dest: action.default for action in of_runs})
 
 
 def split_extra(given: Sequence[str]) -> Tuple[List[str], List[str]]:

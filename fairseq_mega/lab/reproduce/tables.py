@@ -15,10 +15,10 @@ from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.commands import PYTHON, execute
 from fairseq_mega.lab.runs.stages import stage
 
-from .choices import Choices
 from .evaluating import benchmark_of, score_contexts
-from .recording import table_folder
-from .runs import Run
+from .jobs import Job
+from .results import table_folder
+from .settings import Choices
 
 
 @lru_cache(maxsize=None)
@@ -35,35 +35,35 @@ def is_drawn(recipe: Recipe) -> bool:
     return "--output" in options_of(recipe.report)
 
 
-def print_tables(runs: Sequence[Run], failed: Sequence[str], options: argparse.Namespace, choices: Choices) -> int:
+def print_tables(jobs: Sequence[Job], failed: Sequence[str], options: argparse.Namespace, choices: Choices) -> int:
     """Print the reports of all runs, one after the other; return the worst exit status.
 
     A report without a result, as all its runs failed, is left out.
     """
     status = 0
-    for name in dict.fromkeys(run.recipe.report for run in runs):
-        members = [run for run in runs if run.recipe.report == name]
+    for name in dict.fromkeys(job.recipe.report for job in jobs):
+        members = [job for job in jobs if job.recipe.report == name]
         folder = table_folder(members, choices)
-        if any(folder.iterdir()) or not all(run.name in failed for run in members):
+        if any(folder.iterdir()) or not all(job.name in failed for job in members):
             status = max(status, print_report(members, folder, options, choices))
     return status
 
 
-def print_report(runs: Sequence[Run], folder: Path, options: argparse.Namespace, choices: Choices) -> int:
+def print_report(jobs: Sequence[Job], folder: Path, options: argparse.Namespace, choices: Choices) -> int:
     """Print the table or plot the figure of some runs from the results in a folder; return the exit status."""
-    recipe = runs[0].recipe
+    recipe = jobs[0].recipe
     known: Dict[str, Any] = {
-        "--label": runs[0].name,
-        "--benchmark": benchmark_of(runs[0]),
+        "--label": jobs[0].name,
+        "--benchmark": benchmark_of(jobs[0]),
         "--output": options.output or choices.out / f"{recipe.report}.png",
         **panels(recipe.evaluate),
     }
-    chunks = [run.recipe.cell["chunk"] for run in runs if "model.encoder_chunk_size" in choices.settings_of(run.recipe)]
+    chunks = [job.recipe.cell["chunk"] for job in jobs if "model.encoder_chunk_size" in choices.settings_of(job.recipe)]
     if chunks:
         known["--chunk"] = chunks[0]
     columns = PAPER_TABLES[recipe.report].speed if recipe.report in PAPER_TABLES else None
     if columns is not None:
-        known.update(speed(columns, choices, [run.recipe for run in runs], options.no_speed))
+        known.update(speed(columns, choices, [job.recipe for job in jobs], options.no_speed))
     smoke = ["--smoke"] if choices.smoke and "--smoke" in options_of(recipe.report) else []
     return report([recipe.report, str(folder), *smoke, *taken(recipe.report, known)])
 
@@ -111,7 +111,7 @@ def draws_one_model(recipe: Recipe) -> bool:
 
 
 def speed(columns: SpeedColumns, choices: Choices, recipes: Sequence[Recipe], left_out: bool) -> Dict[str, Path]:
-    """Measure training speed and memory for a table, if a recipe with these columns is among those of the run."""
+    """Measure training speed and memory for a table, if a recipe with these columns is among those of the job."""
     result = choices.out / "speed.json"
     own = any(columns.cell.items() <= recipe.cell.items() for recipe in recipes)
     if own and not left_out and not choices.smoke:

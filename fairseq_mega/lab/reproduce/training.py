@@ -1,78 +1,145 @@
-"""The training of a run."""
+"""The training of a job: its precision, its place on GPUs or the CPU, and its updates."""
 
 import shlex
 import shutil
-from typing import Dict, List, Optional
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Dict, Iterator, List, Sequence
 
+import torch
+
+from fairseq_mega.compat.features import precision
+from fairseq_mega.lab.recipes.recipe import AUTO, Recipe
 from fairseq_mega.lab.runs.commands import PYTHON, Execute, StageError
 from fairseq_mega.lab.runs.files import write_text
 from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.stages import say
 
-from .choices import Choices
-from .runs import Run
+from .jobs import RESULTS, TRAINED, Job
+from .settings import Choices
 
 MODULE = "fairseq_mega.lab.evaluate.lra_results"  # fairseq-mega-train, and how much memory it took
-UPDATES, RESULTS = "updates", "results"  # in the folder of a run: a file, a folder
 
 
-def variables(choices: Choices, devices: List[int]) -> Dict[str, str]:
-    """Return the environment's variables: the GPUs of a run, and whether their matrix products may round to TF32.
+class Devices:
+    """A pool of GPUs; with none, one run at a time has the CPU.
 
-    Without numbers of devices the run uses the GPUs of its job; on the CPU there are no variables.
+    Args:
+        count: of GPUs.
     """
-    if choices.gpus == 0:
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._free = list(range(count))
+        self._changed = threading.Condition()
+        self._processor = threading.Lock()
+
+    @contextmanager
+    def lent(self, wanted: int) -> Iterator[List[int]]:
+        """Wait for a number of GPUs and lend them, as a list of their indices; empty for the CPU."""
+        if wanted == 0:
+            with self._processor:
+                yield []
+            return
+        assert wanted <= self.count
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._free) >= wanted)
+            taken, self._free = self._free[:wanted], self._free[wanted:]
+        try:
+            yield taken
+        finally:
+            with self._changed:
+                self._free = sorted([*self._free, *taken])
+                self._changed.notify_all()
+
+
+def chosen_once(file: Path, asked: str, gpus: int) -> str:
+    """Return the precision that a file records; where there is no file, choose one and write it.
+
+    A measurement decides, and the next one may differ; a second start goes on with the first one's.
+    """
+    if not file.exists():
+        choice = precision.choose(asked, "cuda" if gpus else "cpu")
+        say(f"precision: {choice.precision} ({choice.reason})")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, choice.precision + "\n")
+    return file.read_text(encoding="utf-8").strip()
+
+
+def with_automatic(choices: Choices, recipes: Sequence[Recipe], begun: bool) -> Choices:
+    """Return the choices with the precision for recipes that leave it to the machine.
+
+    Args:
+        begun: whether something is trained; otherwise nothing is written.
+    """
+    unseen = choices.gpus > 0 and not torch.cuda.is_available()  # GPUs of SLURM
+    fixed = choices.precision is not None or all(recipe.precision != AUTO for recipe in recipes)
+    if fixed or choices.smoke or unseen:
+        return choices
+    file = choices.out / ("precision.gpu" if choices.gpus else "precision.cpu")
+    if begun or file.exists():
+        return replace(choices, automatic=chosen_once(file, AUTO, choices.gpus))
+    return replace(choices, automatic=precision.choose(AUTO, "cuda" if choices.gpus else "cpu").precision)
+
+
+def rounds_products() -> bool:
+    """Return whether the runner's default precision is TF32 here."""
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() >= precision.AMPERE
+
+
+def variables(job: Job, devices: List[int]) -> Dict[str, str]:
+    """Return the environment's variables: the GPUs of a job, and whether their matrix products may round to TF32.
+
+    Without numbers of devices the job uses those of SLURM; on the CPU there are no variables.
+    """
+    if job.choices.gpus == 0:
         return {}
-    tf32 = choices.used_precision == "tf32"
+    tf32 = job.choices.used_precision == "tf32"
     chosen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))} if devices else {}
     return {**chosen, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE" if tf32 else "NVIDIA_TF32_OVERRIDE": "1" if tf32 else "0"}
 
 
-def how_long(run: Run) -> str:
+def how_long(job: Job) -> str:
     """Return the length of a training in words."""
-    parts = [f"{run.updates} updates"] if run.updates else []
-    if run.minutes:
-        most = "at most " if run.updates else ""
-        parts.append(f"{most}{run.minutes:.4g} minute{'s' * (run.minutes != 1)}")
+    parts = [f"{job.updates} updates"] if job.updates else []
+    if job.minutes:
+        most = "at most " if job.updates else ""
+        parts.append(f"{most}{job.minutes:.4g} minute{'s' * (job.minutes != 1)}")
     return ", ".join(parts)
 
 
-def train(run: Run, choices: Choices, execute: Execute, devices: List[int]) -> int:
+def train(job: Job, execute: Execute, devices: List[int]) -> int:
     """Train, or continue from the last checkpoint; return the number of updates in the log.
 
     Raises:
         StageError: if it failed, or ended without a best checkpoint.
     """
-    words = run.train_arguments()
-    log, checkpoints = run.folder / "train.log", run.folder / "checkpoints"
-    write_text(run.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
+    words = job.train_arguments()
+    log, checkpoints = job.folder / "train.log", job.folder / "checkpoints"
+    write_text(job.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
     if (checkpoints / "checkpoint_last.pt").exists():
         say(f"going on from {checkpoints / 'checkpoint_last.pt'}")
-    say(f"training {how_long(run)}; everything is logged in {log}")
-    progress = Progress(run.updates or None, 60 * run.minutes or None)
-    execute([*PYTHON, MODULE, "train", *words], log, variables(choices, devices), progress)
+    say(f"training {how_long(job)}; everything is logged in {log}")
+    progress = Progress(job.updates or None, 60 * job.minutes or None)
+    execute([*PYTHON, MODULE, "train", *words], log, variables(job, devices), progress)
     if not (checkpoints / "checkpoint_best.pt").is_file():
         raise StageError(f"the training ended without a best checkpoint; see {log}")
     return progress.updates_done
 
 
-def trained_updates(run: Run) -> Optional[int]:
-    """Return the updates that a run's folder was last trained for; None before that and without a training."""
-    file = run.folder / UPDATES
-    return int(file.read_text()) if file.exists() else None
-
-
-def check_updates(run: Run) -> None:
-    """Record the updates of a run, and remove the results of fewer; it cannot be trained for fewer than before.
+def check_updates(job: Job) -> None:
+    """Record the updates of a job, and remove the results of fewer; it cannot be trained for fewer than before.
 
     Raises:
         StageError: where it was.
     """
-    before = trained_updates(run) or 0
-    if run.updates < before:
+    before = job.trained_updates or 0
+    if job.updates < before:
         raise StageError(
-            f"{run.folder} was trained for {before} updates, --max-update is {run.updates}: give at least {before}"
+            f"{job.folder} was trained for {before} updates, --max-update is {job.updates}: give at least {before}"
         )
-    if run.updates > before > 0:
-        shutil.rmtree(run.folder / RESULTS, ignore_errors=True)
-    write_text(run.folder / UPDATES, f"{run.updates}\n")
+    if job.updates > before > 0:
+        shutil.rmtree(job.folder / RESULTS, ignore_errors=True)
+    write_text(job.folder / TRAINED, f"{job.updates}\n")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Optional, Union
 
 import fairseq_mega
-from fairseq_mega.ops.common import native
 
 PACKAGES = (
     "fairseq_mega",
@@ -65,6 +64,8 @@ def describe_hardware() -> Dict[str, Any]:
     """Return processor model, usable cores, the compiled kernels' level of instructions (None without kernels), memory
     in GiB and the names of the visible GPUs.
     """
+    from fairseq_mega.ops.common import native  # needs torch, which reading results does not
+
     hardware: Dict[str, Any] = {
         "processor": _processor_model(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),

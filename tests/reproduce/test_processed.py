@@ -1,5 +1,6 @@
 """--processed: the folder of a task is found by its files, and refused where its vocabulary or labels are others."""
 
+import zipfile
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
@@ -7,13 +8,13 @@ import pytest
 
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS
 from fairseq_mega.lab.prepare.registry import DATASETS
-from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError
-from fairseq_mega.lab.reproduce.authors_data import find_processed
-from fairseq_mega.lab.reproduce.choices import Choices
+from fairseq_mega.lab.reproduce.authors_data import addresses, find_processed
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.listing import listing
-from fairseq_mega.lab.reproduce.runner import prepare_all, runs_of
+from fairseq_mega.lab.reproduce.runner import jobs_of, prepare_all
+from fairseq_mega.lab.reproduce.settings import Choices
 
 LISTOPS, PATHFINDER, PATHX = (catalogue()[f"mega/table2/{task}/mega"] for task in ("listops", "pathfinder", "pathx"))
 
@@ -60,19 +61,14 @@ MADE: Dict[str, Dict[str, Any]] = {  # data by the name of a recipe's data set: 
     ("task", "there", "expected"),
     [
         ("text", {"text/aan": "aan", "text/imdb": "imdb"}, "text/imdb"),
-        ("text", {"lra_text/AAN": "aan"}, None),
         ("text", {"aan_text": "aan", "imdb_text": "imdb"}, None),
-        ("text", {"text/data": "aan"}, None),
         ("text", {"wikitext": "imdb"}, None),
         ("text", {"retrieval/text": "imdb"}, "retrieval/text"),
         ("retrieval", {"text/aan": "aan", "text/imdb": "imdb"}, "text/aan"),
         ("image", {"images/pathfinder32": "pathfinder32"}, None),
-        ("image", {"images/data": "pathfinder32"}, None),
         ("image", {"images/cifar10": "cifar10", "images/pathfinder32": "pathfinder32"}, "images/cifar10"),
-        ("pathfinder", {"image/cifar": "cifar10", "image/pf32": "pathfinder32"}, "image/pf32"),
         ("pathfinder", {"pathfinder/pathfinder128": "pathx"}, None),
         ("pathx", {"pathfinder/128/pf128": "pathx", "pathfinder/32": "pathfinder32"}, "pathfinder/128/pf128"),
-        ("listops", {"scratch/listops/fields": "listops"}, "scratch/listops/fields"),
         ("listops", {"listops/scans": "listops"}, "listops/scans"),
         ("listops", {"listops_a": "listops", "listops_b": "listops"}, None),
     ],
@@ -105,18 +101,16 @@ def test_other_vocabularies_labels_and_lengths_are_refused(tmp_path: Path) -> No
         find_processed(PATHFINDER, tmp_path / "b")
 
 
-def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_files_and_data_without_a_published_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "listops", "listops")
     for path in (folder / "src-bin").iterdir():
         path.unlink()
-    with pytest.raises(RecipeError, match=r"lacks src-bin/dict.txt, .*facebookresearch/mega#1"):
+    with pytest.raises(RecipeError, match=r"--processed: .*src-bin/dict.txt"):
         find_processed(LISTOPS, tmp_path)
-    with pytest.raises(RecipeError, match="pathx.*input/train.src"):
+    with pytest.raises(RecipeError, match=r"--processed: .*pathx"):
         find_processed(PATHX, tmp_path)
-    options = ["--gpus", "0", "--out", str(tmp_path / "out")]
-    assert main(["table2/listops/mega", "--processed", str(tmp_path / "absent"), *options]) == 1
-    assert "absent is not a folder" in capsys.readouterr().err
-    assert main(["mega/table7/en-de/mega_softmax", "--processed", str(tmp_path), *options]) == 1
+    words = ["--processed", str(tmp_path), "--gpus", "0", "--out", str(tmp_path / "out")]
+    assert main(["mega/table7/en-de/mega_softmax", *words]) == 1
     assert "mega/table7" in capsys.readouterr().err
 
 
@@ -124,7 +118,56 @@ def test_the_list_knows_what_was_done_with_them(tmp_path: Path) -> None:
     """A file beside those that are read belongs to the data that the runner compares."""
     (write(tmp_path / "lra" / "listops", "listops") / "README").touch()
     choices = Choices(tmp_path / "out", processed=tmp_path / "lra")
-    (run,) = runs_of([LISTOPS], [1], choices, prepare_all([LISTOPS], choices))
+    (run,) = jobs_of([LISTOPS], [1], choices, prepare_all([LISTOPS], choices))
     run.folder.mkdir(parents=True)
     (run.folder / "train.log").touch()
     assert "0 of 1 seeds" in listing([LISTOPS], [1], choices)[1]
+
+
+def pack(folder: Path, path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as container:
+        for file in sorted(folder.rglob("*")):
+            container.write(file, file.relative_to(folder))
+
+
+def test_published_addresses() -> None:
+    """facebookresearch/mega, examples/mega: README.lra.md, README.sc.md and README.lm.md."""
+    names = ["table2/listops/mega", "table2/pathx/mega", "table4/speech/base", "table5"]
+    recipes = [recipe for name in names for recipe in find(name)]
+    assert addresses(recipes, "published") == [
+        f"https://dl.fbaipublicfiles.com/mega/data/{name}"
+        for name in ("lra.zip", "speech_commands.zip", "wt103_data_bin.zip", "enwik8_data_bin.zip")
+    ]
+    assert addresses(recipes, "https://host/own.zip") == ["https://host/own.zip"]
+    with pytest.raises(RecipeError, match="mega/table7"):
+        addresses([catalogue()["mega/table7/en-de/mega_softmax"]], "published")
+
+
+def test_an_archive_is_fetched_unpacked_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "made" / "listops", "listops")
+    pack(tmp_path / "made", tmp_path / "lra.zip")
+    archives = tmp_path / "archives"
+    words = ["table2/listops/mega", "--processed", (tmp_path / "lra.zip").as_uri(), "--archives", str(archives)]
+    words += ["--gpus", "0", "--launcher", "print", "--out", str(tmp_path / "out")]
+    assert main(words) == 0, capsys.readouterr().err
+    assert (archives / "processed" / "lra" / "listops" / "src-bin" / "dict.txt").exists()
+    (tmp_path / "lra.zip").unlink()
+    (archives / "lra.zip").unlink()
+    assert main(words) == 0  # neither is needed any more
+    for path in (archives / "processed" / "lra" / "listops" / "src-bin").iterdir():
+        path.unlink()
+    assert main(words) == 1
+    assert "src-bin/dict.txt" in capsys.readouterr().err
+
+
+def test_archives_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A damaged one, and one that must not be fetched, leave nothing unpacked."""
+    archives = tmp_path / "archives"
+    words = ["table2/listops/mega", "--archives", str(archives), "--gpus", "0", "--out", str(tmp_path / "out")]
+    assert main([*words, "--processed", "published", "--no-download"]) == 1
+    assert "--no-download" in capsys.readouterr().err
+    archives.mkdir()
+    (archives / "lra.zip").write_bytes(b"no archive")
+    assert main([*words, "--processed", "published"]) == 1
+    assert "lra.zip cannot be unpacked: " in capsys.readouterr().err
+    assert not (archives / "processed" / "lra").exists()

@@ -1,9 +1,9 @@
-"""A run: a recipe with one seed, as it is trained on this machine."""
+"""A job: a training and its evaluation, with all that a recipe and the user's settings decide, resolved once."""
 
 import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.prepare.of_recipes import in_same_place
@@ -13,9 +13,10 @@ from fairseq_mega.lab.recipes.smoke import UPDATES, shrink, shrink_evaluation
 from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.fingerprints import digest
 
-from .batches import counts_tokens, seen_by_norm, share_out
-from .choices import Choices
+from .settings import Choices, Weights, changing
 
+TRAINED, RESULTS = "updates", "results"  # in the folder of a job: a file, a folder
+COUNTS = (("dataset", "batch_size"), ("dataset", "max_tokens"), ("optimization", "update_freq"))
 OF_THE_MACHINE = {  # settings that change only the place and the speed of a training
     "common": ("user_dir", "log_format", "log_interval", "cpu", "seed"),
     "task": ("data",),
@@ -27,32 +28,76 @@ OF_THE_MACHINE = {  # settings that change only the place and the speed of a tra
 
 
 @dataclass(frozen=True)
-class Run:
-    """A training and its evaluation.
+class Job:
+    """A training and its evaluation; runner, list, tables and launchers only read it.
 
     Attributes:
         recipe: with the requested evaluation.
         seed: of the training.
+        choices: of the user, with the precision of this recipe.
         config: of fairseq, for this machine.
         settings: everything that the weights depend on, the source of the digest in the name.
         name: readable, and different for different settings.
-        evaluation: name of its evaluation, another one for other settings of it; in a folder of one run, its report's.
+        evaluation: name of its evaluation, another one for other settings of it; in a folder of one job, its report's.
         folder: of everything that belongs to it.
-        smoke: whether it is the tiny form.
-        stop: ending of the names of its stages: with its updates where the schedule goes on after them, else empty.
-        extra: further arguments of fairseq-train.
     """
 
     recipe: Recipe
     seed: int
+    choices: Choices
     config: Config
     settings: Dict[str, Any]
     name: str
     evaluation: str
     folder: Path
-    smoke: bool
-    stop: str
-    extra: List[str]
+
+    @property
+    def smoke(self) -> bool:
+        """Whether it is the tiny form."""
+        return self.choices.smoke
+
+    @property
+    def stop(self) -> str:
+        """Ending of the names of its stages: its updates where the schedule goes on after them, else empty."""
+        return f".{self.updates}" if self.choices.keep_schedule else ""
+
+    @property
+    def weights(self) -> Optional[Weights]:
+        """Weights from elsewhere that are scored; None where the job trains."""
+        return self.choices.weights.get(self.recipe.name)
+
+    @property
+    def rate(self) -> float:
+        """The peak learning rate."""
+        return float(self.config["optimization"]["lr"][0])
+
+    @property
+    def training(self) -> str:
+        """Digest of all that the weights depend on, but for seed and data."""
+        settings = {name: value for name, value in self.settings.items() if name not in ("seed", "data", "extra")}
+        return digest([settings, changing(self.choices.extra)])
+
+    @property
+    def conditions(self) -> str:
+        """Digest of the conditions that all results of a table share."""
+        return digest(self.choices.conditions(self.recipe))
+
+    @property
+    def results(self) -> Path:
+        """Folder of its result files for its report."""
+        return self.folder / RESULTS / self.evaluation
+
+    @property
+    def trained_updates(self) -> Optional[int]:
+        """Updates that its folder was last trained for; None before that and without a training."""
+        file = self.folder / TRAINED
+        return int(file.read_text()) if file.exists() else None
+
+    @property
+    def result_files(self) -> List[Path]:
+        """Its result files for its report; none where its training has another number of updates."""
+        found = sorted(self.results.glob("*.json"))
+        return found if self.trained_updates in (None, self.updates) else []
 
     @property
     def data(self) -> Path:
@@ -63,11 +108,6 @@ class Run:
     def updates(self) -> int:
         """Number of updates of the training; 0 for as many as there is time for."""
         return int(self.config["optimization"]["max_update"])
-
-    @property
-    def training_stage(self) -> str:
-        """Name of the stage that trains it."""
-        return f"train{self.stop}"
 
     @property
     def evaluation_stage(self) -> str:
@@ -92,16 +132,16 @@ class Run:
 
     def train_arguments(self) -> List[str]:
         """Return the arguments of fairseq-train."""
-        return [*arguments(self.config, self.recipe.preset), *self.extra]
+        return [*arguments(self.config, self.recipe.preset), *self.choices.extra]
 
 
 def plan(
     recipe: Recipe, seed: int, data: Path, data_digest: str, choices: Choices, folder: Optional[Path] = None
-) -> Run:
+) -> Job:
     """Adapt a recipe to a seed, a data folder and a user's settings.
 
     Args:
-        folder: of everything that belongs to the run; by default one of its own among those in ``choices.out``.
+        folder: of everything that belongs to the job; by default one of its own among those in ``choices.out``.
 
     Raises:
         RecipeError: if a setting of the user does not suit the recipe.
@@ -135,18 +175,77 @@ def plan(
     evaluation = recipe.report if folder else f"{recipe.report}-{digest(evaluate)}"
     folder = folder or choices.out / "runs" / name
     config["checkpoint"]["save_dir"] = str(folder / "checkpoints")
-    return Run(
-        recipe=replace(recipe, evaluate=evaluate),
-        seed=seed,
-        config=config,
-        settings=settings,
-        name=name,
-        evaluation=evaluation,
-        folder=folder,
-        smoke=choices.smoke,
-        stop=f".{config['optimization']['max_update']}" if choices.keep_schedule else "",
-        extra=list(choices.extra),
-    )
+    recipe = replace(recipe, evaluate=evaluate)
+    return Job(recipe, seed, choices, config, settings, name, evaluation, folder)
+
+
+class Batch(NamedTuple):
+    """Division of an update's examples into steps and places.
+
+    Attributes:
+        step: examples that a place (a GPU, or the CPU) processes at a time; None where the recipe counts tokens.
+        accumulated: steps of an update.
+        places: GPUs, or 1.
+        synchronised: whether a batch norm needs the examples of all places.
+    """
+
+    step: Optional[int]
+    accumulated: int
+    places: int
+    synchronised: bool
+
+
+def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batch:
+    """Divide the published batch among the largest number of GPUs that divides it, up to ``gpus`` (0: the CPU).
+
+    A batch norm sees as many examples at a time as in the published recipe, where possible.
+
+    Raises:
+        RecipeError: if a number is less than 1, or ``per_step`` does not divide the share of a place.
+    """
+    for group, option in COUNTS:
+        value = config[group].get(option)
+        for number in value if isinstance(value, list) else [value]:
+            if number is not None and number < 1:
+                raise RecipeError(f"{group}.{option} {value}: give at least 1")
+    published = int(config["distributed_training"]["distributed_world_size"])
+    accumulated = int(config["optimization"]["update_freq"][0])
+    if counts_tokens(config):  # the number of batches counts, on any GPU
+        batches = published * accumulated
+        places = dividing(batches, max(1, gpus))
+        return Batch(None, batches // places, places, False)
+    step = config["dataset"]["batch_size"]
+    examples, at_a_time = step * accumulated * published, step * published
+    norm = str(config["model"].get("normalization_type", ""))
+    places = dividing(examples, max(1, gpus))
+    share = examples // places
+    if per_step is not None:
+        if share % per_step:
+            raise RecipeError(
+                f"--per-step is {per_step}, which does not divide the {share} examples of an update on each device: "
+                f"give a divisor"
+            )
+        return Batch(per_step, share // per_step, places, places > 1 and "batchnorm" in norm)
+    most = -(-at_a_time // places) if "batchnorm" in norm else step
+    step = dividing(share, most)
+    return Batch(step, share // step, places, places > 1 and "batchnorm" in norm)
+
+
+def counts_tokens(config: Config) -> bool:
+    """Return whether the batches of a training are measured in tokens, not in examples."""
+    return "max_tokens" in config["dataset"] or config["dataset"].get("batch_size") is None
+
+
+def dividing(whole: int, most: int) -> int:
+    """The largest divisor of a number up to a limit."""
+    return next(number for number in range(min(whole, most), 0, -1) if whole % number == 0)
+
+
+def seen_by_norm(config: Config) -> Optional[int]:
+    """Examples that a batch norm sees at a time; None for other norms."""
+    norm = str(config["model"].get("normalization_type", ""))
+    places = config["distributed_training"]["distributed_world_size"]
+    return config["dataset"]["batch_size"] * max(1, places) if "batchnorm" in norm else None
 
 
 def on_one_device(recipe: Recipe, choices: Choices) -> Choices:
@@ -225,17 +324,17 @@ def settings_of(config: Config, choices: Choices, seed: int, data_digest: str) -
     return {**found, "batch": step * places, "seed": seed, "data": data_digest, "extra": list(choices.extra)}
 
 
-def languages(run: Run) -> Tuple[str, str]:
+def languages(job: Job) -> Tuple[str, str]:
     """Source and target of a translation."""
-    task = run.config["task"]
+    task = job.config["task"]
     return task["source_lang"], task["target_lang"]
 
 
-def test_text(run: Run, language: str) -> Path:
+def test_text(job: Job, language: str) -> Path:
     """One side of the test set as plain text."""
-    return run.data.parent / f"{run.recipe.evaluate['test']}.{language}"
+    return job.data.parent / f"{job.recipe.evaluate['test']}.{language}"
 
 
-def sentences(run: Run) -> int:
+def sentences(job: Job) -> int:
     """Return the number of sentences of the test set."""
-    return count_lines(test_text(run, languages(run)[0]))
+    return count_lines(test_text(job, languages(job)[0]))

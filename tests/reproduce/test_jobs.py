@@ -1,19 +1,25 @@
-"""The published batch on any number of GPUs; on numbers that do not divide it, on fewer of them."""
+"""Jobs: the published batch on any number of GPUs, and the schedule of a shorter training."""
 
 import copy
-from typing import Any, Tuple
+from pathlib import Path
+from typing import Any, Optional, Tuple
 
 import pytest
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
-from fairseq_mega.lab.reproduce.batches import share_out
+from fairseq_mega.lab.reproduce.jobs import plan, share_out
+from fairseq_mega.lab.reproduce.settings import Choices, parse_setting, revise_all
 
 TASKS = {
     **{task: f"mega/table2/{task}/mega" for task in ("listops", "text", "retrieval", "image", "pathfinder", "pathx")},
     "speech": "mega/table4/speech/base",
 }
+
+
 EXAMPLES = {"listops": 64, "text": 50, "retrieval": 64, "image": 50, "pathfinder": 128, "pathx": 128, "speech": 20}
+
+
 SHARED = {
     ("listops", 1): (64, 1, 1, False),
     ("text", 1): (25, 2, 1, False),
@@ -66,3 +72,42 @@ def test_batches_without_examples_are_refused(group: str, option: str, value: An
     config[group][option] = value
     with pytest.raises(RecipeError, match=rf"^{group}.{option} .*: give at least 1$"):
         share_out(config, 1)
+
+
+def test_a_cosine_ends_with_the_training(tmp_path: Path) -> None:
+    recipe = catalogue()["mega/table2/text/s4d"]
+    schedule = plan(recipe, 1, Path("data"), "0", Choices(tmp_path, max_update=1000)).config["lr_scheduler"]
+    assert (schedule["warmup_updates"], schedule["lr_period_updates"]) == (100, 900.0)
+    kept = Choices(tmp_path, max_update=1000, keep_schedule=True)
+    assert plan(recipe, 1, Path("data"), "0", kept).config["lr_scheduler"] == recipe.config["lr_scheduler"]
+
+
+def test_a_smoke_run_is_not_longer_than_set(tmp_path: Path) -> None:
+    settings = (parse_setting("optimization.max_update=3"),)
+    (changed,) = revise_all([catalogue()["mega/table2/text/mega"]], settings)
+    planned = plan(changed, 1, Path("data"), "0", Choices(tmp_path, smoke=True, settings=settings))
+    assert planned.config["optimization"]["max_update"] == 3
+
+
+@pytest.mark.parametrize("updates", [1000, None])
+def test_values_of_set_stay_in_a_shortened_schedule(updates: Optional[int], tmp_path: Path) -> None:
+    texts = ("lr_scheduler.warmup_updates=700", "lr_scheduler.total_num_update=900")
+    settings = tuple(map(parse_setting, texts))
+    for given, wanted in ((settings, (700, 900.0)), (settings[:1], (700, float(updates or 25_000)))):
+        (changed,) = revise_all([catalogue()["mega/table2/text/mega"]], given)
+        choices = Choices(tmp_path, max_update=updates, settings=given)
+        found = plan(changed, 1, Path("data"), "0", choices).config["lr_scheduler"]
+        assert (found["warmup_updates"], found["total_num_update"]) == wanted
+    (cosine,) = revise_all([catalogue()["mega/table2/text/s4d"]], settings[:1])
+    choices = Choices(tmp_path, max_update=1000, settings=settings[:1])
+    schedule = plan(cosine, 1, Path("data"), "0", choices).config["lr_scheduler"]
+    assert (schedule["warmup_updates"], schedule["lr_period_updates"]) == (700, 300.0)
+
+
+@pytest.mark.parametrize("updates", [1, 3, 5])
+def test_every_tiny_form_can_be_shorter(updates: int) -> None:
+    choices = Choices(Path(), smoke=True, max_update=updates)
+    for name, recipe in catalogue().items():
+        schedule = plan(recipe, 1, Path(), "", choices).config["lr_scheduler"]
+        total = schedule.get("total_num_update") or updates
+        assert schedule.get("warmup_updates", 0) < total, name

@@ -1,25 +1,29 @@
-"""Recipes that a command chooses by ``--where`` and changes by ``--set``."""
+"""Settings of a user that differ from the recipes: ``--where``, ``--set``, options after ``--``, and all others."""
 
 import copy
 import re
-from argparse import ArgumentParser, Namespace
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-import torch
 import yaml
 
-from fairseq_mega.lab.inspect.recipe_models import model_of
-from fairseq_mega.lab.prepare.of_recipes import dataset_of
 from fairseq_mega.lab.recipes.catalogue import facts
-from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
-from fairseq_mega.lab.recipes.recipe import GROUPS, IN_CELL, Recipe, RecipeError, shown
-from fairseq_mega.lab.runs.options import whole_number
+from fairseq_mega.lab.recipes.recipe import AUTO, GROUPS, IN_CELL, Recipe, RecipeError, shown
 
 EVALUATE = "evaluate"  # group of --set for entries of a recipe's evaluation
 OF_RUNS = {"common.seed": "--seeds", "common.cpu": "--gpus 0", "task.data": "--data", "checkpoint.save_dir": "--out"}
+PUBLISHED = "published"  # in place of an address
 SETTING = re.compile(r"(?:(?P<scope>[^:=]+):)?(?P<group>[a-z_]+)\.(?P<option>\w+)=(?P<text>.+)", re.DOTALL)
+OF_RUNNING = re.compile(  # options that change no number but those of time and memory
+    "--(num-workers|data-buffer-size|batch-size-valid|max-tokens-valid|disable-validation|"
+    "validate-.*|log-.*|tensorboard-logdir|wandb-project|azureml-logging|aim-.*|no-progress-bar|profile|"
+    "save-interval.*|keep-.*|no-save.*|no-epoch-checkpoints|no-last-checkpoints|write-checkpoints-asynchronously|"
+    "empty-cache-freq|checkpoint-activations|offload-activations|distributed-.*|ddp-.*|bucket-cap-mb"
+    ")"
+)
+NUMBER = re.compile(r"-\.?\d")
 
 
 class Setting(NamedTuple):
@@ -115,23 +119,6 @@ def of_type(text: str, present: Any) -> Any:
     return [of_type(str(element), present[0]) for element in elements]
 
 
-def whole_numbers(option: str, text: str) -> List[int]:
-    """Whole numbers separated by commas, each once.
-
-    Raises:
-        RecipeError: for anything else.
-    """
-    found = []
-    for word in text.split(","):
-        number = whole_number(word, 0)
-        if number is None:
-            raise RecipeError(f"{option} is '{text}': whole numbers separated by commas are needed, for instance 1,11")
-        if number in found:
-            raise RecipeError(f"{option} is '{text}': {number} is there twice; give each number once")
-        found.append(number)
-    return found
-
-
 def choose(recipes: Sequence[Recipe], text: str) -> List[Recipe]:
     """The recipes that ``--where KEY=VALUE,VALUE`` chooses.
 
@@ -191,9 +178,12 @@ def with_value(recipe: Recipe, setting: Setting, value: Any) -> Recipe:
     cell = shown(recipe.cell, config["model"])
     if setting.key == "model.encoder_chunk_size":
         check_chunk(recipe, value)
-    for option, key in dataset_of(recipe).task_options.items():  # the data are others then
-        if setting.key == f"task.{key}" and value != recipe.config["task"][key]:
-            cell[option.lstrip("-")] = value
+    if setting.group == "task" and value != recipe.config["task"][setting.option]:
+        from fairseq_mega.lab.prepare.of_recipes import dataset_of  # needs torch, which --print does not
+
+        for option, key in dataset_of(recipe).task_options.items():  # the data are others then
+            if setting.option == key:
+                cell[option.lstrip("-")] = value
     return replace(recipe, config=config, cell=cell, rates=rates)
 
 
@@ -216,44 +206,142 @@ def check_chunk(recipe: Recipe, chunk: int) -> None:
         )
 
 
-def check_by_fairseq(recipe: Recipe) -> None:
-    """Raise a RecipeError unless a training could begin by a recipe with the options of a run: fairseq accepts them,
-    and the model and the schedule can be built from them.
+def changing(words: Sequence[str]) -> List[str]:
+    """Return the words after ``--`` of those options of fairseq-train that a number may depend on."""
+    found: List[str] = []
+    kept = True
+    for word in words:
+        option, equals, value = word.partition("=") if is_option(word) else (word, "", "")
+        kept = not OF_RUNNING.fullmatch(option) if is_option(word) else kept
+        found += [option, *[value] * bool(equals)] if kept else []
+    return found
+
+
+def is_option(word: str) -> bool:
+    """Return whether a word of a command line is an option, and no negative number."""
+    return word.startswith("-") and not NUMBER.match(word)
+
+
+def is_address(given: str) -> bool:
+    """Return whether --processed or --checkpoint names archives, and nothing on this disk."""
+    return given == PUBLISHED or "://" in given
+
+
+class Weights(NamedTuple):
+    """Weights for a recipe that were trained elsewhere.
+
+    Attributes:
+        path: of the checkpoint, a file or a folder, of any layout that the converter supports.
+        source: their origin, for a reader.
+        authors: whether the papers' authors published them, by the address.
+        sha256: of the file.
+        updates, seed: of their training, None where there is no record.
+        differs: options that decide the outputs and are not the recipe's.
     """
-    what = f"{recipe.name}, with options given as --set GROUP.OPTION=VALUE (--yaml lists them)"
-    _, given = parse_by_fairseq(arguments(recipe.config, recipe.preset), what)
-    try:
-        model_of(recipe)
-        build_schedule(given)
-    except (ValueError, AssertionError, ArithmeticError, LookupError, TypeError) as error:  # of fairseq
-        raise RecipeError(f"{what}: {error}") from error
+
+    path: Path
+    source: str
+    authors: bool
+    sha256: str
+    updates: Optional[int]
+    seed: Optional[int]
+    differs: Tuple[str, ...]
+
+    def told(self) -> Dict[str, Any]:
+        """Return the record of the weights for a result file."""
+        return {name: value for name, value in self._asdict().items() if name != "path"}
 
 
-def parse_by_fairseq(line: Sequence[str], what: str) -> Tuple[ArgumentParser, Namespace]:
-    """Parse a command line of fairseq-train; returns its parser, too.
+@dataclass(frozen=True)
+class Choices:
+    """Settings of a command that hold for all of its recipes.
 
-    Raises:
-        RecipeError: with ``what`` and fairseq's message.
+    Attributes:
+        out: folder of runs, results and tables.
+        root: start of the relative paths of the recipes.
+        data: folder of the data, for recipes of one data set.
+        data_dir: folder with a folder for each data set; by default where the recipes have them.
+        processed: folder of the authors' unpacked archives, whose data are used as they are.
+        processed_from: address of an archive to be fetched and unpacked to ``processed``, or "published" for all of
+            the authors' that are needed.
+        released: read the data of the Long Range Arena from its released archive, as far as it has them.
+        results: folder of all result files, by default in ``out``.
+        gpus: that may be used; 0 for the CPU.
+        gpus_per_run: at most; by default as many as the published batch comes from.
+        per_step: examples that a GPU processes at a time; by default the recipe's.
+        max_update: fewer updates than the paper's; the schedule is shortened in proportion, but for what is in
+            ``settings``.
+        keep_schedule: with ``max_update``: the paper's schedule, stopped there; more updates continue it.
+        precision: fp32, tf32, bf16 or fp16; by default TF32 on GPUs, which torch used by default when the papers'
+            models were trained, and else float32.
+        automatic: precision of recipes that leave it to the machine, instead of this default.
+        settings: changes that the recipes already contain.
+        extra: further arguments of fairseq-train.
+        smoke: toy models, a few updates, a little invented data, on the CPU.
+        workers: processes that prepare data.
+        archives: folder of downloaded archives, for data that have some.
+        download: whether archives may be fetched.
+        weights: by the names of recipes those that are scored, in place of a training's.
     """
-    from fairseq import options  # a slow import
 
-    import fairseq_mega  # noqa: F401
+    out: Path
+    root: Path = Path()
+    data: Optional[Path] = None
+    data_dir: Optional[Path] = None
+    processed: Optional[Path] = None
+    processed_from: Optional[str] = None
+    released: bool = False
+    results: Optional[Path] = None
+    gpus: int = 0
+    gpus_per_run: Optional[int] = None
+    per_step: Optional[int] = None
+    max_update: Optional[int] = None
+    keep_schedule: bool = False
+    precision: Optional[str] = None
+    automatic: Optional[str] = None
+    settings: Tuple[Setting, ...] = ()
+    extra: Tuple[str, ...] = ()
+    smoke: bool = False
+    workers: int = 1
+    archives: Optional[Path] = None
+    download: bool = True
+    weights: Mapping[str, Weights] = field(default_factory=dict)
 
-    parser = options.get_training_parser()
+    @property
+    def results_folder(self) -> Path:
+        """The folder of all result files."""
+        return self.results or self.out / "results"
 
-    def refuse(message: str) -> NoReturn:
-        raise RecipeError(f"{what}: {message}")
+    @property
+    def cells_folder(self) -> Path:
+        """The folder of the files of :func:`fairseq_mega.lab.reproduce.results.write_cells`."""
+        return self.out / "cells"
 
-    parser.error = refuse
-    return parser, options.parse_args_and_arch(parser, without_user_dir(line))
+    @property
+    def used_precision(self) -> str:
+        """The precision of the trainings."""
+        return self.precision or ("tf32" if self.gpus > 0 else "fp32")
 
+    def suited_to(self, recipe: Recipe) -> "Choices":
+        """Return the settings for a recipe: one with an automatic precision has no other default."""
+        if recipe.precision != AUTO or self.precision is not None:
+            return self
+        return replace(self, precision=self.automatic)
 
-def build_schedule(options: Namespace) -> None:
-    """Build the schedule of a training, as options of fairseq-train describe it; raises ValueError."""
-    from fairseq import optim
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-    from fairseq.optim import lr_scheduler
+    def settings_of(self, recipe: Recipe) -> Dict[str, str]:
+        """The keys of the settings that change a recipe to their texts."""
+        return {setting.key: setting.text for setting in self.settings if setting.changes(recipe)}
 
-    plain = Namespace(optimizer="sgd", lr=options.lr, momentum=0.0, weight_decay=0.0)  # of whose rates it is
-    optimizer = optim.build_optimizer(plain, [torch.nn.Parameter(torch.zeros(1))])
-    lr_scheduler.build_lr_scheduler(convert_namespace_to_omegaconf(options).lr_scheduler, optimizer)
+    def conditions(self, recipe: Recipe) -> Dict[str, Any]:
+        """Return the conditions of a result that its table requires: not the seed, and not what its cell shows."""
+        used = self.suited_to(recipe).used_precision
+        own = [setting for setting in self.settings if setting.changes(recipe) and not setting.is_told(recipe)]
+        return {
+            "max_update": self.max_update,
+            "keep_schedule": self.keep_schedule,
+            "precision": "fp32" if used == "tf32" else used,
+            "overrides": {setting.key: setting.text for setting in own if setting.group != EVALUATE},
+            "evaluation": {setting.option: setting.text for setting in own if setting.group == EVALUATE},
+            "extra": changing(self.extra),
+            "smoke": self.smoke,
+        }

@@ -1,0 +1,273 @@
+"""The data of recipes: their folders, the commands that make them, their checks, and their origin."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, List, Sequence
+
+from fairseq_mega.data.card import record_of
+from fairseq_mega.data.class_folders import files_below
+from fairseq_mega.data.text_units import symbols_of_file
+from fairseq_mega.lab.prepare.dataset import Sources
+from fairseq_mega.lab.prepare.layouts import DATA_BIN
+from fairseq_mega.lab.prepare.making import settings_of
+from fairseq_mega.lab.prepare.of_recipes import check_data, dataset_of, is_published
+from fairseq_mega.lab.prepare.registry import DATASETS, options_of, parse
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
+from fairseq_mega.lab.report.alike import cell_of
+from fairseq_mega.lab.runs.commands import PYTHON
+from fairseq_mega.lab.runs.fingerprints import digest_of_data
+
+from .authors_data import find_processed
+from .jobs import Job
+from .settings import Choices
+
+PREPARE = [*PYTHON, "fairseq_mega.lab.prepare"]
+FREE = {"dataset", "seed", "released"}  # data of other seeds and of the archive are a recipe's, too
+
+
+def check_recipes(recipes: Sequence[Recipe]) -> None:
+    """Raise a RecipeError for a recipe whose data do not fit it, or for a user's one in the place of another number."""
+    first: Dict[Any, Recipe] = {}
+    for recipe in recipes:
+        check_data(recipe)
+        other = first.setdefault((recipe.report, cell_of(recipe.cell)), recipe)
+        if other.name != recipe.name and not {other.name, recipe.name} <= catalogue().keys():
+            raise RecipeError(
+                f"{recipe.file} and {other.file}: 'cell' gives both numbers the same place in {recipe.report}: run "
+                "them one after the other"
+            )
+
+
+def data_folder(recipe: Recipe, choices: Choices, several: bool) -> Path:
+    """Return the folder for the data of a recipe, whether or not they are there.
+
+    Args:
+        several: whether the command needs several data sets, so that --data names the folder above them.
+    """
+    if choices.processed is not None:
+        return find_processed(recipe, choices.processed)
+    if choices.data is not None and not several:
+        return choices.data
+    above = choices.data_dir or choices.data or (choices.out / "data" if choices.smoke else None)
+    if above is not None:
+        return above / name_beside_others(recipe, choices)
+    return choices.root / usual_folder(recipe, choices)
+
+
+def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
+    """Return the folder for fairseq: the data's, or data-bin in it."""
+    below = Path(recipe.config["task"]["data"]).name == "data-bin" and (folder / "data-bin").is_dir()
+    return folder / "data-bin" if below else folder
+
+
+def folders(recipes: Sequence[Recipe], choices: Choices) -> Dict[str, Path]:
+    """The folders of the data that the recipes need, by :attr:`Recipe.place`."""
+    needed = by_place(recipes)
+    return {place: data_folder(recipe, choices, len(needed) > 1) for place, recipe in needed.items()}
+
+
+def by_place(recipes: Sequence[Recipe]) -> Dict[str, Recipe]:
+    """Return a recipe for each data set that the recipes need, by :attr:`Recipe.place`.
+
+    Raises:
+        RecipeError: if two recipes have other data in the same place.
+    """
+    found: Dict[str, Recipe] = {}
+    for recipe in recipes:
+        first = recipe if recipe.measured else found.setdefault(recipe.place, recipe)
+        if first.data != recipe.data:
+            raise RecipeError(
+                f"{first.name} has the data '{first.data}' in {recipe.place}, and {recipe.name} '{recipe.data}': give "
+                "one of them another folder, task.data"
+            )
+    return found
+
+
+def is_released(recipe: Recipe, choices: Choices) -> bool:
+    """Return whether the data of a recipe are read from the archive of the Long Range Arena."""
+    return choices.released and not choices.smoke and dataset_of(recipe).released is not None and is_published(recipe)
+
+
+def usual_folder(recipe: Recipe, choices: Choices) -> Path:
+    """Return the folder of the data in the recipe; generated and released data do not share one."""
+    read = Path(recipe.place)
+    top = read.parent if read.name == DATA_BIN else read
+    released = dataset_of(recipe).generated and is_released(recipe, choices)
+    return top.with_name(f"{top.name}-released") if released else top
+
+
+def name_beside_others(recipe: Recipe, choices: Choices) -> str:
+    """Return the name of the data's folder in a folder of all data.
+
+    Another form of a data set may lie beside the published one: its name has those of the folders above it.
+    """
+    usual = usual_folder(recipe, choices)
+    return usual.name if is_published(recipe) else "-".join(usual.parts[1:]) or usual.name
+
+
+def sources_of(recipe: Recipe, folder: Path, choices: Choices) -> Sources:
+    """Return the sources of the data of a recipe; their archives lie beside the folder of the data by default."""
+    released = is_released(recipe, choices)
+    beside = released or options_of(recipe.dataset).required.get("--archives", False)
+    archives = choices.archives or (folder.parent / "archives" if beside else None)
+    return Sources(archives, choices.download, released)
+
+
+def command(recipe: Recipe, folder: Path, choices: Choices) -> List[str]:
+    """Return the command that makes the data of a recipe in a folder; the same one continues an interrupted one."""
+    dataset, task = dataset_of(recipe), recipe.config["task"]
+    words = [*PREPARE, dataset.name, "--out", str(folder), *recipe.data_options]
+    for option, key in dataset.task_options.items():
+        words += [option, str(task[key])] if key in task else []
+    if "--workers" in options_of(dataset.name).required:
+        words += ["--workers", str(choices.workers)]
+    return [*words, *(["--smoke"] if choices.smoke else source_options(recipe, folder, choices))]
+
+
+def source_options(recipe: Recipe, folder: Path, choices: Choices) -> List[str]:
+    """Return the options that choose the sources of data."""
+    sources, known = sources_of(recipe, folder, choices), options_of(recipe.dataset).required
+    if dataset_of(recipe).released is not None and not sources.released:  # generated, or from tables
+        return []
+    words = [["--released"]] * sources.released
+    words += [] if sources.archives is None else [["--archives", str(sources.archives)]]
+    words += [] if sources.download else [["--no-download"]]
+    return [word for option, *values in words if option in known for word in (option, *values)]
+
+
+def is_there(recipe: Recipe, folder: Path) -> bool:
+    """Return whether a folder has the data of a recipe."""
+    return dataset_of(recipe).layout.is_there(folder)
+
+
+def check(recipe: Recipe, folder: Path, choices: Choices) -> None:
+    """Check data that are still to be made.
+
+    Raises:
+        RecipeError: where the folder has a part of them, or they cannot be made.
+    """
+    dataset = dataset_of(recipe)
+    if folder.exists() and not folder.is_dir():
+        raise RecipeError(f"the data of {dataset.name} cannot be made in {folder}, a file: remove it, or give --data")
+    if recipe.own_data and not choices.smoke:
+        raise RecipeError(
+            f"{folder} holds no complete data: give yours with --data, or run fairseq-mega-prepare {dataset.name} "
+            f"--out {folder}"
+        )
+    try:
+        dataset.layout.check_no_part(folder, dataset.name)
+        dataset.check_packages()
+        if not choices.smoke:
+            check_sources(recipe, folder, choices)
+    except ValueError as error:
+        raise RecipeError(str(error)) from error
+
+
+def check_sources(recipe: Recipe, folder: Path, choices: Choices) -> None:
+    """Raise ValueError where the sources of data are neither there nor may be fetched."""
+    dataset, sources = dataset_of(recipe), sources_of(recipe, folder, choices)
+    if dataset.released is not None and sources.released and sources.archives is not None:
+        dataset.released.check(sources.archives, sources.download)
+    dataset.check_sources(folder, sources)
+
+
+def fit(recipe: Recipe, folder: Path) -> Recipe:
+    """Return a recipe with the number of classes of a user's data, texts or images; others are left as they are."""
+    if not recipe.own_data:
+        return recipe
+    images, texts = folder / "label" / "train.label", folder / "label-bin" / "dict.txt"
+    classes = len(set(symbols_of_file(images if images.exists() else texts)))
+    model = {**recipe.config["model"], "sentence_class_num": classes}
+    return replace(recipe, config={**recipe.config, "model": model})
+
+
+def digest_of(recipe: Recipe, folder: Path, choices: Choices) -> str:
+    """Return the digest that identifies the existing data of a recipe among others of their kind."""
+    if choices.processed is None:
+        return dataset_of(recipe).layout.examine(folder).digest
+    # whose files may have other names
+    files, hidden = files_below(folder)
+    return digest_of_data([*files, *filter(Path.is_file, hidden)], folder)
+
+
+def is_generated(folder: Path) -> bool:
+    """Return whether the data of a folder were generated, by its record."""
+    return str(source_of(folder).get("origin", "")).startswith("generated")
+
+
+def origin_of(job: Job) -> str:
+    """Return the origin of a job's data for its result: generated, released, own, random, invented for a smoke run, or
+    unknown where fairseq-mega-prepare did not make them.
+    """
+    if job.smoke:
+        return "invented"
+    if job.recipe.measured:
+        return "random tokens"
+    if job.choices.processed is not None:
+        return "released, processed by the authors"
+    source = source_of(job.data)
+    dataset = DATASETS.get(source.get("dataset", ""))
+    if is_generated(job.data):
+        return "generated"
+    if dataset is not None and dataset.own:
+        return "own"
+    return "released" if source.get("origin") else "of unknown origin"
+
+
+def source_of(folder: Path) -> Dict[str, Any]:
+    """Return the record of fairseq-mega-prepare on the data in a folder; empty where there is none.
+
+    Raises:
+        RecipeError: if the note is damaged.
+    """
+    try:
+        return record_of(folder.parent if folder.name == "data-bin" else folder)
+    except ValueError as error:
+        raise RecipeError(str(error)) from error
+
+
+def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:
+    """Raise a RecipeError if a folder has other data than a run requires: of another set, invented or smaller ones.
+
+    Recipes with the user's data, and those that compare models on any data, accept other data sets.
+    """
+    settings = source_of(folder).get("settings")
+    settings = settings if isinstance(settings, dict) else {}
+    if not choices.smoke and settings.get("smoke"):
+        raise RecipeError(f"{folder} holds invented data of --smoke: give another folder, remove it, or add --smoke")
+    if is_released(recipe, choices) and is_generated(folder):
+        raise RecipeError(f"{folder} holds generated data: give another folder, or omit --released")
+    named, wanted = settings.get("dataset"), dataset_of(recipe).name
+    if named not in (None, wanted) and not (recipe.own_data or recipe.any_data):
+        raise RecipeError(
+            f"{folder} holds data of fairseq-mega-prepare {named}, and {recipe.name} is about {wanted}: give another "
+            "folder, or train on these by the line that --print shows"
+        )
+    other = [] if choices.smoke else other_settings(recipe, settings, folder, choices)
+    if other:
+        raise RecipeError(
+            f"{folder} holds other data than the recipe's, made with {', '.join(other)}: give another folder, in which "
+            "the recipe's are made, or train on these by the line that --print shows"
+        )
+
+
+def other_settings(recipe: Recipe, settings: Dict[str, Any], folder: Path, choices: Choices) -> List[str]:
+    """List the options that data were made with and that are not those of a recipe's data set; not the raw files, and
+    not those that a result records among the options of its task.
+    """
+    dataset, words = dataset_of(recipe), command(recipe, folder, choices)[len(PREPARE) + 1 :]
+    if recipe.own_data or settings.get("dataset") != dataset.name:
+        return []
+    wanted = settings_of(dataset, parse(dataset.name, words))
+    free = FREE | {option.lstrip("-").replace("-", "_") for option in dataset.task_options}
+    return [
+        f"--{key.replace('_', '-')} {value} in place of {wanted.get(key, 'none')}"
+        for key, value in sorted(settings.items())
+        if key not in free and not is_input(value) and value != wanted.get(key)
+    ]
+
+
+def is_input(value: Any) -> bool:
+    """Return whether a setting is about source files of the data."""
+    return any(isinstance(entry, dict) for entry in (value if isinstance(value, list) else [value]))

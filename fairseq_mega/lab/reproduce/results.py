@@ -1,0 +1,235 @@
+"""Result files: of each job, of the mean of a recipe's jobs, and those that belong to a table or figure."""
+
+import shlex
+import shutil
+import statistics
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.recipe import Recipe
+from fairseq_mega.lab.report.alike import CONDITIONS, DATA, EVALUATION, TRAINING, cell_of, source_of
+from fairseq_mega.lab.runs.fingerprints import digest
+from fairseq_mega.lab.runs.results import EXTRA, GIVEN, SET, make_result, read_result, write_result
+from fairseq_mega.lab.runs.training_log import training_hours
+
+from .data import origin_of
+from .jobs import Job, plan
+from .settings import Choices, changing
+
+CHOSEN_BY = "best_valid_accuracy"
+METRIC = "test_accuracy"
+
+
+def record(job: Job) -> List[Path]:
+    """Copy the results of a job to the folder of all results, with the conditions they were measured under.
+
+    Returns the files, which appear whole or not at all.
+    """
+    written = []
+    for path in job.result_files:
+        result = read_result(path)
+        result["settings"] = {**result["settings"], **about(job)}
+        result.update(time_of(job))
+        weights = job.weights
+        seed = job.seed if weights is None else weights.seed
+        result["settings"].setdefault("seed", seed)
+        target = job.choices.results_folder / f"{job.recipe.report}.{path.name}"
+        write_result(target, {**result, "seed": seed})
+        written.append(target)
+    return written
+
+
+def time_of(job: Job) -> Dict[str, float]:
+    """Return the hours of a training as an entry for its result; nothing where there was none."""
+    log = job.folder / "train.log"
+    if not log.is_file():
+        return {}
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        hours = training_hours(lines)
+    return {} if hours is None else {"training_hours": round(hours, 4)}
+
+
+def about(job: Job) -> Dict[str, Any]:
+    """Return the settings for a result file: the origin of the number, and the conditions for comparing it."""
+    other, weights = job.choices.settings_of(job.recipe), job.weights
+    extra = changing(job.choices.extra)
+    return {
+        "recipe": job.recipe.name,
+        "run": job.name,
+        "precision": job.choices.used_precision,
+        "data": origin_of(job),
+        DATA: job.settings["data"],
+        TRAINING: job.training,
+        EVALUATION: job.evaluation,
+        "lr": job.rate,
+        CONDITIONS: job.conditions,
+        **job.recipe.cell,
+        **({SET: other} if other else {}),
+        **({EXTRA: shlex.join(extra)} if extra else {}),
+        **({GIVEN: weights.told()} if weights is not None else {}),
+    }
+
+
+def write_cells(jobs: Sequence[Job], command: str) -> List[Path]:
+    """Write the file of each recipe of classifiers with results; return the files.
+
+    Earlier seeds of the file are counted, too, if their folders are still there.
+    """
+    written = []
+    for name in dict.fromkeys(job.recipe.name for job in jobs if job.recipe.evaluate["kind"] == "classifier"):
+        own = [job for job in jobs if job.recipe.name == name]
+        path = own[0].choices.cells_folder / f"{name.replace('/', '.')}.{own[0].conditions}.json"
+        everything = sorted([*own, *earlier_jobs(path, own)], key=lambda job: (job.rate, job.seed))
+        found = cell(everything, command)
+        if found is not None:
+            written.append(path)
+            write_result(path, found)
+    return written
+
+
+def earlier_jobs(path: Path, jobs: Sequence[Job]) -> List[Job]:
+    """Return the finished jobs of other seeds that are in the file of a cell."""
+    seeds = {run["seed"] for run in read_result(path)["runs"]} if path.exists() else set()
+    planned = [
+        plan(job.recipe, seed, job.data, job.settings["data"], job.choices)
+        for job in {job.rate: job for job in jobs}.values()
+        for seed in sorted(seeds - {job.seed for job in jobs})
+    ]
+    return [job for job in planned if job.result_files]
+
+
+def cell(jobs: Sequence[Job], command: str) -> Optional[Dict[str, Any]]:
+    """The result of all jobs of a recipe, each with its seed, rate, scores and curve; None without any.
+
+    A rate is not chosen if it lacks the result of a seed that another rate has.
+    """
+    done = [(job, read_result(path)) for job in jobs for path in job.result_files]
+    if not done:
+        return None
+    rates: Dict[float, List[Dict[str, Any]]] = {}
+    for job, result in done:
+        rates.setdefault(job.rate, []).append(result)
+    most = max(map(len, rates.values()))
+    complete = {rate: found for rate, found in rates.items() if len(found) == most}
+    rate = max(complete, key=lambda rate: mean_of(complete[rate], CHOSEN_BY))
+    chosen, first = complete[rate], next(job for job, _ in done if job.rate == rate)
+    values = [result["scores"][METRIC] for result in chosen]
+    scores = {METRIC: statistics.mean(values), CHOSEN_BY: mean_of(chosen, CHOSEN_BY)}
+    if len(values) > 1:
+        scores["deviation"] = statistics.stdev(values)
+    settings = {
+        **{key: chosen[0]["settings"][key] for key in ("parameters", "updates", "batch", "train_examples")},
+        **{key: value for key, value in about(first).items() if key != "run"},
+        **{key: getattr(first.recipe, key) for key in ("report", "number", "paper")},
+        "lr": rate,
+    }
+    return make_result(
+        *("cell", first.recipe.name, scores, chosen[0]["examples"], command),
+        settings=settings,
+        missing=[job.name for job in jobs if not job.result_files],
+        runs=[
+            {
+                "seed": job.seed,
+                "lr": job.rate,
+                **{key: result[key] for key in ("scores", "curve", "train_command", "date", "hardware")},
+                **time_of(job),
+            }
+            for job, result in done
+        ],
+    )
+
+
+def mean_of(results: Sequence[Dict[str, Any]], metric: str) -> float:
+    """Mean of a score."""
+    return statistics.mean(result["scores"][metric] for result in results)
+
+
+def table_folder(jobs: Sequence[Job], choices: Choices) -> Path:
+    """A folder of the results for the report of some runs, made anew: theirs, and others that belong to them.
+
+    Other results are of recipes of the same paper with the same kind of score, measured under the same conditions. If
+    settings of the command change only some recipes of a cell of the table, the cell has the runs' own results alone.
+    Recipes of the package with the same cell are one training; a recipe in the user's file is another one.
+    Results on other data, of another training of the same cell, such as that of a recipe before a change, of another
+    evaluation of the same recipe, and of other runs of the same recipe, rate and seed, are left out and named.
+    """
+    recipe = jobs[0].recipe
+    folder = choices.out / "tables" / "-".join([recipe.report, digest([choices.conditions(recipe), choices.settings])])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    known = {**catalogue(), **{job.recipe.name: job.recipe for job in jobs}}
+    of_cell = {cell_of(job.recipe.cell): training_of(job.recipe, choices) for job in jobs}
+    seen: Dict[str, Path] = {}
+    of_cells = recipe.rates and recipe.evaluate["kind"] == "classifier"
+    for path in sorted([*choices.cells_folder.glob("*.json"), *choices.results_folder.glob("*.json")]):
+        settings = read_result(path)["settings"]
+        if (path.parent == choices.cells_folder) != bool(of_cells and GIVEN not in settings):
+            continue
+        own = known.get(settings.get("recipe", ""))
+        name = path.name.split(".", 1)[1]
+        if own is None or name in seen or not belongs(own, recipe):
+            continue
+        training = training_of(own, choices)
+        if settings.get(CONDITIONS) == training[0] and training == of_cell.setdefault(cell_of(own.cell), training):
+            seen[name] = path
+    kept = of_one_kind(seen, jobs, known)
+    for name in kept:
+        shutil.copyfile(seen[name], folder / name)
+    others = sorted(seen.keys() - kept)
+    if others:
+        told = "results on other data, of other trainings or evaluations, or of other runs with the same seed"
+        say(f"{recipe.report}: left out: {told}: {', '.join(name.removesuffix('.json') for name in others)}")
+    return folder
+
+
+def training_of(recipe: Recipe, choices: Choices) -> Tuple[str, str]:
+    """Return the digest of the conditions of a recipe, and its name if the package does not have it."""
+    return digest(choices.conditions(recipe)), "" if recipe.name in catalogue() else recipe.name
+
+
+def of_one_kind(files: Mapping[str, Path], jobs: Sequence[Job], recipes: Mapping[str, Recipe]) -> List[str]:
+    """Return the names of results on the data of some runs.
+
+    They are of one training for each cell and rate, of the rates of their recipe, of one evaluation for each recipe,
+    and of one run for each cell, rate and seed or given weights.
+
+    Args:
+        files: results by their names; the last ones win where none of the runs decides.
+        recipes: of the results, by their names.
+    """
+    data = {job.recipe.place: job.settings["data"] for job in jobs}
+    trainings: Dict[Tuple[Any, ...], str] = {}
+    rates: Dict[Tuple[Any, ...], Set[Any]] = {}
+    evaluations = {job.recipe.name: job.evaluation for job in jobs}
+    chosen: Dict[Tuple[Any, ...], str] = {}
+    for job in jobs:
+        cell = cell_of(job.recipe.cell), job.rate
+        rates.setdefault(cell[0], set()).update(job.recipe.rates or [job.rate])
+        trainings[cell] = job.training
+        chosen[cell, job.settings.get(GIVEN, job.seed)] = job.name
+    kept, results = [], {name: read_result(path) for name, path in files.items()}
+    for name, result in sorted(results.items(), key=lambda pair: str(pair[1].get("date")), reverse=True):
+        settings = result["settings"]
+        recipe, rate, trained = recipes[settings["recipe"]], settings.get("lr"), GIVEN not in settings
+        cell = cell_of(recipe.cell), rate
+        if DATA in settings and data.setdefault(recipe.place, settings[DATA]) != settings[DATA]:
+            continue
+        if EVALUATION in settings and evaluations.setdefault(recipe.name, settings[EVALUATION]) != settings[EVALUATION]:
+            continue
+        if trained and "lr" in settings and rate not in rates.setdefault(cell[0], set(recipe.rates or [rate])):
+            continue
+        if trained and TRAINING in settings and trainings.setdefault(cell, settings[TRAINING]) != settings[TRAINING]:
+            continue
+        if "run" in settings and chosen.setdefault((cell, source_of(result)), settings["run"]) != settings["run"]:
+            continue
+        kept.append(name)
+    return sorted(kept)
+
+
+def belongs(other: Recipe, recipe: Recipe) -> bool:
+    """Return whether results of a recipe belong to the report of another: those of a paper's classifiers do."""
+    papers = {one.name.partition("/")[0] for one in (other, recipe)}
+    kinds = {one.evaluate["kind"] for one in (other, recipe)}
+    return other.report == recipe.report or (len(papers) == 1 and kinds == {"classifier"})

@@ -1,0 +1,95 @@
+"""--list: a golden of all recipes, and the counts of their models that it reads."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.reproduce import counts
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.counts import counted, counts_of
+from fairseq_mega.lab.reproduce.listing import duration, span
+from fairseq_mega.lab.reproduce.settings import Choices, parse_setting, revise
+
+GOLDEN = Path(__file__).parent.parent / "goldens" / "list.txt"
+PUBLISHED = {  # parameters: MEGA, Table 5; the README of its code; counts of models that were built
+    "mega/table5/wikitext103/mega": 252e6,
+    "mega/table5/wikitext103/transformer": 247e6,
+    "mega/table5/enwik8/mega": 39e6,
+    "mega/table7/en-de/mega_softmax": 67e6,
+    "comparison/wikitext2/mega": 1_581_440,
+    "comparison/wikitext2/transformer": 1_579_136,
+    "mega/table4/speech/base": 343_134,
+    "mega/table4/speech/big": 475_890,
+}
+
+
+def test_the_list_of_a_bare_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--gpus", "8", "--workers", "2", "--root", str(tmp_path), "--out", str(tmp_path)]
+    assert main(["--list", *words]) == 0
+    assert capsys.readouterr().out == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_the_counts_are_those_of_the_models() -> None:
+    """``counts.write()`` writes them again."""
+    assert counts.FILE.read_text(encoding="utf-8") == counts.text()
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_about_the_published(name: str) -> None:
+    found, published = counts_of(catalogue()[name]).parameters, PUBLISHED[name]
+    assert abs(found - published) < (0.01 if published > 2e8 else 0.15) * published
+
+
+def test_a_changed_recipe_is_counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = catalogue()["mega/table2/text/mega"]
+    halved = revise(recipe, [parse_setting("model.encoder_layers=2")])
+    assert counts_of(halved) == counted(halved) and counts_of(halved).parameters < counts_of(recipe).parameters
+    monkeypatch.setattr(counts, "counted", lambda changed: pytest.fail("a model was built"))
+    assert counts_of(revise(recipe, [parse_setting("optimization.lr=0.1")])) == counts_of(recipe)
+
+
+def test_the_work_of_text() -> None:
+    """By hand: a layer has six linear maps (d = 128, v = 256, z = 64: d*v + d*(z+v+2d) + v*d), attention over 128
+    positions (2 * 128 * (v + z)) and three FFTs; four layers, 2 operations for each weight; the test reviews of IMDb
+    have 1,269 bytes in the mean.
+    """
+    linear = 2 * (128 * 256 + 128 * (64 + 256 + 2 * 128) + 256 * 128)
+    each = 4 * (linear + 2 * 128 * (256 + 64)) * 1269
+    chunked, full = (counts_of(catalogue()[f"mega/table2/text/{name}"]) for name in ("mega_chunk", "mega"))
+    assert chunked.scoring is not None and 25_000 * each < chunked.scoring < 2 * 25_000 * each
+    assert 3 * 50 * each < chunked.operations < 2 * 3 * 50 * each < 2 * full.operations
+    assert counts_of(catalogue()["miniature/text/mega"]).scoring is None
+
+
+def test_the_time_that_is_left(tmp_path: Path) -> None:
+    """The time follows the speed in the log where there is one, else the operations."""
+    recipe, log = catalogue()["mega/table2/text/mega"], tmp_path / "train.log"
+    log.write_text('x | train_inner | {"ups": "2", "num_updates": "10"}\n' * 3)
+    cpu, gpu, work = Choices(tmp_path, workers=2), Choices(tmp_path, gpus=1), counts_of(recipe)
+    assert duration(recipe, work, 1000, 25000, [log], cpu) == "3.3 h (measured)"
+    half = 12500 * work.operations
+    assert duration(recipe, work, 12500, 25000, [], gpu) == f"{span(half / 40e12)} (estimated)"
+    assert duration(recipe, work, 12500, 25000, [], cpu) == f"{span(half / 50e9)} (estimated)"
+
+
+HEAVY = """
+import sys
+from fairseq_mega.lab.reproduce.command import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+found = [name for name in ("torch", "fairseq", "numpy", "fairseq_mega.lab.prepare") if name in sys.modules]
+print(found, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--list", "--gpus", "0"], ["--print"], ["--yaml"]], ids=" ".join)
+def test_neither_torch_nor_data_sets_are_imported(words: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HEAVY, "mega/table2", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.stdout and done.stderr.splitlines()[-1] == "[]"
