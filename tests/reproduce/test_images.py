@@ -8,11 +8,11 @@ from typing import Tuple
 import pytest
 
 from fairseq_mega.data.augmented_images import images_per_epoch
-from fairseq_mega.lab.inspect.recipe_models import parameters
 from fairseq_mega.lab.prepare.classification.imagenet import DATASET, IMAGES
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.reproduce import runner
 from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.counts import counts_of
 from fairseq_mega.lab.reproduce.jobs import plan
 from fairseq_mega.lab.reproduce.settings import Choices
 from tests.support import tiny_images
@@ -52,7 +52,7 @@ def test_sizes_on_paper() -> None:
     """The counted parameters."""
     counts = {"mega/table6/imagenet/mega": 90_734_140, "mega/table6/imagenet/deit_b": 86_567_656}
     for name, counted in {**counts, "megalodon/table4/imagenet/megalodon": 90_711_016}.items():
-        assert parameters(catalogue()[name]) == counted
+        assert counts_of(catalogue()[name]).parameters == counted
 
 
 @tiny_images.needs_timm

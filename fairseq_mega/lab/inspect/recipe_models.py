@@ -7,7 +7,7 @@ from torch import nn
 from fairseq_mega.lab.prepare.of_recipes import dataset_of, settings_of
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
-from fairseq_mega.models import cost, on_paper
+from fairseq_mega.models import on_paper
 
 BYTES = 264  # of bytes: all 256, the special symbols, and the padding of the table
 
@@ -29,10 +29,3 @@ def model_of(recipe: Recipe) -> nn.Module:
     """Return the model of a recipe on the meta device."""
     documents = 2 if recipe.cell.get("task") == "retrieval" else 1
     return on_paper.built(recipe.config["model"], symbols_of(recipe), documents)
-
-
-def parameters(recipe: Recipe) -> int:
-    """Return the number of parameters of a recipe's model; of classifiers of text, whose symbols are few, for all
-    bytes.
-    """
-    return cost.parameters(model_of(recipe))

@@ -116,9 +116,9 @@ def check_extra(job: Job) -> None:
     known = parser._option_string_actions
     keys = [f"{group}.{option}" for group in TRAINING for option in recipe.config[group] if option != "_name"]
     flags = {key: flag_of(key.partition(".")[2]) for key in [*keys, *REMEDIES]}
-    ours = {known[flag]: key for key, flag in flags.items() if flag in known}
+    ours = {name: key for key, flag in flags.items() if flag in known for name in known[flag].option_strings}
     for option in (word.partition("=")[0] for word in extra if is_option(word)):
-        key = ours.get(known.get(option))
+        key = ours.get(option)
         if key is not None:
             remedy = REMEDIES.get(key, f"--set {key}=VALUE")
             raise RecipeError(

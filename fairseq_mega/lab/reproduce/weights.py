@@ -248,7 +248,7 @@ def convert(job: Job, weights: Weights) -> None:
     found = read(job.recipe, weights.path)
     for name in ("sentence_class_num", "image_class_num"):
         classes, wanted = flat_options(found.checkpoint).get(name), job.config["model"].get(name)
-        if None not in (classes, wanted) and int(classes) != int(wanted):
+        if classes is not None and wanted is not None and int(classes) != int(wanted):
             raise ValueError(f"--checkpoint {weights.path} has {classes} classes, and {job.data} {wanted}")
     say(f"weights: {weights.source}, SHA-256 {weights.sha256}; data: {origin_of(job)}")
     for line in weights.differs or ["options of the model: those of the recipe"]:
