@@ -1,12 +1,10 @@
-"""The files of a finished data set that a training reads: whether they are there, their digest, and their test set."""
+"""The files of a finished data set that a training reads: whether they are there, and their digest."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, Mapping, NamedTuple, Tuple
 
 import numpy as np
-import torch
-from fairseq.data.data_utils import load_indexed_dataset
 
 from fairseq_mega.data.image_folder import ImageFolder, split_folder
 from fairseq_mega.data.text_units import MODEL_FILE
@@ -14,7 +12,6 @@ from fairseq_mega.lab.prepare.binarised import FILES
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
 from fairseq_mega.lab.prepare.work_folder import UNFINISHED
-from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.fingerprints import digest, digest_of_data
 
 DATA_BIN = "data-bin"
@@ -29,20 +26,6 @@ class Examined(NamedTuple):
     examples: Mapping[str, Mapping[str, int]] = {}
 
 
-class Counted(NamedTuple):
-    """File of a test set that is counted for its size.
-
-    Attributes:
-        file: its path in the folder that fairseq reads.
-        count: returns the number of units in the file.
-        unit: in the plural.
-    """
-
-    file: str
-    count: Callable[[Path], int]
-    unit: str
-
-
 @dataclass(frozen=True)
 class Layout:
     """Files in the folder of a data set.
@@ -50,12 +33,10 @@ class Layout:
     Attributes:
         files: their paths; one with a * stands for all files that match, at least one.
         tasks: names of the tasks that read them.
-        counted: file for the size of the test set; None where another part of the package counts it.
     """
 
     files: Tuple[str, ...] = ()
     tasks: Tuple[str, ...] = ()
-    counted: Optional[Counted] = None
 
     def paths(self, folder: Path) -> Dict[str, Tuple[Path, ...]]:
         """Return the existing files of each entry; the folder may be the data-bin that fairseq-preprocess made."""
@@ -88,17 +69,6 @@ class Layout:
         """Examine existing data."""
         return Examined(digest_of_data([path for found in self.paths(folder).values() for path in found], folder))
 
-    def test_files(self, data: Path) -> List[Path]:
-        """Return the existing files of the test set in the folder that fairseq reads."""
-        paths = (data / name.replace(f"{DATA_BIN}/", "") for name in self.files)
-        return [path for path in paths if path.name.startswith("test") and path.is_file()]
-
-    def test_size(self, data: Path) -> Optional[str]:
-        """Return the size of the test set in the folder that fairseq reads, with its unit; None where it is unknown."""
-        if self.counted is None or not (data / self.counted.file).is_file():
-            return None
-        return f"{self.counted.count(data / self.counted.file):,} {self.counted.unit}"
-
 
 class ImageFolders(Layout):
     """Images ``{split}/CLASS/FILE`` of the splits that are the entries."""
@@ -126,42 +96,21 @@ def parallel(source: str, target: str) -> Tuple[str, ...]:
     return tuple(dict.fromkeys(f"{DATA_BIN}/{name}" for name in names))
 
 
-def entries(path: Path) -> int:
-    """Return the number of entries of a binarised file."""
-    return len(load_indexed_dataset(str(path.with_suffix("")), None))
-
-
-def tokens(path: Path) -> int:
-    """Return the number of tokens of a binarised file."""
-    dataset = load_indexed_dataset(str(path.with_suffix("")), None)  # the sizes are views of its memory
-    return int(dataset.sizes.sum())
-
-
-def length(path: Path) -> int:
-    """Return the length of a saved tensor."""
-    return len(torch.load(path, weights_only=True))
-
-
 TRANSLATION = ("translation",)
-TEXTS = Layout(binarised("src-bin", "label-bin"), ("lra-text",), Counted("label-bin/test.idx", entries, "examples"))
+TEXTS = Layout(binarised("src-bin", "label-bin"), ("lra-text",))
 PAIRS_OF_TEXTS = replace(TEXTS, files=(*TEXTS.files, *binarised("src1-bin")))
 IMAGES = Layout(
     tuple(name for split in SPLITS for name in (f"input/{split}.src", f"label/{split}.label")),
     ("lra-image",),
-    Counted("label/test.label", count_lines, "examples"),
 )
 CLIPS = Layout(
     tuple(f"processed_data/raw/{split}_{kind}.pt" for split in ("train", "val", "test") for kind in ("X", "y")),
     ("speech_commands",),
-    Counted("processed_data/raw/test_y.pt", length, "examples"),
 )
 TRAIN_AND_VALID = ImageFolders(("train", "valid"), ("image-classification",))
-TEXT = Layout(
-    binarised(DATA_BIN), ("language_modeling", "mega_language_modeling"), Counted("test.idx", tokens, "tokens")
-)
+TEXT = Layout(binarised(DATA_BIN), ("language_modeling", "mega_language_modeling"))
 DOCUMENTS = Layout(
     (*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE),
     ("megalodon_pretrain",),
-    Counted("test.jsonl", count_lines, "documents"),
 )
 COUNTED_DOCUMENTS = replace(DOCUMENTS, files=(*DOCUMENTS.files, WORDS_FILE))
