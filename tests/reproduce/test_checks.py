@@ -22,6 +22,11 @@ from fairseq_mega.lab.runs.stages import stage
 TRANSLATION, TEXT = "mega/table7/en-de/mega_softmax", "mega/table2/text/mega"
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "prepare_all", lambda *given: pytest.fail("data were made"))
+
+
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> None:
     """All data are there."""
