@@ -68,6 +68,6 @@ def test_bleu_without_mecab_is_told_first(
     monkeypatch.setattr(translation, "tokenizer_for", lambda code: SimpleNamespace(reason=f"no words of {code}"))
     monkeypatch.setattr(translation.shutil, "which", lambda name: name)
     monkeypatch.setattr(training, "gpus_for", lambda cpu: pytest.fail("too early"))
-    with pytest.raises(ValueError, match=r"text\.ja: line 1 is not UTF-8 .*0xff"):
+    with pytest.raises(ValueError, match=r"text\.ja: line 1"):
         translation.Translation(options.parse(words([])), "bash scripts/quickstart.sh").start()
     assert "BLEU will count characters, not words: no words of ja" in capsys.readouterr().err
