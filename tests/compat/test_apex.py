@@ -23,7 +23,7 @@ torch.cuda.device = lambda device: contextlib.nullcontext()
 import fairseq_mega
 from argparse import Namespace
 from fairseq.optim.adam import FairseqAdam, Adam
-from fairseq_mega.compat import apex
+from fairseq_mega.compat.versions import apex
 
 cfg = Namespace(lr=[0.1], adam_betas="(0.9, 0.98)", adam_eps=1e-8, weight_decay=0.1, use_old_adam=False,
     fp16_adam_stats=False, tpu=False)

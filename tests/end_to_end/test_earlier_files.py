@@ -20,7 +20,8 @@ def earlier(tmp_path_factory) -> Path:
     """Return the folder of the unpacked archive."""
     folder = tmp_path_factory.mktemp("earlier")
     with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(folder, filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python releases before 2023 have none
+        packed.extractall(folder)
     return folder
 
 

@@ -17,7 +17,9 @@ from tests.support.helpers import REPOSITORY
 
 GOLDEN = Path(__file__).with_name("golden")
 MEASURED = REPOSITORY / "examples"
-WORDS = {  # of each report, with the name of a folder of results; of several forms of a table with one more word
+# The words of each report: a folder of synthetic results, or one of MEASURED, then the command. Of several forms of a
+# table each has one more word in its name.
+WORDS = {
     "table1": "several table1 --format markdown",
     "table2": "classifiers table2 --format markdown",
     "table3": "classifiers table3 --format markdown",
@@ -43,9 +45,9 @@ WORDS = {  # of each report, with the name of a folder of results; of several fo
     "megalodon-figure4": "figure4 megalodon-figure4 --output PICTURE --format csv",
     "megalodon-figure5": "language_models megalodon-figure5 --output PICTURE",
     "quickstart": "quickstart quickstart",
-    "miniature": f"{MEASURED}/long_range_arena/results/miniature miniature --format terminal",
-    "classifiers": f"{MEASURED}/long_range_arena/results/text/lr0.002 classifiers --plot PICTURE",
-    "language-models": f"{MEASURED}/language_modeling/results/wikitext2/lr0.002 language-models "
+    "miniature": "long_range_arena/results/miniature miniature --format terminal",
+    "classifiers": "long_range_arena/results/text/lr0.002 classifiers --plot PICTURE",
+    "language-models": "language_modeling/results/wikitext2/lr0.002 language-models "
     "--benchmark compare-language-models",
 }
 OTHERS = {"recipes", "curves", "kernels", "decoding", "pathfinder-page", "translations"}  # have tests of their own
@@ -56,7 +58,8 @@ def printed(name: str, results: Path, picture: Path) -> str:
     folder, report, *options = WORDS[name].split()
     paths = {"SPEED": str(results / "speed.json"), "PICTURE": str(picture)}
     with contextlib.redirect_stdout(io.StringIO()) as output:
-        assert main([report, str(results / folder), *(paths.get(option, option) for option in options)]) == 0
+        source = MEASURED / folder if "/" in folder else results / folder
+        assert main([report, str(source), *(paths.get(option, option) for option in options)]) == 0
     return output.getvalue().replace(str(picture), "PICTURE")
 
 

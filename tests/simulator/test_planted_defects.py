@@ -1,33 +1,16 @@
-"""Planted defects are noticed, and the shares in examples/kernels/README.md are those that were counted."""
+"""Planted defects are noticed, and every survivor is listed."""
 
 import json
-import re
 
 import pytest
 
 from tests.simulator import build, planted_defects
 
 EXAMPLE = build.REPOSITORY / "examples" / "kernels"
-NAMES = {
-    "attention": "attention",
-    "ema": "EMA scan",
-    "fft_conv": "FFT convolution",
-    "gate": "update gate",
-    "timestep_norm": "timestep norm",
-}
 
 
 def counts():
     return json.loads((EXAMPLE / "results" / "planted_defects.json").read_text())
-
-
-def test_the_documented_shares():
-    text = (EXAMPLE / "README.md").read_text().split("**Planted defects.**")[1]
-    rows = re.findall(r"^\| ([^|]+) \| (\d+) of (\d+) \| (\d+) \|", text, re.M)
-    assert {name: [int(number) for number in numbers] for name, *numbers in rows} == {
-        NAMES[operator]: [count[name] for name in ("noticed", "tried", "planted")]
-        for operator, count in counts().items()
-    }
 
 
 def test_every_survivor_is_listed():
