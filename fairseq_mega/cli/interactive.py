@@ -1,16 +1,18 @@
-"""Run fairseq-interactive, or read a text once: --read FILE --save-context CONTEXT, then --context CONTEXT."""
+"""Run fairseq-interactive, on a terminal as a dialogue, or read a text once: --read FILE --save-context CONTEXT."""
 
 import argparse
+import contextlib
 import logging
+import sys
 import time
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, List, Optional
 
 import torch
 from fairseq import checkpoint_utils, options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
-from fairseq_cli.interactive import main as answer_prompts
+from fairseq_cli import interactive as fairseq_interactive
 
 from fairseq_mega.compat.files.expressions import literal
 from fairseq_mega.models.mega_lm import MegaLanguageModel
@@ -22,11 +24,18 @@ from .usage import UsageError
 logger = logging.getLogger("fairseq_mega.cli.interactive")
 BLOCK = 1 << 16  # characters per read
 PATIENCE = 10.0  # seconds between two lines of the log
+PROMPT = "> "
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return fairseq's parser of the command with --read and --save-context added."""
+    """Return fairseq's parser of the command with the options of this package added."""
     parser = options.get_interactive_generation_parser()
+    parser.add_argument(
+        "--fairseq-lines",
+        action="store_true",
+        help="print fairseq's log and lines S-, H-, D- and P- on a terminal, too; otherwise only the text of the best "
+        "hypothesis is printed there for each line that is typed, or of the best --nbest",
+    )
     group = parser.add_argument_group("reading a text once, with a language model of this package")
     group.add_argument("--read", type=Path, metavar="FILE", help="text file to read, to the end of its last line")
     group.add_argument(
@@ -43,10 +52,37 @@ def cli_main() -> None:
     given = options.parse_args_and_arch(build_parser())
     cfg = convert_namespace_to_omegaconf(given)
     if given.read is None and given.save_context is None:
-        distributed_utils.call_main(cfg, answer_prompts)
+        if given.input == "-" and not given.fairseq_lines and sys.stdin.isatty() and sys.stdout.isatty():
+            hold_dialogue()
+        distributed_utils.call_main(cfg, fairseq_interactive.main)
         return
     check_files(given)
     distributed_utils.call_main(cfg, read, file=given.read, output=given.save_context)
+
+
+def hold_dialogue() -> None:
+    """Make fairseq-interactive prompt for each line, and print texts alone, in this process from now on."""
+    logging.disable(logging.INFO)
+    with contextlib.suppress(ImportError):  # of a Python without it
+        import readline  # noqa: F401  # input() then edits lines, and reads more than the 4,095 bytes of a terminal
+    vars(fairseq_interactive).update(buffered_read=typed_lines, print=print_text)
+    print("Type a line and press return; Ctrl-D ends. Loading ...", flush=True)
+
+
+def typed_lines(*unused: object) -> Iterator[List[str]]:
+    """Yield each line that is typed; takes the place of fairseq's ``buffered_read``."""
+    while True:
+        try:
+            yield [input(PROMPT)]
+        except EOFError:
+            print()
+            return
+
+
+def print_text(line: str) -> None:
+    """Print the text of a line ``D-``, and no other line of fairseq's."""
+    if line.startswith("D-"):
+        print(line.split("\t", 2)[2])
 
 
 def check_files(given: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
 """fairseq-mega-interactive: a text is read once, and prompts of later calls go on from it."""
 
 import gzip
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import List, NamedTuple
@@ -13,6 +14,7 @@ from fairseq_mega.cli import console, interactive
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from tests.support.helpers import captured_output, hypotheses, run_fairseq
+from tests.support.terminal import dialogue
 from tests.support.tiny_trainings import Trainings
 
 TEXT = "w1 w2\nw3\n" + "w4 w5 w6 w7 w8\n" * 9 + "w9 w10"
@@ -199,3 +201,21 @@ def test_reading_is_for_language_models(tiny_model, tmp_path: Path) -> None:
     options = ["--read", tmp_path / "text.txt", "--save-context", tmp_path / "new.safetensors"]
     given = [tiny_model.data, "--path", tiny_model.checkpoint, *options]
     assert "--read requires a language model of this package" in errors("interactive", given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "task"), [("translation", "translation"), ("language model", "mega_language_modeling")]
+)
+def test_on_a_terminal_only_the_texts_are_printed(
+    kind: str, task: str, trainings: Trainings, device_flags: List[str], tmp_path: Path
+) -> None:
+    """Of the best hypothesis for each line that is typed; an option selects fairseq's lines."""
+    given = trainings.arguments(kind, "--max-update", 5, "--disable-validation", "--save-dir", tmp_path, *device_flags)
+    run_fairseq("train", given)
+    options = [given[0], "--task", task, "--path", tmp_path / "checkpoint_last.pt", "--max-len-b", 9, *device_flags]
+    want = hypotheses(run_fairseq("interactive", options, stdin="w1 w2 w3\nw4\n"), "D")
+    command = [sys.executable, "-c", "from fairseq_mega.cli import console; exit(console.interactive())", *options]
+    shown = dialogue(command, "w1 w2 w3\n", "w4\n", "\x04").splitlines()
+    assert shown[-5:] == ["> w1 w2 w3", want[0], "> w4", want[1], "> "]
+    lines = dialogue([*command, "--fairseq-lines"], "w1 w2 w3\nw4\n\x04", prompt="press return:\n")
+    assert hypotheses(lines, "D") == want
