@@ -15,6 +15,7 @@ from fairseq_mega.lab.quickstart import command
 from tests.support import in_process
 from tests.support.in_process import in_process as no_processes  # noqa: F401
 from tests.support.stand_ins import commands_in
+from tests.support.terminal import dialogue
 
 pytestmark = pytest.mark.usefixtures("no_processes")
 
@@ -88,13 +89,10 @@ def test_a_run_scores_every_sentence_and_tells_what_was_made(smoke_run: "tuple[P
 
 
 @pytest.mark.slow
-def test_the_line_printed_translates_what_is_typed(smoke_run: "tuple[Path, str]", tmp_path: Path) -> None:
+def test_the_line_printed_translates_what_is_typed(smoke_run: "tuple[Path, str]") -> None:
     line = smoke_run[1].rstrip().splitlines()[-1]
-    typed = "the dog sees the tree cat .\n\nunknown Ωmega words\n"
-    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, input=typed, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert len(done.stdout.split("\n")) - 1 == 3, done.stdout
-    assert "\u2581" not in done.stdout
+    shown = dialogue(["bash", "-c", line], "the dog sees the tree cat .\n", "\n", "unknown Ωmega words\n", "\x04")
+    assert shown.count("\n> ") == 4 and "\u2581" not in shown, shown
 
 
 @pytest.mark.slow

@@ -16,13 +16,13 @@ def dialogue(command: Sequence[object], *typed: str, prompt: str = "\n> ") -> st
     environment = {**os.environ, "TERM": "dumb"}  # without control sequences
     process = subprocess.Popen([*map(str, command)], stdin=its, stdout=its, stderr=its, env=environment)
     os.close(its)
-    left, shown = list(typed), ""
+    left, shown = list(typed), b""
     with suppress(OSError):  # the process has ended
         while select.select([ours], [], [], SECONDS)[0]:
-            shown = (shown + os.read(ours, 1 << 16).decode()).replace("\r\n", "\n")
-            if left and shown.endswith(prompt):
+            shown = (shown + os.read(ours, 1 << 16)).replace(b"\r\n", b"\n")
+            if left and shown.endswith(prompt.encode()):
                 os.write(ours, left.pop(0).encode())
     process.kill()
     os.close(ours)
-    assert process.wait() == 0 and not left, shown
-    return shown
+    assert process.wait() == 0 and not left, shown.decode()
+    return shown.decode()

@@ -105,12 +105,9 @@ class Translation(QuickStart):
         print(f"score and settings: {self.folder / 'result.json'}")
         print(
             f"\nTo translate what you type ({self.job.config['task']['source_lang']} to "
-            f"{self.job.config['task']['target_lang']}), paste this line, wait some seconds, then type a sentence and "
-            "press return\n"
-            "(Ctrl-D ends it; without the part from | on it shows pieces and scores too):\n"
+            f"{self.job.config['task']['target_lang']}), paste this line:\n"
         )
-        line = shlex.join([str(Path(sys.prefix) / "bin" / INTERACTIVE), *typing[1:]])
-        print(f"  PYTHONUNBUFFERED=1 PYTHONWARNINGS=ignore {line} | awk -F '\\t' '/^D-/ {{ print $3; fflush() }}'")
+        print(f"  {shlex.join([str(Path(sys.prefix) / 'bin' / INTERACTIVE), *typing[1:]])}")
 
     def _warn(self, score: float) -> None:
         """Print a remedy if the BLEU score shows that the model has not learned to translate."""
