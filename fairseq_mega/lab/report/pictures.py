@@ -14,10 +14,12 @@ from fairseq_mega.lab.runs.report import Report
 from fairseq_mega.lab.runs.results import Result, read_result
 
 Points = Dict[int, float]  # by update; of repeated updates after an interruption the last counts
-CURVES = {  # titles of panels to names of updates and of scores in a log
-    "training loss (bits)": ("num_updates", ("loss",)),
-    "validation loss (bits)": ("valid_num_updates", ("valid_loss",)),
-    "validation score": ("valid_num_updates", ("valid_accuracy", "valid_bleu", "valid_ppl")),
+CURVES = {  # titles of panels to names of updates and of a score in a log
+    "training loss (bits)": ("num_updates", "loss"),
+    "validation loss (bits)": ("valid_num_updates", "valid_loss"),
+    "validation accuracy (%)": ("valid_num_updates", "valid_accuracy"),
+    "validation BLEU": ("valid_num_updates", "valid_bleu"),
+    "validation perplexity": ("valid_num_updates", "valid_ppl"),
 }
 LABELS = {1: "label 1: one contour", 0: "label 0: two contours"}  # of Pathfinder
 COLUMNS, SEED = 5, 1  # of a page of Pathfinder
@@ -28,9 +30,8 @@ def read_curves(lines: Iterable[str]) -> Dict[str, Points]:
     curves: Dict[str, Points] = {title: {} for title in CURVES}
     for line in lines:
         found = parse_statistics(line)  # its names show its kind, which a --log-file of fairseq lacks
-        for title, (updates, scores) in CURVES.items():
-            score = next((score for score in scores if score in found), None)
-            if updates in found and score is not None:
+        for title, (updates, score) in CURVES.items():
+            if updates in found and score in found:
                 curves[title][int(float(found[updates]))] = float(found[score])
     return curves
 
