@@ -18,7 +18,7 @@ def test_every_report_has_help(capsys: Any) -> None:
 def test_an_error_takes_one_line(tmp_path: Path, capsys: Any) -> None:
     assert command.main(["table5", str(tmp_path / "absent")]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("table5: error: the results folder ") and error.count("\n") == 1
+    assert error.startswith(f"table5: error: {tmp_path / 'absent'} ") and error.count("\n") == 1
     (tmp_path / "damaged.json").write_text("{")
     assert command.main(["table2", str(tmp_path)]) == 1
     assert "damaged.json: not a JSON result file" in capsys.readouterr().err

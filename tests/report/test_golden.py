@@ -45,6 +45,7 @@ WORDS = {
     "megalodon-figure4": "figure4 megalodon-figure4 --output PICTURE --format csv",
     "megalodon-figure5": "language_models megalodon-figure5 --output PICTURE",
     "quickstart": "quickstart quickstart",
+    "quickstart of one file": "quickstart/000.json quickstart",
     "miniature": "long_range_arena/results/miniature miniature --format terminal",
     "classifiers": "long_range_arena/results/text/lr0.002 classifiers --plot PICTURE",
     "language-models": "language_modeling/results/wikitext2/lr0.002 language-models "
@@ -58,7 +59,7 @@ def printed(name: str, results: Path, picture: Path) -> str:
     folder, report, *options = WORDS[name].split()
     paths = {"SPEED": str(results / "speed.json"), "PICTURE": str(picture)}
     with contextlib.redirect_stdout(io.StringIO()) as output:
-        source = MEASURED / folder if "/" in folder else results / folder
+        source = MEASURED / folder if (MEASURED / folder).exists() else results / folder
         assert main([report, str(source), *(paths.get(option, option) for option in options)]) == 0
     return output.getvalue().replace(str(picture), "PICTURE")
 

@@ -424,7 +424,7 @@ def print_quickstart(options: argparse.Namespace) -> None:
     """Print a row for each result of the quick start."""
     results = given_results(options, "quickstart")
     if not results:
-        raise ResultError(f"{options.results} has no result of the quick start: run fairseq-mega-reproduce quickstart")
+        raise ResultError(f"{options.results} has no result of the quick start")
     rows = [
         {
             "task": result["settings"]["task"],

@@ -19,7 +19,7 @@ class Report(NamedTuple):
 
 def add_results(parser: argparse.ArgumentParser) -> None:
     """Add the options of result files: their folder, and --smoke."""
-    parser.add_argument("results", type=Path, help="folder of result files")
+    parser.add_argument("results", type=Path, help="folder of result files, or one file")
     parser.add_argument("--smoke", action="store_true", help="read the results of a --smoke run")
     add_format(parser)
 

@@ -78,7 +78,7 @@ def check_result(result: Any, where: str) -> None:
         raise ResultError(f"{where}: a JSON object was expected, found {type(result).__name__}")
     for field, kind in REQUIRED_FIELDS.items():
         if field not in result:
-            raise ResultError(f"{where}: the field {field!r} is missing; write the file again with this version")
+            raise ResultError(f"{where}: no result file of this version, the field {field!r} is missing")
         if not isinstance(result[field], kind) or isinstance(result[field], bool):
             raise ResultError(f"{where}: the field {field!r} holds {result[field]!r}, expected {kind.__name__}")
     if result["schema"] != SCHEMA_VERSION:
@@ -128,7 +128,7 @@ def with_changes(result: Result, *shown: str) -> str:
 
 
 def read_results(folder: PathLike, benchmark: str) -> List[Dict[str, Any]]:
-    """Return the results of ``benchmark`` among ``folder/*.json``, in order of file name.
+    """Return the results of ``benchmark`` among ``folder/*.json``, in order of file name; or those of one file.
 
     Raises ``FileNotFoundError`` when the folder is missing and :class:`ResultError` for a damaged file.
     """
@@ -138,7 +138,7 @@ def read_results(folder: PathLike, benchmark: str) -> List[Dict[str, Any]]:
 def read_files(folder: PathLike, benchmark: str) -> Dict[Path, Result]:
     """Return the files that :func:`read_results` reads with their results; the same errors are raised."""
     folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"the results folder {folder} does not exist; run the table's script first")
-    results = {path: read_result(path) for path in sorted(folder.glob("*.json"))}
+    if not folder.exists():
+        raise FileNotFoundError(f"{folder} does not exist")
+    results = {path: read_result(path) for path in ([folder] if folder.is_file() else sorted(folder.glob("*.json")))}
     return {path: result for path, result in results.items() if result["benchmark"] == benchmark}
