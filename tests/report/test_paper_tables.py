@@ -82,13 +82,18 @@ def test_a_partial_run_at_chance_is_no_failure_yet(tmp_path: Path, capsys: Any) 
     classifier(tmp_path, "mega/table2/pathfinder/mega", 50.0, updates=10)
     text = "\n".join(printed("table2", tmp_path, capsys))
     assert "best validation accuracy 50.00 % (after 10 of 100 updates: too early to tell)" in text
+    (file,) = tmp_path.iterdir()
+    file.write_text(file.read_text().replace('"benchmark": "lra"', '"benchmark": "lra-smoke"'))
+    assert main(["table2", str(tmp_path), "--smoke"]) == 0
+    text = capsys.readouterr().out
+    assert "50.00" in text and "no better than chance" not in text
 
 
 def test_chance_is_judged_by_the_validation_set(tmp_path: Path, capsys: Any) -> None:
     classifier(tmp_path, "mega/table2/listops/mega", 15.0, best=40.0)
     lines = printed("table2", tmp_path, capsys)
-    assert any(line.split()[:5] == ["runs", "that", "left", "chance", "1/1"] for line in lines)
-    assert "STUCK" not in "\n".join(lines)
+    assert any(line.split()[:4] == ["runs", "above", "chance", "1/1"] for line in lines)
+    assert "no better than chance" not in "\n".join(lines)
 
 
 @pytest.mark.parametrize(("task", "chance"), [("listops", 17.0), ("text", 50.0), ("image", 10.0), ("speech", 10.0)])

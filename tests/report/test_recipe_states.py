@@ -12,8 +12,8 @@ from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.report import command
 from fairseq_mega.lab.report.recipe_states import (
     FAILED,
+    above_chance_of,
     benchmark_table,
-    left_chance_of,
     ours_of,
     seeds_of,
     states,
@@ -61,7 +61,7 @@ def test_a_row_for_every_recipe(tmp_path: Path, capsys: Any) -> None:
         "others' weights": "-",
         "seeds": "3 of 5, 1 more results left out",
         "failed seeds": "3, 5",
-        "left chance": "2 of 3",
+        "above chance": "2 of 3",
         "machine": "1 x H200",
         "revision": "01234567",
         "date": "2026-01-02",
@@ -165,7 +165,7 @@ def test_a_rate_that_was_not_chosen_does_not_count(tmp_path: Path) -> None:
     cell = make_result("cell", recipe, {"test_accuracy": 14.0}, 10, "command", settings=settings, runs=runs)
     write_result(tmp_path / "cells" / "a.json", {**cell, "missing": []})
     (state,) = [state for state in states([tmp_path]) if state.results]
-    assert ours_of(state) == "14.00*" and left_chance_of([state]) == "0 of 1"
+    assert ours_of(state) == "14.00*" and above_chance_of([state]) == "0 of 1"
 
 
 FOREIGN: Dict[str, Tuple[bytes, str]] = {  # a file's content, and what is said of it

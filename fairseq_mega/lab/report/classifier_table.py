@@ -81,14 +81,16 @@ def run_table(results: Sequence[Result]) -> Table:
 
 
 def warnings(results: Sequence[Result]) -> List[str]:
-    """Return lines on runs that are stuck at chance."""
+    """Return lines on runs that are no better than chance, without those on invented data (--smoke)."""
     lines = []
     for result in filter(stuck, results):
+        if result["benchmark"].endswith("-smoke"):
+            continue
         accuracy = result["scores"]["best_valid_accuracy"]
         settings = result["settings"]
         short = f" (after {settings['updates']:,} of {settings['published_updates']:,} updates: too early to tell)"
-        text = f"STUCK AT CHANCE: {name_of(result)}, seed {result['seed']}: best validation accuracy {accuracy:.2f} %"
-        lines.append(text + short * shortened(result))
+        text = f"no better than chance: {name_of(result)}, seed {result['seed']}: best validation accuracy "
+        lines.append(f"{text}{accuracy:.2f} %{short * shortened(result)}")
     return [*lines, *([REMEDY] if lines else [])]
 
 
@@ -133,7 +135,7 @@ class ClassifierTable(PaperTable):
             yield row
             if "not yet" not in row:
                 shares = [one.text is accuracy and learned(list(filter(one.rule, found))) for one in self.columns]
-                yield ["  runs that left chance", *(share or "" for share in shares)]
+                yield ["  runs above chance", *(share or "" for share in shares)]
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add the options of the report."""

@@ -199,7 +199,7 @@ def seeds_of(state: State) -> str:
     return told + (f", {state.left_out} more results left out" if state.left_out else "")
 
 
-def left_chance_of(members: Sequence[State]) -> str:
+def above_chance_of(members: Sequence[State]) -> str:
     """Count the trainings of some recipes of the arena that rose above chance, among those with a result."""
     results = [result for state in members for result in state.results if result["settings"].get("task") in TASKS]
     return f"{sum(not stuck(result) for result in results)} of {len(results)}" if results else "-"
@@ -223,7 +223,7 @@ def state_table(found: Sequence[State]) -> Table:
                 "others' weights": scored_of(state),
                 "seeds": seeds_of(state),
                 "failed seeds": failed,
-                "left chance": left_chance_of([state]),
+                "above chance": above_chance_of([state]),
                 "machine": several(map(machine_of, state.results)),
                 "revision": several(map(revision_of, state.results)),
                 "date": several(result["date"][:10] for result in state.results),
@@ -249,7 +249,7 @@ def benchmark_table(found: Sequence[State]) -> Table:
                 "recipes": f"`{folder}`: {len(members)}",
                 "paper": "; ".join(papers) or paper_of(members[0].recipe),
                 "ours": "; ".join(f"{names_of(state)[1]} {numbers_of(state)}" for state in known) or "-",
-                "left chance": left_chance_of(members),
+                "above chance": above_chance_of(members),
                 "state": f"{len(measured)} of {len(members)} begun, {done} done" if measured else absent,
             }
         )
