@@ -102,8 +102,9 @@ def logged_output() -> Iterator[None]:
         logging.Handler.handleError = original  # type: ignore[method-assign]
 
 
-def hide_deprecations() -> None:
-    """Hide the deprecation warnings of fairseq, hydra and torch, half a screen at every start, unless -W is given."""
+def quiet_libraries() -> None:
+    """Hide deprecation warnings of fairseq, hydra and torch, unless -W is given, and fairseq's log of its iterators."""
+    logging.getLogger("fairseq.tasks.fairseq_task").setLevel(logging.WARNING)  # four lines for each text that is read
     if not sys.warnoptions:
         warnings.filterwarnings("ignore", module=r"(fairseq|hydra|omegaconf|torch)\b")
         warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
@@ -119,7 +120,7 @@ def failure(program: str, error: Exception) -> int:
 
 def exit_status(program: str, run: Callable[[], None]) -> int:
     """Call ``run`` and return 0; after an error of the user's print its message and return 1."""
-    hide_deprecations()
+    quiet_libraries()
     try:
         run()
     except (OSError, ValueError) as error:

@@ -22,7 +22,7 @@ from fairseq_mega.compat.versions.architectures import architectures
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
 from .arguments import check_arguments, given_arch, option_value, with_task
-from .commands import hide_deprecations, logged_output, lost_output, reader_is_gone
+from .commands import logged_output, lost_output, quiet_libraries, reader_is_gone
 from .usage import UsageError, explained_errors, model_of, plugin_flags
 
 COMMANDS = {
@@ -129,7 +129,7 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
 def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     name, saved = f"fairseq-mega-{command}", sys.argv
-    hide_deprecations()
+    quiet_libraries()
     try:
         origin = checkpoint_origin(command, given)
         check_arguments(command, given, origin)

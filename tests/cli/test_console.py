@@ -167,12 +167,13 @@ class TestHelp:
 
 
 @pytest.mark.parametrize("command", ["interactive", "generate", "validate"])
-def test_a_command_that_uses_a_model_logs_no_table_of_settings(command: str, tiny_model, device_flags) -> None:
+def test_a_command_that_uses_a_model_logs_no_settings_and_no_iterators(command: str, tiny_model, device_flags) -> None:
     given = [tiny_model.data, "--path", tiny_model.checkpoint, "--max-tokens", "500", *device_flags]
     helpers.forget_earlier_runs()
     with helpers.captured_output("w1 w2\n") as output:
         assert console.run(command, list(map(str, given))) == 0
     assert "loading model(s) from" in output.getvalue() and "no_progress_bar" not in output.getvalue()
+    assert "fairseq.tasks.fairseq_task" not in output.getvalue()
 
 
 def test_validate_scores_the_test_set(tiny_model, device_flags) -> None:

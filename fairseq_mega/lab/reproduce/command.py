@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-from fairseq_mega.cli.commands import failure, hide_deprecations
+from fairseq_mega.cli.commands import failure, quiet_libraries
 from fairseq_mega.lab.recipes.catalogue import catalogue, find_all
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import AUTO, Recipe, RecipeError, as_yaml
@@ -126,7 +126,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     words, extra = options.split_extra(given)
     parser = options.build_parser(words, str(__doc__).strip())
-    hide_deprecations()
+    quiet_libraries()
     try:
         return run(parser.parse_intermixed_args(words), extra, given)
     except (OSError, ValueError, StageError) as error:
