@@ -110,6 +110,6 @@ def apply() -> None:
     hooks.at("write", sharding.help_to_save, skip_finished.record_scores)
     hooks.at("state", card.add_card, autocast.record_precision)
     hooks.at("infer", autocast.remember_autocast)
-    hooks.at("lines", interactive.drop_byte_order_marks, interactive.tell_unknown_symbols)
+    hooks.at("lines", interactive.drop_byte_order_marks, interactive.warn_unknown_tokens)
     hooks.at("sentence", interactive.drop_byte_order_mark)
-    hooks.at("binarize", interactive.tell_unknown_symbols_of_sentence)
+    hooks.at("binarize", interactive.warn_unknown_tokens_of_sentence)

@@ -34,13 +34,13 @@ def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
         source, target = (stand_in(table_length(model, side)) for side in ("encoder", "decoder"))
         return MegaModel.build_model(options, SimpleNamespace(source_dictionary=source, target_dictionary=target))
     if kind == "language model":
-        symbols = stand_in(table_length(model, "decoder"))
-        task = SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols, dictionary=symbols)
+        dictionary = stand_in(table_length(model, "decoder"))
+        task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
         language_model = MegalodonLanguageModel if getattr(options, "arch", None) == MEGALODON else MegaLanguageModel
         return language_model.build_model(options, task)
     if kind == MASKED:
-        symbols = stand_in(table_length(model, "encoder"))
-        return MegaMaskedLanguageModel.build_model(options, SimpleNamespace(source_dictionary=symbols))
+        dictionary = stand_in(table_length(model, "encoder"))
+        return MegaMaskedLanguageModel.build_model(options, SimpleNamespace(source_dictionary=dictionary))
     if kind == IMAGES:
         return MegaImageModel.build_model(options)
     table = model["encoder.embedding.tokens.weight"]

@@ -85,8 +85,8 @@ def advice(given: Checkpoint) -> str:
     if "consolidation" not in given or has_fairseq_order(given):
         return ""
     return (
-        "Symbols are now numbered as in fairseq's dictionaries. Padding is a new symbol and has no probability. "
-        "The model's dict.txt must list the symbols of its tokeniser from number 3 on: one a line, followed by a count."
+        "Tokens are now numbered as in fairseq's dictionaries. Padding is a new token and has no probability. "
+        "The model's dict.txt must list the tokens of its tokeniser from number 3 on: one a line, followed by a count."
     )
 
 

@@ -14,11 +14,11 @@ from fairseq_mega.models.checkpoint_files import save
 
 from .megalodon_names import FREQUENCIES, merge_ranks, to_ours, to_published
 from .options import flat_options, refuse_resets
-from .sentencepiece_symbols import our_rows, published_rows
+from .sentencepiece_tokens import our_rows, published_rows
 
 CONFIGURATION, CONSOLIDATION = "config.json", "consolidate_config.json"
 RANKS = "model_parallel_size"  # key of CONSOLIDATION
-SYMBOLS = "symbols.json"  # third file, written here: the order of the symbols, and an option that only we have
+SYMBOLS = "symbols.json"  # third file, written here: the order of the tokens, and an option that only we have
 OF_FAIRSEQ = "fairseq"  # the order of its dictionaries
 TABLES = ("decoder.embedding.tokens.weight", "decoder.output_projection.weight")
 OPTIONS = {  # published name -> ours
@@ -79,11 +79,11 @@ def read_consolidated(folder: Path) -> Dict[str, Any]:
 def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
     """Convert the result of :func:`read_consolidated` to this package's layout.
 
-    Symbols get the numbers of fairseq's dictionaries, see :mod:`.sentencepiece_symbols`. Padding, which the published
+    Tokens get the numbers of fairseq's dictionaries, see :mod:`.sentencepiece_tokens`. Padding, which the published
     model lacks, has no probability. A checkpoint with SYMBOLS has fairseq's numbers already and keeps them.
 
     Raises:
-        ValueError: if the configuration is not supported, or the table of symbols is missing.
+        ValueError: if the configuration is not supported, or the table of tokens is missing.
     """
     given = published["config"].get("model")
     if not isinstance(given, dict):
@@ -92,12 +92,12 @@ def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
         raise ValueError(f"--input {where}: norm_eps {given['norm_eps']} is not supported: give a model with {EPS}")
     table = published["model"].get("embed.weight")
     if table is None or table.dim() != 2:
-        raise ValueError(f"--input {where}: the table of symbols embed.weight is missing: give the whole checkpoint")
-    outputs, symbols = given.get("output_size", -1), table.size(0)
-    if outputs not in (-1, None, symbols):
+        raise ValueError(f"--input {where}: the table of tokens embed.weight is missing: give the whole checkpoint")
+    outputs, vocab_size = given.get("output_size", -1), table.size(0)
+    if outputs not in (-1, None, vocab_size):
         raise ValueError(
-            f"--input {where}: output_size {outputs} differs from the {symbols} symbols of the input: models of this "
-            f"package predict the symbols that they read"
+            f"--input {where}: output_size {outputs} differs from the {vocab_size} tokens of the input: models of this "
+            f"package predict the tokens that they read"
         )
     values = {ours: given[theirs] for theirs, ours in OPTIONS.items() if given.get(theirs) is not None}
     values["init_mode"] = "he" if values.get("init_mode") == "none" else values.get("init_mode", "he")
@@ -117,7 +117,7 @@ def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
 
 
 def has_fairseq_order(published: Dict[str, Any]) -> bool:
-    """Return whether symbols have the numbers of fairseq's dictionaries in a published layout, which is then ours."""
+    """Return whether tokens have the numbers of fairseq's dictionaries in a published layout, which is then ours."""
     return published.get("symbols", {}).get("order") == OF_FAIRSEQ
 
 
@@ -134,11 +134,11 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     if options.get("residual_hops", 2) != 2:
         raise ValueError("--residual-hops 1: the published code supports only 2; nothing was written")
     if TABLES[0] not in model:
-        raise ValueError("--adaptive-input: the published code has one table for all symbols; nothing was written")
+        raise ValueError("--adaptive-input: the published code has one table for all tokens; nothing was written")
     if options.get("adaptive_softmax_cutoff"):
         raise ValueError(
             f"--adaptive-softmax-cutoff {options['adaptive_softmax_cutoff']}: the published code has one projection to "
-            "all symbols; nothing was written"
+            "all tokens; nothing was written"
         )
     refuse_resets(options)
     if options.get("statistics_window", 0) not in (0, PUBLISHED_WINDOW):

@@ -55,7 +55,7 @@ def check_config(config: Dict[str, Any], where: str) -> None:
         "normalize_before_ffn differs from normalize_before_mega: this package has one option for both": (
             config["use_normalized_ffn"] and config["normalize_before_ffn"] != config["normalize_before_mega"]
         ),
-        f"pad_token_id {config['pad_token_id']}: fairseq's dictionaries pad with symbol 1": config["pad_token_id"] != 1,
+        f"pad_token_id {config['pad_token_id']}: fairseq's dictionaries pad with token 1": config["pad_token_id"] != 1,
         f"use_chunking with chunk_size {chunk}: must be at least 1": config["use_chunking"] and chunk < 1,
         f"chunk_size {chunk} exceeds max_positions {positions}, which the simple bias covers": (
             config["relative_positional_bias"] == "simple" and chunk > positions

@@ -119,7 +119,7 @@ def why_not_run(published: Dict[str, Any]) -> str:
 
 @torch.no_grad()
 def largest_difference(published: Dict[str, Any], ours: Dict[str, Any]) -> float:
-    """Return the largest difference of log probabilities between transformers' model and ours, on random symbols."""
+    """Return the largest difference of log probabilities between transformers' model and ours, on random tokens."""
     transformers = importlib.import_module("transformers")
     config, model = published["transformers"], {name: _double(tensor) for name, tensor in ours["model"].items()}
     original = transformers.MegaForMaskedLM(transformers.MegaConfig(**config)).double().eval()

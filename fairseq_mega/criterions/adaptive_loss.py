@@ -1,7 +1,7 @@
 """fairseq's ``adaptive_loss``, corrected to include every word.
 
 An adaptive softmax numbers the words of each rarer band from 0. fairseq's criterion excludes the number of the padding
-symbol, 1, from the loss of all bands, so the second word of each rarer band is never trained. Padding is in the first
+token, 1, from the loss of all bands, so the second word of each rarer band is never trained. Padding is in the first
 band only. Importing this module corrects the criterion for all models.
 """
 
@@ -23,7 +23,7 @@ def adaptive_nll(softmax: Any, features: Tensor, target: Tensor, pad: int) -> Te
         softmax: fairseq's AdaptiveSoftmax.
         features: (n, d), input of ``softmax``.
         target: (n,) long; ``pad`` is not scored.
-        pad: index of the padding symbol, which lies in the first band.
+        pad: index of the padding token, which lies in the first band.
     """
     total = features.new_zeros((), dtype=torch.float32)
     for band, (logits, classes) in enumerate(zip(*softmax(features, target))):

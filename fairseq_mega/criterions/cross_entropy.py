@@ -1,6 +1,6 @@
 """fairseq's ``cross_entropy`` and ``label_smoothed_cross_entropy`` by a kernel that reads logits once.
 
-fairseq writes the log probability of every symbol of every row and reads or writes them about ten times. Importing this
+fairseq writes the log probability of every token of every row and reads or writes them about ten times. Importing this
 module replaces the computation on CPUs; losses and gradients are the same up to rounding.
 """
 
@@ -18,7 +18,7 @@ MAKE_PROBABILITIES = ("get_normalized_probs", "get_normalized_probs_scriptable")
 
 
 def _is_plain(owner: Any, base: type) -> bool:
-    """Return whether probabilities are fairseq's: the softmax of all symbols."""
+    """Return whether probabilities are fairseq's: the softmax of all tokens."""
     return all(getattr(getattr(owner, name, None), "__func__", None) is vars(base)[name] for name in MAKE_PROBABILITIES)
 
 
@@ -39,7 +39,7 @@ def _logits(model: Any, output: Any) -> Optional[Tensor]:
 def _losses(
     criterion: Any, model: Any, output: Any, sample: Dict[str, Any], reduce: bool
 ) -> Optional[Tuple[Tensor, Tensor]]:
-    """Return the kernel's losses of the targets and of all symbols, by row or summed; None without the kernel."""
+    """Return the kernel's losses of the targets and of all tokens, by row or summed; None without the kernel."""
     logits = _logits(model, output)
     if logits is None:
         return None

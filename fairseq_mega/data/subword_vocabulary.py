@@ -10,13 +10,13 @@ from fairseq.data import Dictionary
 from .text_cleaning import clean
 from .text_units import SubwordUnit, spelled
 
-MULTIPLE = 8  # the number of symbols is a multiple, for fast matrix products
+MULTIPLE = 8  # the number of tokens is a multiple, for fast matrix products
 
 
 class SubwordVocabulary:
-    """Subwords of a sentencepiece model after fairseq's four special symbols.
+    """Subwords of a sentencepiece model after fairseq's four special tokens.
 
-    A text becomes its subwords and ``</s>``. Control symbols of the model, such as ``<s>``, occur in no text and are
+    A text becomes its subwords and ``</s>``. Control tokens of the model, such as ``<s>``, occur in no text and are
     omitted; the model's unknown subword becomes fairseq's ``<unk>``.
 
     Args:

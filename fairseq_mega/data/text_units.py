@@ -21,7 +21,7 @@ from .text_cleaning import clean, steps_of_model
 logger = logging.getLogger(__name__)
 
 MODEL_FILE = SUBWORDS_FILE
-LINE_END = "\n"  # stands for </s> among the symbols of a text
+LINE_END = "\n"  # stands for </s> among the tokens of a text
 REPLACEMENT = "\ufffd"
 _BYTES = frozenset(map(str, range(256)))
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -47,16 +47,16 @@ class TextUnit:
         """Return the line of text of tokens, without an incomplete character at the end."""
         return "".join(self.pieces(tokens.split()))
 
-    def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
-        """Yield the text of each symbol; the joined pieces are the text.
+    def pieces(self, tokens: Iterable[str], before: str = "") -> Iterator[str]:
+        """Yield the text of each token; the joined pieces are the text.
 
         Args:
-            symbols: symbols of the dictionary, with ``LINE_END`` between lines.
-            before: text before the symbols; no blank is added at the beginning of a line or after another blank.
+            tokens: tokens of the dictionary, with ``LINE_END`` between lines.
+            before: text before the tokens; no blank is added at the beginning of a line or after another blank.
         """
         blank = before[-1:].isspace() or not before
-        for symbol in symbols:
-            text = symbol if symbol == LINE_END else self._spaced(symbol)
+        for token in tokens:
+            text = token if token == LINE_END else self._spaced(token)
             piece = text.lstrip(" ") if blank else text
             blank = text == LINE_END or (blank and not piece)
             yield piece
@@ -65,8 +65,8 @@ class TextUnit:
         """Return the length of the longest beginning of a text whose tokens do not depend on the text after."""
         return next((end for end in range(len(text), 0, -1) if text[end - 1].isspace()), 0)
 
-    def _spaced(self, symbol: str) -> str:
-        return f" {symbol}"
+    def _spaced(self, token: str) -> str:
+        return f" {token}"
 
 
 class ByteUnit(TextUnit):
@@ -80,14 +80,14 @@ class ByteUnit(TextUnit):
     def settled(self, text: str) -> int:
         return len(text)
 
-    def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
-        """Yield the text of each byte: "" within a character, U+FFFD for invalid UTF-8 and for other symbols."""
+    def pieces(self, tokens: Iterable[str], before: str = "") -> Iterator[str]:
+        """Yield the text of each byte: "" within a character, U+FFFD for invalid UTF-8 and for other tokens."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        for symbol in symbols:
-            if symbol == LINE_END:
+        for token in tokens:
+            if token == LINE_END:
                 yield decoder.decode(b"\n")
-            elif is_byte(symbol):
-                yield decoder.decode(bytes([int(symbol)]))
+            elif is_byte(token):
+                yield decoder.decode(bytes([int(token)]))
             else:
                 yield decoder.decode(b"", final=True) + REPLACEMENT
 
@@ -121,22 +121,22 @@ class SubwordUnit(TextUnit):
         """Return the length of the text up to its last line end, see :meth:`TextUnit.settled`."""
         return settled_lines(text)
 
-    def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
+    def pieces(self, tokens: Iterable[str], before: str = "") -> Iterator[str]:
         """Yield text like the base class; bytes such as ``<0x0A>`` are joined to characters."""
-        decoded = _characters(symbols)
-        return super().pieces((symbol if symbol == LINE_END else text + symbol for text, symbol in decoded), before)
+        decoded = _characters(tokens)
+        return super().pieces((token if token == LINE_END else text + token for text, token in decoded), before)
 
-    def _spaced(self, symbol: str) -> str:
-        return unspelled(symbol).replace("\u2581", " ")
+    def _spaced(self, token: str) -> str:
+        return unspelled(token).replace("\u2581", " ")
 
 
-def _characters(symbols: Iterable[str]) -> Iterator[Tuple[str, str]]:
-    """Yield for each symbol the characters that the bytes so far complete, and the symbol ("" for a byte)."""
+def _characters(tokens: Iterable[str]) -> Iterator[Tuple[str, str]]:
+    """Yield for each token the characters that the bytes so far complete, and the token ("" for a byte)."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for symbol in symbols:
-        byte = _BYTE_PIECE.fullmatch(symbol)
+    for token in tokens:
+        byte = _BYTE_PIECE.fullmatch(token)
         if byte is None:
-            yield decoder.decode(b"", final=True), symbol
+            yield decoder.decode(b"", final=True), token
         else:
             yield decoder.decode(bytes([int(byte[1], 16)])), ""
 
@@ -146,13 +146,13 @@ class DocumentUnit(SubwordUnit):
 
     parts_lines = False
 
-    def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
+    def pieces(self, tokens: Iterable[str], before: str = "") -> Iterator[str]:
         """Yield text with every blank, except for the one that sentencepiece adds before a document."""
         begins = not before
-        for characters, symbol in _characters(symbols):
-            text = characters + self._spaced(symbol)
-            yield text[1:] if begins and symbol and text.startswith(" ") else text
-            begins = symbol == LINE_END
+        for characters, token in _characters(tokens):
+            text = characters + self._spaced(token)
+            yield text[1:] if begins and token and text.startswith(" ") else text
+            begins = token == LINE_END
 
 
 UNITS = (TextUnit.name, ByteUnit.name, SubwordUnit.name)
@@ -183,9 +183,9 @@ def unspelled(tokens: str) -> str:
     return tokens.translate(_UNSPELLED)
 
 
-def is_byte(symbol: str) -> bool:
-    """Return whether a symbol is the decimal number of a byte."""
-    return symbol in _BYTES
+def is_byte(token: str) -> bool:
+    """Return whether a token is the decimal number of a byte."""
+    return token in _BYTES
 
 
 def unit_name(folder: Path, saved: str = "") -> str:
@@ -200,26 +200,26 @@ def unit_name(folder: Path, saved: str = "") -> str:
     return name
 
 
-def is_made_up(symbol: str) -> bool:
-    """Return whether fairseq-preprocess added a symbol to pad the size of the dictionary; no text contains it."""
-    return _MADE_UP.fullmatch(symbol) is not None
+def is_made_up(token: str) -> bool:
+    """Return whether fairseq-preprocess added a token to pad the size of the dictionary; no text contains it."""
+    return _MADE_UP.fullmatch(token) is not None
 
 
-def own_symbols(dictionary: Dictionary) -> List[str]:
-    """Return the symbols of a dictionary without fairseq's special symbols and those that pad its size."""
-    return [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if not is_made_up(symbol)]
+def own_tokens(dictionary: Dictionary) -> List[str]:
+    """Return the tokens of a dictionary without fairseq's special tokens and those that pad its size."""
+    return [token for token in dictionary.symbols[dictionary.nspecial :] if not is_made_up(token)]
 
 
-def symbols_of_file(path: Path) -> List[str]:
-    """Return the symbols of a dictionary's file, which may contain spaces, without those that pad its size."""
+def tokens_of_file(path: Path) -> List[str]:
+    """Return the tokens of a dictionary's file, which may contain spaces, without those that pad its size."""
     lines = path.read_text(encoding="utf-8").splitlines()
     found = [line.rsplit(" ", 1)[0] for line in lines if line]
-    return [symbol for symbol in found if not is_made_up(symbol)]
+    return [token for token in found if not is_made_up(token)]
 
 
 def never_written(dictionary: Dictionary) -> List[int]:
     """Return the ids of tokens that are never generated: padding, ``<s>``, ``<unk>`` and padding of the size."""
-    made_up = [token for token, symbol in enumerate(dictionary.symbols) if is_made_up(symbol)]
+    made_up = [index for index, token in enumerate(dictionary.symbols) if is_made_up(token)]
     return [dictionary.pad(), dictionary.bos(), dictionary.unk(), *made_up]
 
 

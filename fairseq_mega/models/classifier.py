@@ -47,7 +47,7 @@ def check_classifier(cfg: DictConfig, task: Any) -> None:
             f"out, or give another --arch or --task"
         )
     if expected == "image" and str(cfg.sen_rep_type) == "cls":
-        raise ValueError("--sen-rep-type cls: real numbers have no <CLS> symbol; give --sen-rep-type mp")
+        raise ValueError("--sen-rep-type cls: real numbers have no <CLS> token; give --sen-rep-type mp")
 
 
 def input_table(cfg: DictConfig, task: Any) -> nn.Module:

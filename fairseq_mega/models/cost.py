@@ -159,12 +159,12 @@ class Step(NamedTuple):
         return max(int((memory - self.state) // self.token), 0)
 
 
-def training_step(options: Mapping[str, Any], symbols: int, bf16: bool = False) -> Step:
+def training_step(options: Mapping[str, Any], vocab_size: int, bf16: bool = False) -> Step:
     """Estimate the memory of a training step on one sequence with the CPU's compiled kernels, else with PyTorch's.
 
     At the beginning of the backward pass these are weights, gradients and Adam's two moments; for each token, the
-    tensors that every layer keeps, the embedding, and logit and gradient of each symbol. With
-    ``checkpoint_activations`` a layer keeps only its input until it runs again. With few symbols the last layer's
+    tensors that every layer keeps, the embedding, and logit and gradient of each token. With
+    ``checkpoint_activations`` a layer keeps only its input until it runs again. With few tokens the last layer's
     backward pass holds more, by less than another layer.
 
     Layers run at two lengths of whole chunks, in models of one and of two layers. The lengths are long, so weights and
@@ -172,21 +172,21 @@ def training_step(options: Mapping[str, Any], symbols: int, bf16: bool = False) 
 
     Args:
         options: options of a language model of this package, as for :func:`build`.
-        symbols: V, symbols of its dictionary.
+        vocab_size: V, size of its dictionary.
         bf16: whether the training runs under autocast to bfloat16, which copies all weights.
 
     Raises:
         ValueError: for other models, for adaptive tables in bfloat16, or as :func:`build`.
     """
-    decoder = language_model(options, symbols)
+    decoder = language_model(options, vocab_size)
     adaptive = isinstance(decoder.embedding.tokens, AdaptiveInput), decoder.adaptive_softmax is not None
     if bf16 and any(adaptive):
         raise ValueError("--precision bf16: adaptive tables are in float32; give fp32")
-    one, others = _bytes_of_token(options, 1, symbols, bf16), len(decoder.layers) - 1
+    one, others = _bytes_of_token(options, 1, vocab_size, bf16), len(decoder.layers) - 1
     if decoder.checkpoint_activations:
         kept = float(WIDE * width_of(decoder))  # the input of a layer
     else:
-        kept = _bytes_of_token(options, 2, symbols, bf16).output - one.output
+        kept = _bytes_of_token(options, 2, vocab_size, bf16).output - one.output
     output, layers = (first + others * kept for first in one)
     inputs = _adaptive_input_bytes(decoder.embedding.tokens) if adaptive[0] else 0.0
     output += inputs + (_adaptive_softmax_bytes(decoder.adaptive_softmax) if adaptive[1] else 0.0)
@@ -201,13 +201,13 @@ def width_of(decoder: LanguageModelDecoder) -> int:
     return int(table.embedding_dim if projection is None else projection.out_features)
 
 
-def language_model(options: Mapping[str, Any], symbols: int, own: bool = False) -> LanguageModelDecoder:
+def language_model(options: Mapping[str, Any], vocab_size: int, own: bool = False) -> LanguageModelDecoder:
     """Return the decoder of a language model on the meta device, which must not be changed unless it is ``own``.
 
     Raises:
         ValueError: if the model is not a language model of this package, or as :func:`build`.
     """
-    decoder = getattr((build if own else built)(options, symbols), "decoder", None)
+    decoder = getattr((build if own else built)(options, vocab_size), "decoder", None)
     if not isinstance(decoder, LanguageModelDecoder):
         raise ValueError(f"{options['_name']} is not a language model of this package")
     return decoder
@@ -246,13 +246,13 @@ class _Living(TorchDispatchMode):
 _MEASURED: Dict[Tuple[str, ...], Activations] = {}  # cache: a measurement takes a second, and tables repeat it
 
 
-def _bytes_of_token(options: Mapping[str, Any], layers: int, symbols: int, bf16: bool) -> Activations:
+def _bytes_of_token(options: Mapping[str, Any], layers: int, vocab_size: int, bf16: bool) -> Activations:
     """Return the bytes that the backward pass on one sequence holds for each token, without adaptive tables."""
     given = {**options, "decoder_layers": layers}
-    key = (repr(sorted(given.items())), repr((symbols, bf16)), os.environ.get(VARIABLE, ""))
+    key = (repr(sorted(given.items())), repr((vocab_size, bf16)), os.environ.get(VARIABLE, ""))
     if key in _MEASURED:
         return _MEASURED[key]
-    decoder = language_model(given, symbols, own=True)
+    decoder = language_model(given, vocab_size, own=True)
     short, long = 32 * decoder.chunk_size, 48 * decoder.chunk_size
     if decoder.chunk_size < 0:
         # Tables of rotations have the next power of two of positions: both lengths share one size, which cancels out.
@@ -330,7 +330,7 @@ def zipf_shares(ends: Tuple[int, ...]) -> List[float]:
     """Return the shares of a text in the bands of a dictionary sorted by frequency; word n has frequency ~ 1 / n.
 
     Args:
-        ends: ends of the bands; the last end is the number of symbols.
+        ends: ends of the bands; the last end is the number of tokens.
     """
     sums, total = [], 0.0
     for number in range(1, ends[-1] + 1):

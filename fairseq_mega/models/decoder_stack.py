@@ -43,7 +43,7 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
     ) -> None:
         super().__init__(dictionary)
         self.padding_idx = dictionary.pad()
-        self.document_symbol: Optional[int] = None  # symbol that begins a document if rows hold several documents
+        self.document_token: Optional[int] = None  # token that begins a document if rows hold several documents
         self.embedding = embedding
         self.packed_output = None
         self.add_layers(layers, final_norm, checkpoint_activations)
@@ -62,7 +62,7 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
         """
         padding_mask = padding_of(tokens, self.padding_idx)
         x = self.embedding(tokens, padding_mask)
-        documents = documents_of(tokens, self.document_symbol, state is None and context.relay is None)
+        documents = documents_of(tokens, self.document_token, state is None and context.relay is None)
         return self.run_layers(x, context._replace(padding_mask=padding_mask, documents=documents), state)
 
     def run_incrementally(

@@ -93,7 +93,7 @@ class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
             if source != target:
                 raise ValueError(
                     f"--share-all-embeddings requires one dictionary for both languages, found {len(source)} source "
-                    f"and {len(target)} target symbols: run fairseq-preprocess with --joined-dictionary, or leave "
+                    f"and {len(target)} target tokens: run fairseq-preprocess with --joined-dictionary, or leave "
                     f"--share-all-embeddings out"
                 )
             if cfg.decoder_embed_path and cfg.decoder_embed_path != cfg.encoder_embed_path:

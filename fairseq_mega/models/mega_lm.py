@@ -59,7 +59,7 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         """
         if len(task.source_dictionary) != len(task.target_dictionary):
             raise ValueError(
-                "--output-dictionary-size: a MEGA language model reads and predicts the same symbols; omit it"
+                "--output-dictionary-size: a MEGA language model reads and predicts the same tokens; omit it"
             )
         return cls(cls.build_decoder(cfg, task.source_dictionary))
 

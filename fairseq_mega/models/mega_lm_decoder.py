@@ -78,7 +78,7 @@ class LanguageModelDecoder(DecoderStack):
         self.chunk_size = cfg.get("decoder_chunk_size", -1)
         self.settings = {name: str(cfg.get(name)) for name in options_of(Role.OUTPUTS) if cfg.get(name) is not None}
         if cfg.get("reset_at_document_ends", False):
-            self.document_symbol = dictionary.eos()
+            self.document_token = dictionary.eos()
         self.shared_output = cfg.share_decoder_input_output_embed
         self.adaptive_softmax = adaptive_softmax(cfg, dictionary, width, embedding.tokens)
         if self.adaptive_softmax is None and not self.shared_output:

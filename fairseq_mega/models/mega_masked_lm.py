@@ -1,4 +1,4 @@
-"""Bidirectional MEGA encoder that predicts masked symbols, for fairseq's task masked_lm."""
+"""Bidirectional MEGA encoder that predicts masked tokens, for fairseq's task masked_lm."""
 
 from argparse import Namespace
 from typing import Any, Dict, Optional, Tuple, Union
@@ -10,7 +10,7 @@ from torch import Tensor
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
-from fairseq_mega.modules.symbol_head import SymbolHead
+from fairseq_mega.modules.token_head import TokenHead
 
 from .checkpoints import upgrade_tensors
 from .classifier import log_padding
@@ -55,10 +55,10 @@ def complete_masked_language_model(cfg: Union[DictConfig, Namespace]) -> DictCon
 class MegaMaskedLanguageModel(BaseFairseqModel):
     """MEGA encoder with a head: ``--arch mega_masked_lm`` and its presets, ``preset_names("mega_masked_lm")``.
 
-    Source: MEGA (Ma et al., ICLR 2023), section 3, bidirectional; head: SymbolHead.
+    Source: MEGA (Ma et al., ICLR 2023), section 3, bidirectional; head: TokenHead.
     """
 
-    def __init__(self, encoder: SequenceEncoder, prediction: SymbolHead, longest: int) -> None:
+    def __init__(self, encoder: SequenceEncoder, prediction: TokenHead, longest: int) -> None:
         super().__init__()
         self.encoder = encoder
         self.prediction = prediction
@@ -73,21 +73,21 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
         """
         cfg = complete_masked_language_model(cfg)
         config = layer_config(cfg, "encoder", "max_positions")
-        symbols = task.source_dictionary
+        dictionary = task.source_dictionary
         with_norm = config.normalize_before and not cfg.no_final_norm
-        table = plain_table(symbols, config.embed_dim)
+        table = plain_table(dictionary, config.embed_dim)
         encoder = SequenceEncoder(
             token_embedding(cfg, table, config.embed_dim, cfg.token_types),
             [MegaLayer(config) for _ in range(cfg.encoder_layers)],
             build_norm(config.norm, config.embed_dim) if with_norm else None,
-            symbols.pad(),
+            dictionary.pad(),
             config.chunk_size,
             config.checkpoint_activations,
             cfg.pad_batches,
         )
         log_padding(encoder)
         shared = table if cfg.share_encoder_input_output_embed else None
-        head = SymbolHead(config.embed_dim, len(symbols), not cfg.no_hidden_layer, shared)
+        head = TokenHead(config.embed_dim, len(dictionary), not cfg.no_hidden_layer, shared)
         return cls(encoder, head, cfg.max_positions)
 
     @naming_flags("encoder", "max_positions")
@@ -98,7 +98,7 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
         masked_tokens: Optional[Tensor] = None,
         **unused: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """Compute the logits of the symbol at each position.
+        """Compute the logits of the token at each position.
 
         Args:
             src_tokens: (B, L) long, padded on the right.

@@ -19,12 +19,12 @@ from .options.configurations import complete
 from .vit_image import VitImageModel
 
 
-def stand_in(symbols: int) -> Dictionary:
-    """Return a dictionary of ``symbols`` symbols; raises ValueError for fewer than fairseq's four special symbols."""
+def stand_in(vocab_size: int) -> Dictionary:
+    """Return a dictionary of ``vocab_size`` entries; raises ValueError for fewer than fairseq's four special tokens."""
     dictionary = Dictionary()
-    if symbols < len(dictionary):
-        raise ValueError(f"a table of {symbols} rows: fairseq's dictionaries begin with {len(dictionary)} symbols")
-    for number in range(symbols - len(dictionary)):
+    if vocab_size < len(dictionary):
+        raise ValueError(f"a table of {vocab_size} rows: fairseq's dictionaries begin with {len(dictionary)} tokens")
+    for number in range(vocab_size - len(dictionary)):
         dictionary.add_symbol(f"symbol{number}")
     return dictionary
 
@@ -52,20 +52,20 @@ class _Undrawn(TorchFunctionMode):
 _BUILT: Dict[Tuple[str, int, int], nn.Module] = {}  # cache: a large model takes a second, and tables repeat it
 
 
-def built(options: Mapping[str, Any], symbols: int, documents: int = 1) -> nn.Module:
+def built(options: Mapping[str, Any], vocab_size: int, documents: int = 1) -> nn.Module:
     """Return the model of :func:`build`, the same one for equal arguments: it must not be changed."""
-    key = (repr(sorted(options.items())), symbols, documents)
+    key = (repr(sorted(options.items())), vocab_size, documents)
     if key not in _BUILT:
-        _BUILT[key] = build(options, symbols, documents)
+        _BUILT[key] = build(options, vocab_size, documents)
     return _BUILT[key]
 
 
-def build(options: Mapping[str, Any], symbols: int, documents: int = 1) -> nn.Module:
+def build(options: Mapping[str, Any], vocab_size: int, documents: int = 1) -> nn.Module:
     """Build a model on the meta device.
 
     Args:
         options: options of the model as in a recipe; ``_name`` is a model or an architecture, which sets the others.
-        symbols: V, symbols of each of its dictionaries.
+        vocab_size: V, size of each of its dictionaries.
         documents: documents in an example of a classifier.
 
     Raises:
@@ -73,7 +73,7 @@ def build(options: Mapping[str, Any], symbols: int, documents: int = 1) -> nn.Mo
     """
     name, given = options["_name"], Namespace(**options)
     ARCH_CONFIG_REGISTRY[name](given)
-    model, dictionary = ARCH_MODEL_REGISTRY[name], _kept_stand_in(symbols)
+    model, dictionary = ARCH_MODEL_REGISTRY[name], _kept_stand_in(vocab_size)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
     task.documents, task.input_type = documents, getattr(given, "input_type", "text")
     kind = MODEL_DATACLASS_REGISTRY.get(name)

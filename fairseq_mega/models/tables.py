@@ -43,20 +43,20 @@ def check_tables(cfg: DictConfig) -> None:
                 )
 
 
-def band_ends(option: str, value: str, symbols: int) -> List[int]:
+def band_ends(option: str, value: str, vocab_size: int) -> List[int]:
     """Parse a comma-separated list of the ends of bands of an adaptive input or softmax.
 
     Raises:
-        ValueError: if the ends do not increase, or exceed the dictionary of ``symbols``.
+        ValueError: if the ends do not increase, or exceed the dictionary of ``vocab_size`` tokens.
     """
     try:
         ends = [int(part) for part in value.split(",")]
     except ValueError:
         ends = []
     if not ends or ends[0] < 1 or any(low >= high for low, high in zip(ends, ends[1:])):
-        raise ValueError(f"{option} {value}: give increasing numbers of symbols, for example 20000,60000")
-    if ends[-1] >= symbols:
-        raise ValueError(f"{option} {value}: the dictionary has only {symbols} symbols; give smaller numbers")
+        raise ValueError(f"{option} {value}: give increasing numbers of tokens, for example 20000,60000")
+    if ends[-1] >= vocab_size:
+        raise ValueError(f"{option} {value}: the dictionary has only {vocab_size} tokens; give smaller numbers")
     return ends
 
 
@@ -160,9 +160,9 @@ def adaptive_softmax(
     )
 
 
-def output_projection(width: int, symbols: int) -> PlainLinear:
-    """Build the matrix of an output layer (symbols, width), drawn from Normal(0, width^-0.5)."""
-    return PlainLinear(width, symbols, bias=False).drawn(partial(nn.init.normal_, std=width**-0.5))
+def output_projection(width: int, vocab_size: int) -> PlainLinear:
+    """Build the matrix of an output layer (tokens, width), drawn from Normal(0, width^-0.5)."""
+    return PlainLinear(width, vocab_size, bias=False).drawn(partial(nn.init.normal_, std=width**-0.5))
 
 
 def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, option: str = "") -> Table:
@@ -171,13 +171,13 @@ def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, 
     Args:
         dictionary: dictionary of the tokens.
         width: width of the table.
-        path: text file with a line for each symbol, "SYMBOL NUMBER NUMBER ...", and optionally a first line "LINES
-            WIDTH"; the rows of other symbols stay random.
+        path: text file with a line for each token, "SYMBOL NUMBER NUMBER ...", and optionally a first line "LINES
+            WIDTH"; the rows of other tokens stay random.
         option: option of the path, for messages.
 
     Raises:
         FileNotFoundError: if the file does not exist.
-        ValueError: if the file has another format or width, or none of the symbols.
+        ValueError: if the file has another format or width, or none of the tokens.
     """
     table = token_table(len(dictionary), width, dictionary.pad())
     if not path:
@@ -185,18 +185,18 @@ def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, 
     try:
         vectors = {**utils.parse_embedding(path), **_first_vector(path)}
     except (ValueError, StopIteration) as error:
-        raise ValueError(f"{option} {path}: every line must have a symbol and {width} numbers ({error})") from error
-    known = [symbol for symbol in dictionary.symbols if symbol in vectors]
+        raise ValueError(f"{option} {path}: every line must have a token and {width} numbers ({error})") from error
+    known = [token for token in dictionary.symbols if token in vectors]
     if not known:
-        raise ValueError(f"{option} {path}: none of its {len(vectors)} symbols is in the dictionary; give another file")
-    for symbol in known:
-        if vectors[symbol].numel() != width:
+        raise ValueError(f"{option} {path}: none of its {len(vectors)} tokens is in the dictionary; give another file")
+    for token in known:
+        if vectors[token].numel() != width:
             raise ValueError(
-                f"{option} {path}: the vector of {symbol!r} has {vectors[symbol].numel()} numbers, the table is "
-                f"{width} wide: give an embedding dimension of {vectors[symbol].numel()}, or another file"
+                f"{option} {path}: the vector of {token!r} has {vectors[token].numel()} numbers, the table is "
+                f"{width} wide: give an embedding dimension of {vectors[token].numel()}, or another file"
             )
     logger.info(
-        f"{option} {path}: read vectors of {len(known):,} of the dictionary's {len(dictionary):,} symbols; the other "
+        f"{option} {path}: read vectors of {len(known):,} of the dictionary's {len(dictionary):,} tokens; the other "
         f"vectors keep their random initialization"
     )
     return utils.load_embedding(vectors, dictionary, table)
@@ -209,8 +209,8 @@ def _first_vector(path: str) -> Dict[str, Tensor]:
         ValueError: if the first line is neither.
     """
     with open(path, encoding="utf-8") as file:
-        symbol, *numbers = file.readline().rstrip().split(" ")
-    return {symbol: torch.tensor([float(number) for number in numbers])} if len(numbers) > 1 else {}
+        token, *numbers = file.readline().rstrip().split(" ")
+    return {token: torch.tensor([float(number) for number in numbers])} if len(numbers) > 1 else {}
 
 
 def token_embedding(cfg: DictConfig, tokens: nn.Module, width: int, types: int = 0) -> TokenEmbedding:

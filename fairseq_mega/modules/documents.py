@@ -92,17 +92,17 @@ class Documents:
         return ended if ended.any() else None
 
 
-def documents_of(tokens: Tensor, symbol: Optional[int], fresh: bool) -> Optional[Documents]:
+def documents_of(tokens: Tensor, token: Optional[int], fresh: bool) -> Optional[Documents]:
     """Return the documents of tokens (B, L), or None where no document begins within a row.
 
     Args:
         tokens: long.
-        symbol: with which each document begins; None for rows of one document.
+        token: with which each document begins; None for rows of one document.
         fresh: whether the first token begins the stream.
     """
-    if symbol is None:
+    if token is None:
         return None
-    begins = tokens.eq(symbol)
+    begins = tokens.eq(token)
     if fresh:
         begins[:, :1] = False
     return Documents(begins) if begins.any() else None

@@ -1,4 +1,4 @@
-"""The cross entropy of symbols; the kernel never stores the probabilities of all symbols of all rows."""
+"""The cross entropy of tokens; the kernel never stores the probabilities of all tokens of all rows."""
 
 from typing import Any, Optional, Tuple
 
@@ -20,7 +20,7 @@ PATHS = Operator("cross_entropy", Path("reference"), Path("native", kernels_unav
 def cross_entropy(
     logits: Tensor, target: Tensor, *, ignore_index: Optional[int] = None, path: Optional[str] = None
 ) -> Tuple[Tensor, Tensor]:
-    """Losses of predictions: ``-log p(target)``, and the sum of ``-log p`` of all symbols, for label smoothing.
+    """Losses of predictions: ``-log p(target)``, and the sum of ``-log p`` of all tokens, for label smoothing.
 
     Args:
         logits: (n, V).
@@ -33,18 +33,18 @@ def cross_entropy(
         Two times (n,), natural logarithm, in float32 (float64 for float64 logits).
 
     Raises:
-        RuntimeError: for a target that is not a symbol, or tensors on several devices.
+        RuntimeError: for a target that is not a token, or tensors on several devices.
 
     Source: Szegedy et al., CVPR 2016 (label smoothing).
     """
     check_devices("cross_entropy", logits=logits, target=target)
     ignored = None if ignore_index is None else target == ignore_index
-    symbols = target.long() if ignored is None else target.long().masked_fill(ignored, 0)
+    targets = target.long() if ignored is None else target.long().masked_fill(ignored, 0)
     if PATHS.choose(path, logits, target) == "native" and logits.device.type == "cpu":
-        nll, smooth, _ = native.operators.cross_entropy(logits, symbols)
+        nll, smooth, _ = native.operators.cross_entropy(logits, targets)
     else:
         log_p = F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-        nll, smooth = -log_p.gather(1, symbols[:, None])[:, 0], -log_p.sum(1)
+        nll, smooth = -log_p.gather(1, targets[:, None])[:, 0], -log_p.sum(1)
     if ignored is None:
         return nll, smooth
     return nll.masked_fill(ignored, 0.0), smooth.masked_fill(ignored, 0.0)

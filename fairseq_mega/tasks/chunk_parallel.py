@@ -102,7 +102,7 @@ def join(options: Any, model: Any, longest_chunks: int, padding_idx: int) -> Chu
         options: options of the task, with ChunkParallelOptions.
         model: model to train.
         longest_chunks: maximum chunks of a training sequence.
-        padding_idx: padding symbol of the dictionary.
+        padding_idx: padding token of the dictionary.
 
     Raises:
         ValueError: if the processes or the model cannot share sequences.

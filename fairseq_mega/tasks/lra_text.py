@@ -15,7 +15,7 @@ from fairseq_mega.compat.processes.batches import is_for_training
 from fairseq_mega.data.card import card_of_subwords, digest_of_dictionary, refuse_other_dictionaries, settings_of_data
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
-from fairseq_mega.data.text_units import MODEL_FILE, own_symbols
+from fairseq_mega.data.text_units import MODEL_FILE, own_tokens
 
 from .classification import ClassificationConfig, ClassificationTask
 
@@ -67,7 +67,7 @@ class LRATextTask(ClassificationTask):
                 )
             dictionaries.append(Dictionary.load(path))
         refuse_other_dictionaries(SOURCE, *(Path(cfg.data, folder, "dict.txt") for folder in (FIRST, SECOND)))
-        logger.info(f"{len(dictionaries[0])} symbols, {len(own_symbols(dictionaries[1]))} labels")
+        logger.info(f"{len(dictionaries[0])} tokens, {len(own_tokens(dictionaries[1]))} labels")
         return cls(cfg, *dictionaries)
 
     @property

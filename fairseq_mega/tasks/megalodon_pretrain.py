@@ -87,7 +87,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
 
     @classmethod
     def setup_dictionary(cls, args: Any, **kwargs: Any) -> Tuple[Dictionary, Dictionary]:
-        """Return fairseq's special symbols followed by the subwords of the sentencepiece model."""
+        """Return fairseq's special tokens followed by the subwords of the sentencepiece model."""
         dictionary = SubwordVocabulary(model_file(args)).dictionary
         logger.info(f"dictionary: {len(dictionary)} types")
         return dictionary, dictionary

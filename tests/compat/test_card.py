@@ -62,7 +62,7 @@ def test_the_first_label_that_differs_is_named(theirs: str, ours: str, found: Li
 
 @pytest.mark.parametrize("key", ["dictionary_fingerprint", "decoder.dictionary_fingerprint", "dictionary_fingerprints"])
 def test_fingerprints_of_old_checkpoints(key: str) -> None:
-    """The number was the beginning of a SHA-256 of the symbols, one on a line; so it was of the labels."""
+    """The number was the beginning of a SHA-256 of the tokens, one on a line; so it was of the labels."""
     texts = ["\n".join(dictionary("a").symbols), "\n".join(dictionary("0").symbols)]
     numbers = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") for text in texts]
     found = card.card_of({"model": {key: torch.tensor(numbers)}}, "old.pt")
@@ -102,7 +102,7 @@ def translation(pair: str, folder: Path, *symbols: str) -> TranslationTask:
         ("de-en", False, True),
         ("en-fr", False, True),
         ("en-de", False, False),
-        ("de-en", True, False),  # a parent of other languages, with the same symbols
+        ("de-en", True, False),  # a parent of other languages, with the same tokens
     ],
 )
 def test_languages(pair: str, anew: bool, refused: bool, tmp_path: Path) -> None:

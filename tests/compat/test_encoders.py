@@ -423,7 +423,7 @@ def test_roads_of_text_that_nothing_splits(model: str, road: str, tmp_path: Path
         for _ in range(2):  # from_pretrained of a language model builds two interfaces
             compared._comparing(lambda *_: None, SimpleNamespace(bpe=None), given, task, [])
     elif road == "inspect":
-        attention._source_symbols(task, "a")
+        attention._encoded_source(task, "a")
     else:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(compared, "reads_lines", lambda task: road == "interactive")

@@ -21,7 +21,7 @@ from tests.support.plain import megalodon
 from tests.support.plain.comparing import assert_same, largest_difference, our_numbers
 from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 
-OURS = {"order": "fairseq"}  # of symbols, in a published layout that was written here
+OURS = {"order": "fairseq"}  # of tokens, in a published layout that was written here
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -41,7 +41,7 @@ def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) ->
         arguments = ["--input", str(tmp_path / given[0]), "--output", str(tmp_path / given[1]), *given[2:], "--verify"]
         assert command.main(arguments) == 0
     assert_same(read_consolidated(tmp_path / "back")["model"], model())
-    assert capsys.readouterr().err.count("Padding is a new symbol and has no probability") == 1
+    assert capsys.readouterr().err.count("Padding is a new token and has no probability") == 1
     options = load_checkpoint(tmp_path / "ours.pt")["args"]
     assert (options.arch, options.criterion) == ("megalodon_lm", "cross_entropy")
 
@@ -205,7 +205,7 @@ def test_classifiers_are_no_published_models(arch: str, tmp_path: Path, capsys: 
 
 
 def test_the_dictionary_of_a_tokeniser(tmp_path: Path) -> None:
-    """sentencepiece's symbols from number 3 on, as the advice says, have the numbers of the converted rows."""
+    """sentencepiece's tokens from number 3 on, as the advice says, have the numbers of the converted rows."""
     (tmp_path / "text.txt").write_text("the first words of a text and some others\n" * 9)
     sentencepiece.SentencePieceTrainer.train(
         input=str(tmp_path / "text.txt"), model_prefix=str(tmp_path / "s"), vocab_size=24, minloglevel=2
@@ -306,7 +306,7 @@ def test_what_no_model_here_has_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "official", whole, 1)
     with pytest.raises(ValueError, match="output.final_norm.prior_count is 3"):
         convert_megalodon(read_consolidated(tmp_path / "official"), "official")
-    with pytest.raises(ValueError, match="output_size 30 differs from the 24 symbols of the input"):
+    with pytest.raises(ValueError, match="output_size 30 differs from the 24 tokens of the input"):
         convert_megalodon({"config": {"model": {**CONFIG, "output_size": 30}}, "model": model()}, "official")
     for size in (-1, SYMBOLS):
         convert_megalodon({"config": {"model": {**CONFIG, "output_size": size}}, "model": model()}, "official")

@@ -229,7 +229,7 @@ def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixtu
         ({"normalization_type": "rmsnorm"}, "normalization_type rmsnorm: transformers' rmsnorm .* not normalize"),
         ({"norm_affine": False}, "norm_affine false"),
         ({"normalize_before_ffn": False}, "normalize_before_ffn differs"),
-        ({"pad_token_id": 0}, "pad_token_id 0: fairseq's dictionaries pad with symbol 1"),
+        ({"pad_token_id": 0}, "pad_token_id 0: fairseq's dictionaries pad with token 1"),
         ({"use_chunking": True}, "use_chunking with chunk_size -1"),
         ({"relative_positional_bias": "simple", "chunk_size": 25}, "chunk_size 25 exceeds max_positions 24"),
         ({"activation": "quick_gelu"}, "activation quick_gelu: supported are silu"),

@@ -36,7 +36,7 @@ def literal(model, batch):
 
 
 def test_every_word_counts(model):
-    """The bands begin at 0, 6 and 13: words 7 and 14 have the number of the padding symbol in theirs."""
+    """The bands begin at 0, 6 and 13: words 7 and 14 have the number of the padding token in theirs."""
     batch = sample([[7, 14, 5, 23, 2, 1], [14, 14, 6, 13, 4, 0], [3, 8, 7, 1, 1, 1]])
     loss, size, logged = criterion()(model, batch)
     want = literal(model, batch)

@@ -144,12 +144,12 @@ def test_a_byte_order_mark_changes_nothing(tiny_model, device_flags, tmp_path) -
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("w1 nothing known", "2 of the 3 symbols of the text 'w1 nothing known' are unknown"),
-        ("Кошка", "1 of the 1 symbols of the text 'Кошка' are unknown"),
+        ("w1 nothing known", "2 of the 3 tokens of the text 'w1 nothing known' are unknown"),
+        ("Кошка", "1 of the 1 tokens of the text 'Кошка' are unknown"),
         *(("w1 <unk> w2", ""), ("w1 w2", "")),
     ],
 )
-def test_symbols_that_a_model_does_not_know_are_told(
+def test_tokens_that_a_model_does_not_know_are_logged(
     line: str, told: str, way: str, tiny_model, device_flags, caplog
 ) -> None:
     """Not where somebody wrote the word for them."""
@@ -161,7 +161,7 @@ def test_symbols_that_a_model_does_not_know_are_told(
     else:
         arguments = [tiny_model.data, "--path", tiny_model.checkpoint, "--beam", 1, *device_flags]
         printed = helpers.run_fairseq("interactive", arguments, stdin=f"{line}\n").splitlines()
-    found = [message for message in printed if "symbols of the text" in message]
+    found = [message for message in printed if "tokens of the text" in message]
     assert len(found) == bool(told) and all(told in message for message in found)
 
 

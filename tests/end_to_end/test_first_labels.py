@@ -66,7 +66,7 @@ def test_lines_that_are_no_utf8(texts) -> None:
     line = "Der Film 7 ist übel.\n".encode("latin-1")
     done = subprocess.run(command, input=line, capture_output=True, env=environment)
     assert done.returncode == 0 and done.stdout.startswith(b"kein Lob\t") and done.stdout.endswith(line), done
-    assert b"note: 1 of the 20 symbols of line 1 are in no training text" in done.stderr
+    assert b"note: 1 of the 20 tokens of line 1 are in no training text" in done.stderr
 
 
 def test_texts(texts, monkeypatch, capsys, tmp_path) -> None:
@@ -129,13 +129,13 @@ def test_files_of_gzip_are_read(texts, monkeypatch, capsys, tmp_path) -> None:
 
 LONG = "Der Film 7 ist toll." * 4
 NOTES: Dict[str, Tuple[bytes, str]] = {
-    "characters that it never saw": ("好看\n".encode(), "6 of the 6 symbols of line 1 are in no training text"),
+    "characters that it never saw": ("好看\n".encode(), "6 of the 6 tokens of line 1 are in no training text"),
     "composed otherwise": (
         "Film 1 ist scho\u0308n.\n".encode(),
-        "2 of the 19 symbols of line 1 are in no training text",
+        "2 of the 19 tokens of line 1 are in no training text",
     ),
-    "a row of a table": (b"lob\tFilm 1\n", "1 of the 10 symbols of line 1 are in no training text"),
-    "longer than --length": (LONG.encode(), "of the 80 symbols of line 1 the model reads the first 60, as in training"),
+    "a row of a table": (b"lob\tFilm 1\n", "1 of the 10 tokens of line 1 are in no training text"),
+    "longer than --length": (LONG.encode(), "of the 80 tokens of line 1 the model reads the first 60, as in training"),
     "what training had": ("Der Film 9 ist schön.\n".encode(), ""),
 }
 
@@ -154,7 +154,7 @@ def test_one_note_on_shortened_examples(texts, monkeypatch, capsys) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{LONG}\n".encode() * 4), "utf-8"))
     assert classify.main([str(word) for word in (texts[0], "--path", texts[1], "--cpu")]) == 0
     found = capsys.readouterr()
-    assert found.out.count("\n") == 4 and found.err.count("\n") == found.err.count("80 symbols of line 1 ") == 1
+    assert found.out.count("\n") == 4 and found.err.count("\n") == found.err.count("80 tokens of line 1 ") == 1
 
 
 def test_line_ends_behind_a_text_are_none_of_it(texts, monkeypatch, capsys, tmp_path) -> None:

@@ -41,7 +41,7 @@ def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.Captur
         [(_, inputs)] = TextReader(task).read_lines(iter([text]))
         tokens = inputs["src_tokens"].flatten().tolist()
         assert bytes(int(task.dictionary[token]) for token in tokens if token >= special).decode() == read
-        assert f"of the 22 symbols of line 1 the model reads {told}, as in training" in capsys.readouterr().err
+        assert f"of the 22 tokens of line 1 the model reads {told}, as in training" in capsys.readouterr().err
 
 
 def test_an_unknown_unit_is_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -109,5 +109,5 @@ def test_expressions_of_listops(
     [(_, inputs)] = TextReader(task).read_lines(iter([text]))
     symbols = [task.dictionary[token] for token in inputs["src_tokens"].flatten().tolist()]
     assert " ".join(symbols) == f"{read} </s>"
-    told = f"{unknown} of the {read.count(' ') + 1} symbols of line 1 are in no training text"
+    told = f"{unknown} of the {read.count(' ') + 1} tokens of line 1 are in no training text"
     assert (told in capsys.readouterr().err) == bool(unknown)

@@ -6,7 +6,7 @@
 The parameters, sorted by name, are filled with 0.4 sin(1), 0.4 sin(2), ... in row-major order, the i-th one (from 0)
 times 1 + i / 100, running variances with the squares of that plus one half; a tied output keeps the values of the
 embeddings. The file holds for each case "configuration" (what is not transformers' default) and "shapes" as JSON,
-"tokens" and "log_probs"; inputs of a model with chunks are padded to whole ones with symbol 1.
+"tokens" and "log_probs"; inputs of a model with chunks are padded to whole ones with token 1.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The MEGA encoder that predicts masked symbols: the places asked for, presets, and fairseq's training."""
+"""The MEGA encoder that predicts masked tokens: the places asked for, presets, and fairseq's training."""
 
 from argparse import Namespace
 from pathlib import Path

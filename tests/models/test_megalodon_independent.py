@@ -60,7 +60,7 @@ def test_logits_and_all_gradients(path: str, monkeypatch: pytest.MonkeyPatch) ->
     golden = {name: torch.from_numpy(array) for name, array in np.load(GOLDENS / "megalodon.independent.npz").items()}
     order = [name for name in golden if name != "logits"]
     options: Dict[str, Any] = {"decoder_chunk_size": 4, "layer_scale": True, "scale_embedding": True}
-    # 11 symbols with the four of the dictionary; padding is one of theirs.
+    # 11 tokens with the four of the dictionary; padding is one of theirs.
     decoder = build(symbols=7, share_decoder_input_output_embed=False, **options).eval().decoder
     decoder.padding_idx, decoder.embedding.tokens.padding_idx = -1, None
     parameters = dict(decoder.named_parameters())

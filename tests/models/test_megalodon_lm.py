@@ -28,7 +28,7 @@ LENGTH = 23
     ],
 )
 def test_parameter_counts(arch, symbols, count):
-    """The published code's; WikiText-103: 252M, MEGALODON, Table 8. Four of the symbols are the dictionary's own."""
+    """The published code's; WikiText-103: 252M, MEGALODON, Table 8. Four of the tokens are the dictionary's own."""
     with torch.device("meta"):
         assert sum(parameter.numel() for parameter in build(arch=arch, symbols=symbols - 4).parameters()) == count
 

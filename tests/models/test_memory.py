@@ -191,7 +191,7 @@ def test_layers_keep_equally_much() -> None:
 @needs_kernels
 @pytest.mark.parametrize("name, symbols", [("mega_lm", 496), ("mega_lm", 28), ("megalodon_lm", 28)])
 def test_recomputed_layers_keep_their_inputs(name: str, symbols: int) -> None:
-    """And most is held with the logits, or where symbols are few, where a layer runs again."""
+    """And most is held with the logits, or where tokens are few, where a layer runs again."""
     options = {**SHAPE, "decoder_layers": 3, "checkpoint_activations": True, "norm_num_groups": 4}
     task = tiny_lm.task(symbols)
     model = MODEL_REGISTRY[name].build_model(Namespace(**options), task).train()
@@ -223,7 +223,10 @@ def test_context() -> None:
 def test_the_command(tmp_path, capsys) -> None:
     assert inspect_checkpoint.main(["mega_lm_enwik8_base", "--memory", "16", "80", "--symbols", "208"]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
-    assert first.startswith("39,137,792 parameters with 208 symbols: 0.58 GiB of training state, ") and len(lines) == 2
+    assert (
+        first.startswith("39,137,792 parameters with a vocabulary of 208 tokens: 0.58 GiB of training state, ")
+        and len(lines) == 2
+    )
     model = tiny_lm.build(decoder_chunk_size=128)
     options = Namespace(**{**tiny_lm.TINY, "decoder_chunk_size": 128}, arch="mega_lm", task="mega_language_modeling")
     torch.save({"args": options, "model": model.state_dict()}, tmp_path / "model.pt")
@@ -247,7 +250,7 @@ def test_an_architecture_has_the_symbols_of_its_recipes(name: str, capsys) -> No
     symbols, parameters = SYMBOLS[name]
     assert inspect_checkpoint.main([name, "--memory", "80"]) == 0
     first = capsys.readouterr().out.splitlines()[0]
-    assert f" parameters with {symbols:,} symbols: " in first
+    assert f" parameters with a vocabulary of {symbols:,} tokens: " in first
     assert parameters is None or first.startswith(f"{parameters:,} ")
 
 

@@ -49,7 +49,7 @@ def parse(*arguments):
 
 @lru_cache(maxsize=None)
 def stub_task(name):
-    """The attributes of a task that a model reads; 60,100 symbols are enough for the bands of the adaptive models."""
+    """The attributes of a task that a model reads; 60,100 tokens are enough for the bands of the adaptive models."""
     if name in ("translation", "mega_language_modeling"):
         return text(60_100)
     return classification("text" if name == "lra-text" else "image")

@@ -38,7 +38,7 @@ MODELS: Dict[str, Tuple[Callable[..., Any], Refused]] = {
             ({"attention_dropout": -0.1}, "--attention-dropout -0.1"),
             ({"late_dropout": -1}, "--late-dropout -1"),
             ({**CUTOFF, **APART, "share_decoder_input_output_embed": True}, "--share-decoder-input-output-embed "),
-            ({"adaptive_softmax_cutoff": "6,99"}, "--adaptive-softmax-cutoff 6,99: .* 24 symbols"),
+            ({"adaptive_softmax_cutoff": "6,99"}, "--adaptive-softmax-cutoff 6,99: .* 24 tokens"),
             ({**CUTOFF, "tie_adaptive_weights": True}, "--tie-adaptive-weights requires --adaptive-input"),
             ({**CUTOFF, **TIED, "share_all_embeddings": True}, "--share-all-embeddings"),
             ({**CUTOFF, **TIED, "decoder_embed_path": "file"}, "--decoder-embed-path"),
@@ -49,7 +49,7 @@ MODELS: Dict[str, Tuple[Callable[..., Any], Refused]] = {
         [
             ({**APART, "adaptive_softmax_cutoff": "13,6"}, "--adaptive-softmax-cutoff 13,6"),
             ({**APART, "adaptive_softmax_cutoff": "6,x"}, "--adaptive-softmax-cutoff 6,x"),
-            ({**APART, "adaptive_softmax_cutoff": "6,24"}, "--adaptive-softmax-cutoff 6,24: .* 24 symbols"),
+            ({**APART, "adaptive_softmax_cutoff": "6,24"}, "--adaptive-softmax-cutoff 6,24: .* 24 tokens"),
             ({**APART, "adaptive_input": True}, "--adaptive-input requires --adaptive-input-cutoff"),
             ({"adaptive_softmax_cutoff": "6,13"}, "--share-decoder-input-output-embed "),
             ({"tie_adaptive_weights": True}, "--tie-adaptive-weights requires"),

@@ -50,7 +50,7 @@ def test_attention_counts_what_it_looks_at() -> None:
 def test_rare_bands_cost_their_share() -> None:
     options = {"_name": "mega_lm", "decoder_layers": 1, "decoder_embed_dim": 64}
     plain, adaptive = (language_model({**options, **more}, 2000) for more in ({}, {"adaptive_softmax_cutoff": "400"}))
-    head, rare = 2 * 64 * 401, 2 * 0.2 * 16 * (64 + 1600)  # of 2000 symbols the last 1600 are a fifth of a text
+    head, rare = 2 * 64 * 401, 2 * 0.2 * 16 * (64 + 1600)  # of 2000 entries the last 1600 are a fifth of a text
     saved = operations(plain, 64) - operations(adaptive, 64)
     assert saved == pytest.approx(2 * 64 * 2000 - head - rare, rel=0.02)
 

@@ -63,7 +63,7 @@ class TestFile:
         with caplog.at_level(logging.INFO):
             table = plain_table(symbols, 3, str(path), "--decoder-embed-path").weight
         assert table[symbols.index("w3")].tolist() == [1, 2, 3] and table[symbols.index("w5")].tolist() == [7, 8, 9]
-        assert f"vectors of 2 of the dictionary's {len(symbols)} symbols" in caplog.text
+        assert f"vectors of 2 of the dictionary's {len(symbols)} tokens" in caplog.text
 
     def test_reaches_language_models_and_translators(self, path):
         options = {"decoder_input_dim": 3, "share_decoder_input_output_embed": False}
@@ -79,9 +79,9 @@ class TestFile:
         ("text", "message"),
         [
             ("3 3\nw3 1 2\n", "the vector of 'w3' has 2 numbers, the table is 3 wide"),
-            ("3 3\nw3 one 2 3\n", "every line must have a symbol and 3 numbers"),
-            ("", "every line must have a symbol and 3 numbers"),
-            ("1 3\nother 1 2 3\n", "none of its 1 symbols is in the dictionary"),
+            ("3 3\nw3 one 2 3\n", "every line must have a token and 3 numbers"),
+            ("", "every line must have a token and 3 numbers"),
+            ("1 3\nother 1 2 3\n", "none of its 1 tokens is in the dictionary"),
         ],
     )
     def test_another_file_is_refused(self, text, message, path):

@@ -96,19 +96,19 @@ USES = {
         ("\u5317\u4eac \u4e0a\u6d77", 2, 2),
     ],
 )
-def test_unknown_symbols_are_told(generator, text, unknown, symbols, use, caplog):
+def test_unknown_tokens_are_logged(generator, text, unknown, symbols, use, caplog):
     """A model reads every word that it does not know as the same one, whatever reads the text."""
     with caplog.at_level("WARNING"):
         USES[use](generator, text)
     told = [message for message in caplog.messages if "unknown" in message]
-    want = f"{unknown} of the {symbols} symbols of the text {text!r} are unknown"
+    want = f"{unknown} of the {symbols} tokens of the text {text!r} are unknown"
     assert [message[: len(want)] for message in told] == [want] * (unknown > 0)
 
 
-def test_unknown_symbols_of_several_lines(generator, caplog):
+def test_unknown_tokens_of_several_lines(generator, caplog):
     with caplog.at_level("WARNING"):
         generator.complete("w1 x\nw2\ny z", 1)
-    assert ["3 of the 5 symbols of the text" in message for message in caplog.messages] == [True]
+    assert ["3 of the 5 tokens of the text" in message for message in caplog.messages] == [True]
 
 
 @pytest.mark.parametrize("tokens", [[], [2, -1], [2, 1000]])

@@ -22,7 +22,7 @@ def size(table, d, ffn, layers, head, classes, documents=1):
     return table + layers * layer + 2 * d + head * (documents * d + 1) + head * classes
 
 
-PUBLISHED = {  # the published shapes with a dictionary of 24 symbols; the layers of ListOps are one
+PUBLISHED = {  # the published shapes with a dictionary of 24 tokens; the layers of ListOps are one
     "transformer_lra_listop": size(24 * 512, 512, 2048, 1, 2048, 10),
     "transformer_lra_imdb": size(24 * 256, 256, 1024, 4, 1024, 2),
     "transformer_lra_aan": size(24 * 128, 128, 512, 4, 512, 2, documents=2),

@@ -98,7 +98,7 @@ def test_large_logits(scale):
 def test_infinite_and_missing_numbers():
     logits, target = given(4, 40)
     target[:] = 3
-    logits[0, 5] = -torch.inf  # a symbol that is ruled out
+    logits[0, 5] = -torch.inf  # a token that is ruled out
     logits[1] = -torch.inf
     logits[2, 39] = torch.nan
     logits[3, 7] = torch.inf

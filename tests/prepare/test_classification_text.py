@@ -13,7 +13,7 @@ import pytest
 
 from fairseq_mega.lab.prepare.classification import imdb
 from fairseq_mega.lab.prepare.classification.text_output import (
-    BYTE_SYMBOLS,
+    BYTE_TOKENS,
     Example,
     TextSplit,
     byte_text,
@@ -26,7 +26,7 @@ from tests.support.prepare_runs import binarised, byte_texts, labels, prepare, r
 
 
 def some_texts(seed: int, count: int, least: int = 0) -> List[bytes]:
-    """Random bytes of some values only, so that counts tie and a split lacks symbols."""
+    """Random bytes of some values only, so that counts tie and a split lacks tokens."""
     draw = np.random.default_rng(seed)
     return [bytes(draw.integers(100 - least, 112, draw.integers(1, 40), dtype=np.uint8)) for _ in range(count)]
 
@@ -49,7 +49,7 @@ def test_binarised_pairs_are_those_of_fairseq_preprocess_byte_for_byte(tmp_path:
 
         return TextSplit(50, examples)
 
-    statistics = write_text_task(tmp_path / "ours", {split: of(split) for split in SPLITS}, BYTE_SYMBOLS, "ba")
+    statistics = write_text_task(tmp_path / "ours", {split: of(split) for split in SPLITS}, BYTE_TOKENS, "ba")
 
     files: Dict[str, Dict[str, Path]] = {"src": {}, "src1": {}, "label": {}, "both": {}}
     for split in SPLITS:
@@ -84,7 +84,7 @@ def test_a_label_that_train_lacks_has_a_class_of_its_own(tmp_path: Path) -> None
     def split(*names: str) -> TextSplit:
         return TextSplit(len(names), lambda: [Example((byte_text(b"x", 9),), name) for name in names])
 
-    write_text_task(tmp_path, {"train": split("5", "5", "3"), "valid": split("7", "3")}, BYTE_SYMBOLS, "357")
+    write_text_task(tmp_path, {"train": split("5", "5", "3"), "valid": split("7", "3")}, BYTE_TOKENS, "357")
     assert (tmp_path / "label-bin" / "dict.txt").read_text().startswith("5 2\n3 1\n7 0\nmadeupword0000 0\n")
     assert labels(tmp_path, "valid") == ["7", "3"]
 
@@ -105,7 +105,7 @@ def test_generated_trees_have_their_values_as_labels(tmp_path: Path) -> None:
     assert sizes == {"train": 192, "valid": 4, "test": 4}
     dictionary = (tmp_path / "a" / "src-bin" / "dict.txt").read_text().split()[::2]
     assert set(dictionary[:15]) == {*"0123456789X", "[MIN", "[MAX", "[MED", "[SM"}
-    assert len(dictionary) == 20  # with 4 special symbols a multiple of 8
+    assert len(dictionary) == 20  # with 4 special tokens a multiple of 8
     source = source_of(tmp_path / "a")
     assert source["settings"]["seed"] == 1 and "seed 1" in source["origin"]
 
@@ -139,7 +139,7 @@ def test_released_trees_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("( [AVG 2 ) ]\t2", "line 5: '[AVG' is not a symbol"),
+        ("( [AVG 2 ) ]\t2", "line 5: '[AVG' is not a token"),
         ("3\t10", "line 5: the target '10' is not a digit"),
         ("3", "line 5 has 1 tab-separated columns, 2 are needed"),
         ("3\té", "line 5: "),

@@ -81,7 +81,7 @@ REFUSED: Dict[str, Tuple[str, bytes, str]] = {
     "a label of cp1251": ("own.tsv", HEADER.encode() + tsv([("хорошо", "x y")], "").encode("cp1251"), "line 2: "),
     "a text of Latin-1": ("own.tsv", tsv([*ROWS, ("bad", "schön")]).encode("latin-1"), "line 8: "),
     "UTF-16": ("own.tsv", tsv(ROWS).encode("utf-16"), "line 1: "),
-    "a symbol of fairseq's": ("own.tsv", tsv([*ROWS, ("</s>", "a film")]).encode(), "line 8 .*'</s>'"),
+    "a token of fairseq's": ("own.tsv", tsv([*ROWS, ("</s>", "a film")]).encode(), "line 8 .*'</s>'"),
     "no label": ("own.tsv", tsv([*ROWS, (" ", "a film")]).encode(), "line 8 .*label"),
     "no text": ("own.tsv", tsv([*ROWS, ("bad", " "), ("good", "")]).encode(), "line 8 .*text"),
     "no rows": ("own.tsv", HEADER.encode(), "holds no rows"),
@@ -113,7 +113,7 @@ def test_symbols_that_train_lacks_are_counted(tmp_path: Path) -> None:
     run = prepare("own-texts", *files, "--out", tmp_path / "out").succeeded()
     capitals = sum(char.isupper() for _, text in ROWS for char in text.upper())
     (line,) = [line for line in run.output.splitlines() if "<unk>" in line]
-    assert line.startswith("test: ") and line.endswith(f"; {capitals} of all are <unk>, symbols that train lacks")
+    assert line.startswith("test: ") and line.endswith(f"; {capitals} of all are <unk>, tokens that train lacks")
 
 
 def test_what_options_take_away_is_told(tmp_path: Path) -> None:

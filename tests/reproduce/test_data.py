@@ -258,7 +258,7 @@ def test_data_of_a_smoke_run_are_not_taken_for_the_papers(tmp_path: Path, capsys
 
 @pytest.mark.parametrize("labels", [["bad", "good"], ["very bad", "very good", "so so"]])
 def test_classes_of_own_texts_are_counted(labels: List[str], tmp_path: Path) -> None:
-    """Labels may have several words; symbols that fill a dictionary up are none."""
+    """Labels may have several words; tokens that fill a dictionary up are none."""
     folder = tmp_path / "label-bin"
     folder.mkdir()
     lines = [*(f"{label} 7\n" for label in labels), "madeupword0000 0\n"]

@@ -39,7 +39,7 @@ Files = Dict[str, Any]  # contents of an archive by their paths: checkpoints, an
 
 
 def published(name: str, symbols: int, chunk: int = 16) -> Dict[str, Any]:
-    """A checkpoint of the published code, with a table of that many symbols, as after some updates."""
+    """A checkpoint of the published code, with a table of that many tokens, as after some updates."""
     found = torch.load(GOLDENS / f"{name}.official.pt", weights_only=False)
     for key, tensor in found["model"].items():
         if "embed_tokens" in key or "embed_out" in key or "output_projection" in key:
@@ -90,7 +90,7 @@ def symbols_of(recipe: str, out: Path) -> int:
     runner.prepare(catalogue()[recipe], folder, choices)
     names = [folder / name for name in ("src-bin/dict.txt", "data-bin/dict.txt", "data-bin/dict.en.txt")]
     lengths = [len(Dictionary.load(str(path))) for path in names if path.exists()]
-    return lengths[0] + (recipe == TEXT) if lengths else 0  # the task has a symbol in front of a text
+    return lengths[0] + (recipe == TEXT) if lengths else 0  # the task has a token in front of a text
 
 
 def archive_of(recipe: str, out: Path) -> Files:

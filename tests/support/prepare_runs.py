@@ -50,7 +50,7 @@ def source_of(out: Path) -> Dict[str, Any]:
 
 
 def binarised(folder: Path, split: str) -> List[List[str]]:
-    """The symbols of every line of a binarised split, which must all end in </s>; it is left out."""
+    """The tokens of every line of a binarised split, which must all end in </s>; it is left out."""
     from fairseq.data import Dictionary, indexed_dataset
 
     dictionary = Dictionary.load(str(folder / "dict.txt"))
@@ -61,7 +61,7 @@ def binarised(folder: Path, split: str) -> List[List[str]]:
 
 
 def byte_texts(folder: Path, split: str) -> List[bytes]:
-    """The texts of a split whose symbols are bytes."""
+    """The texts of a split whose tokens are bytes."""
     return [bytes(map(int, line)) for line in binarised(folder, split)]
 
 

@@ -29,7 +29,7 @@ PIECES: List[object] = [*json_texts.TASK, *json_texts.MODEL, "--max-tokens", 64]
 
 
 def swap(*paths: Path) -> None:
-    """Exchange the first two symbols of dictionaries, which keep their counts."""
+    """Exchange the first two tokens of dictionaries, which keep their counts."""
     for path in paths:
         lines = path.read_text().splitlines()
         path.write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")

@@ -1,4 +1,4 @@
-"""Tiny MEGA encoders that predict masked symbols."""
+"""Tiny MEGA encoders that predict masked tokens."""
 
 from argparse import Namespace
 from types import SimpleNamespace

@@ -56,21 +56,21 @@ def drop_byte_order_marks(call: hooks.Call) -> typing.Iterator[None]:
     yield
 
 
-def tell_unknown_symbols(call: hooks.Call) -> typing.Iterator[None]:
-    """Warn about lines with symbols that are unknown to the model (event "lines")."""
+def warn_unknown_tokens(call: hooks.Call) -> typing.Iterator[None]:
+    """Warn about lines with tokens that are unknown to the model (event "lines")."""
     yield
     for line, tokens in zip(call.arguments["lines"], call.result[0]):
-        tell_unknown(line, tokens, call.arguments["self"].source_dictionary)
+        warn_unknown(line, tokens, call.arguments["self"].source_dictionary)
 
 
-def tell_unknown_symbols_of_sentence(call: hooks.Call) -> typing.Iterator[None]:
-    """Warn about a sentence with symbols that are unknown to the model (event "binarize")."""
+def warn_unknown_tokens_of_sentence(call: hooks.Call) -> typing.Iterator[None]:
+    """Warn about a sentence with tokens that are unknown to the model (event "binarize")."""
     yield
-    tell_unknown(call.arguments["sentence"], call.result, call.arguments["self"].src_dict)
+    warn_unknown(call.arguments["sentence"], call.result, call.arguments["self"].src_dict)
 
 
-def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
-    """Warn about the symbols of a text that a dictionary does not have.
+def warn_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
+    """Warn about the tokens of a text that a dictionary does not have.
 
     Args:
         text: the original text.
@@ -80,7 +80,7 @@ def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
     unknown = int((tokens == dictionary.unk()).sum()) - text.split().count(dictionary.unk_word)
     if unknown > 0:
         kept = int((tokens != dictionary.eos()).sum())
-        logger.warning(f"{unknown} of the {kept} symbols of the text {text[:40]!r} are unknown to the model (<unk>)")
+        logger.warning(f"{unknown} of the {kept} tokens of the text {text[:40]!r} are unknown to the model (<unk>)")
 
 
 def drop_byte_order_mark(call: hooks.Call) -> typing.Iterator[None]:

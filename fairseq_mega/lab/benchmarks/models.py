@@ -23,7 +23,7 @@ OTHERS = (*PACKED, "megalodon", "llama")  # measured on request only
 
 
 def build(
-    name: str, width: int, layers: int, chunk: int, symbols: int, longest: int, tied: bool = True, **changes: Any
+    name: str, width: int, layers: int, chunk: int, vocab_size: int, longest: int, tied: bool = True, **changes: Any
 ) -> Any:
     """Build a model with plain tables, without dropout.
 
@@ -34,7 +34,7 @@ def build(
         width: d; MEGA's v and inner FFN width are 2 d, its z is d / 2, N = 16; the Transformers have d / 32 heads.
         layers: number of layers.
         chunk: of "mega".
-        symbols: V.
+        vocab_size: V.
         longest: positions.
         tied: whether embedding and output share a table.
         changes: of the model's options.
@@ -44,7 +44,7 @@ def build(
     """
     if name in PACKED:
         plain, kind = PACKED[name]
-        model = build(plain, width, layers, chunk, symbols, longest, tied, **changes)
+        model = build(plain, width, layers, chunk, vocab_size, longest, tied, **changes)
         pack_weights(model, kind)
         return model
     options: Dict[str, Any] = {"decoder_embed_dim": width, "decoder_layers": layers, "dropout": 0.0}
@@ -73,15 +73,15 @@ def build(
         options.update(normalize_before=True, no_affine_final_norm=True, rel_pos_bias="rotary")
     options.update(changes)
     given = _transformer_options(options) if name == "transformer" else Namespace(**options)
-    return ARCH_MODEL_REGISTRY[f"{name.partition('-')[0]}_lm"].build_model(given, task_of(symbols))
+    return ARCH_MODEL_REGISTRY[f"{name.partition('-')[0]}_lm"].build_model(given, task_of(vocab_size))
 
 
-def build_recipe(name: str, symbols: int, longest: int, smoke: bool = False) -> Any:
+def build_recipe(name: str, vocab_size: int, longest: int, smoke: bool = False) -> Any:
     """Build the model of a recipe.
 
     Args:
         name: of the recipe.
-        symbols: V.
+        vocab_size: V.
         longest: positions.
         smoke: in the recipe's tiny form.
 
@@ -99,7 +99,7 @@ def build_recipe(name: str, symbols: int, longest: int, smoke: bool = False) -> 
     if smoke:
         shrink(config, recipe.evaluate["kind"])
     options.update(max_target_positions=longest, tokens_per_sample=longest)
-    return ARCH_MODEL_REGISTRY[options["_name"]].build_model(Namespace(**options), task_of(symbols))
+    return ARCH_MODEL_REGISTRY[options["_name"]].build_model(Namespace(**options), task_of(vocab_size))
 
 
 def measure_training(
@@ -122,9 +122,9 @@ def layer_parameters(model: Any) -> int:
     return learned + sum(part.data.numel() + (0 if part.bias is None else part.bias.numel()) for part in packed)
 
 
-def task_of(symbols: int) -> Any:
+def task_of(vocab_size: int) -> Any:
     """Return a stand-in for the task of a model: a namespace with a dictionary of this size."""
-    dictionary = stand_in(symbols)
+    dictionary = stand_in(vocab_size)
     return SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
 
 

@@ -41,7 +41,7 @@ INSTALLED = [name for name, peer in PEERS.items() if peer.install]
 DESCRIPTION = """\
 Training speed and peak memory of language models, compared with other implementations of the same models.
 
-A forward and backward pass in float32 over the same random symbols, on a CPU; without optimizer: megalodon-jax has
+A forward and backward pass in float32 over the same random tokens, on a CPU; without optimizer: megalodon-jax has
 none. Every model runs in a separate process, in the environment of its package. The processes of a shape take turns,
 and the median of the passes counts. Peak memory is counted on top of the model and its compiled program. Parameters
 differ by at most one percent. First, two steps down the gradients must lower the loss by as much as the gradients
@@ -65,7 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--keep-freed-memory", action="store_true", help=keep)
     add("--shapes", default="2x512,8x512,1x4096", help="batch x length, comma separated (default: %(default)s)")
     add_size_options(parser, width=384, layers=6, chunk=512, symbols=260)
-    add("--seed", type=int, default=1, help="seed of the symbols (default: %(default)s)")
+    add("--seed", type=int, default=1, help="seed of the tokens (default: %(default)s)")
     add_rows_options(parser)
     add_common_options(parser, repeat=5)
 

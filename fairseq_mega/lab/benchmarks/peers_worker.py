@@ -39,13 +39,13 @@ class Training(NamedTuple):
 
 
 def tokens_of(sizes: Sizes) -> List[List[int]]:
-    """Return random symbols from 4 on, B lists of L + 1, the same in every environment."""
+    """Return random tokens from 4 on, B lists of L + 1, the same in every environment."""
     draw = random.Random(sizes["seed"]).randrange
     return [[draw(4, sizes["symbols"]) for _ in range(sizes["length"] + 1)] for _ in range(sizes["batch"])]
 
 
 def train_torch(model: Any, logits_of: Callable[[Any], Any], sizes: Sizes, packages: List[str]) -> Training:
-    """Prepare a module of PyTorch, whose ``logits_of`` returns (B, L, V) for symbols (B, L)."""
+    """Prepare a module of PyTorch, whose ``logits_of`` returns (B, L, V) for tokens (B, L)."""
     import torch
 
     torch.set_num_threads(sizes["threads"])
@@ -88,8 +88,8 @@ def ours(sizes: Sizes) -> Training:
 
     configure_process()  # as fairseq-mega-train does
     name, published, _ = sizes["model"].partition("-published")
-    built = {key: sizes[key] for key in ("width", "layers", "chunk", "symbols")}
-    model = models.build(name, longest=sizes["length"], tied=False, **built)
+    built = {key: sizes[key] for key in ("width", "layers", "chunk")}
+    model = models.build(name, vocab_size=sizes["symbols"], longest=sizes["length"], tied=False, **built)
     if published:
         os.environ[VARIABLE] = PUBLISHED
         for layer in model.decoder.layers:

@@ -13,7 +13,7 @@ from fairseq_mega.data.card import kept_bytes
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
-from fairseq_mega.data.text_units import ByteUnit, own_symbols, text_unit
+from fairseq_mega.data.text_units import ByteUnit, own_tokens, text_unit
 from fairseq_mega.lab.prepare.classification.sound_files import fitted, read_sound
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
 from fairseq_mega.lab.prepare.progress import say
@@ -56,7 +56,7 @@ class TextReader(Reader):
 
     Expressions of ListOps are read as in its preparation: without parentheses, and ``]`` as X.
 
-    The reader prints how many symbols the training texts lack, and how much of a long text the model reads.
+    The reader prints how many tokens the training texts lack, and how much of a long text the model reads.
 
     Args:
         task: of the classifier.
@@ -74,7 +74,7 @@ class TextReader(Reader):
             if encoder is None or entry != SUBWORDS:
                 warn_of_unsplit_text(entry, task)
         self.unit: Any = encoder or text_unit(folder, card.get(UNIT, ""))
-        self.reads_listops = set(own_symbols(dictionary)) == set(SYMBOLS)
+        self.reads_listops = set(own_tokens(dictionary)) == set(SYMBOLS)
         special = task.label_dictionary.nspecial
         self.labels: List[str] = task.label_dictionary.symbols[special:]
 
@@ -97,27 +97,27 @@ class TextReader(Reader):
         unk = self.task.dictionary.unk()
         unknown = sum(int((tokens == unk).sum()) for tokens in found)
         if unknown:
-            symbols = sum(int((tokens >= unk).sum()) for tokens in found)
-            say(f"note: {unknown} of the {symbols} symbols of {place} are in no training text")
+            total = sum(int((tokens >= unk).sum()) for tokens in found)
+            say(f"note: {unknown} of the {total} tokens of {place} are in no training text")
         return dict(zip(("src_tokens", "src1_tokens"), found))
 
     def _tokens(self, text: str, place: str) -> Tensor:
         """Return tokens (1, L) in the form of the task's data."""
         dictionary = self.task.dictionary
-        symbols = self._symbols(text)
-        taken = symbols[-self.length :] if self.last and self.length else symbols[: self.length]
-        tokens = dictionary.encode_line(" ".join(taken), add_if_not_exist=False).long()
+        found = self._tokens_of(text)
+        kept = found[-self.length :] if self.last and self.length else found[: self.length]
+        tokens = dictionary.encode_line(" ".join(kept), add_if_not_exist=False).long()
         first = [self.task.cls_index] if self.task.pooling == "cls" else []
         tokens = torch.cat([tokens.new_tensor(first), tokens])[: self.task.longest]
-        read = min(len(taken), len(tokens) - len(first))
-        if read < len(symbols):
+        read = min(len(kept), len(tokens) - len(first))
+        if read < len(found):
             which = f"the first {read}"
             if self.last and self.length:
-                which = f"the last {read}" if read == len(taken) else f"{which} of the last {len(taken)}"
-            self.note_cut(f"of the {len(symbols)} symbols of {place} the model reads {which}, as in training")
+                which = f"the last {read}" if read == len(kept) else f"{which} of the last {len(kept)}"
+            self.note_cut(f"of the {len(found)} tokens of {place} the model reads {which}, as in training")
         return tokens.unsqueeze(0)
 
-    def _symbols(self, text: str) -> List[str]:
+    def _tokens_of(self, text: str) -> List[str]:
         if self.reads_listops:
             return model_input(text)
         if not isinstance(self.unit, ByteUnit):

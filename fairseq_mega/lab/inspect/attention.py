@@ -9,7 +9,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
 from fairseq_mega.compat.features.encoders import SUBWORDS_FILE, folders_of, warn_of_unsplit_text
-from fairseq_mega.compat.features.interactive import tell_unknown
+from fairseq_mega.compat.features.interactive import warn_unknown
 from fairseq_mega.compat.files.card import OPTIONS
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
 from fairseq_mega.data.text_units import SubwordUnit
@@ -20,7 +20,7 @@ from fairseq_mega.tasks.lra_text import LRATextTask
 
 
 class Attended(NamedTuple):
-    """Weights (rows, columns) of one layer, with the symbols of both."""
+    """Weights (rows, columns) of one layer, with the tokens of both."""
 
     weights: Tensor
     rows: List[str]
@@ -68,14 +68,14 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
     layers = (encoder or decoder).layers
     number = _number(layers, layer)
     weights, heads = _self_attention(layers, number, run)
-    symbols = [dictionary[token] for token in tokens[0].tolist()]
-    length = len(symbols)  # without the padding of the last chunk
+    read = [dictionary[token] for token in tokens[0].tolist()]
+    length = len(read)  # without the padding of the last chunk
     title = f"attention of layer {number}" + (f", the mean of its {heads} heads" if heads > 1 else "")
-    return Attended(weights[:length, :length], symbols, symbols, title)
+    return Attended(weights[:length, :length], read, read, title)
 
 
-def _source_symbols(task: Any, text: str) -> str:
-    """Return the pieces of an unsplit text if the data folder has their model; else the cleaned text."""
+def _encoded_source(task: Any, text: str) -> str:
+    """Return the subwords of an unsplit text if the data folder has their model; else the cleaned text."""
     model = Path(folders_of(task)[0]) / SUBWORDS_FILE
     for entry in OPTIONS:
         warn_of_unsplit_text(entry, task)
@@ -87,9 +87,9 @@ def _source_symbols(task: Any, text: str) -> str:
 
 def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attended:
     """Return the cross attention of a decoder's layer while it reads its own translation."""
-    symbols = _source_symbols(task, text)
-    source = task.source_dictionary.encode_line(symbols, add_if_not_exist=False).long().unsqueeze(0)
-    tell_unknown(text, source, task.source_dictionary)
+    cleaned = _encoded_source(task, text)
+    source = task.source_dictionary.encode_line(cleaned, add_if_not_exist=False).long().unsqueeze(0)
+    warn_unknown(text, source, task.source_dictionary)
     lengths = torch.tensor([source.size(1)])
     sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
     target = task.target_dictionary
@@ -115,7 +115,7 @@ def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attend
             hook.remove()
     rows = [target[token] for token in written.tolist()]
     columns = [task.source_dictionary[token] for token in source[0].tolist()]
-    title = f"layer {number}: source symbols read (columns) for each target symbol (rows)"
+    title = f"layer {number}: source tokens read (columns) for each target token (rows)"
     return Attended(found[0][0], rows, columns, title)
 
 

@@ -7,27 +7,27 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert.options import flat_options
-from fairseq_mega.lab.inspect.recipe_models import symbols_of_preset
+from fairseq_mega.lab.inspect.recipe_models import vocabulary_size_of_preset
 from fairseq_mega.models.cost import GIB, Step, training_step
 from fairseq_mega.ops.common import native
 
 MODELS = ("mega_lm", "megalodon_lm", "llama_lm")
-USUAL_SYMBOLS = 32000
+USUAL_SIZE = 32000
 
 
 class Needs(NamedTuple):
     """The costs of a training step of a model, and the size of its dictionary."""
 
     step: Step
-    symbols: int
+    vocab_size: int
 
 
-def model_of(name: str, symbols: Optional[int] = None, bf16: bool = False) -> Needs:
+def model_of(name: str, vocab_size: Optional[int] = None, bf16: bool = False) -> Needs:
     """Return the costs of the model of a checkpoint or of an architecture.
 
     Args:
         name: of the file, or of the architecture.
-        symbols: of the architecture; None for those of its recipes.
+        vocab_size: of the architecture; None for those of its recipes.
         bf16: whether the training is in bfloat16.
 
     Raises:
@@ -37,19 +37,19 @@ def model_of(name: str, symbols: Optional[int] = None, bf16: bool = False) -> Ne
     kind = ARCH_MODEL_NAME_REGISTRY.get(name)
     options: Mapping[str, Any] = {"_name": name}
     if kind in MODELS:
-        symbols = symbols or symbols_of_preset(name) or USUAL_SYMBOLS
+        vocab_size = vocab_size or vocabulary_size_of_preset(name) or USUAL_SIZE
     elif kind is None or Path(name).exists():
-        options, symbols = options_of(Path(name))
+        options, vocab_size = options_of(Path(name))
     else:
         raise ValueError(
             f"{name}: this architecture is not a language model of this package: --memory accepts checkpoints and "
             f"architectures of {', '.join(MODELS)}"
         )
-    return Needs(training_step(options, symbols, bf16), symbols)
+    return Needs(training_step(options, vocab_size, bf16), vocab_size)
 
 
 def options_of(path: Path) -> Tuple[Mapping[str, Any], int]:
-    """Return the options of a checkpoint's model, and its number of symbols.
+    """Return the options of a checkpoint's model, and the size of its vocabulary.
 
     Raises:
         OSError: if the file does not exist.
@@ -70,15 +70,15 @@ def options_of(path: Path) -> Tuple[Mapping[str, Any], int]:
     return {**flat_options(checkpoint), "_name": name}, table.size(0)
 
 
-def lines_of(name: str, memories: List[float], symbols: Optional[int] = None, bf16: bool = False) -> List[str]:
+def lines_of(name: str, memories: List[float], vocab_size: Optional[int] = None, bf16: bool = False) -> List[str]:
     """Return the contexts of a model for memories in GiB, as lines of text.
 
     Raises:
         OSError, ValueError: as :func:`model_of`.
     """
-    step, symbols = model_of(name, symbols, bf16)
+    step, vocab_size = model_of(name, vocab_size, bf16)
     state, token = f"{step.state / GIB:.2f} GiB of training state", f"{step.token / 1024:,.1f} KiB for each token"
-    first = f"{step.parameters:,} parameters with {symbols:,} symbols: {state}, {token}"
+    first = f"{step.parameters:,} parameters with a vocabulary of {vocab_size:,} tokens: {state}, {token}"
     if native.PROBLEM is not None:
         first += f"\nmeasured without the compiled kernels, which need less memory: {native.PROBLEM}; {native.REMEDY}"
     return [first, *(f"{memory:g} GiB: {step.context(memory * GIB):,} tokens" for memory in memories)]

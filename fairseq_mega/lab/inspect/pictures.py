@@ -117,7 +117,7 @@ def draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], t
 
 
 def draw_attention(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, output: Path) -> None:
-    """Draw the attention weights (rows, columns) of the symbols ``rows`` to the symbols ``columns``.
+    """Draw the attention weights (rows, columns) of the tokens ``rows`` to the tokens ``columns``.
 
     Characters need a font of matplotlib's ``font.family``.
     """

@@ -57,7 +57,7 @@ class Processed(NamedTuple):
     Attributes:
         archive: name of the file.
         names: parts of a path in the unpacked archive that distinguish it from data sets with the same files.
-        symbols: least and most symbols of the dictionary of a classified text.
+        symbols: least and most tokens of the dictionary of a classified text.
     """
 
     archive: str
@@ -99,7 +99,7 @@ class Dataset:
         leaves: names of all results, where the folder may contain other files; none for a folder of its own.
         layout: files of the finished folder that a training reads.
         task_options: options of the command with the value of an option of the task that reads the data.
-        symbols: number of symbols of a model of the data, with special symbols and fairseq's padding; None of bytes.
+        symbols: size of a model's vocabulary, with special tokens and fairseq's padding; None for bytes.
         check_packages: raises ValueError where a package that makes the data is missing.
         check_sources: raises ValueError where the sources of a folder's data are neither there nor may be fetched.
         check_readers: raises ValueError where a package that reads the data in a training is missing.

@@ -13,7 +13,7 @@ from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.runs.files import written_whole
 
 DICTIONARY = "dict.txt"  # beside text that is cut into pieces
-# Words that fairseq would read as its own symbols: padding, for instance, is never scored. <unk> may occur in a text.
+# Words that fairseq would read as its own tokens: padding, for instance, is never scored. <unk> may occur in a text.
 RESERVED = frozenset(("<s>", "<pad>", "</s>"))
 LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves out lines above 4,192 by default
 SPECIAL = 4  # pieces of sentencepiece's own: unknown, begin, end and the blank
@@ -110,7 +110,7 @@ def write_dictionary(processor: Any, counts: Mapping[str, int], file: Path) -> i
     """
     numbers = range(processor.get_piece_size())
     pieces = [processor.id_to_piece(n) for n in numbers if not (processor.is_unknown(n) or processor.is_control(n))]
-    pieces = [piece for piece in pieces if piece not in RESERVED]  # a model may have symbols of a user with these names
+    pieces = [piece for piece in pieces if piece not in RESERVED]  # a model may have tokens of a user with these names
     padding = [f"madeupword{n:04d}" for n in range(-(len(pieces) + SPECIAL) % 8)]  # fairseq's
     lines = [f"{piece} {counts.get(piece, 0)}\n" for piece in pieces + padding]
     with written_whole(file) as partial:

@@ -13,7 +13,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.lab.benchmarks.kernels_report import BASELINES, COMPILED, by_kind
 from fairseq_mega.lab.inspect.memory import model_of
-from fairseq_mega.lab.inspect.recipe_models import BYTES, symbols_of_preset
+from fairseq_mega.lab.inspect.recipe_models import BYTES, vocabulary_size_of_preset
 from fairseq_mega.lab.report.numbers import MIB, amount, by_subject, mebibytes, pivot, points_of, ratio, timed
 from fairseq_mega.lab.report.papers import SPEED_NAMES, TABLE2
 from fairseq_mega.lab.runs.results import Result, read_result
@@ -68,7 +68,7 @@ PATHS = {
     "DxNxL": "D x N x L, as published",
 }
 PLANTED = {"ema": "EMA scan", "fft_conv": "FFT convolution", "gate": "update gate", "timestep_norm": "timestep norm"}
-SIZES = {"11m": 260, "200m": 32000, "1b3": 32000, "1b3_pg19": 32000, "7b": 32000}  # presets to symbols
+SIZES = {"11m": 260, "200m": 32000, "1b3": 32000, "1b3_pg19": 32000, "7b": 32000}  # presets to vocabulary sizes
 DEVICE = 100e12  # sustained operations per second of a device
 MEMORIES = (16, 24, 40, 80)  # GiB
 
@@ -296,12 +296,12 @@ def contexts(folder: Path, words: Sequence[str]) -> Table:
     """
     rows = []
     for word in words:
-        name, symbols, *precision = word.split(":")
-        step = model_of(name, int(symbols), precision == ["bf16"]).step
+        name, vocab_size, *precision = word.split(":")
+        step = model_of(name, int(vocab_size), precision == ["bf16"]).step
         rows.append(
             {
                 "`--arch`": f"`{name}`" + (", bfloat16" if precision else ""),
-                "symbols": f"{int(symbols):,}",
+                "vocabulary": f"{int(vocab_size):,}",
                 "training state": f"{step.state / GIB:.1f} GiB",
                 "per token": f"{step.token / 1024:,.0f} KiB",
                 **{f"{memory} GiB": f"{step.context(memory * GIB):,}" for memory in MEMORIES},
@@ -310,12 +310,12 @@ def contexts(folder: Path, words: Sequence[str]) -> Table:
     return table_of(rows)
 
 
-def size_row(size: str, symbols: int) -> Dict[str, str]:
+def size_row(size: str, vocab_size: int) -> Dict[str, str]:
     """Return parameters, memory and operations of a size of MEGALODON on paper, by titles of columns."""
     options = {"_name": f"megalodon_lm_{size}"}
-    model = language_model(options, symbols)
-    step = training_step(options, symbols)
-    recomputed = training_step({**options, "checkpoint_activations": True}, symbols)
+    model = language_model(options, vocab_size)
+    step = training_step(options, vocab_size)
+    recomputed = training_step({**options, "checkpoint_activations": True}, vocab_size)
     work = 3.0 * operations(model, model.chunk_size)  # a backward pass counts as two
     return {
         "": size,
@@ -330,7 +330,7 @@ def size_row(size: str, symbols: int) -> Dict[str, str]:
 
 def megalodon_sizes(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each size of MEGALODON."""
-    return table_of([size_row(size, symbols) for size, symbols in SIZES.items()])
+    return table_of([size_row(size, vocab_size) for size, vocab_size in SIZES.items()])
 
 
 def count_parameters(words: str) -> int:
@@ -348,15 +348,15 @@ def count_parameters(words: str) -> int:
     if name not in ARCH_MODEL_REGISTRY:
         raise ValueError("give the name of an architecture")
     options = {key: yaml.safe_load(value) for key, _, value in (setting.partition("=") for setting in settings)}
-    symbols = options.pop("symbols", None) or symbols_of_preset(name)
+    vocab_size = options.pop("symbols", None) or vocabulary_size_of_preset(name)
     parser = argparse.ArgumentParser()
     ARCH_MODEL_REGISTRY[name].add_args(parser)
     unknown = set(options) - set(vars(parser.parse_args([])))
     if unknown:
         raise ValueError(f"{name} has no options {', '.join(sorted(unknown))}")
-    if symbols is None and not issubclass(ARCH_MODEL_REGISTRY[name], ImageClassifier):
+    if vocab_size is None and not issubclass(ARCH_MODEL_REGISTRY[name], ImageClassifier):
         raise ValueError("no recipe has this architecture, or several with different dictionaries: add symbols=NUMBER")
-    return parameters(on_paper.built({"_name": name, **options}, symbols or BYTES))
+    return parameters(on_paper.built({"_name": name, **options}, vocab_size or BYTES))
 
 
 def grid(folder: Path, words: Sequence[str]) -> Table:

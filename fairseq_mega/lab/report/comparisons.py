@@ -201,7 +201,7 @@ def miniature_table(results: Sequence[Result]) -> Table:
     tasks = [task for task in TASKS if any(task in own for own in by_model.values())]
     rows = []
     for model in [*filter(by_model.get, MINIATURE), *sorted(by_model.keys() - MINIATURE.keys())]:
-        sizes = [result["settings"]["parameters"] for result in by_model[model].values()]  # differ by tasks' symbols
+        sizes = [result["settings"]["parameters"] for result in by_model[model].values()]  # differ by tasks' tokens
         extremes = " to ".join(f"{size:,}" for size in sorted({min(sizes), max(sizes)}))
         row = {"model": MINIATURE.get(model, model), "parameters": extremes}
         for task in tasks:

@@ -9,7 +9,7 @@ from typing import List, Sequence, Set, Tuple
 
 from fairseq_mega.data.card import CARD_FILE, is_recorded
 from fairseq_mega.data.class_folders import walk_once
-from fairseq_mega.data.text_units import symbols_of_file
+from fairseq_mega.data.text_units import tokens_of_file
 from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, naming_damage
 from fairseq_mega.lab.prepare.dataset import Processed
 from fairseq_mega.lab.prepare.download import fetch_missing
@@ -127,13 +127,13 @@ def check_contents(recipe: Recipe, folder: Path) -> None:
     if (folder / "src1-bin").is_dir() and not any("src1-bin" in name for name in dataset_of(recipe).layout.files):
         problems.append("it has a second text for each, src1-bin")
     if (folder / "label-bin").is_dir():
-        labels = len(symbols_of_file(folder / "label-bin" / "dict.txt"))
+        labels = len(tokens_of_file(folder / "label-bin" / "dict.txt"))
         if labels != classes:
             problems.append(f"label-bin/dict.txt has {labels} labels, the task {classes}")
-        found = len(symbols_of_file(folder / "src-bin" / "dict.txt"))
+        found = len(tokens_of_file(folder / "src-bin" / "dict.txt"))
         if expected is not None and not expected[0] <= found <= expected[1]:
             wanted = " to ".join(map(str, dict.fromkeys(expected)))
-            problems.append(f"src-bin/dict.txt has {found} symbols, {wanted} are expected")
+            problems.append(f"src-bin/dict.txt has {found} tokens, {wanted} are expected")
     elif (folder / "input").is_dir():
         problems += image_problems(folder, recipe.config["model"]["max_positions"], classes)
     if problems:

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence
 
 from fairseq_mega.data.card import record_of
 from fairseq_mega.data.class_folders import files_below
-from fairseq_mega.data.text_units import symbols_of_file
+from fairseq_mega.data.text_units import tokens_of_file
 from fairseq_mega.lab.prepare.dataset import Sources
 from fairseq_mega.lab.prepare.layouts import DATA_BIN
 from fairseq_mega.lab.prepare.making import settings_of
@@ -177,7 +177,7 @@ def fit(recipe: Recipe, folder: Path) -> Recipe:
     if not recipe.own_data:
         return recipe
     images, texts = folder / "label" / "train.label", folder / "label-bin" / "dict.txt"
-    classes = len(set(symbols_of_file(images if images.exists() else texts)))
+    classes = len(set(tokens_of_file(images if images.exists() else texts)))
     model = {**recipe.config["model"], "sentence_class_num": classes}
     return replace(recipe, config={**recipe.config, "model": model})
 

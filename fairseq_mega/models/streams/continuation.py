@@ -84,9 +84,9 @@ class ContinuedModels(EnsembleModel):
 
 
 class LimitedSearch(Search):
-    """A search of fairseq with a minimum and a maximum length for each sentence, and without symbols of no text.
+    """A search of fairseq with a minimum and a maximum length for each sentence, and without tokens of no text.
 
-    Prompts may contain symbols that no text has, such as padding and ``<unk>``. Sampling draws from the other symbols,
+    Prompts may contain tokens that no text has, such as padding and ``<unk>``. Sampling draws from the other tokens,
     with normalized probabilities.
 
     Args:

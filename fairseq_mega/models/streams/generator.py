@@ -10,7 +10,7 @@ from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
 from fairseq_mega.compat.features.encoders import used_encoders, warn_of_another_split
-from fairseq_mega.compat.features.interactive import tell_unknown
+from fairseq_mega.compat.features.interactive import warn_unknown
 from fairseq_mega.data.text_units import LINE_END, TextUnit, encode_after_line_end, never_written, settled_lines
 from fairseq_mega.modules.state import StreamState
 
@@ -37,7 +37,7 @@ class TextGenerator(GeneratorHubInterface):
             text: not empty, of any length; ``</s>`` follows its last line, too (subwords of documents: its end).
 
         Returns:
-            Tokens, bits per token and per byte, and perplexity. Symbols that are unknown to the model are logged.
+            Tokens, bits per token and per byte, and perplexity. Tokens that are unknown to the model are logged.
         """
         end = LINE_END if self.parts_lines and not text.endswith(LINE_END) else ""
         tokens = self.tokens_of(text + end)
@@ -154,9 +154,9 @@ class TextGenerator(GeneratorHubInterface):
     @torch.no_grad()
     def _stream_tokens(self, unread: Sequence[int], context: Context, **sampling: Any) -> Iterator[int]:
         """Tokens that follow those of a context's states and the unread ones."""
-        symbols = len(self.task.source_dictionary)
-        if not (len(unread) and 0 <= min(unread) <= max(unread) < symbols):
-            raise ValueError(f"prompt {list(unread)[:40]}: give tokens from 0 to {symbols - 1}, one at least")
+        vocab_size = len(self.task.source_dictionary)
+        if not (len(unread) and 0 <= min(unread) <= max(unread) < vocab_size):
+            raise ValueError(f"prompt {list(unread)[:40]}: give tokens from 0 to {vocab_size - 1}, one at least")
         states: Sequence[Optional[StreamState]] = context.states
         while True:
             scores, states = read_tokens(list(self.models), unread, states)
@@ -174,7 +174,7 @@ class TextGenerator(GeneratorHubInterface):
         """Tokens of a text that may continue: ``</s>`` in front, and for the end of each line but the last.
 
         Where ``</s>`` ends documents, the text is one that continues. With a context its last token is in front, and
-        its unread text comes before the text. Symbols that are unknown to the model are logged, and other encoders than
+        its unread text comes before the text. Tokens that are unknown to the model are logged, and other encoders than
         those of the context.
         """
         dictionary = self.task.source_dictionary
@@ -185,10 +185,10 @@ class TextGenerator(GeneratorHubInterface):
         begins = self.parts_lines or context.last == dictionary.eos()
         tokens = [context.last]
         for number, line in enumerate(lines, start=1):
-            symbols = self._encode(line) if begins else encode_after_line_end(self._encode, line)
+            encoded = self._encode(line) if begins else encode_after_line_end(self._encode, line)
             ended = number < len(lines)
-            tokens += dictionary.encode_line(symbols, append_eos=ended, add_if_not_exist=False).tolist()
-        tell_unknown(text, torch.tensor(tokens), dictionary)
+            tokens += dictionary.encode_line(encoded, append_eos=ended, add_if_not_exist=False).tolist()
+        warn_unknown(text, torch.tensor(tokens), dictionary)
         return tokens
 
     def _text_before(self, context: Context, prompt: str) -> str:
@@ -207,17 +207,17 @@ class TextGenerator(GeneratorHubInterface):
             before: the text that they continue.
         """
         dictionary = self.task.source_dictionary
-        symbols = (LINE_END if token == dictionary.eos() else dictionary[token] for token in tokens)
+        written = (LINE_END if token == dictionary.eos() else dictionary[token] for token in tokens)
         if isinstance(self.bpe, TextUnit) and self.tokenizer is None:
-            yield from self.bpe.pieces(symbols, before)
+            yield from self.bpe.pieces(written, before)
             return
         line: List[str] = []  # other encoders, given with --bpe or --tokenizer, decode lines
-        for symbol in symbols:
-            if symbol == LINE_END:
+        for token in written:
+            if token == LINE_END:
                 yield self.detokenize(self.remove_bpe(" ".join(line))) + LINE_END
                 line = []
             else:
-                line.append(symbol)
+                line.append(token)
         yield self.detokenize(self.remove_bpe(" ".join(line)))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from fairseq_mega.convert import command
 from fairseq_mega.convert.building import build_model
 from fairseq_mega.convert.options import IMAGES, MASKED, kind_of
-from fairseq_mega.convert.sentencepiece_symbols import SPECIAL, published_rows
+from fairseq_mega.convert.sentencepiece_tokens import SPECIAL, published_rows
 from tests.support.plain import images, megalodon, models, transformers
 
 SEED = 1
@@ -32,7 +32,7 @@ def assert_same(got: Dict[str, Tensor], want: Dict[str, Tensor]) -> None:
 
 
 def our_numbers(numbers: Tensor) -> Tensor:
-    """Return fairseq's numbers of symbols, from sentencepiece's; any shape."""
+    """Return fairseq's numbers of tokens, from sentencepiece's; any shape."""
     first = torch.tensor([3, 0, 2], device=numbers.device)  # of unknown, begin, end
     return torch.where(numbers < SPECIAL, first[numbers.clamp(max=SPECIAL - 1)], numbers + 1)
 
@@ -63,7 +63,7 @@ def largest_difference(published: Dict[str, Any], converted: Dict[str, Any]) -> 
 
 
 def _difference_of_megalodon(ours: Any, weights: Dict[str, Tensor], published: Dict[str, Any]) -> float:
-    """Return that of the log probabilities of the published symbols, all of which are in the text."""
+    """Return that of the log probabilities of the published tokens, all of which are in the text."""
     config, moved = published["config"]["model"], "symbols" not in published
     symbols, length = weights["embed.weight"].size(0), 2 * config["chunk_size"] + 3
     draw = torch.Generator().manual_seed(SEED)

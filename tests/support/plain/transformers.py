@@ -13,7 +13,7 @@ from tests.support.plain.models import PAD, run_layers
 
 
 def masked_language_model(weights: Weights, config: Dict[str, Any], tokens: Tensor) -> Tensor:
-    """Log probabilities (B, L, V) of the symbol at each place of tokens (B, L), zero where padded."""
+    """Log probabilities (B, L, V) of the token at each place of tokens (B, L), zero where padded."""
     weights = {to_ours(name, TRANSFORMERS): tensor for name, tensor in weights.items()}
     encoder, padding = under(weights, "encoder."), tokens.eq(PAD)
     for name in [name for name in encoder if name.endswith("rel_pos_bias.rel_pos_bias")]:

@@ -130,7 +130,7 @@ def answer(args: argparse.Namespace, questions: Iterable[Question], file: Answer
     folder, name = str(args.path.parent), args.path.name
     generator = MegaLanguageModel.from_pretrained(folder, name, str(args.data.resolve())).to(device).eval()
     examples = None if args.examples is None else Lines(args.examples)
-    resets = any(model.decoder.document_symbol is not None for model in generator.models)
+    resets = any(model.decoder.document_token is not None for model in generator.models)
     one_line = resets and generator.parts_lines  # for models that treat a line as a document
     shown = time.monotonic()
     with precision.evaluating(args.precision, device.type):

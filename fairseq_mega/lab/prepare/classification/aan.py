@@ -10,7 +10,7 @@ from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import (
-    BYTE_SYMBOLS,
+    BYTE_TOKENS,
     BYTES_SEEN,
     Example,
     TextSplit,
@@ -33,7 +33,7 @@ LABELS = {b"0": "0", b"0.0": "0", b"1": "1", b"1.0": "1"}
 DETAILS = f"""\
 {PUBLISHED["train"]}, {PUBLISHED["valid"]} and {PUBLISHED["test"]} pairs from the folder tsv_data of
 https://storage.googleapis.com/long-range-arena/lra_release.gz (8 GB), whose checksum is not published.
-Every byte of a text is a symbol; the first 4000 (--length) are kept. The first text of a pair is written to src-bin,
+Every byte of a text is a token; the first 4000 (--length) are kept. The first text of a pair is written to src-bin,
 the second to src1-bin. 3 GB, about ten minutes on one core. Label 1: one paper cites the other."""
 
 
@@ -77,7 +77,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
             notes.append(f"{path.name} has {size} pairs; {PUBLISHED[split]} are commonly reported")
         which = None if args.limit is None else kept(split, size, args.limit)
         splits[split] = _split(path, size, which, args.length)
-    statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, ("0", "1"))
+    statistics = write_text_task(work.output, splits, BYTE_TOKENS, ("0", "1"))
     notes += [*byte_note(args.length), *note_on_limit(args.limit)]
     return Report("the tables of Long Range Arena", statistics, records_of(paths.values()), notes)
 

@@ -12,7 +12,7 @@ from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import (
-    BYTE_SYMBOLS,
+    BYTE_TOKENS,
     BYTES_SEEN,
     byte_note,
     byte_split,
@@ -41,7 +41,7 @@ Review = Tuple[bytes, str]
 
 DETAILS = """\
 25000 reviews to train on and 25000 to test on; the benchmark validates with the test reviews, so valid and test are the
-same. Download 84 MB, result 200 MB, a minute on one core. Label 0 is bad, 1 is good. Every UTF-8 byte is a symbol;
+same. Download 84 MB, result 200 MB, a minute on one core. Label 0 is bad, 1 is good. Every UTF-8 byte is a token;
 the first 4000 (--length) of a review are kept, with --end the last."""
 
 
@@ -111,7 +111,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         beginning = -args.length if args.end else 0
         reviews = [((text[beginning:],), label) for text, label in map(parts[part].__getitem__, which)]
         splits[split] = byte_split(reviews, args.length)
-    statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, LABELS)
+    statistics = write_text_task(work.output, splits, BYTE_TOKENS, LABELS)
     return Report(origin, statistics, inputs, [*notes, *byte_note(args.length, args.end), *note_on_limit(args.limit)])
 
 

@@ -64,14 +64,14 @@ def check(args: argparse.Namespace) -> None:
 
 
 def encode(source: str) -> np.ndarray:
-    """Return a tree in its parenthesised form as numbers of SYMBOLS, (n,) uint8; raises ValueError for other symbols.
+    """Return a tree in its parenthesised form as numbers of SYMBOLS, (n,) uint8; raises ValueError for other tokens.
 
     Source: MEGA (Ma et al., ICLR 2023), its processed data.
     """
     try:
         return np.array([_NUMBERS[token] for token in model_input(source)], dtype=np.uint8)
     except KeyError as error:
-        raise ValueError(f"{error.args[0]!r} is not a symbol of ListOps") from error
+        raise ValueError(f"{error.args[0]!r} is not a token of ListOps") from error
 
 
 def _read(path: Path) -> Iterator[Tree]:

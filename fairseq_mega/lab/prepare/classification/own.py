@@ -22,12 +22,12 @@ from fairseq_mega.data.class_folders import Wanted, check_labels, class_files, l
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.data.image_files import PICTURES as FILES
 from fairseq_mega.data.image_files import read_image
-from fairseq_mega.data.text_units import own_symbols
+from fairseq_mega.data.text_units import own_tokens
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.classification.sound_files import FOLDER, RATE, SOUNDS, fitted, read_sound, save_clips
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, stratified_split
 from fairseq_mega.lab.prepare.classification.text_output import (
-    BYTE_SYMBOLS,
+    BYTE_TOKENS,
     byte_note,
     byte_split,
     dictionaries_of,
@@ -157,7 +157,7 @@ def add_texts(parser: argparse.ArgumentParser) -> None:
     first = "the first line of each table names the columns, or is an example: a label and a text (default: names)"
     parser.add_argument("--first-line", choices=FIRST_LINES, default="names", help=first)
     add_number(parser, "--length", None, f"bytes to keep of the beginning of a text (default: of --like, or {LENGTH})")
-    add_path(parser, "--like", f"{LIKE} symbols and labels", metavar="DATA")
+    add_path(parser, "--like", f"{LIKE} tokens and labels", metavar="DATA")
     add_limit(parser)
 
 
@@ -216,7 +216,7 @@ def make_texts(args: argparse.Namespace, work: WorkFolder) -> Report:
         lambda path: read_texts(path, args.first_line),
         0.1,
         lambda text: text[: args.length],
-        None if like is None else own_symbols(like[1]),
+        None if like is None else own_tokens(like[1]),
     )
     cut = sum(len(text) > args.length for examples in parts.values() for text, _ in examples)
     say(f"{cut} texts are longer than --length {args.length} bytes, and are cut to their beginning")
@@ -224,7 +224,7 @@ def make_texts(args: argparse.Namespace, work: WorkFolder) -> Report:
         split: byte_split([((text,), label) for text, label in examples], args.length)
         for split, examples in limited(parts, args.limit).items()
     }
-    statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, labels, like)
+    statistics = write_text_task(work.output, splits, BYTE_TOKENS, labels, like)
     notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
     notes += note_held_out(sources, "a tenth of every label of train each, drawn with seed 42")
     return Report("own texts", statistics, records_of(sources.values()), notes)

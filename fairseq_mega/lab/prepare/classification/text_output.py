@@ -1,7 +1,7 @@
 """Texts with labels in the layout of the text tasks: binarised as by fairseq-preprocess --only-source.
 
 ``src-bin`` contains the texts (``src1-bin`` the second texts of pairs), ``label-bin`` the labels. Each has train, valid
-and test as ``.bin`` and ``.idx``, and dict.txt: symbols by falling frequency in train, ties in their order as strings.
+and test as ``.bin`` and ``.idx``, and dict.txt: tokens by falling frequency in train, ties in their order as strings.
 The two texts of a pair share one dictionary.
 """
 
@@ -12,17 +12,17 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 import numpy as np
 import torch
 
-from fairseq_mega.data.text_units import own_symbols
+from fairseq_mega.data.text_units import own_tokens
 from fairseq_mega.lab.prepare.progress import Progress, say
 
-BYTE_SYMBOLS = tuple(map(str, range(256)))
-BYTES_SEEN = (50, 300)  # symbols of a dictionary of bytes: those that occur, and perhaps symbols that fill it up
+BYTE_TOKENS = tuple(map(str, range(256)))
+BYTES_SEEN = (50, 300)  # tokens of a dictionary of bytes: those that occur, and perhaps tokens that fill it up
 SOURCES = ("src-bin", "src1-bin")
 LABELS = "label-bin"
 
 
 class Example(NamedTuple):
-    """One text or two, each the numbers of its symbols (length,), and the label."""
+    """One text or two, each the numbers of its tokens (length,), and the label."""
 
     texts: Tuple[np.ndarray, ...]
     label: str
@@ -36,7 +36,7 @@ class TextSplit(NamedTuple):
 
 
 def byte_text(text: bytes, length: int) -> np.ndarray:
-    """Return the first ``length`` bytes of a text as numbers of BYTE_SYMBOLS, (n,) uint8."""
+    """Return the first ``length`` bytes of a text as numbers of BYTE_TOKENS, (n,) uint8."""
     return np.frombuffer(text[:length], dtype=np.uint8)
 
 
@@ -52,31 +52,31 @@ def byte_split(rows: Sequence[Tuple[Tuple[bytes, ...], str]], length: int) -> Te
 def write_text_task(
     folder: Path,
     splits: Dict[str, TextSplit],
-    symbols: Sequence[str],
+    tokens: Sequence[str],
     labels: Sequence[str],
     like: Optional[Tuple[Any, Any]] = None,
 ) -> Dict[str, Dict[str, Any]]:
     """Binarise all splits below ``folder`` and return the counts of each.
 
-    As with fairseq-preprocess, a symbol that train lacks becomes ``<unk>``; a label does not.
+    As with fairseq-preprocess, a token that train lacks becomes ``<unk>``; a label does not.
 
     Args:
-        symbols: names of the numbers in the texts.
+        tokens: tokens with the indices in the texts.
         labels: all possible labels.
         like: dictionaries of texts and labels, taken instead of those of train.
     """
-    counts = np.zeros(len(symbols), dtype=np.int64)
+    counts = np.zeros(len(tokens), dtype=np.int64)
     label_counts = dict.fromkeys(labels, 0)
     sides = 1
-    for example in _counted("train, counting the symbols", splits["train"]):
+    for example in _counted("train, counting the tokens", splits["train"]):
         sides = len(example.texts)
         label_counts[example.label] += 1
         for text in example.texts:
-            counts += np.bincount(text, minlength=len(symbols))
+            counts += np.bincount(text, minlength=len(tokens))
     if like is None:
-        like = _dictionary({s: count for s, count in zip(symbols, counts.tolist()) if count}), _dictionary(label_counts)
+        like = _dictionary({s: count for s, count in zip(tokens, counts.tolist()) if count}), _dictionary(label_counts)
     source_dictionary, label_dictionary = like
-    numbers = np.array([source_dictionary.index(symbol) for symbol in symbols])
+    numbers = np.array([source_dictionary.index(token) for token in tokens])
     sources = SOURCES[:sides]
     for name in sources:
         _save(source_dictionary, folder / name)
@@ -96,9 +96,9 @@ def write_text_task(
         counts_of_sides = {name: builder.counts for name, builder in zip(sources, builders)}
         statistics[split] = {"examples": texts.size, "labels": dict(sorted(found.items())), **counts_of_sides}
         tokens, unknown = (sum(side[key] for side in counts_of_sides.values()) for key in ("tokens", "unknown"))
-        lost = f"; {unknown:,} of all are <unk>, symbols that train lacks" if unknown else ""
+        lost = f"; {unknown:,} of all are <unk>, tokens that train lacks" if unknown else ""
         say(f"{split}: {texts.size} examples, {tokens:,} tokens with </s>{lost}")
-    say(f"dictionaries: {len(source_dictionary)} symbols, {len(labels)} labels, the special ones included in the first")
+    say(f"dictionaries: {len(source_dictionary)} tokens, {len(labels)} labels, the special ones included in the first")
     return statistics
 
 
@@ -110,8 +110,8 @@ def _dictionary(counts: Dict[str, int]) -> Any:
     from fairseq.data import Dictionary
 
     dictionary = Dictionary()
-    for symbol, count in counts.items():
-        dictionary.add_symbol(symbol, n=count)
+    for token, count in counts.items():
+        dictionary.add_symbol(token, n=count)
     dictionary.finalize()
     return dictionary
 
@@ -125,7 +125,7 @@ def dictionaries_of(folder: Path) -> Tuple[Any, Any]:
     from fairseq.data import Dictionary
 
     texts, labels = (Dictionary.load(str(folder / name / "dict.txt")) for name in (SOURCES[0], LABELS))
-    others = sorted(set(own_symbols(texts)) - set(BYTE_SYMBOLS))
+    others = sorted(set(own_tokens(texts)) - set(BYTE_TOKENS))
     if others:
         raise ValueError(f"{folder}: its texts are not bytes: they contain {others[0]!r}")
     return texts, labels

@@ -59,7 +59,7 @@ def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus
             f"{split}: {found['lines']} lines, {found['tokens']} tokens with one </s> per line, "
             f"{100 * share:.2f} % <unk> without these"
         )
-    say(f"dictionary: {len(dictionary)} symbols, the special ones and fairseq's padding included")
+    say(f"dictionary: {len(dictionary)} tokens, the special ones and fairseq's padding included")
     write_unit(data, written["unit"], text / MODEL_FILE if written["unit"] == "subwords" else None)
     return {"unit": written["unit"], "dictionary": len(dictionary), "splits": splits}
 

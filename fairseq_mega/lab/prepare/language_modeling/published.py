@@ -22,7 +22,7 @@ class Corpus:
     file_digests: Dict[str, str]  # size of the only file
     lines: Tuple[int, ...] = ()
     tokens: Tuple[int, ...] = ()  # with one </s> per line
-    dictionary: Optional[int] = None  # with the special symbols and fairseq's padding
+    dictionary: Optional[int] = None  # with the special tokens and fairseq's padding
     bytes: Optional[int] = None
     remedy: str = ""
 

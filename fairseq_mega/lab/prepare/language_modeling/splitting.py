@@ -180,7 +180,7 @@ def words_of(line: bytes, replace_invalid: bool) -> List[str]:
 
 
 def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str) -> Tuple[TextCounts, int]:
-    """Write the bytes of the ranges as decimal numbers; return the counts and the number of different symbols.
+    """Write the bytes of the ranges as decimal numbers; return the counts and the number of different tokens.
 
     An unfinished last line is a line with its </s>.
     """

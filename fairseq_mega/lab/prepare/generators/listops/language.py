@@ -1,4 +1,4 @@
-"""The symbols of ListOps, and the value of a tree of symbols."""
+"""The tokens of ListOps, and the value of a tree of tokens."""
 
 from typing import List, Tuple
 
@@ -29,7 +29,7 @@ def evaluate(tokens: List[str]) -> int:
         elif len(token) == 1 and token in "0123456789":
             value = int(token)
         else:
-            raise ValueError(f"token {place}: {token!r} fits no tree of the symbols {' '.join(SYMBOLS)}")
+            raise ValueError(f"token {place}: {token!r} fits no tree of the tokens {' '.join(SYMBOLS)}")
         pending[-1][1].append(value)
     if len(pending) > 1 or len(pending[0][1]) != 1:
         raise ValueError(

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 BEGIN, END, UNKNOWN = 1, 2, 0  # of sentencepiece
-SPECIAL = 3  # symbols that sentencepiece numbers first
+SPECIAL = 3  # tokens that sentencepiece numbers first
 
 
 def our_rows(table: Tensor) -> Tensor:
     """Return a table (V, d) as (V + 1, d) in fairseq's order, with zeros for padding; raises ValueError."""
     if table.size(0) < SPECIAL:
-        raise ValueError(f"the table has {table.size(0)} rows, at least the {SPECIAL} special symbols are required")
+        raise ValueError(f"the table has {table.size(0)} rows, at least the {SPECIAL} special tokens are required")
     return torch.cat([table[[BEGIN]], torch.zeros_like(table[:1]), table[[END, UNKNOWN]], table[SPECIAL:]])
 
 

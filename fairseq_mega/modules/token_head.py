@@ -1,4 +1,4 @@
-"""Head that maps hidden states to logits of the symbols at the same positions."""
+"""Head that maps hidden states to logits of the tokens at the same positions."""
 
 from typing import Optional
 
@@ -9,22 +9,22 @@ from .drawn import Table
 from .linear import linear
 
 
-class SymbolHead(nn.Module):
+class TokenHead(nn.Module):
     """``W tanh(H x + b) + c``, or ``W x + c`` without a hidden layer.
 
     Args:
         dim: width d of the hidden states.
-        symbols: number of symbols V.
+        vocab_size: number of tokens V.
         hidden: with the hidden layer H (d, d).
         table: embeddings (V, d) shared as W; None: W is a separate parameter.
 
     Source: the head of transformers' former MegaForMaskedLM; all own matrices Normal(0, 0.02), biases 0.
     """
 
-    def __init__(self, dim: int, symbols: int, hidden: bool, table: Optional[Table] = None) -> None:
+    def __init__(self, dim: int, vocab_size: int, hidden: bool, table: Optional[Table] = None) -> None:
         super().__init__()
         self.hidden = linear(dim, dim) if hidden else None
-        self.output = linear(dim, symbols)
+        self.output = linear(dim, vocab_size)
         self.shared = [] if table is None else [table]  # a list: the table is not a part of the head
         self.reset_parameters()
 
