@@ -76,7 +76,7 @@ atexit.register(end_output)  # before Python flushes standard output
 
 
 def print_utf8() -> None:
-    """Print in UTF-8 in every locale: results contain symbols that other encodings lack, such as U+2581 of pieces."""
+    """Print in UTF-8 in every locale: results contain symbols that other encodings lack, such as U+2581 of subwords."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
             stream.reconfigure(encoding="utf-8")

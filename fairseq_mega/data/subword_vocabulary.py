@@ -36,9 +36,9 @@ class SubwordVocabulary:
         self.processor, self.cleaning = unit.processor, unit.cleaning
         self.dictionary = Dictionary()
         self.index_of = np.full(self.processor.get_piece_size(), self.dictionary.unk(), dtype=np.int32)  # (pieces,)
-        for piece in range(len(self.index_of)):
-            if not (self.processor.is_unknown(piece) or self.processor.is_control(piece)):
-                self.index_of[piece] = self.dictionary.add_symbol(spelled(self.processor.id_to_piece(piece)))
+        for subword in range(len(self.index_of)):
+            if not (self.processor.is_unknown(subword) or self.processor.is_control(subword)):
+                self.index_of[subword] = self.dictionary.add_symbol(spelled(self.processor.id_to_piece(subword)))
         self.dictionary.pad_to_multiple_(MULTIPLE)
         self.digest = hashlib.sha256(self.processor.serialized_model_proto()).hexdigest()  # of the model
 
@@ -46,5 +46,5 @@ class SubwordVocabulary:
         """Return the token ids of each text, (L,) int32, with ``</s>`` at the end."""
         end = np.array([self.dictionary.eos()], dtype=np.int32)
         cleaned = [clean(text, self.cleaning) for text in texts]
-        pieces = self.processor.encode(cleaned, out_type=int, num_threads=threads)
-        return [np.concatenate([self.index_of[np.array(found, dtype=np.int64)], end]) for found in pieces]
+        subwords = self.processor.encode(cleaned, out_type=int, num_threads=threads)
+        return [np.concatenate([self.index_of[np.array(found, dtype=np.int64)], end]) for found in subwords]

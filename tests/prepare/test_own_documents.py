@@ -23,7 +23,7 @@ def test_json_lines_and_plain_text(tmp_path: Path) -> None:
     files = [tmp_path / "a.jsonl", tmp_path / "b.txt"]
     out = tmp_path / "out"
     said = prepare("own-documents", "--out", out, "--texts", *files, "--vocab-size", 320).succeeded().output
-    assert "train: 54 documents, " in said and "pieces, 320 requested" in said
+    assert "train: 54 documents, " in said and "subwords, 320 requested" in said
     found = {
         split: [json.loads(line)["text"] for line in (out / f"{split}.jsonl").read_text().splitlines()]
         for split in ("train", "valid", "test")

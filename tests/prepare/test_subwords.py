@@ -38,7 +38,7 @@ def test_pieces_decode_to_the_text_and_long_training_pairs_are_left_out(
 ) -> None:
     out = tmp_path / "pieces"
     cut_pairs(text, out, LANGUAGES, 100, max_train_pieces=60)
-    assert "train: 59 pairs, 1 longer than 60 pieces" in capsys.readouterr().err
+    assert "train: 59 pairs, 1 longer than 60 subwords" in capsys.readouterr().err
     processor = sentencepiece.SentencePieceProcessor(model_file=str(out / "joint.model"))
     assert 30 < processor.get_piece_size() <= 100
     for lang in ("en", "de"):
@@ -51,7 +51,7 @@ def test_pieces_decode_to_the_text_and_long_training_pairs_are_left_out(
 
 
 def test_a_long_test_line_is_refused_by_name(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"valid.*, line 1: more than 3 pieces"):
+    with pytest.raises(ValueError, match=r"valid.*, line 1: more than 3 subwords"):
         cut_pairs(text, tmp_path / "pieces", LANGUAGES, 100, max_pieces=3)
 
 

@@ -94,7 +94,7 @@ def clean_as_in_training(
     steps_of_model: typing.Callable[[pathlib.Path], Steps],
     steps_of_folder: typing.Callable[[pathlib.Path], Steps],
 ) -> None:
-    """Clean text before ``--bpe sentencepiece`` cuts it, and before its words are looked up in data without pieces.
+    """Clean text before ``--bpe sentencepiece`` cuts it, and before its words are looked up in data without subwords.
 
     Args:
         clean: applies steps to a text.

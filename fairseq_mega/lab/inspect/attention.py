@@ -36,8 +36,9 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
     Args:
         path: checkpoint.
         data: folder whose dictionaries the model was trained with; None: the folder in the checkpoint.
-        text: plain; words and pieces with spaces between for a translator whose data folder has no ``subwords.model``,
-            and for a language model whose checkpoint or data folder does not have the encoder of its training.
+        text: plain; words and subwords with spaces between for a translator whose data folder has no
+            ``subwords.model``, and for a language model whose checkpoint or data folder does not have the encoder of
+            its training.
         layer: counted from 1; None: the last.
 
     Raises:

@@ -12,13 +12,13 @@ from fairseq_mega.data.text_cleaning import mark_model
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.runs.files import written_whole
 
-DICTIONARY = "dict.txt"  # beside text that is cut into pieces
+DICTIONARY = "dict.txt"  # beside text that is cut into subwords
 # Words that fairseq would read as its own tokens: padding, for instance, is never scored. <unk> may occur in a text.
 RESERVED = frozenset(("<s>", "<pad>", "</s>"))
 LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves out lines above 4,192 by default
-SPECIAL = 4  # pieces of sentencepiece's own: unknown, begin, end and the blank
+SPECIAL = 4  # subwords of sentencepiece's own: unknown, begin, end and the blank
 LEAST_COVERED = 0.98  # of the characters of a text: sentencepiece accepts no less
-BYTES = 256  # pieces of a model with byte_fallback
+BYTES = 256  # subwords of a model with byte_fallback
 THREADS = 16  # on every machine: the model records their number
 
 
@@ -33,11 +33,11 @@ def train_model(
 
     The file depends on the lines and options alone, not on its place or the machine. Text is not normalised, so that
     decoding restores the text, except for white space. A text too small for the requested size gets a smaller
-    vocabulary. With ``byte_fallback`` there is a piece for every byte, and no text is unknown: the ends of its lines
-    and every blank come back as well; where there are too many characters for the pieces, rare ones are spelled in
+    vocabulary. With ``byte_fallback`` there is a subword for every byte, and no text is unknown: the ends of its lines
+    and every blank come back as well; where there are too many characters for the subwords, rare ones are spelled in
     bytes.
-    Without it every character has a piece: if characters would be three quarters of the pieces, the vocabulary is
-    larger, with half of ``vocabulary_size`` for longer pieces.
+    Without it every character has a subword: if characters would be three quarters of the subwords, the vocabulary is
+    larger, with half of ``vocabulary_size`` for longer subwords.
 
     Args:
         cleaning: steps of :mod:`fairseq_mega.data.text_cleaning` that the text has had; the model names them.
@@ -72,7 +72,7 @@ def train_model(
         )
     except (RuntimeError, OSError) as error:
         raise ValueError(
-            f"sentencepiece could not learn {wanted} pieces from {len(lines)} lines with {len(characters)} different "
+            f"sentencepiece could not learn {wanted} subwords from {len(lines)} lines with {len(characters)} different "
             f"characters: {error}"
         ) from None
     partial.write_bytes(model.getvalue())
@@ -80,7 +80,7 @@ def train_model(
         mark_model(partial, cleaning)
     os.replace(partial, f"{prefix}.model")
     size = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model").get_piece_size()
-    say(f"{prefix.name}.model: {size:,} pieces, {vocabulary_size:,} requested")
+    say(f"{prefix.name}.model: {size:,} subwords, {vocabulary_size:,} requested")
     return int(size)
 
 
@@ -98,21 +98,22 @@ def most_covered(characters: Mapping[str, int], most: int) -> Tuple[float, int]:
 
 
 def write_dictionary(processor: Any, counts: Mapping[str, int], file: Path) -> int:
-    """Write fairseq's dictionary of all pieces of a model, in the model's order; return how many it holds.
+    """Write fairseq's dictionary of all subwords of a model, in the model's order; return how many it holds.
 
-    fairseq-preprocess alone would leave out the pieces that the training text lacks, such as a character that stands
-    within longer pieces there; a new word with that character would have an ``<unk>``.
+    fairseq-preprocess alone would leave out the subwords that the training text lacks, such as a character that stands
+    within longer subwords there; a new word with that character would have an ``<unk>``.
 
     Args:
         processor: sentencepiece's, with the model.
-        counts: of the pieces of the training text.
+        counts: of the subwords of the training text.
         file: ``dict.txt``.
     """
     numbers = range(processor.get_piece_size())
-    pieces = [processor.id_to_piece(n) for n in numbers if not (processor.is_unknown(n) or processor.is_control(n))]
-    pieces = [piece for piece in pieces if piece not in RESERVED]  # a model may have tokens of a user with these names
-    padding = [f"madeupword{n:04d}" for n in range(-(len(pieces) + SPECIAL) % 8)]  # fairseq's
-    lines = [f"{piece} {counts.get(piece, 0)}\n" for piece in pieces + padding]
+    subwords = [processor.id_to_piece(n) for n in numbers if not (processor.is_unknown(n) or processor.is_control(n))]
+    # A model may have tokens of a user with these names.
+    subwords = [subword for subword in subwords if subword not in RESERVED]
+    padding = [f"madeupword{n:04d}" for n in range(-(len(subwords) + SPECIAL) % 8)]  # fairseq's
+    lines = [f"{subword} {counts.get(subword, 0)}\n" for subword in subwords + padding]
     with written_whole(file) as partial:
         partial.write_bytes("".join(lines).encode("utf-8"))
-    return len(pieces)
+    return len(subwords)

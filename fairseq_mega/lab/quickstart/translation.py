@@ -54,7 +54,7 @@ class Translation(QuickStart):
         return min(max(left, MINUTES[0]), MINUTES[1])
 
     def data_words(self) -> List[str]:
-        """Return the arguments that clean the text, divide it and split it into pieces."""
+        """Return the arguments that clean the text, divide it and split it into subwords."""
         options = self.options
         languages = ["--source-lang", options.source_lang, "--target-lang", options.target_lang]
         if options.text is None:

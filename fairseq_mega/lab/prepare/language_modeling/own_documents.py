@@ -24,7 +24,7 @@ from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, written_whole
 
 TEXTS = (*ENDINGS, ".txt", ".text", ".md")  # endings of the files of a folder, also followed by .gz
-LEARNT_FROM = 20_000_000  # first characters, for the pieces
+LEARNT_FROM = 20_000_000  # first characters, for the subwords
 
 DETAILS = f"""\
 A file {", ".join(ENDINGS)} holds JSON lines, an object with a field "text" in
@@ -32,9 +32,9 @@ each; any other file plain text, whose documents are separated by blank lines; i
 folder stands for all its files, also those of folders within it and of linked ones, with these endings and
 {", ".join(TEXTS[len(ENDINGS) :])} (also with .gz).
 Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task megalodon_pretrain. Without --valid and --test,
-one document of {HELD_OUT} is held out for each. The vocabulary has a piece for every byte: no character is unknown, and
-no warning names characters that the training texts lack. It is learnt from the first 20 MB in a minute or two, unless
---vocabulary is given. For texts too large to copy, make the folder by hand: train/*.jsonl,
+one document of {HELD_OUT} is held out for each. The vocabulary has a subword for every byte: no character is unknown,
+and no warning names characters that the training texts lack. It is learnt from the first 20 MB in a minute or two,
+unless --vocabulary is given. For texts too large to copy, make the folder by hand: train/*.jsonl,
 valid.jsonl and {MODEL_FILE}."""
 
 
@@ -51,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     bad = "fail at a line of JSON without a text, or skip the line (default: %(default)s)"
     parser.add_argument("--bad-lines", choices=BAD_LINES, default="error", help=bad)
-    add_number(parser, "--vocab-size", SUBWORDS, "number of pieces of the vocabulary", 300)  # every byte has a piece
+    add_number(parser, "--vocab-size", SUBWORDS, "number of subwords of the vocabulary", 300)  # each byte has a subword
     add_path(parser, "--vocabulary", "use this sentencepiece model instead of a new one")
     add_number(parser, "--limit", None, "use the first N documents of --train only", HELD_OUT)
 

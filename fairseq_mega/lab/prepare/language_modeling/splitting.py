@@ -19,7 +19,7 @@ from fairseq_mega.lab.runs.files import write_json, written_whole
 
 COUNTS = "counts.json"
 BLOCK = 1 << 18
-LONGEST_ROW = 2000  # characters; sentencepiece finds few pieces in longer lines, and ignores very long lines
+LONGEST_ROW = 2000  # characters; sentencepiece finds few subwords in longer lines, and ignores very long lines
 WORDS_OF_ROW = 20
 END = "</s>"  # of a line
 
@@ -220,11 +220,11 @@ def write_words(
 
 
 def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict[str, int]]:
-    """Learn the pieces of ``words/train``, write every split to ``output`` as pieces, and the model beside them.
+    """Learn the subwords of ``words/train``, write every split to ``output`` as subwords, and the model beside them.
 
     Returns:
-        For each split the number of tokens, an ``</s>`` per line included, and of different pieces; for train of all
-        pieces, which ``dict.txt`` lists.
+        For each split the number of tokens, an ``</s>`` per line included, and of different subwords; for train of all
+        subwords, which ``dict.txt`` lists.
 
     Raises:
         ValueError: the text is too small to learn from.
@@ -240,9 +240,9 @@ def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict
             words / split, encoding="utf-8", newline="\n"
         ) as lines:
             for line in lines:
-                pieces = [piece for row in rows_of(line) for piece in processor.encode(row, out_type=str)]
-                seen.update([*pieces, END])
-                target.write(" ".join(pieces).encode("utf-8") + b"\n")
+                subwords = [subword for row in rows_of(line) for subword in processor.encode(row, out_type=str)]
+                seen.update([*subwords, END])
+                target.write(" ".join(subwords).encode("utf-8") + b"\n")
         tokens, symbols = seen.total(), len(seen) - 1
         if split == "train":
             symbols = write_dictionary(processor, seen, output / DICTIONARY)
@@ -251,7 +251,7 @@ def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict
 
 
 def rows_of(line: str) -> Iterator[str]:
-    """Yield parts of a line of words that sentencepiece accepts; no piece spans two words, so pieces do not change."""
+    """Yield parts of a line of words that sentencepiece accepts; no subword spans two words, so none changes."""
     line = line.rstrip("\n")
     if len(line) <= LONGEST_ROW:
         yield line

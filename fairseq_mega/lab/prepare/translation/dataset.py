@@ -123,10 +123,10 @@ def add_shared(parser: argparse.ArgumentParser, **languages: str) -> None:
         ending = f"ending of the {side} files" + (" (default: %(default)s)" if usual else "")
         parser.add_argument(f"--{side}-lang", default=usual, required=usual is None, metavar="LANG", help=ending)
     add_number(parser, "--limit", None, "maximum number of training pairs; a twentieth of it in valid, and in test")
-    add_number(parser, "--vocab-size", SUBWORDS, "number of pieces, fewer for a small text")
+    add_number(parser, "--vocab-size", SUBWORDS, "number of subwords, fewer for a small text")
     add_path(parser, "--model", "use this sentencepiece model instead of a new one")
-    add_number(parser, "--max-train-pieces", TRAIN_PIECES, "drop training pairs with more pieces")
-    add_number(parser, "--max-pieces", PIECES, "maximum pieces of a line of valid and test")
+    add_number(parser, "--max-train-pieces", TRAIN_PIECES, "drop training pairs with more subwords")
+    add_number(parser, "--max-pieces", PIECES, "maximum subwords of a line of valid and test")
     add_workers(parser)
 
 

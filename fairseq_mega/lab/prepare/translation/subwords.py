@@ -1,4 +1,4 @@
-"""Split parallel text into the pieces of a joint sentencepiece model."""
+"""Split parallel text into the subwords of a joint sentencepiece model."""
 
 from collections import Counter
 from pathlib import Path
@@ -14,7 +14,7 @@ from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import read_lines
 
 MODEL = "joint.model"
-TRAIN_PIECES, PIECES = 250, 1000  # most pieces of a training pair, and of a line of the other splits
+TRAIN_PIECES, PIECES = 250, 1000  # most subwords of a training pair, and of a line of the other splits
 
 
 def model_of(given: Path, text: Path, output: Path) -> Path:
@@ -38,18 +38,18 @@ def cut_pairs(
     max_train_pieces: int = TRAIN_PIECES,
     max_pieces: int = PIECES,
 ) -> None:
-    """Split parallel text into pieces of a joint sentencepiece model; a new model is written to ``joint.model``.
+    """Split parallel text into subwords of a joint sentencepiece model; a new model is written to ``joint.model``.
 
     Args:
         text: folder with ``SPLIT.LANGUAGE`` of every split.
-        output: folder for the same files as pieces, and ``dict.txt`` of all pieces.
+        output: folder for the same files as subwords, and ``dict.txt`` of all subwords.
         languages: of the source and of the target.
         given: a model to use in place of a new one.
         max_train_pieces: longer training pairs are left out.
         max_pieces: the longest line of valid and test.
 
     Raises:
-        ValueError: for a line of valid or test with more pieces, naming the file and the remedy.
+        ValueError: for a line of valid or test with more subwords, naming the file and the remedy.
     """
     output.mkdir(parents=True, exist_ok=True)
     if given is None:
@@ -65,13 +65,15 @@ def cut_pairs(
         pairs = list(zip(*(processor.encode(side, out_type=str) for side in cleaned)))
         limit = max_train_pieces if split == "train" else max_pieces
         kept = [pair for pair in pairs if max(map(len, pair)) <= limit]
-        say(f"{split}: {len(kept)} pairs, {len(pairs) - len(kept)} longer than {limit} pieces")
+        say(f"{split}: {len(kept)} pairs, {len(pairs) - len(kept)} longer than {limit} subwords")
         if split == "train":
-            counts = Counter(piece for pair in kept for pieces in pair for piece in pieces)
+            counts = Counter(subword for pair in kept for subwords in pair for subword in subwords)
             write_dictionary(processor, counts, output / DICTIONARY)
         elif len(kept) < len(pairs):
             number = next(number for number, pair in enumerate(pairs, 1) if max(map(len, pair)) > limit)
-            raise ValueError(f"{text / split}.*, line {number}: more than {limit} pieces; cut the line into sentences")
+            raise ValueError(
+                f"{text / split}.*, line {number}: more than {limit} subwords; cut the line into sentences"
+            )
         for side, file in enumerate(files):
             content = "".join(" ".join(pair[side]) + "\n" for pair in kept)
             (output / file).write_bytes(content.encode("utf-8"))

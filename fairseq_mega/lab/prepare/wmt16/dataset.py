@@ -88,7 +88,7 @@ def encode(tokenized: Path, merges: int, workers: int, bpe: Path) -> None:
     for split, language in product(SPLITS, LANGUAGES):
         transform(tokenized / f"{split}.{language}", bpe / f"{split}.{language}", BpeFactory(str(codes)), workers)
     read, kept = clean_corpus(bpe / TRAIN, bpe / f"{TRAIN}.clean", LANGUAGES)
-    say(f"{kept} of {read} training pairs kept (3 to 150 pieces, ratio up to 1.5)")
+    say(f"{kept} of {read} training pairs kept (3 to 150 subwords, ratio up to 1.5)")
 
 
 def preprocess_words(workers: int) -> List[str]:

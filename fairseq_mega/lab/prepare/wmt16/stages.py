@@ -1,4 +1,4 @@
-"""The steps of WMT'16's text after its archives: sacremoses' words, subword-nmt's pieces, and the length filter."""
+"""The steps of WMT'16's text after its archives: sacremoses' words, subword-nmt's subwords, and the length filter."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class TokenizerFactory:
 
 @dataclass(frozen=True)
 class BpeFactory:
-    """Byte-pair encoding with the merges of a ``codes`` file; a piece within a word ends in ``@@``."""
+    """Byte-pair encoding with the merges of a ``codes`` file; a subword within a word ends in ``@@``."""
 
     codes: str
 
