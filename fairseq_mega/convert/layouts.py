@@ -85,8 +85,8 @@ def advice(given: Checkpoint) -> str:
     if "consolidation" not in given or has_fairseq_order(given):
         return ""
     return (
-        "Tokens are now numbered as in fairseq's dictionaries. Padding is a new token and has no probability. "
-        "The model's dict.txt must list the tokens of its tokeniser from number 3 on: one a line, followed by a count."
+        "Tokens now have the ids of fairseq's dictionaries. Padding is a new token and has no probability. "
+        "The model's dict.txt must list the tokens of its tokeniser from id 3 on: one a line, followed by a count."
     )
 
 

@@ -79,8 +79,8 @@ def read_consolidated(folder: Path) -> Dict[str, Any]:
 def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
     """Convert the result of :func:`read_consolidated` to this package's layout.
 
-    Tokens get the numbers of fairseq's dictionaries, see :mod:`.sentencepiece_tokens`. Padding, which the published
-    model lacks, has no probability. A checkpoint with SYMBOLS has fairseq's numbers already and keeps them.
+    Tokens get the ids of fairseq's dictionaries, see :mod:`.sentencepiece_tokens`. Padding, which the published
+    model lacks, has no probability. A checkpoint with SYMBOLS has fairseq's ids already and keeps them.
 
     Raises:
         ValueError: if the configuration is not supported, or the table of tokens is missing.
@@ -117,7 +117,7 @@ def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
 
 
 def has_fairseq_order(published: Dict[str, Any]) -> bool:
-    """Return whether tokens have the numbers of fairseq's dictionaries in a published layout, which is then ours."""
+    """Return whether tokens have the ids of fairseq's dictionaries in a published layout, which is then ours."""
     return published.get("symbols", {}).get("order") == OF_FAIRSEQ
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 BEGIN, END, UNKNOWN = 1, 2, 0  # of sentencepiece
-SPECIAL = 3  # tokens that sentencepiece numbers first
+SPECIAL = 3  # tokens at the beginning of its vocabulary
 
 
 def our_rows(table: Tensor) -> Tensor:

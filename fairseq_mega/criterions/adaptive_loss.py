@@ -1,6 +1,6 @@
 """fairseq's ``adaptive_loss``, corrected to include every word.
 
-An adaptive softmax numbers the words of each rarer band from 0. fairseq's criterion excludes the number of the padding
+An adaptive softmax numbers the words of each rarer band from 0. fairseq's criterion excludes the index of the padding
 token, 1, from the loss of all bands, so the second word of each rarer band is never trained. Padding is in the first
 band only. Importing this module corrects the criterion for all models.
 """

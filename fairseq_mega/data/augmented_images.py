@@ -100,7 +100,7 @@ class AugmentedImageDataset(TransformedImageDataset):
         return len(self.sizes)
 
     def image_at(self, place: int) -> Tuple[int, int]:
-        """Return the image at a position of the epoch, and the number of its repetition."""
+        """Return the image at a position of the epoch, and the index of its repetition."""
         return int(self.drawn[place // self.repetitions]), place % self.repetitions
 
     def __getitem__(self, place: int) -> Dict[str, Any]:

@@ -33,7 +33,7 @@ class BinarisedText:
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def largest(self) -> int:
-        """Return the largest number in the text; reads the whole text."""
+        """Return the largest token id in the text; reads the whole text."""
         index = getattr(self.lines, "_index", None)
         if index is None or not hasattr(self.lines, "_bin_buffer"):
             return max(int(line.max()) for line in (self.lines[i] for i in range(len(self.ends))) if len(line))
@@ -76,7 +76,7 @@ class BinarisedText:
         return tokens[offset : offset + end - begin].long()
 
     def longest(self) -> Tuple[int, int]:
-        """Return the number of the longest line, counted from 0, and its length."""
+        """Return the index of the longest line, and its length."""
         sizes = np.diff(self.ends, prepend=0)
         line = int(sizes.argmax())
         return line, int(sizes[line])

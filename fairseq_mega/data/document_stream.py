@@ -49,7 +49,7 @@ class DocumentStream:
         self.tokens = int(self.counts.sum())  # of all documents
         if self.tokens == 0:
             raise ValueError(f"the split {name!r} has no token ({sources[0].path}): give texts that are not empty")
-        self._read: List[tuple] = []  # the last two spans: number in the order of the epoch, tokens
+        self._read: List[tuple] = []  # the last two spans: index in the order of the epoch, tokens
         self.set_epoch(1)
 
     def set_epoch(self, epoch: int) -> None:
@@ -66,16 +66,16 @@ class DocumentStream:
             ValueError: if a file has changed since its tokens were counted.
         """
         first, last = np.searchsorted(self.ends, [begin, end - 1], side="right")
-        tokens = np.concatenate([self._tokens_of(number) for number in range(int(first), int(last) + 1)])
+        tokens = np.concatenate([self._tokens_of(index) for index in range(int(first), int(last) + 1)])
         offset = begin - (int(self.ends[first - 1]) if first > 0 else 0)
         return torch.from_numpy(tokens[offset : offset + end - begin].astype(np.int64))
 
-    def _tokens_of(self, number: int) -> np.ndarray:
-        """Return the tokens of a span by its number in the order of the epoch."""
+    def _tokens_of(self, index: int) -> np.ndarray:
+        """Return the tokens of a span by its index in the order of the epoch."""
         for known, tokens in self._read:
-            if known == number:
+            if known == index:
                 return tokens
-        span = int(self.order[number])
+        span = int(self.order[index])
         source, texts = self.sources[self.files[span]], []
         with contextlib.suppress(ValueError):  # counting found no bad line
             found = read_texts(source, int(self.begins[span]), int(self.stops[span]))
@@ -87,7 +87,7 @@ class DocumentStream:
                 f"{source.path} changed after its tokens were counted ({len(tokens)} instead of {self.counts[span]} in "
                 f"the bytes from {self.begins[span]}): start the training again"
             )
-        self._read = [*self._read[-1:], (number, tokens)]
+        self._read = [*self._read[-1:], (index, tokens)]
         return tokens
 
 

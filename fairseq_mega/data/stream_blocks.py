@@ -65,7 +65,7 @@ class BlockBatches(Sequence[List[int]]):
     Args:
         ranges: blocks of all shards.
         size: blocks of a batch.
-        shards, shard: number of processes, and the number of this process.
+        shards, shard: number of processes, and the index of this process.
     """
 
     def __init__(self, ranges: Ranges, size: int, shards: int, shard: int) -> None:

@@ -34,7 +34,7 @@ class MegaImageConfig:
 
 @naming_flags("encoder", "image_size")
 def image_layer_config(cfg: DictConfig, layer: int) -> MegaLayerConfig:
-    """Return the checked shape of the layer of a completed MegaImageConfig with this number, from 0.
+    """Return the checked shape of the layer of a completed MegaImageConfig with this index.
 
     Raises:
         ValueError: where an option is out of range.

@@ -27,21 +27,21 @@ class Documents:
         self._parts: Dict[Tuple[int, int], Parts] = {}
 
     @cached_property
-    def numbers(self) -> Tensor:
-        """Return the number of each step's document, (B L,) long, counted along the flattened batch."""
+    def indices(self) -> Tensor:
+        """Return the index of each step's document, (B L,) long, counted along the flattened batch."""
         return F.pad(self.begins[:, 1:], (1, 0), value=True).flatten().cumsum(0) - 1
 
     @cached_property
     def count(self) -> int:
         """Return the number of documents in the batch; on a GPU the call synchronizes."""
-        return int(self.numbers[-1]) + 1
+        return int(self.indices[-1]) + 1
 
     def totals(self, x: Tensor) -> Tensor:
         """Return the sums of x (B, L, ...) over each document, at each of its steps (B, L, ...); added in float64."""
         flat = x.flatten(0, 1)
         totals = flat.new_zeros(self.count, *flat.shape[1:], dtype=torch.float64)
-        totals = totals.index_add(0, self.numbers, flat.double())
-        return totals.to(x.dtype).index_select(0, self.numbers).view_as(x)
+        totals = totals.index_add(0, self.indices, flat.double())
+        return totals.to(x.dtype).index_select(0, self.indices).view_as(x)
 
     def parts(self, past: int = 0, chunk_size: int = -1) -> Parts:
         """Return the documents as parts; with a chunk size, the pieces that lie within one document and one chunk.

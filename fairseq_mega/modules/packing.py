@@ -84,7 +84,7 @@ class Packing:
         mask = self.lay(padding_mask, fill=True)
         self.padding_mask = mask if bool(mask.any()) else None
         row = torch.arange(self._width, device=padding_mask.device)
-        self.positions = (row - row[begins[0]][self.texts.numbers]).unsqueeze(0)
+        self.positions = (row - row[begins[0]][self.texts.indices]).unsqueeze(0)
 
     def lay(self, x: Tensor, fill: float) -> Tensor:
         """Return the row (1, W, ...) of x (B, L, ...), with ``fill`` at padding that the batch does not have."""

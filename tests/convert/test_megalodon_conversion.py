@@ -18,7 +18,7 @@ from fairseq_mega.convert.megalodon_names import FREQUENCIES, PRIORS, published_
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from tests.support import pickles, tiny_classifier, tiny_images, tiny_lm
 from tests.support.plain import megalodon
-from tests.support.plain.comparing import assert_same, largest_difference, our_numbers
+from tests.support.plain.comparing import assert_same, largest_difference, our_ids
 from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 
 OURS = {"order": "fairseq"}  # of tokens, in a published layout that was written here
@@ -91,22 +91,22 @@ def test_norms_over_time_keep_scale_and_shift(tmp_path: Path) -> None:
 
 
 def test_every_published_symbol_can_be_read(tmp_path: Path) -> None:
-    """Begin, end and unknown have fairseq's numbers; padding is a row of its own, without probability or gradient."""
+    """Begin, end and unknown have fairseq's ids; padding is a row of its own, without probability or gradient."""
     published = {"config": {"model": CONFIG}, "model": model(), "consolidation": {}}
     converted = convert_megalodon(published, "official")
     table, whole = converted["model"]["decoder.embedding.tokens.weight"], model()["embed.weight"]
     dictionary = tiny_lm.task(SYMBOLS + 1 - 4).source_dictionary
-    numbers = [dictionary.unk(), dictionary.bos(), dictionary.eos(), *range(4, SYMBOLS + 1)]
-    assert torch.equal(table[numbers], whole) and not table[dictionary.pad()].any()
-    assert our_numbers(torch.arange(SYMBOLS)).tolist() == numbers
+    token_ids = [dictionary.unk(), dictionary.bos(), dictionary.eos(), *range(4, SYMBOLS + 1)]
+    assert torch.equal(table[token_ids], whole) and not table[dictionary.pad()].any()
+    assert our_ids(torch.arange(SYMBOLS)).tolist() == token_ids
     built = MegalodonLanguageModel.build_model(converted["args"], tiny_lm.task(SYMBOLS + 1 - 4))
     built.load_state_dict(converted["model"])
-    tokens = our_numbers(torch.arange(SYMBOLS))[None]
+    tokens = our_ids(torch.arange(SYMBOLS))[None]
     logits, _ = built.eval()(tokens)
     shares = logits.softmax(-1)
     assert not shares[..., dictionary.pad()].any()
     expected = megalodon.language_model(model(), CONFIG, torch.arange(SYMBOLS)[None]).exp()
-    torch.testing.assert_close(shares[..., numbers], expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(shares[..., token_ids], expected, rtol=1e-4, atol=1e-6)
     logits.log_softmax(-1).sum().backward()  # as with label smoothing
     assert built.decoder.output_projection.weight.grad[dictionary.pad()].abs().max() == 0
     assert built.decoder.embedding.tokens.weight.grad[dictionary.pad()].abs().max() == 0
@@ -205,7 +205,7 @@ def test_classifiers_are_no_published_models(arch: str, tmp_path: Path, capsys: 
 
 
 def test_the_dictionary_of_a_tokeniser(tmp_path: Path) -> None:
-    """sentencepiece's tokens from number 3 on, as the advice says, have the numbers of the converted rows."""
+    """sentencepiece's tokens from id 3 on, as the advice says, have the ids of the converted rows."""
     (tmp_path / "text.txt").write_text("the first words of a text and some others\n" * 9)
     sentencepiece.SentencePieceTrainer.train(
         input=str(tmp_path / "text.txt"), model_prefix=str(tmp_path / "s"), vocab_size=24, minloglevel=2
@@ -217,8 +217,8 @@ def test_the_dictionary_of_a_tokeniser(tmp_path: Path) -> None:
     text = "the others of a Xylophone"
     line = " ".join(tokeniser.encode(text, out_type=str))
     got = dictionary.encode_line(line, add_if_not_exist=False)
-    assert got.tolist() == [*our_numbers(torch.tensor(tokeniser.encode(text))).tolist(), dictionary.eos()]
-    assert our_numbers(torch.tensor([tokeniser.bos_id(), tokeniser.eos_id(), tokeniser.unk_id()])).tolist() == [
+    assert got.tolist() == [*our_ids(torch.tensor(tokeniser.encode(text))).tolist(), dictionary.eos()]
+    assert our_ids(torch.tensor([tokeniser.bos_id(), tokeniser.eos_id(), tokeniser.unk_id()])).tolist() == [
         *(dictionary.bos(), dictionary.eos(), dictionary.unk())
     ]
 

@@ -104,7 +104,7 @@ class LimitedSearch(Search):
         self.never[never_written(dictionary)] = True
 
     def begin(self, ids: Tensor, prompts: Tensor, most: Tensor) -> None:
-        """Record the next batch: numbers of the sentences, lengths of their prompts and maximum lengths, (B,) each."""
+        """Record the next batch: indices of the sentences, lengths of their prompts and maximum lengths, (B,) each."""
         self.ids, self.prompts, self.most = ids, prompts, most
 
     def step(

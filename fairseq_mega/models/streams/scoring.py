@@ -31,7 +31,7 @@ class Carry:
 
         Args:
             model: model that read the streams.
-            streams: numbers of streams of the previous call, in any order.
+            streams: indices of streams of the previous call, in any order.
             position: number of tokens that were read of each stream.
             device: device of the state.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 class Group(NamedTuple):
     """Parts of similar length, R rows of W steps; a shorter one repeats its last step."""
 
-    numbers: Tensor  # (R,) long, the numbers of the parts
+    indices: Tensor  # (R,) long, the indices of the parts
     absent: Tensor  # (R, W) bool, True beyond the end of a part
 
 
@@ -40,17 +40,17 @@ class Parts:
         self.last = every.view(batch, length).sum(1).cumsum(0) - 1
         self.groups: List[Group] = []
         taken: List[Tensor] = []
-        for numbers in alike(lengths, ratio, least):
-            ends = lengths[numbers].unsqueeze(1)
+        for indices in alike(lengths, ratio, least):
+            ends = lengths[indices].unsqueeze(1)
             offsets = torch.arange(int(ends[0]), device=begins.device)
-            taken.append((first[numbers].unsqueeze(1) + torch.minimum(offsets, ends - 1)).flatten())
-            self.groups.append(Group(numbers, offsets >= ends))
+            taken.append((first[indices].unsqueeze(1) + torch.minimum(offsets, ends - 1)).flatten())
+            self.groups.append(Group(indices, offsets >= ends))
         present = torch.cat([~group.absent.flatten() for group in self.groups]).nonzero().squeeze(1)
         self._steps = torch.cat(taken)  # of all rows, in the flattened axes of batch and time
         steps = self._steps[present]
         self._places = torch.empty_like(steps).index_put((steps,), present)  # of each step among those of all groups
-        numbers = torch.cat([group.numbers for group in self.groups])
-        self._order = torch.empty_like(numbers).index_put((numbers,), torch.arange(len(numbers), device=numbers.device))
+        indices = torch.cat([group.indices for group in self.groups])
+        self._order = torch.empty_like(indices).index_put((indices,), torch.arange(len(indices), device=indices.device))
 
     def split(self, x: Tensor) -> List[Tensor]:
         """Return the rows (R, W, ...) of each group from x (B, L, ...).
@@ -93,7 +93,7 @@ class Parts:
 
 
 def alike(lengths: Tensor, ratio: float, least: int) -> List[Tensor]:
-    """Return groups of parts of similar length: the numbers of the parts, the longest part first.
+    """Return groups of parts of similar length: the indices of the parts, the longest part first.
 
     Args:
         lengths: (P,) long.

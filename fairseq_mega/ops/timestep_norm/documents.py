@@ -35,7 +35,7 @@ def timestep_norm_documents(
     begin = TimestepNormState(*(documents.carried(*pair) for pair in zip(state, fresh)))
     outputs, ends = [], []
     for group, rows, absent in zip(documents.groups, documents.split(x), documents.absent(padding_mask)):
-        before = TimestepNormState(*(part[group.numbers] for part in begin))
+        before = TimestepNormState(*(part[group.indices] for part in begin))
         y, after = normalize(rows, before, absent if bool(absent.any()) else None)
         outputs.append(y)
         ends.append(after)

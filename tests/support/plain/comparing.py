@@ -31,10 +31,10 @@ def assert_same(got: Dict[str, Tensor], want: Dict[str, Tensor]) -> None:
         assert torch.equal(got[name], tensor), name
 
 
-def our_numbers(numbers: Tensor) -> Tensor:
-    """Return fairseq's numbers of tokens, from sentencepiece's; any shape."""
-    first = torch.tensor([3, 0, 2], device=numbers.device)  # of unknown, begin, end
-    return torch.where(numbers < SPECIAL, first[numbers.clamp(max=SPECIAL - 1)], numbers + 1)
+def our_ids(token_ids: Tensor) -> Tensor:
+    """Return fairseq's token ids, from sentencepiece's; any shape."""
+    first = torch.tensor([3, 0, 2], device=token_ids.device)  # of unknown, begin, end
+    return torch.where(token_ids < SPECIAL, first[token_ids.clamp(max=SPECIAL - 1)], token_ids + 1)
 
 
 @torch.no_grad()
@@ -69,7 +69,7 @@ def _difference_of_megalodon(ours: Any, weights: Dict[str, Tensor], published: D
     draw = torch.Generator().manual_seed(SEED)
     tokens = torch.randint(0 if moved else 4, symbols, (2, min(length, LENGTH)), generator=draw)
     tokens[0, :3] = torch.arange(3) if moved else 2
-    got = run_ours(ours, "language model", [our_numbers(tokens) if moved else tokens])
+    got = run_ours(ours, "language model", [our_ids(tokens) if moved else tokens])
     got = published_rows(got.movedim(-1, 0)).movedim(0, -1) if moved else got
     return (got - megalodon.language_model(weights, config, tokens)).abs().max().item()
 

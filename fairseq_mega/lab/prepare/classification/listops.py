@@ -29,7 +29,7 @@ from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 LABELS = tuple(map(str, range(10)))
 LEAST = 50  # 2 % of it is one tree
-_NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS)}
+_INDICES = {token: index for index, token in enumerate(SYMBOLS)}
 RELEASED = Part("listops-1000", {"train": "basic_train.tsv", "valid": "basic_val.tsv", "test": "basic_test.tsv"})
 Tree = Tuple[np.ndarray, str]
 
@@ -64,12 +64,12 @@ def check(args: argparse.Namespace) -> None:
 
 
 def encode(source: str) -> np.ndarray:
-    """Return a tree in its parenthesised form as numbers of SYMBOLS, (n,) uint8; raises ValueError for other tokens.
+    """Return a tree in its parenthesised form as indices of SYMBOLS, (n,) uint8; raises ValueError for other tokens.
 
     Source: MEGA (Ma et al., ICLR 2023), its processed data.
     """
     try:
-        return np.array([_NUMBERS[token] for token in model_input(source)], dtype=np.uint8)
+        return np.array([_INDICES[token] for token in model_input(source)], dtype=np.uint8)
     except KeyError as error:
         raise ValueError(f"{error.args[0]!r} is not a token of ListOps") from error
 

@@ -109,7 +109,7 @@ def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarr
 
 
 def split_clips(labels: np.ndarray) -> Dict[str, np.ndarray]:
-    """Return the numbers of the clips in each split, in the order that scikit-learn draws them.
+    """Return the indices of the clips in each split, in the order that scikit-learn draws them.
 
     Train has 70 %, with random state 0; the rest is halved with random state 1; both splits are stratified. Source: the
     published split of S4 (Gu et al., ICLR 2022).

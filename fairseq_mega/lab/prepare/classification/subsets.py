@@ -12,7 +12,7 @@ SEED = 42  # of the divisions and the subsets
 
 
 def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[str] = None) -> np.ndarray:
-    """Return the numbers (n,) int64 of the kept ones of ``size`` examples: all in order, or a random subset in random
+    """Return the indices (n,) int64 of the kept ones of ``size`` examples: all in order, or a random subset in random
     order.
 
     Files are often sorted by label: their first examples would all be of one class. ``drawn_as`` names another split to
@@ -25,15 +25,15 @@ def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[s
 
 
 def limited(splits: Dict[str, np.ndarray], limit: Optional[List[int]]) -> Dict[str, np.ndarray]:
-    """Return the numbers (n,) of the examples of each split, as far as :func:`kept` keeps them."""
-    return {split: numbers[kept(split, len(numbers), limit)] for split, numbers in splits.items()}
+    """Return the indices (n,) of the examples of each split, as far as :func:`kept` keeps them."""
+    return {split: indices[kept(split, len(indices), limit)] for split, indices in splits.items()}
 
 
 def random_split(size: int, train: int, valid: int) -> Dict[str, np.ndarray]:
     """Split ``size`` examples as torch's random_split does with a generator of SEED; the rest is test.
 
     Returns:
-        For each split the numbers of its examples, (n,) int64, in the drawn order.
+        For each split the indices of its examples, (n,) int64, in the drawn order.
     """
     order = torch.randperm(size, generator=torch.Generator().manual_seed(SEED)).numpy()
     return dict(zip(SPLITS, np.split(order, [train, train + valid])))
@@ -48,7 +48,7 @@ def stratified_split(labels: np.ndarray, held_out: Dict[str, float], names: Sequ
         names: of the labels 0, 1, ..., for messages.
 
     Returns:
-        For each split the numbers of its examples in random order, (m,) int64.
+        For each split the indices of its examples in random order, (m,) int64.
 
     Raises:
         ValueError: if a label has too few examples for one in each split.

@@ -22,7 +22,7 @@ LABELS = "label-bin"
 
 
 class Example(NamedTuple):
-    """One text or two, each the numbers of its tokens (length,), and the label."""
+    """One text or two, each the indices of its tokens (length,), and the label."""
 
     texts: Tuple[np.ndarray, ...]
     label: str
@@ -36,7 +36,7 @@ class TextSplit(NamedTuple):
 
 
 def byte_text(text: bytes, length: int) -> np.ndarray:
-    """Return the first ``length`` bytes of a text as numbers of BYTE_TOKENS, (n,) uint8."""
+    """Return the first ``length`` bytes of a text as indices of BYTE_TOKENS, (n,) uint8."""
     return np.frombuffer(text[:length], dtype=np.uint8)
 
 
@@ -52,7 +52,7 @@ def byte_split(rows: Sequence[Tuple[Tuple[bytes, ...], str]], length: int) -> Te
 def write_text_task(
     folder: Path,
     splits: Dict[str, TextSplit],
-    tokens: Sequence[str],
+    vocabulary: Sequence[str],
     labels: Sequence[str],
     like: Optional[Tuple[Any, Any]] = None,
 ) -> Dict[str, Dict[str, Any]]:
@@ -61,22 +61,23 @@ def write_text_task(
     As with fairseq-preprocess, a token that train lacks becomes ``<unk>``; a label does not.
 
     Args:
-        tokens: tokens with the indices in the texts.
+        vocabulary: the tokens, in the order of the indices in the texts.
         labels: all possible labels.
-        like: dictionaries of texts and labels, taken instead of those of train.
+        like: dictionaries of texts and labels, used instead of those of train.
     """
-    counts = np.zeros(len(tokens), dtype=np.int64)
+    counts = np.zeros(len(vocabulary), dtype=np.int64)
     label_counts = dict.fromkeys(labels, 0)
     sides = 1
     for example in _counted("train, counting the tokens", splits["train"]):
         sides = len(example.texts)
         label_counts[example.label] += 1
         for text in example.texts:
-            counts += np.bincount(text, minlength=len(tokens))
+            counts += np.bincount(text, minlength=len(vocabulary))
     if like is None:
-        like = _dictionary({s: count for s, count in zip(tokens, counts.tolist()) if count}), _dictionary(label_counts)
+        found_tokens = {token: count for token, count in zip(vocabulary, counts.tolist()) if count}
+        like = _dictionary(found_tokens), _dictionary(label_counts)
     source_dictionary, label_dictionary = like
-    numbers = np.array([source_dictionary.index(token) for token in tokens])
+    token_ids = np.array([source_dictionary.index(token) for token in vocabulary])
     sources = SOURCES[:sides]
     for name in sources:
         _save(source_dictionary, folder / name)
@@ -88,7 +89,7 @@ def write_text_task(
         found: Counter = Counter()
         for example in _counted(split, texts):
             for builder, text in zip(builders, example.texts):
-                builder.add(numbers[text])
+                builder.add(token_ids[text])
             label_builder.add(np.array([label_dictionary.index(example.label)]))
             found[example.label] += 1
         for builder in [*builders, label_builder]:
