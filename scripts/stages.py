@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-PASSED, FAILED, UNFINISHED, LEFT_OUT = "passed", "failed", "unfinished", "left out"
+PASSED, FAILED, UNFINISHED, OMITTED = "passed", "failed", "unfinished", "left out"
 NOT_YET = 75  # exit status of a command that continues when it is started again (EX_TEMPFAIL)
 SLACK = 30  # seconds for a command that watches its time to finish
 
@@ -67,7 +67,7 @@ class Job:
 
     def turn(self, stage: Stage) -> int:
         """Return the turn of a stage: 0, 1 if it failed before, 2 if a stage that it requires failed or was omitted."""
-        if any(self.status(need) in (FAILED, LEFT_OUT) for need in stage.needs):
+        if any(self.status(need) in (FAILED, OMITTED) for need in stage.needs):
             return 2
         return 1 if self.status(stage.name) == FAILED else 0
 
@@ -82,7 +82,7 @@ class Job:
         for stage in sorted(waiting, key=self.turn):
             missing = [need for need in stage.needs if self.status(need) != PASSED]
             if missing:
-                outcome = Outcome(LEFT_OUT, f"{' and '.join(missing)} has not passed", 0.0)
+                outcome = Outcome(OMITTED, f"{' and '.join(missing)} has not passed", 0.0)
             elif self.end is not None and self.end - time.monotonic() < 2 * SLACK:
                 continue
             else:

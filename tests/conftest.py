@@ -88,9 +88,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Optional[
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     named = any("[" in argument for argument in config.args)  # a case that is asked for by its name runs
     if not config.getoption("--exhaustive") and not named:
-        kept, left_out = grids.thin([item for item in items if not item.get_closest_marker("exhaustive")])
-        left_out += [item for item in items if item.get_closest_marker("exhaustive")]
-        config.hook.pytest_deselected(items=left_out)
+        kept, omitted = grids.thin([item for item in items if not item.get_closest_marker("exhaustive")])
+        omitted += [item for item in items if item.get_closest_marker("exhaustive")]
+        config.hook.pytest_deselected(items=omitted)
         items[:] = kept
     if hasattr(config, "workerinput"):  # one of several processes
         parallel.slow_first(items)

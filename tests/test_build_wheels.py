@@ -35,7 +35,7 @@ def test_cuda_without_nvcc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caps
     assert not (tmp_path / "dist").exists()
 
 
-def test_a_failed_build_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_failed_build_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.setattr(build_wheels.sys, "executable", "false")
     assert build_wheels.main(["--out", str(tmp_path / "dist"), "--kinds", "none"]) == 1
     assert "the wheel of kind none could not be built" in capsys.readouterr().err

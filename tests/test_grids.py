@@ -44,8 +44,8 @@ def test_only_crossed_parameters_are_thinned():
     cube, on_gpu = stand_ins("cube", grid(2, 3, 4)), stand_ins("cube", grid(2, 3, 4), gpu=True)
     plain = [SimpleNamespace(nodeid="plain", get_closest_marker=lambda name: None)]
     everything = [*pair, *cube, *single, *on_gpu, *plain]
-    kept, left_out = grids.thin(everything)
-    assert kept == [item for item in everything if item not in left_out]
+    kept, omitted = grids.thin(everything)
+    assert kept == [item for item in everything if item not in omitted]
     assert [item for item in kept if item.nodeid.startswith(("pair", "single", "plain"))] == [*pair, *single, *plain]
     for items in (cube, on_gpu):  # a case that is skipped here covers nothing
         rest = [item.callspec.params for item in items if item in kept]

@@ -119,11 +119,11 @@ def read(cfg: Any, file: Path, output: Path) -> None:
     generator = load(cfg)
     before: Optional[str] = getattr(cfg.task, "context", None)
     context = None if before is None else generator.load_context(before)
-    begun = told = time.monotonic()
+    begun = logged = time.monotonic()
     for part in parts(file, "\n" if generator.parts_lines else None):
         context = generator.read(part, context)
-        if time.monotonic() - told > PATIENCE:
-            told = time.monotonic()
+        if time.monotonic() - logged > PATIENCE:
+            logged = time.monotonic()
             logger.info(f"{tokens_of(context):,} tokens read")
     assert context is not None
     generator.save_context(context, output)

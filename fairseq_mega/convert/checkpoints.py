@@ -8,7 +8,7 @@ from fairseq_mega.compat.files.safetensors_files import no_history
 from .options import ALL_GROUPS, convert_options, flat_options, kind_of, publish_options
 from .tensors import convert_state_dict, publish_state_dict
 
-LEFT_OUT = ("model", "cfg", "args", "last_optimizer_state")
+OMITTED = ("model", "cfg", "args", "last_optimizer_state")
 
 
 def is_published(checkpoint: Any) -> bool:
@@ -25,7 +25,7 @@ def is_ours(checkpoint: Any) -> bool:
 
 
 def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
-    """Convert a whole published checkpoint; the optimiser's state is left out.
+    """Convert a whole published checkpoint; the optimiser's state is omitted.
 
     Args:
         checkpoint: contents of the file.
@@ -46,7 +46,7 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
         )
     model = convert_state_dict(checkpoint["model"], shares_output(published) and not classifier)
     args = argparse.Namespace(**convert_options(published, model))
-    kept = {key: value for key, value in checkpoint.items() if key not in LEFT_OUT}
+    kept = {key: value for key, value in checkpoint.items() if key not in OMITTED}
     history = checkpoint.get("optimizer_history") or no_history()
     return {"extra_state": {}, **kept, "optimizer_history": history, "args": args, "model": model}
 
@@ -54,7 +54,7 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
 def publish_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
     """Convert a checkpoint of this package to the published layout: the inverse of :func:`convert_checkpoint`.
 
-    The optimiser's state is left out: the published fairseq starts with a new state (``--reset-optimizer``).
+    The optimiser's state is omitted: the published fairseq starts with a new state (``--reset-optimizer``).
 
     Raises:
         ValueError: if the checkpoint is not of a model that the published code has.
@@ -70,7 +70,7 @@ def publish_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
     return {
         "extra_state": {},
         "optimizer_history": [],
-        **{key: value for key, value in checkpoint.items() if key not in LEFT_OUT},
+        **{key: value for key, value in checkpoint.items() if key not in OMITTED},
         "args": argparse.Namespace(**publish_options(ours, checkpoint["model"])),
         "model": model,
         "last_optimizer_state": None,

@@ -35,7 +35,7 @@ def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
 
     Args:
         state_dict: published names to tensors; not changed.
-        shared_output: the output layer shares the decoder's embeddings; its copy is left out.
+        shared_output: the output layer shares the decoder's embeddings; its copy is omitted.
 
     Returns:
         Our names to tensors; EMA parameters (K, N, 1) become (K, N), positions of images (1, L, d) become (L, d).

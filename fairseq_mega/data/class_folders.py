@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequenc
 PARTS = frozenset(("train", "valid", "val", "test"))  # of a data set
 
 
-class Wanted(NamedTuple):
+class FileKind(NamedTuple):
     """Description of the files of a class.
 
     Attributes:
@@ -25,15 +25,15 @@ class Listing(NamedTuple):
 
     Attributes:
         files: their names within the folder, sorted folder by folder.
-        left_out: number of the other files by ending and place; of hidden files only those with the right ending.
+        omitted: number of the other files by ending and place; of hidden files only those with the right ending.
     """
 
     files: List[str]
-    left_out: "Counter[str]"
+    omitted: "Counter[str]"
 
     def described(self) -> str:
-        """Describe the files that are left out; "" for none."""
-        return ", ".join(f"{count:,} {kind}" for kind, count in self.left_out.most_common())
+        """Describe the files that are omitted; "" for none."""
+        return ", ".join(f"{count:,} {kind}" for kind, count in self.omitted.most_common())
 
 
 def listing(folder: Path, endings: Sequence[str], depth: Optional[int] = None) -> Listing:
@@ -47,7 +47,7 @@ def listing(folder: Path, endings: Sequence[str], depth: Optional[int] = None) -
         OSError: if a folder cannot be read.
     """
     files: List[str] = []
-    left_out: Counter[str] = Counter()
+    omitted: Counter[str] = Counter()
     right = tuple(endings)
     for place, names, hidden_folders in walk_once(folder):
         inside = place.relative_to(folder).parts
@@ -56,14 +56,14 @@ def listing(folder: Path, endings: Sequence[str], depth: Optional[int] = None) -
         for name in names:
             is_right = name.lower().endswith(right)
             if is_hidden(name):
-                left_out.update([f"hidden {ending_of(name)}"] * is_right)
+                omitted.update([f"hidden {ending_of(name)}"] * is_right)
             elif is_right and is_here:
                 files.append(os.path.join(*inside, name))
             else:
-                left_out[ending_of(name) + where] += 1
+                omitted[ending_of(name) + where] += 1
         for _, _, hidden in (entry for name in hidden_folders for entry in os.walk(place / name)):
-            left_out.update(f"hidden {ending_of(name)}" for name in hidden if name.lower().endswith(right))
-    return Listing(sorted(files, key=lambda name: name.replace(os.sep, "\0")), left_out)
+            omitted.update(f"hidden {ending_of(name)}" for name in hidden if name.lower().endswith(right))
+    return Listing(sorted(files, key=lambda name: name.replace(os.sep, "\0")), omitted)
 
 
 def class_names(folder: Path, things: str = "images") -> List[str]:
@@ -96,22 +96,22 @@ def check_labels(folder: Path, labels: Sequence[str], things: str = "images") ->
         )
 
 
-def class_files(folder: Path, wanted: Wanted) -> Tuple[Dict[str, List[str]], Listing]:
+def class_files(folder: Path, kind: FileKind) -> Tuple[Dict[str, List[str]], Listing]:
     """Return the sorted names of the files of each class, and the listing of the folder.
 
     Raises:
         FileNotFoundError, ValueError: as for :func:`class_names`, and if a class has no files.
     """
-    found: Dict[str, List[str]] = {name: [] for name in class_names(folder, wanted.things)}
-    whole = listing(folder, wanted.endings, depth=1)
+    found: Dict[str, List[str]] = {name: [] for name in class_names(folder, kind.things)}
+    whole = listing(folder, kind.endings, depth=1)
     for file in whole.files:
         label, name = os.path.split(file)
         found[label].append(name)
     for label, names in found.items():
         if not names:
-            others = listing(folder / label, wanted.endings, depth=0).described()
+            others = listing(folder / label, kind.endings, depth=0).described()
             raise ValueError(
-                f"{folder / label} holds no {wanted.things} ({', '.join(wanted.endings)}){others and f', but {others}'}"
+                f"{folder / label} holds no {kind.things} ({', '.join(kind.endings)}){others and f', but {others}'}"
                 f": the files of a class must lie directly in its folder; convert or move them, or move the folder away"
             )
     return found, whole

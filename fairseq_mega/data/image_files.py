@@ -4,13 +4,13 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from .class_folders import Wanted
+from .class_folders import FileKind
 
 ENDINGS = (
     *(".apng", ".avif", ".bmp", ".dib", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm"),
     *(".png", ".pnm", ".ppm", ".webp"),
 )
-PICTURES = Wanted("images", ENDINGS)
+PICTURES = FileKind("images", ENDINGS)
 CONVERT = "convert all images in the same way to 8 bits, for example with `magick IN -depth 8 OUT.png`"
 
 

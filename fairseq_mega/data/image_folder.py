@@ -57,7 +57,7 @@ class ImageFolder:
         self.folder = folder
         found, whole = class_files(folder, PICTURES)
         self.classes = [*found]
-        if whole.left_out:
+        if whole.omitted:
             logger.warning(f"{folder}: {len(whole.files):,} images; ignored: {whole.described()}")
         names: List[bytes] = []
         counts = []

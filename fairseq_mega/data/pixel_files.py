@@ -141,7 +141,7 @@ def parsed_blocks(source: Path) -> Iterator[np.ndarray]:
     Raises:
         ValueError: if a line has another number of pixels, or a word that is not an integer 0..255.
     """
-    begin, told, size = 1, time.monotonic(), source.stat().st_size
+    begin, logged, size = 1, time.monotonic(), source.stat().st_size
     with open(source, "rb") as file:
         while lines := file.readlines(BLOCK_BYTES):
             try:
@@ -155,8 +155,8 @@ def parsed_blocks(source: Path) -> Iterator[np.ndarray]:
                 ) from error
             yield pixels
             begin += len(lines)
-            if time.monotonic() - told > 10:
-                told = time.monotonic()
+            if time.monotonic() - logged > 10:
+                logged = time.monotonic()
                 logger.info(f"{source}: {file.tell() >> 20:,} of {size >> 20:,} MiB read")
 
 

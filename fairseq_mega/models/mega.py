@@ -100,7 +100,7 @@ class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
                 raise ValueError("--share-all-embeddings has one table: give --encoder-embed-path only")
             if cfg.adaptive_input:
                 raise ValueError(
-                    "--share-all-embeddings has one plain table: leave out --adaptive-input or --share-all-embeddings"
+                    "--share-all-embeddings has one plain table: omit --adaptive-input or --share-all-embeddings"
                 )
         encoder_table = plain_table(source, cfg.encoder_embed_dim, cfg.encoder_embed_path, "--encoder-embed-path")
         target_table: nn.Module = encoder_table

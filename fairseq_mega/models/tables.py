@@ -21,9 +21,7 @@ def check_tables(cfg: DictConfig) -> None:
     """Raise a ValueError if options of the tables of a completed configuration contradict each other."""
     adaptive_softmax = cfg.adaptive_softmax_cutoff is not None
     if cfg.adaptive_input and cfg.decoder_embed_path:
-        raise ValueError(
-            "--decoder-embed-path fills one plain table: leave out --adaptive-input or --decoder-embed-path"
-        )
+        raise ValueError("--decoder-embed-path fills one plain table: omit --adaptive-input or --decoder-embed-path")
     if cfg.tie_adaptive_weights and not (cfg.adaptive_input and adaptive_softmax):
         raise ValueError("--tie-adaptive-weights requires --adaptive-input and --adaptive-softmax-cutoff: give both")
     if cfg.tie_adaptive_proj and not cfg.tie_adaptive_weights:

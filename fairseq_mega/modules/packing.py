@@ -88,15 +88,15 @@ class Packing:
 
     def lay(self, x: Tensor, fill: float) -> Tensor:
         """Return the row (1, W, ...) of x (B, L, ...), with ``fill`` at padding that the batch does not have."""
-        taken = x.flatten(0, 1).index_select(0, self._from)
+        gathered = x.flatten(0, 1).index_select(0, self._from)
         if self._to is not None:
-            taken = taken.new_full((self._width, *taken.shape[1:]), fill).index_copy(0, self._to, taken)
-        return taken.unsqueeze(0)
+            gathered = gathered.new_full((self._width, *gathered.shape[1:]), fill).index_copy(0, self._to, gathered)
+        return gathered.unsqueeze(0)
 
     def spread(self, x: Tensor) -> Tensor:
         """Return the padded batch (B, L, ...) of a row (1, W, ...), with zeros after the texts."""
-        taken = x[0] if self._to is None else x[0].index_select(0, self._to)
-        padded = taken.new_zeros(self._shape.numel(), *taken.shape[1:]).index_copy(0, self._from, taken)
+        gathered = x[0] if self._to is None else x[0].index_select(0, self._to)
+        padded = gathered.new_zeros(self._shape.numel(), *gathered.shape[1:]).index_copy(0, self._from, gathered)
         return padded.unflatten(0, self._shape)
 
 

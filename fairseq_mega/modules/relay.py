@@ -134,8 +134,8 @@ class _Departure(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        wanted = [form for form in ctx.forms if _has_gradient(form.dtype)]
-        arrived = iter(_received(ctx.wire, False, ctx.tag, wanted, ctx.device))
+        forms_with_gradient = [form for form in ctx.forms if _has_gradient(form.dtype)]
+        arrived = iter(_received(ctx.wire, False, ctx.tag, forms_with_gradient, ctx.device))
         gradients = [next(arrived) if _has_gradient(form.dtype) else None for form in ctx.forms]
         return None, gradient, None, None, *gradients
 

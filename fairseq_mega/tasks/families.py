@@ -78,7 +78,7 @@ def check_model_and_data(path: Path, data: Path, *kinds: Kind) -> None:
     arch = origin_of(str(path)).arch
     kind = None if arch is None else kind_of(arch)
     if kind is not None and kind not in kinds:
-        wanted = " or ".join(one.name for one in kinds)
-        raise ValueError(f"--path {path} holds {kind.name} (--arch {arch}): give {wanted}")
+        accepted = " or ".join(one.name for one in kinds)
+        raise ValueError(f"--path {path} holds {kind.name} (--arch {arch}): give {accepted}")
     if not data.is_dir():
         raise FileNotFoundError(f"{data} is not a folder: give the data folder that the model was trained on")

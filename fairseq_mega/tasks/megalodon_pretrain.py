@@ -95,9 +95,9 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
     def _text(self, split: str, epoch: int, combine: bool, training: bool) -> Any:
         sources = self._sources(split, epoch)
         if not training:
-            return BinarisedText(told(ReadDocuments(sources, self.vocabulary), split), split)
+            return BinarisedText(log_skipped(ReadDocuments(sources, self.vocabulary), split), split)
         folder = Path(self.args.index_dir) if self.args.index_dir else None
-        return told(DocumentStream(sources, self.vocabulary, split, self.args.seed, folder), split)
+        return log_skipped(DocumentStream(sources, self.vocabulary, split, self.args.seed, folder), split)
 
     def _sources(self, split: str, epoch: int) -> List[Source]:
         folders = utils.split_paths(self.args.data)
@@ -167,7 +167,7 @@ def model_file(args: Any) -> Path:
     return Path(utils.split_paths(args.data)[0]) / MODEL_FILE
 
 
-def told(documents: Any, split: str) -> Any:
+def log_skipped(documents: Any, split: str) -> Any:
     """Return the documents, and log the number of skipped lines if there are any."""
     if documents.skipped:
         logger.warning(f"{split}: {documents.skipped:,} bad lines were skipped (--bad-lines skip)")

@@ -57,14 +57,14 @@ class SpeechCommandsTask(ClassificationTask):
         if cfg.sc_dropped_rate != 0:
             raise ValueError(f"--sc-dropped-rate {cfg.sc_dropped_rate}: only 0 (every sample is read) is supported")
         self.scaling = scaling_of(Path(cfg.data))
-        wanted = None if cfg.sc_scaling is None else str(cfg.sc_scaling)
-        if wanted is not None and self.scaling is None:
-            logger.warning(f"--sc-scaling {wanted} cannot be checked: {cfg.data} has no record of its scaling")
-        if None not in (wanted, self.scaling) and wanted != self.scaling:
+        requested = None if cfg.sc_scaling is None else str(cfg.sc_scaling)
+        if requested is not None and self.scaling is None:
+            logger.warning(f"--sc-scaling {requested} cannot be checked: {cfg.data} has no record of its scaling")
+        if None not in (requested, self.scaling) and requested != self.scaling:
             raise ValueError(
-                f"--sc-scaling {wanted}: the samples were divided by 32768 {self.scaling}, as {CARD_FILE}"
+                f"--sc-scaling {requested}: the samples were divided by 32768 {self.scaling}, as {CARD_FILE}"
                 f" records: give --sc-scaling {self.scaling}, or prepare the data again in another folder with "
-                f"fairseq-mega-prepare speech-commands --scaling {wanted}"
+                f"fairseq-mega-prepare speech-commands --scaling {requested}"
             )
 
     def data_card(self) -> Card:

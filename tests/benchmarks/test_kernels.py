@@ -1,4 +1,4 @@
-"""Benchmarks of operators and layers: they run, print nothing where a path is wrong, and name what they leave out."""
+"""Benchmarks of operators and layers: they run, print nothing where a path is wrong, and name what they omit."""
 
 import json
 import os
@@ -92,14 +92,14 @@ def test_nothing_is_printed_where_a_path_is_wrong(damage, monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_what_does_not_fit_is_left_out_with_the_reason(monkeypatch, capsys):
+def test_what_does_not_fit_is_omitted_with_the_reason(monkeypatch, capsys):
     limit = operators.OPS["ema"].paths["DxNxL"].needs(operators.Shape(1, 8, 4, 512)) / 2**30 * 0.9
     options = ["--ops", "ema", "--shape", "1,8,4", "--lengths", "64,512", "--memory-limit", str(limit)]
     call_main(monkeypatch, "--smoke", *options)
     lines = capsys.readouterr().out.splitlines()
-    left_out = [line for line in lines if "skipped" in line and "compiled" not in line and "CUDA" not in line]
-    assert len(left_out) == 1
-    assert "1, 8, 4, 512 | DxNxL | skipped: may need" in left_out[0]
+    omitted = [line for line in lines if "skipped" in line and "compiled" not in line and "CUDA" not in line]
+    assert len(omitted) == 1
+    assert "1, 8, 4, 512 | DxNxL | skipped: may need" in omitted[0]
     assert any("1, 8, 4, 512 | fft" in line and "skipped" not in line and " - |" in line for line in lines)
 
 
@@ -162,7 +162,7 @@ def test_a_gpu_is_measured_in_this_process(monkeypatch):
     assert "memory does not suffice" in kernels.measure_apart("ema:scan:1,1,1,1", arguments)["skipped"]
 
 
-def test_what_takes_too_long_is_left_out(monkeypatch, capsys):
+def test_what_takes_too_long_is_omitted(monkeypatch, capsys):
     options = ["--ops", "timestep-norm", "--shape", "1,8,1", "--lengths", "64,128", "--time-limit", "1e-6"]
     call_main(monkeypatch, "--smoke", *options)
     out = capsys.readouterr().out

@@ -87,7 +87,7 @@ def test_a_peer_of_another_size_is_refused(tmp_path):
         run("--python", f"transformers={program(tmp_path, parameters=3)}")
 
 
-def test_a_peer_that_is_not_installed_is_left_out(tmp_path, capsys):
+def test_a_peer_that_is_not_installed_is_omitted(tmp_path, capsys):
     command.main(["peers", "--smoke", "--peers", "megalodon-jax", "--json", str(tmp_path / "ours.json")])
     assert f"no module equinox: {sys.executable} -m pip install megalodon-jax==" in capsys.readouterr().err
     assert set(read_result(tmp_path / "ours.json")["peers"]) == {"megalodon"}

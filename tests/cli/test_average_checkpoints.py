@@ -73,7 +73,7 @@ def test_configuration_stays_and_optimiser_and_ema_go(tmp_path: Path) -> None:
         ({"ema_decay": 0.9999, "ema_start_update": 200}, 150, None),  # the weights of update 150
     ],
 )
-def test_an_average_of_first_weights_is_told(
+def test_an_average_of_first_weights_is_logged(
     settings: Dict[str, Any], updates: int, told: Any, tmp_path: Path, caplog: Any
 ) -> None:
     extra = {"cfg": {"ema": settings}, "optimizer_history": [{"num_updates": updates}]}

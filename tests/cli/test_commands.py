@@ -88,7 +88,7 @@ def test_an_output_that_cannot_be_written_is_an_error(words: List[str]) -> None:
     assert re.search(r"error: .*No space left on device", done.stderr)
 
 
-def test_an_error_of_another_pipe_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_another_pipe_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     from fairseq_mega.cli.commands import exit_status
 
     def fail() -> None:

@@ -92,7 +92,7 @@ class TestErrors:
             call()
         assert errors.in_one_line("x", raised.value) == f"x: error: {expected} (traceback: FAIRSEQ_MEGA_TRACEBACK=1)"
 
-    def test_the_cause_is_told(self, monkeypatch, capsys) -> None:
+    def test_the_cause_is_printed(self, monkeypatch, capsys) -> None:
         error = Exception("Cannot load model parameters from checkpoint a.pt")
         error.__context__ = ValueError("the checkpoint has 4 layers, the model 6")
         self.raising(monkeypatch, error)

@@ -103,7 +103,7 @@ def calls_of(name: str) -> Iterator[Tuple[str, int]]:
                 yield ".".join(["fairseq", *parts]).replace(".__init__", ""), node.lineno
 
 
-def test_no_module_of_fairseq_is_left_out() -> None:
+def test_no_module_of_fairseq_is_omitted() -> None:
     calls = list(calls_of("eval"))
     assert len(calls) > 20
     loaded = {name: vars(sys.modules[name]).get("eval") for name, _ in calls if name in sys.modules}

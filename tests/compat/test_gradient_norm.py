@@ -49,7 +49,7 @@ def test_a_gpu_in_sight_is_left_alone(parameters, monkeypatch):
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 def test_a_norm_that_is_not_finite_stays_so(parameters, value):
-    """fairseq looks at it to leave out the update."""
+    """fairseq looks at it to omit the update."""
     params = parameters()
     params[1].grad[3] = value
     assert not torch.isfinite(utils.clip_grad_norm_(params, 1.0))

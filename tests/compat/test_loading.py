@@ -57,7 +57,7 @@ class TestContents:
 
 
 class TestDamage:
-    def test_is_told_with_the_name(self, tmp_path: Path) -> None:
+    def test_is_printed_with_the_name(self, tmp_path: Path) -> None:
         buffer = io.BytesIO()
         torch.save(checkpoint(), buffer)
         whole, path, draw = buffer.getvalue(), tmp_path / "a.pt", random.Random(1)

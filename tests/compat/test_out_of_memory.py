@@ -39,7 +39,7 @@ def test_other_errors_of_torch_keep_their_traceback(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("step", ["train_step", "valid_step"])
-def test_a_batch_that_does_not_fit_is_not_left_out(
+def test_a_batch_that_does_not_fit_is_not_omitted(
     step: str, trainings: tiny_trainings.Trainings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Training ends; a batch of validation is tried again when the gradients' memory is free."""

@@ -80,7 +80,7 @@ def holder(tmp_path: Path) -> Any:
 
 
 class TestLock:
-    def test_second_training_is_told_who_holds_the_folder(
+    def test_second_training_names_the_holder_of_the_folder(
         self, holder: Any, trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
     ) -> None:
         options = [*device_flags, "--num-workers", 0, "--max-update", 1, "--save-dir", tmp_path]

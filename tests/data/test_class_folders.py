@@ -41,10 +41,10 @@ def test_files_below_linked_folders_are_found_once(name: str, tmp_path: Path) ->
     assert [file for file in hidden if "sub" not in file] == [".5.txt", ".cache/4.txt", ".lock"]
     listed = listing(tmp_path / "data", (".txt",))
     assert sorted(listed.files) == [file for file in found if file.endswith(".txt")]
-    assert listed.left_out == {"hidden .txt": len([file for file in hidden if file.endswith(".txt")])}
+    assert listed.omitted == {"hidden .txt": len([file for file in hidden if file.endswith(".txt")])}
 
 
-def test_what_is_left_out_is_counted_by_ending_and_place(tmp_path: Path) -> None:
+def test_what_is_omitted_is_counted_by_ending_and_place(tmp_path: Path) -> None:
     """Files with the wrong ending, in the wrong place, and hidden ones that would be examples; sorted by folder."""
     names = ("a/1.WAV", "a b/2.wav", "a/x/3.wav", "4.wav", "a/5.txt", "a/6", "a/.7.wav", "a/.8.txt", ".c/x/9.wav")
     for name in names:
@@ -53,7 +53,7 @@ def test_what_is_left_out_is_counted_by_ending_and_place(tmp_path: Path) -> None
     found = listing(tmp_path, (".wav",), depth=1)
     assert found.files == ["a/1.WAV", "a b/2.wav"]
     others = {".wav in deeper folders": 1, ".wav beside the folders": 1, ".txt": 1, "without an ending": 1}
-    assert found.left_out == {**others, "hidden .wav": 2}
+    assert found.omitted == {**others, "hidden .wav": 2}
     assert "2 hidden .wav" in found.described()
     assert len(listing(tmp_path, (".wav",)).files) == 4
 

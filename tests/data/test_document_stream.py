@@ -250,7 +250,7 @@ def test_linked_folders_are_read(tmp_path: Path) -> None:
     assert [path.name for path in json_files(tmp_path, "valid")] == ["d.jsonl"]
 
 
-def test_no_file_is_left_out_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_file_is_omitted_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Endings in capitals, and other endings of JSON lines; what is not read is counted."""
     for name in ("a.jsonl", "b.json", "c.JSONL", "d.ndjson", "deeper/part-0001", "deeper/e.jl"):
         json_texts.write(tmp_path / "train" / name, ["a text"])

@@ -83,7 +83,7 @@ def test_other_classes_are_refused(tmp_path):
         check_same_classes(tmp_path / "train", tmp_path / "val")
 
 
-def test_what_is_left_out_is_counted_aloud(tmp_path, caplog):
+def test_what_is_omitted_is_counted_aloud(tmp_path, caplog):
     """Endings in capitals are read; deeper folders, files without the ending of a picture and others are counted."""
     for name in ("a/1.PNG", "a/2.JFIF", "a/3.gif", "b/1.Jpg", "b/deeper/2.png", "b/deeper/3.png", "loose.png"):
         path = tmp_path / name
@@ -106,7 +106,7 @@ def test_what_is_left_out_is_counted_aloud(tmp_path, caplog):
     assert "2 .png in deeper folders" in message
 
 
-def test_what_lies_beside_the_classes_is_told(tmp_path, caplog):
+def test_what_lies_beside_the_classes_is_logged(tmp_path, caplog):
     """Classes that are packed or hidden vanish aloud."""
     for name in (
         "a/1.png",

@@ -70,7 +70,7 @@ class TestBytes:
     def test_a_character_comes_with_its_last_byte(self) -> None:
         assert list(ByteUnit().pieces(["226", "130", "172", "33"])) == ["", "", "€", "!"]
 
-    def test_what_is_cut_is_left_out(self) -> None:
+    def test_what_is_cut_is_omitted(self) -> None:
         assert ByteUnit().decode("33 226 130") == "!"
 
     @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ NOTES: Dict[str, Tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", NOTES)
-def test_what_a_model_cannot_know_is_told(name: str, texts, monkeypatch, capsys) -> None:
+def test_what_a_model_cannot_know_is_printed(name: str, texts, monkeypatch, capsys) -> None:
     """A label for each line all the same."""
     content, told = NOTES[name]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), "utf-8"))

@@ -315,7 +315,7 @@ class TestCommandsOfThePackage:
         assert reproduce.main(given) == 1
         check(capfd.readouterr().err + "".join(log.read_text() for log in Path().rglob("test.log")), path)
 
-    def test_no_command_is_left_out(self) -> None:
+    def test_no_command_is_omitted(self) -> None:
         """A new one belongs here, or takes no checkpoint."""
         rooms = ("cli", "convert", "lab/evaluate", "lab/inspect", "lab/reproduce")
         package = Path(fairseq_mega.__file__).parent

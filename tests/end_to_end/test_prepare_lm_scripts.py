@@ -185,7 +185,7 @@ def test_gcide_smoke(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("user", "updates"), [(1000, 0), (0, 1)])
-def test_without_the_package_the_remedy_is_told(
+def test_without_the_package_the_remedy_is_printed(
     user: int, updates: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = tmp_path / "calls"

@@ -180,7 +180,7 @@ def test_bad_text_is_refused_by_name_and_line(english: str, german: str, message
         (0, ["updating the package list", "--text PREFIX"]),
     ],
 )
-def test_without_the_packages_the_remedy_is_told(
+def test_without_the_packages_the_remedy_is_printed(
     user: int, messages: "list[str]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = tmp_path / "calls"

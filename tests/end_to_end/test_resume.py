@@ -123,7 +123,7 @@ def assert_same_ends(*folders: Path) -> None:
     ],
     ids=["in mid-epoch", "with --update-freq", "in a validation"],
 )
-def test_a_training_that_is_told_to_end_goes_on_exactly(
+def test_a_training_that_must_end_goes_on_exactly(
     by: str,
     at: str,
     more: List[object],

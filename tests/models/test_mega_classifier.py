@@ -14,7 +14,7 @@ TEXT_ARCHS = ("mega_lra_listop", "mega_lra_imdb", "mega_lra_aan")
 
 
 # Long Range Arena: (per layer, total) with full attention, the same in chunks of 128 (Path-X: 4096); rows of the text
-# embedding beyond those counted, times d, are left out except for ListOps, whose dictionary is known.
+# embedding beyond those counted, times d, are omitted except for ListOps, whose dictionary is known.
 SIZES = {
     "mega_lra_listop": ((97_683, 602_658), (93_935, 580_170)),
     "mega_lra_imdb": ((230_917, 957_204), (223_169, 926_212)),

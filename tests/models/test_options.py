@@ -73,7 +73,7 @@ def test_rows_that_do_not_fit(table: Any, changes: Dict[str, Any], odd: str) -> 
 
 
 def test_fields_of_a_layer() -> None:
-    """Names in place of members of an enumeration; what the model or the layer lacks is left out."""
+    """Names in place of members of an enumeration; what the model or the layer lacks is omitted."""
     cfg = OmegaConf.structured(Both)
     cfg.kind, cfg.decoder_inner = "b", 5
     assert isinstance(cfg.kind, Enum)

@@ -1,4 +1,4 @@
-"""Stochastic depth: what a layer gives where its sub-layers are left out, on average, and in evaluation."""
+"""Stochastic depth: what a layer gives where its sub-layers are omitted, on average, and in evaluation."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def drawn(p: float, samples: int):
     return first, second
 
 
-def test_whole_samples_are_left_out_and_the_mean_stays():
+def test_whole_samples_are_omitted_and_the_mean_stays():
     torch.manual_seed(0)
     x = torch.rand(20_000, 3, 2, dtype=torch.float64) + 1
     out = StochasticDepth(0.3)(x)

@@ -33,7 +33,7 @@ def test_a_gate_makes_one_head_as_expressive_as_many(heads: int) -> None:
 
 
 def test_where_one_head_gives_zero_no_gate_helps() -> None:
-    """The case that the proof leaves out: it divides by the output of one head, here the mean of 1 and -1."""
+    """The case that the proof omits: it divides by the output of one head, here the mean of 1 and -1."""
     value = torch.tensor([[1.0, 1.0], [-1.0, 1.0]], dtype=torch.float64)
     query, key = torch.tensor([[0.0, 0.0], [1.0, -1.0]]).double(), torch.tensor([[1.0, 0.0], [0.0, -1.0]]).double()
     one, many = (attend(query, key, value, heads) for heads in (1, 2))

@@ -43,14 +43,14 @@ def test_json_lines_and_plain_text(tmp_path: Path) -> None:
     assert len((again / "train.jsonl").read_text().splitlines()) == 36
 
 
-def test_bad_lines_may_be_left_out(tmp_path: Path) -> None:
+def test_bad_lines_may_be_omitted(tmp_path: Path) -> None:
     json_texts.write(tmp_path / "a.jsonl", json_texts.documents(40, 1))
     with (tmp_path / "a.jsonl").open("a") as file:
         file.write("no JSON\n")
     given = ("own-documents", "--out", tmp_path / "out", "--texts", tmp_path / "a.jsonl", "--vocab-size", 320)
     assert "line 41: it is not JSON" in refusal(*given)
     run = prepare(*given, "--bad-lines", "skip").succeeded()
-    assert "a.jsonl: 40 documents, left out: 1 bad lines, 0 empty ones" in run.output
+    assert "a.jsonl: 40 documents, omitted: 1 bad lines, 0 empty ones" in run.output
     assert len((tmp_path / "out" / "train.jsonl").read_text().splitlines()) == 36
 
 
@@ -143,7 +143,7 @@ def test_folders_of_texts(tmp_path: Path) -> None:
     (tmp_path / "my texts" / "more").symlink_to(tmp_path / "elsewhere")
     given = ("own-documents", "--vocab-size", 300, "--out", tmp_path / "out", "--train")
     run = prepare(*given, tmp_path / "my texts").succeeded()
-    told = f"note: {tmp_path / 'my texts'}: 31 files are read; left out: 1 hidden .txt, 1 .jpg"
+    told = f"note: {tmp_path / 'my texts'}: 31 files are read; omitted: 1 hidden .txt, 1 .jpg"
     assert run.output.count(told) == 1
     source = json.loads((tmp_path / "out" / "card.json").read_text())
     assert sum(split["documents"] for split in source["splits"].values()) == 31 == len(source["inputs"])

@@ -52,7 +52,7 @@ def test_a_tenth_of_each_class_is_held_out(
     write(images, ["dog/notes.txt"])
     command = ["own-images", "--dir", images, "--out", tmp_path / "out"]
     run = prepare(*command).succeeded()
-    assert "left out: 1 .txt" in run.output
+    assert "omitted: 1 .txt" in run.output
     found = files_of(tmp_path / "out")
     for label, count in COUNTS.items():
         held_out = max(1, count // 10)

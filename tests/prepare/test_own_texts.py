@@ -41,7 +41,7 @@ TABLES: Dict[str, Tuple[str, bytes]] = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_header_is_no_class(name: str, tmp_path: Path) -> None:
-    """A header is left out of each of three files."""
+    """A header is omitted of each of three files."""
     file, content = TABLES[name]
     (tmp_path / file).write_bytes(content)
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / file)]
@@ -116,7 +116,7 @@ def test_symbols_that_train_lacks_are_counted(tmp_path: Path) -> None:
     assert line.startswith("test: ") and line.endswith(f"; {capitals} of all are <unk>, tokens that train lacks")
 
 
-def test_what_options_take_away_is_told(tmp_path: Path) -> None:
+def test_what_options_remove_is_printed(tmp_path: Path) -> None:
     (tmp_path / "own.tsv").write_text(tsv(ROWS))
     options = ("--train", tmp_path / "own.tsv", "--out", tmp_path / "out", "--length", 18, "--limit", 1)
     run = prepare("own-texts", *options).succeeded()

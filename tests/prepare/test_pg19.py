@@ -221,7 +221,7 @@ def test_what_is_no_book_is_counted(books: Path, tmp_path: Path) -> None:
     model = books.parent / pg19.VOCABULARY
     done = prepare("pg19", "--out", tmp_path / "out", "--books", books, "--vocabulary", model, "--any-count")
     done.succeeded()
-    (told,) = [line for line in done.output.splitlines() if "left out" in line]
+    (told,) = [line for line in done.output.splitlines() if "omitted" in line]
     assert all(part in told for part in ("3 books", "2 .pdf", "1 .zip", "2 .txt in deeper folders", "1 hidden .txt"))
     assert len(texts_of(tmp_path / "out" / "test.jsonl")) == COUNTS["test"]
 

@@ -1,4 +1,4 @@
-"""Files of sound: what soundfile reads, what is refused, 16-bit WAV without it, and recordings that are left out."""
+"""Files of sound: what soundfile reads, what is refused, 16-bit WAV without it, and recordings that are omitted."""
 
 import io
 import struct
@@ -118,7 +118,7 @@ def labels_of(out: Path) -> Dict[str, int]:
 
 
 def test_no_clip_is_lost_without_a_word(tmp_path: Path) -> None:
-    """Capitals, other codings and endings are read; what is left out is counted."""
+    """Capitals, other codings and endings are read; what is omitted is counted."""
     pytest.importorskip("soundfile", reason="soundfile is not installed (extra speech)")
     forms = [riff(PCM), riff((TONE / 32768).astype("<f4").tobytes(), FLOAT, 32)]
     files = {f"wav/low/{number}.wav": form for number, form in enumerate(forms)}
@@ -131,7 +131,7 @@ def test_no_clip_is_lost_without_a_word(tmp_path: Path) -> None:
     write(tmp_path, files)
     run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
     assert labels_of(tmp_path / "out") == {"high": 3, "low": 3, "none": 3}
-    assert "left out: 1 hidden .wav, 1 .txt, 1 .wav in deeper folders" in run.output
+    assert "omitted: 1 hidden .wav, 1 .txt, 1 .wav in deeper folders" in run.output
     assert "9 clips, made 4000 samples long (0 of them cut, 4 filled to more than twice" in run.output
 
 

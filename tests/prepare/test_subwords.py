@@ -33,7 +33,7 @@ def text(tmp_path: Path) -> Path:
 LANGUAGES = ("en", "de")
 
 
-def test_pieces_decode_to_the_text_and_long_training_pairs_are_left_out(
+def test_pieces_decode_to_the_text_and_long_training_pairs_are_omitted(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     out = tmp_path / "pieces"

@@ -35,5 +35,5 @@ def test_fairseq_cuts_as_the_recipe_with_two_options(language: str) -> None:
     wanted = [recipe(line).split(" ") for line in SENTENCES]
     both = {"moses_no_escape": True, "moses_no_dash_splits": True}
     assert [words(language, line, **both) for line in SENTENCES] == wanted
-    for left_out in both:
-        assert [words(language, line, **{**both, left_out: False}) for line in SENTENCES] != wanted
+    for omitted in both:
+        assert [words(language, line, **{**both, omitted: False}) for line in SENTENCES] != wanted

@@ -195,7 +195,7 @@ def test_too_few_updates_are_told(
 
 
 @pytest.mark.parametrize(("score", "updates", "told"), [(3.9, None, True), (16.5, None, False), (3.9, "20", False)])
-def test_a_model_that_has_not_learned_is_told_of(
+def test_a_model_that_has_not_learned_is_named(
     score: float,
     updates: Optional[str],
     told: bool,

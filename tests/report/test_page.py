@@ -189,7 +189,7 @@ def test_cells_are_text() -> None:
     assert '<th scope="row" class="below">  <b>x</b> &amp; name</th><td>1</td>' in writing.table(table)
     assert '<th scope="col" class="text">&lt;a&gt;</th><th scope="col"><code>b</code></th>' in writing.table(table)
     recipes = writing.table(Table(["name", "recipes"], [["a", "`mega/a`: 2"], ["b", "`mega/b`"]]))
-    assert '<td class="text code"><code>mega/a</code>: 2</td>' in recipes  # left out on a narrow screen
+    assert '<td class="text code"><code>mega/a</code>: 2</td>' in recipes  # omitted on a narrow screen
 
 
 def test_folders_that_are_missing(tmp_path: Path, capsys: Any) -> None:

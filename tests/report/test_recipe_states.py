@@ -59,7 +59,7 @@ def test_a_row_for_every_recipe(tmp_path: Path, capsys: Any) -> None:
         "paper": "90.43",
         "ours": "77.33 ±23.69*",
         "others' weights": "-",
-        "seeds": "3 of 5, 1 more results left out",
+        "seeds": "3 of 5, 1 more results omitted",
         "failed seeds": "3, 5",
         "above chance": "2 of 3",
         "machine": "1 x H200",
@@ -130,10 +130,10 @@ def test_seeds_of_different_settings_are_not_mixed(name: str, tmp_path: Path) ->
     store(tmp_path / "b.json", 1, 90.0, **one)
     (state,) = [state for state in states([tmp_path]) if state.results]
     assert name == "no conditions" or ours_of(state) == "90.00"
-    assert len(state.results) == state.left_out == 1
+    assert len(state.results) == state.omitted == 1
     store(tmp_path / "c.json", 2, 82.0, **two)
     (state,) = [state for state in states([tmp_path]) if state.results]
-    assert ours_of(state).rstrip("*") == "81.00 ±1.41" and seeds_of(state).endswith(", 1 more results left out")
+    assert ours_of(state).rstrip("*") == "81.00 ±1.41" and seeds_of(state).endswith(", 1 more results omitted")
 
 
 def test_scores_of_several_checkpoints_are_told_apart(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_table_of_a_paper_leaves_out_small_models(tmp_path: Path, capsys: pyte
     assert command.main(["table2", str(tmp_path)]) == 0
     output = capsys.readouterr()
     assert "90.00" in output.out and "12.00" not in output.out
-    assert "left out: 1 results of recipes that are not in a paper's table (miniature/text/mega)" in output.err
+    assert "omitted: 1 results of recipes that are not in a paper's table (miniature/text/mega)" in output.err
     store(tmp_path / "c.json", 2, 80.0, **more, lr=0.002, conditions="d22eb078", early_epoch=1)
     assert command.main(["table2", str(tmp_path)]) == 1
     assert "different settings (lr: 0.004 and 0.002)" in capsys.readouterr().err

@@ -118,7 +118,7 @@ def test_settings_are_checked_before_anything_is_made(setting: str, found: Optio
         check_by_fairseq(recipe)
 
 
-def test_what_fairseq_asserts_is_told_in_one_line() -> None:
+def test_what_fairseq_asserts_is_printed_in_one_line() -> None:
     name = "mega/table5/wikitext103/transformer"
     recipe = revise(catalogue()[name], [parse_setting("model.adaptive_softmax_cutoff=5,10")])
     with pytest.raises(RecipeError, match=f"{name}.* 5,10 != 20000,60000"):

@@ -62,7 +62,7 @@ def test_hypotheses_are_counted() -> None:
     ]
 
 
-def test_the_end_by_the_time_limit_is_told() -> None:
+def test_the_end_by_the_time_limit_is_logged() -> None:
     note = Progress(updates=9).read("Stopping training due to cumulative_training_time: 0.2 > stop_time_hours: 0.1\n")
     assert note is not None
     assert note.urgent

@@ -39,7 +39,7 @@ def mostly_exhaustive(cases: Sequence[Any], kept: int) -> List[Any]:
 
 
 def thin(items: Sequence[pytest.Item]) -> Tuple[List[pytest.Item], List[pytest.Item]]:
-    """Return the tests to run and those to leave out: of a function with three parameters or more, a covering stays.
+    """Return the tests to run and those to omit: of a function with three parameters or more, a covering stays.
 
     With two parameters every case is a pair of its own. Cases that need a GPU are covered apart.
     """

@@ -50,7 +50,7 @@ def source_of(out: Path) -> Dict[str, Any]:
 
 
 def binarised(folder: Path, split: str) -> List[List[str]]:
-    """The tokens of every line of a binarised split, which must all end in </s>; it is left out."""
+    """The tokens of every line of a binarised split, which must all end in </s>; it is omitted."""
     from fairseq.data import Dictionary, indexed_dataset
 
     dictionary = Dictionary.load(str(folder / "dict.txt"))

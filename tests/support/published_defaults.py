@@ -1,6 +1,6 @@
 """Defaults of the published code (facebookresearch/mega at 09f1a872), under the names that the options have here.
 
-Facts read from its parsers and architecture functions; an option that has no default there is left out.
+Facts read from its parsers and architecture functions; an option that has no default there is omitted.
 """
 
 from typing import Any, Dict

@@ -148,7 +148,7 @@ def test_any_split_is_trained_on_in_blocks(data, renamed, device_flags, tmp_path
     assert tokens[1] == TEST_TOKENS and tokens[2] == tokens[0] + TEST_TOKENS
 
 
-def test_a_split_of_several_folders_is_told(data, trained, device_flags, tmp_path):
+def test_a_split_of_several_folders_is_logged(data, trained, device_flags, tmp_path):
     """fairseq reads training texts of several folders, one an epoch, and no more than one of the others."""
     second = tmp_path / "second"
     shutil.copytree(data, second)
@@ -317,7 +317,7 @@ def test_completions_hold_no_unknown_words(rare):
     assert set(text.split()) == {"w1"}
 
 
-def test_a_text_of_unknown_words_is_told(rare, data, trained, device_flags):
+def test_a_text_of_unknown_words_is_logged(rare, data, trained, device_flags):
     arguments = [*TASK, "--gen-subset", "test", "--no-progress-bar", *device_flags]
     told = run_fairseq("eval-lm", [rare[0], "--path", rare[1], *arguments])
     assert told.count(f"70% of the words of {rare[0] / 'test'} are <unk>") == 1

@@ -14,7 +14,7 @@ from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
 
 
-def wanted(common: typing.Any, device: str) -> bool:
+def is_requested(common: typing.Any, device: str) -> bool:
     """Return whether a configuration requires autocast to bfloat16: --amp with --bf16, and on a CPU --amp alone."""
     return bool(common.amp and (common.bf16 or device == "cpu"))
 
@@ -28,7 +28,7 @@ def train_under_autocast(call: hooks.Call) -> typing.Iterator[None]:
     """Make --amp train in bfloat16 on the CPU, and with --bf16 on every device (event "build")."""
     trainer, common = call.arguments["self"], call.arguments["cfg"].common
     device = device_of(common)
-    trainer.under_autocast = wanted(common, device)
+    trainer.under_autocast = is_requested(common, device)
     if trainer.under_autocast:
         plain = copy.deepcopy(call.arguments["cfg"])
         plain.common.amp = plain.common.bf16 = False  # the trainer itself works in float32
@@ -59,7 +59,7 @@ def evaluate_under_autocast(call: hooks.Call) -> typing.Iterator[None]:
     """
     cfg = call.arguments["cfg"]
     device = device_of(cfg.common)
-    if wanted(cfg.common, device) and cfg.common_eval.path is not None:
+    if is_requested(cfg.common, device) and cfg.common_eval.path is not None:
         call.arguments["main"] = functools.partial(under_autocast, call.arguments["main"], device)
     yield
 
@@ -68,7 +68,7 @@ def remember_autocast(call: hooks.Call) -> typing.Iterator[None]:
     """Store the precision of fairseq-generate, which has no event "run", in its models (event "infer")."""
     common = getattr(call.arguments["cfg"], "common", None)  # other code may pass the options of a command
     device = None if common is None else device_of(common)
-    call.arguments["self"].autocast_device = device if device is not None and wanted(common, device) else None
+    call.arguments["self"].autocast_device = device if device is not None and is_requested(common, device) else None
     yield
 
 

@@ -24,9 +24,9 @@ def product_seconds() -> typing.Dict[torch.dtype, float]:
             left, right = (torch.full(size, 0.5, dtype=dtype) for size in ((rows, inner), (inner, columns)))
             began = time.thread_time()
             torch.mm(left, right)
-            taken = time.thread_time() - began
+            seconds = time.thread_time() - began
             if repeat > 0:  # the library initializes in the first product
-                best[dtype] = min(best[dtype], taken)
+                best[dtype] = min(best[dtype], seconds)
         if LONGEST < best[torch.bfloat16] < float("inf"):
             break
     return best

@@ -1,7 +1,7 @@
 """Checkpoints as safetensors: MODEL.safetensors holds the tensors, MODEL.json beside it the configuration
 and the data card.
 
-Neither file can hold code. Optimiser states and other values that are not plain are left out. A digest of the
+Neither file can hold code. Optimiser states and other values that are not plain are omitted. A digest of the
 configuration in both files tells those of two checkpoints apart.
 """
 

@@ -28,7 +28,7 @@ _training = _saved = _passed_on = False
 
 
 def end_with_a_checkpoint() -> None:
-    """End a training after its update when it is told to stop: by SIGTERM, SIGINT, and the signal of the variable
+    """End a training after its update when it is requested to stop: by SIGTERM, SIGINT, and the signal of the variable
     FAIRSEQ_MEGA_STOP_SIGNAL.
 
     The same command then continues as if the training had not been interrupted. The workers of a data loader leave
@@ -61,7 +61,7 @@ def listening() -> typing.Iterator[None]:
     """Handle signals within the block, if this is the main thread.
 
     Raises:
-        SystemExit: at the end of the block, if processes that this one started have been told to stop.
+        SystemExit: at the end of the block, if processes that this one started have been requested to stop.
     """
     global _received, _together, _training, _saved, _passed_on
     _listen()
@@ -130,7 +130,7 @@ def _share_what_was_received(
     return outputs, summed
 
 
-def _is_told_to_end(trainer: typing.Any) -> bool:
+def _must_end(trainer: typing.Any) -> bool:
     return float(_together) > 0 if trainer.data_parallel_world_size > 1 else _received is not None
 
 
@@ -149,7 +149,7 @@ def _save_before_the_rest(
     """Save in a validation, which may take longer than the machine waits; the validation goes on."""
     global _saved
     logged = original(self, *args, **kwargs)
-    if _training and not _saved and _is_told_to_end(self):
+    if _training and not _saved and _must_end(self):
         _save(self)
         _saved = True
     return logged
@@ -158,9 +158,9 @@ def _save_before_the_rest(
 def _end_after_the_update(
     original: typing.Callable, cfg: typing.Any, trainer: typing.Any, *args: typing.Any
 ) -> typing.Any:
-    """Validate and save as fairseq does; then save and end the process if it is told to stop and updates are left."""
+    """Validate and save as fairseq does; then save and end the process if a stop is requested and updates are left."""
     losses, stop = original(cfg, trainer, *args)
-    if stop or not _is_told_to_end(trainer):
+    if stop or not _must_end(trainer):
         return losses, stop
     _save(trainer)
     number, saving = _received or signal.SIGTERM, cfg.checkpoint

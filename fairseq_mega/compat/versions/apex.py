@@ -76,13 +76,13 @@ def with_steps(state_dict: Dict[str, Any], fused: bool) -> Dict[str, Any]:
     groups = [dict(group) for group in state_dict["param_groups"]]
     for group in groups:
         steps = [states[number] for number in group["params"] if number in states]
-        taken = group.get("step", max((state.get("step", 0) for state in steps), default=0))
+        step_count = group.get("step", max((state.get("step", 0) for state in steps), default=0))
         if fused:
             group.setdefault("bias_correction", True)
             if steps:
-                group["step"] = taken
+                group["step"] = step_count
         else:
             group.setdefault("amsgrad", False)
             for state in steps:
-                state.setdefault("step", taken)
+                state.setdefault("step", step_count)
     return {**state_dict, "state": states, "param_groups": groups}

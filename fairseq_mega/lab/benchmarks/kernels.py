@@ -183,7 +183,7 @@ def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[R
 
 
 def sweep(rows: List[Row], arguments: argparse.Namespace, limit: float, number: int, kept: measuring.Rows) -> None:
-    """Measure every row once more and keep the faster result; leave out rows that do not fit."""
+    """Measure every row once more and keep the faster result; omit rows that do not fit."""
     for index, row in enumerate(rows):
         if number == 0:
             row["skipped"] = obstacle(row, arguments, limit, rows[:index])
@@ -214,8 +214,8 @@ def table(rows: List[Row], bandwidth: float, size: int) -> str:
         if row["skipped"]:
             lines.append(f"{head} skipped: {row['skipped']} | | | | | | | |")
             continue
-        wanted = (row["op"], shape, op.baseline)
-        base: Row = next((other for other in rows if (other["op"], other["shape"], other["path"]) == wanted), {})
+        baseline_key = (row["op"], shape, op.baseline)
+        base: Row = next((other for other in rows if (other["op"], other["shape"], other["path"]) == baseline_key), {})
         speed = memory = flops = "-"
         if op.products is not None:
             flops = f"{op.products(shape) / row['seconds'] / 1e9:.0f}"

@@ -247,8 +247,8 @@ def run(arguments: argparse.Namespace) -> None:
         check(model, arguments)
     print("the measured paths agree with the reference, outputs and gradients", file=sys.stderr)
     measured: Dict[str, Dict[int, Dict[str, float]]] = {model: {} for model in models}
-    left_out = {"lengths", "models", "sweeps", "json", "rows", "stop_after", "smoke", "benchmark", "given"}
-    settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
+    omitted = {"lengths", "models", "sweeps", "json", "rows", "stop_after", "smoke", "benchmark", "given"}
+    settings = {name: value for name, value in vars(arguments).items() if name not in omitted}
     kept = measuring.Rows(arguments, settings)
     for sweep in range(arguments.sweeps):
         for length in lengths:

@@ -239,8 +239,8 @@ def write_measurements(arguments: argparse.Namespace, scores: Dict[str, float], 
     """Write the measurements to ``--json``, if it is given, with the other options as the settings."""
     if arguments.json is None:
         return
-    left_out = ("json", "rows", "stop_after", "benchmark", "given")
-    settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
+    omitted = ("json", "rows", "stop_after", "benchmark", "given")
+    settings = {name: value for name, value in vars(arguments).items() if name not in omitted}
     command = " ".join(["python", "-m", __package__, *arguments.given])
     benchmark = arguments.benchmark
     label = f"{benchmark}-{arguments.device}"

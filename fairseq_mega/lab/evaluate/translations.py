@@ -55,7 +55,7 @@ def in_order(texts: Dict[int, str], expected: int, kind: str) -> List[str]:
         raise ValueError(
             f"{len(texts)} {kind}- lines found, --expect is {expected}: {', '.join(details)}; generate the whole test "
             "set with --required-batch-size-multiple 1, and without --skip-invalid-size-inputs-valid-test, which "
-            "leaves out sentences longer than --max-source-positions or --max-target-positions"
+            "omits sentences longer than --max-source-positions or --max-target-positions"
         )
     return [texts[index] for index in range(expected)]
 

@@ -84,8 +84,8 @@ def _visible(average: Average) -> int:
 
 def _distances(length: int) -> List[int]:
     """Return distances below a length: all short distances, then eight for each doubling."""
-    wanted = {0, *(round(2 ** (step / 8)) for step in range(8 * (int(math.log2(length)) + 1)))}
-    return sorted(distance for distance in wanted if distance < length)
+    distances = {0, *(round(2 ** (step / 8)) for step in range(8 * (int(math.log2(length)) + 1)))}
+    return sorted(distance for distance in distances if distance < length)
 
 
 def draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], title: str, output: Path) -> None:

@@ -80,7 +80,7 @@ def obtain_recorded(
         records[name] = record_of(path, url=url)
         write_json(record_file, records)
     known = records[name]
-    remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is wanted"
+    remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is intended"
     check_digests(path, {"sha256": known["sha256"]}, known["bytes"], remedy)
     say(f"{name}: {known['bytes']} bytes, SHA-256 {known['sha256']}")
     return path
@@ -107,7 +107,7 @@ def tar_files(path: Path) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:
                 yield member, stream
 
 
-def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
+def read_tar(path: Path, selects: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
     """Yield name (without a leading ``./``) and content of the files of a packed tar, in its order.
 
     Raises :class:`DownloadError` naming the archive when it is damaged.
@@ -115,7 +115,7 @@ def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[Tuple[str, b
     with naming_damage(path):
         for member, stream in tar_files(path):
             name = member.name.removeprefix("./")
-            if wanted(name):
+            if selects(name):
                 yield name, stream.read()
 
 

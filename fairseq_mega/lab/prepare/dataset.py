@@ -93,7 +93,7 @@ class Dataset:
         make: writes the data set below ``work.output``, or as parts.
         toy: writes a little invented data to a folder and returns the options that read them, for --smoke; ``make``
             compares them with no published count.
-        usual_out: folder below ``outputs`` of the checkout where --out is left out; None where it is required.
+        usual_out: folder below ``outputs`` of the checkout where --out is omitted; None where it is required.
         reads: files and values that the result depends on and that no option names as they are, by a name for each.
         members: by option, patterns of the files that are read in its folder; without patterns all files.
         leaves: names of all results, where the folder may contain other files; none for a folder of its own.

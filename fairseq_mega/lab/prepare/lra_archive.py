@@ -77,8 +77,8 @@ def place_of(name: str, part: Part) -> Optional[PurePosixPath]:
     if part.folder not in parts or ".." in parts:
         return None
     inner = parts[parts.index(part.folder) :]
-    wanted = len(inner) == 2 and inner[1] in part.tables.values() if part.tables else inner[1:2] == (HARD,)
-    return PurePosixPath(*inner) if wanted else None
+    selected = len(inner) == 2 and inner[1] in part.tables.values() if part.tables else inner[1:2] == (HARD,)
+    return PurePosixPath(*inner) if selected else None
 
 
 def unpack(archive: Path, part: Part, output: Path) -> int:

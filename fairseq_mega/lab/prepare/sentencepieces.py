@@ -15,7 +15,7 @@ from fairseq_mega.lab.runs.files import written_whole
 DICTIONARY = "dict.txt"  # beside text that is cut into subwords
 # Words that fairseq would read as its own tokens: padding, for instance, is never scored. <unk> may occur in a text.
 RESERVED = frozenset(("<s>", "<pad>", "</s>"))
-LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves out lines above 4,192 by default
+LONGEST_LINE = 1 << 24  # bytes; sentencepiece omits lines above 4,192 by default
 SPECIAL = 4  # subwords of sentencepiece's own: unknown, begin, end and the blank
 LEAST_COVERED = 0.98  # of the characters of a text: sentencepiece accepts no less
 BYTES = 256  # subwords of a model with byte_fallback
@@ -49,17 +49,17 @@ def train_model(
     partial, model = prefix.with_name(f"{prefix.name}.partial.model"), io.BytesIO()
     characters = Counter(character for line in lines for character in line if character != " ")
     needed = len(characters) + SPECIAL
-    wanted, coverage = vocabulary_size, 1.0
+    requested, coverage = vocabulary_size, 1.0
     if byte_fallback and needed + BYTES > vocabulary_size:
         coverage, kept = most_covered(characters, max(0, vocabulary_size - SPECIAL - BYTES) // 2)
-        wanted = max(wanted, kept + SPECIAL + BYTES)
+        requested = max(requested, kept + SPECIAL + BYTES)
     elif not byte_fallback and 4 * needed > 3 * vocabulary_size:
-        wanted = needed + vocabulary_size // 2
+        requested = needed + vocabulary_size // 2
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_writer=model,
-            vocab_size=wanted,
+            vocab_size=requested,
             hard_vocab_limit=False,
             character_coverage=coverage,
             normalization_rule_name="identity",
@@ -72,8 +72,8 @@ def train_model(
         )
     except (RuntimeError, OSError) as error:
         raise ValueError(
-            f"sentencepiece could not learn {wanted} subwords from {len(lines)} lines with {len(characters)} different "
-            f"characters: {error}"
+            f"sentencepiece could not learn {requested} subwords from {len(lines)} lines with {len(characters)} "
+            f"different characters: {error}"
         ) from None
     partial.write_bytes(model.getvalue())
     if cleaning:
@@ -100,7 +100,7 @@ def most_covered(characters: Mapping[str, int], most: int) -> Tuple[float, int]:
 def write_dictionary(processor: Any, counts: Mapping[str, int], file: Path) -> int:
     """Write fairseq's dictionary of all subwords of a model, in the model's order; return how many it holds.
 
-    fairseq-preprocess alone would leave out the subwords that the training text lacks, such as a character that stands
+    fairseq-preprocess alone would omit the subwords that the training text lacks, such as a character that stands
     within longer subwords there; a new word with that character would have an ``<unk>``.
 
     Args:

@@ -51,28 +51,28 @@ def find(name: str) -> List[Recipe]:
     known = catalogue()
     if name.endswith(ENDS):
         return [load(Path(name))]
-    wanted = name.strip("/")
-    found = [recipe for key, recipe in known.items() if is_within(wanted, key)]
-    if wanted and found:
-        return of_one_paper(found, wanted)
-    others = [key for key in without_recipe() if wanted and is_within(wanted, key)]
+    requested = name.strip("/")
+    found = [recipe for key, recipe in known.items() if is_within(requested, key)]
+    if requested and found:
+        return of_one_paper(found, requested)
+    others = [key for key in without_recipe() if requested and is_within(requested, key)]
     if others:  # MEGA's come first
         raise RecipeError(f"{others[0]} has no recipe: {without_recipe()[others[0]].instead}")
     folders = {"/".join(key.split("/")[:depth]) for key in known for depth in (1, 2, 3)}
-    near = difflib.get_close_matches(wanted, list(dict.fromkeys([*known, *sorted(folders)])), 3, 0.3)
+    near = difflib.get_close_matches(requested, list(dict.fromkeys([*known, *sorted(folders)])), 3, 0.3)
     hint = " or ".join(near) or ", ".join(sorted(folder for folder in folders if folder.count("/") == 1))
     raise RecipeError(f"the recipe or table {name!r} is unknown: give {hint} (--list names all)")
 
 
-def is_within(wanted: str, name: str) -> bool:
-    """Return whether a name holds a wanted one: whole names of folders, anywhere in the path."""
-    return name == wanted or f"/{wanted}/" in f"/{name}/"
+def is_within(requested: str, name: str) -> bool:
+    """Return whether a name holds a requested one: whole names of folders, anywhere in the path."""
+    return name == requested or f"/{requested}/" in f"/{name}/"
 
 
-def of_one_paper(recipes: List[Recipe], wanted: str) -> List[Recipe]:
+def of_one_paper(recipes: List[Recipe], requested: str) -> List[Recipe]:
     """Return the recipes without MEGALODON's if MEGA's are among them, unless the name contains "megalodon"."""
     papers = {recipe.name.partition("/")[0] for recipe in recipes}
-    if {"mega", "megalodon"} <= papers and "megalodon" not in wanted:
+    if {"mega", "megalodon"} <= papers and "megalodon" not in requested:
         return [recipe for recipe in recipes if not recipe.name.startswith("megalodon/")]
     return recipes
 

@@ -11,7 +11,7 @@ NAMED = {"task": "--task", "criterion": "--criterion", "optimizer": "--optimizer
 def arguments(config: Config, preset: str, groups: Sequence[str] = GROUPS) -> List[str]:
     """The arguments of fairseq-train that give this configuration: the data, and a flag for each entry.
 
-    A flag without a value is a switch; false values are left out, as all of the recipes' switches are off by default.
+    A flag without a value is a switch; false values are omitted, as all of the recipes' switches are off by default.
 
     Args:
         config: of a recipe.

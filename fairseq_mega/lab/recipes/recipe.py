@@ -248,11 +248,11 @@ ENTRIES = {  # to the type of its value
 
 
 def check_entries(
-    path: Path, where: str, found: Mapping[str, Any], wanted: Any, types: Mapping[str, Any], optional: Any = ()
+    path: Path, where: str, found: Mapping[str, Any], required: Any, types: Mapping[str, Any], optional: Any = ()
 ) -> None:
     """Raise a RecipeError unless a table has exactly the required entries, each of its type (default: a table)."""
-    missing = [key for key in wanted if key not in found]
-    unknown = [key for key in found if key not in wanted and key not in optional]
+    missing = [key for key in required if key not in found]
+    unknown = [key for key in found if key not in required and key not in optional]
     if missing or unknown:
         said = [
             f"{verb} {', '.join(keys)}" for verb, keys in (("lacks", missing), ("has the unknown", unknown)) if keys

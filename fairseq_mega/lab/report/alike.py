@@ -60,14 +60,14 @@ def check_alike(files: Mapping[Path, Result]) -> None:
         for other in others:
             both = f"{other} and {path.name} are of one cell"
             if given is None and not are_alike(files[other], result):
-                told = difference(files[other]["settings"], result["settings"])
+                differing = difference(files[other]["settings"], result["settings"])
                 raise ResultError(
-                    f"{both}, with different settings ({told}): give one of the folders in OUT/tables, where "
+                    f"{both}, with different settings ({differing}): give one of the folders in OUT/tables, where "
                     "fairseq-mega-reproduce keeps them apart"
                 )
             if source_of(files[other]) == source_of(result):
-                told = f"seed {source_of(result)}" if given is None else f"the same weights, SHA-256 {given}"
-                raise ResultError(f"{both} and of {told}, and would count twice: remove one of them")
+                origin = f"seed {source_of(result)}" if given is None else f"the same weights, SHA-256 {given}"
+                raise ResultError(f"{both} and of {origin}, and would count twice: remove one of them")
         others.append(path)
 
 
@@ -97,13 +97,13 @@ def has_fixed_updates(settings: Mapping[str, Any]) -> bool:
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Return the differences between the conditions of two results, in words."""
 
-    def told(names: Sequence[str]) -> str:
+    def compare(names: Sequence[str]) -> str:
         pairs = {name: (one.get(name, "none"), other.get(name, "none")) for name in names}
         return "; ".join(f"{name}: {first} and {second}" for name, (first, second) in pairs.items() if first != second)
 
     if CONDITIONS in one and CONDITIONS in other and one[CONDITIONS] != other[CONDITIONS]:
-        return told(DIFFERING) or "--keep-schedule or --max-update"
-    return told([*DIFFERING, TRAINING, EVALUATION])
+        return compare(DIFFERING) or "--keep-schedule or --max-update"
+    return compare([*DIFFERING, TRAINING, EVALUATION])
 
 
 def is_of_paper(result: Result) -> bool:
@@ -122,7 +122,7 @@ def read_alike(options: argparse.Namespace, benchmark: str) -> List[Result]:
     kept = {path: result for path, result in files.items() if is_of_paper(result)}
     others = sorted({result["settings"]["recipe"] for path, result in files.items() if path not in kept})
     if others:
-        told = f"{len(files) - len(kept)} results of recipes that are not in a paper's table ({', '.join(others)})"
-        print(f"left out: {told}", file=sys.stderr)
+        omitted = f"{len(files) - len(kept)} results of recipes that are not in a paper's table ({', '.join(others)})"
+        print(f"omitted: {omitted}", file=sys.stderr)
     check_alike(kept)
     return list(kept.values())

@@ -222,7 +222,7 @@ def training_lengths(folder: Path, words: Sequence[str]) -> Table:
                 time, memory = points[length]["seconds"], points[length]["memory_mib"]
                 row += [f"{length / time:,.0f}", amount(1e6 * time / length), f"{memory:,.0f}"]
             else:
-                row += ["left out", "", ""]
+                row += ["omitted", "", ""]
         both = len(found) > 1 and all(length in points for points in list(found.values())[:2])
         rows.append([*row, ratio(seconds[1] / seconds[0]) if both else ""])
     return Table([*columns, "ratio"], rows)

@@ -282,8 +282,8 @@ def differences_in(filled: Filled, root: Path) -> List[str]:
     """Return a line for every row and every number of a document below `root` that differs from its results."""
     found = []
     for place in filled.places:
-        wanted = markdown(place.table).splitlines()
-        for row, (stands, should) in enumerate(zip_longest(place.text.splitlines(), wanted)):
+        expected = markdown(place.table).splitlines()
+        for row, (stands, should) in enumerate(zip_longest(place.text.splitlines(), expected)):
             if stands != should:
                 where = f"table '{place.call.name}', {row_title(row, should)}"
                 found.append(f"{where}: {said(stands)}, not {said(should)}")

@@ -166,10 +166,10 @@ def training_curves(folders: Sequence[Path], work: Path) -> List[str]:
         return ["<p>No log of a training was given (--runs FOLDER).</p>"]
     output = work / "curves.svg"
     try:
-        _, left_out = draw_curves(logs, output)
+        _, omitted = draw_curves(logs, output)
     except ValueError as error:
         return [f"<p>{html.escape(str(error))}.</p>"]
-    return [picture(output, "Training curves"), *(f"<p>Not shown: {html.escape(line)}.</p>" for line in left_out)]
+    return [picture(output, "Training curves"), *(f"<p>Not shown: {html.escape(line)}.</p>" for line in omitted)]
 
 
 def measured(root: Path) -> List[str]:

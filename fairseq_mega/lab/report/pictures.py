@@ -26,7 +26,7 @@ COLUMNS, SEED = 5, 1  # of a page of Pathfinder
 
 
 def read_curves(lines: Iterable[str]) -> Dict[str, Points]:
-    """Return the points of each panel in a log of fairseq (--log-format json); incomplete lines are left out."""
+    """Return the points of each panel in a log of fairseq (--log-format json); incomplete lines are omitted."""
     curves: Dict[str, Points] = {title: {} for title in CURVES}
     for line in lines:
         found = parse_statistics(line)  # its names show its kind, which a --log-file of fairseq lacks
@@ -75,8 +75,8 @@ def add_curves(parser: argparse.ArgumentParser) -> None:
 
 def print_curves(options: argparse.Namespace) -> None:
     """Draw the curves."""
-    drawn, left_out = draw_curves(options.logs, options.output)
-    print("\n".join([*drawn, *left_out, f"plot: {options.output}"]))
+    drawn, omitted = draw_curves(options.logs, options.output)
+    print("\n".join([*drawn, *omitted, f"plot: {options.output}"]))
 
 
 def plot_accuracies(results: Sequence[Result], output: Path, source: Optional[str] = None) -> None:

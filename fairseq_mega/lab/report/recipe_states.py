@@ -31,14 +31,14 @@ class State(NamedTuple):
     """A recipe, its results, the seeds whose runs failed or never rose above chance, and results of weights trained
     elsewhere.
 
-    ``left_out`` counts the trainings with other settings than the common settings of ``results``.
+    ``omitted`` counts the trainings with other settings than the common settings of ``results``.
     """
 
     recipe: Recipe
     results: List[Result]
     failed: Set[int]
     given: List[Result]
-    left_out: int = 0
+    omitted: int = 0
 
 
 def find_results(folders: Iterable[Path]) -> List[Result]:
@@ -162,10 +162,10 @@ def ours_of(state: State) -> str:
         for result in state.results:
             if metric in result["scores"]:
                 kinds.setdefault(kind_of(result), {})[result["seed"]] = result["scores"][metric]
-        told = [
+        means = [
             mean_and_deviation(list(seeds.values())) + f" ({kind})" * (len(kinds) > 1) for kind, seeds in kinds.items()
         ]
-        cells += [", ".join(told)] if told and metric != SPEED else []
+        cells += [", ".join(means)] if means and metric != SPEED else []
     if not cells:
         return state.recipe.absent or "not run"
     short = any("published_updates" in result["settings"] and shortened(result) for result in state.results)
@@ -195,8 +195,8 @@ def whose(weights: Mapping[str, Any]) -> str:
 
 def seeds_of(state: State) -> str:
     """Count the recipe's seeds with a result, and the omitted results of other settings."""
-    told = f"{len({result['seed'] for result in state.results})} of {len(state.recipe.seeds)}"
-    return told + (f", {state.left_out} more results left out" if state.left_out else "")
+    seeds = f"{len({result['seed'] for result in state.results})} of {len(state.recipe.seeds)}"
+    return seeds + (f", {state.omitted} more results omitted" if state.omitted else "")
 
 
 def above_chance_of(members: Sequence[State]) -> str:

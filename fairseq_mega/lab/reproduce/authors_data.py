@@ -62,7 +62,7 @@ def unpack(archive: Path, folder: Path) -> None:
     partial.mkdir(parents=True)
     say(f"unpacking {archive} to {folder}")
     with naming_damage(archive, FETCH_AGAIN), zipfile.ZipFile(archive) as container:
-        container.extractall(partial)  # this leaves out members outside the folder
+        container.extractall(partial)  # this skips members outside the folder
     partial.rename(folder)
 
 
@@ -132,8 +132,8 @@ def check_contents(recipe: Recipe, folder: Path) -> None:
             problems.append(f"label-bin/dict.txt has {labels} labels, the task {classes}")
         found = len(tokens_of_file(folder / "src-bin" / "dict.txt"))
         if expected is not None and not expected[0] <= found <= expected[1]:
-            wanted = " to ".join(map(str, dict.fromkeys(expected)))
-            problems.append(f"src-bin/dict.txt has {found} tokens, {wanted} are expected")
+            sizes = " to ".join(map(str, dict.fromkeys(expected)))
+            problems.append(f"src-bin/dict.txt has {found} tokens, {sizes} are expected")
     elif (folder / "input").is_dir():
         problems += image_problems(folder, recipe.config["model"]["max_positions"], classes)
     if problems:

@@ -70,9 +70,9 @@ def counted(recipe: Recipe) -> Counts:
     each, documents = cost.operations(model, length), getattr(model, "documents", 1)
     if recipe.measured:
         passes = 4 if config["model"].get("checkpoint_activations") else 3  # one forward pass is made again
-        wanted = recipe.evaluate
-        once = sum(passes * length * cost.operations(model, length) for length in wanted["lengths"])
-        operations = once * (wanted["repeat"] + 1)
+        evaluation = recipe.evaluate
+        once = sum(passes * length * cost.operations(model, length) for length in evaluation["lengths"])
+        operations = once * (evaluation["repeat"] + 1)
     else:
         tokens = config["dataset"].get("max_tokens") or config["dataset"]["batch_size"] * length * documents
         operations = 3.0 * each * tokens * recipe.gpus * config["optimization"]["update_freq"][0]

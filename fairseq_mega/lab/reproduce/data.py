@@ -238,10 +238,10 @@ def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:
         raise RecipeError(f"{folder} holds invented data of --smoke: give another folder, remove it, or add --smoke")
     if is_released(recipe, choices) and is_generated(folder):
         raise RecipeError(f"{folder} holds generated data: give another folder, or omit --released")
-    named, wanted = settings.get("dataset"), dataset_of(recipe).name
-    if named not in (None, wanted) and not (recipe.own_data or recipe.any_data):
+    named, dataset = settings.get("dataset"), dataset_of(recipe).name
+    if named not in (None, dataset) and not (recipe.own_data or recipe.any_data):
         raise RecipeError(
-            f"{folder} holds data of fairseq-mega-prepare {named}, and {recipe.name} is about {wanted}: give another "
+            f"{folder} holds data of fairseq-mega-prepare {named}, and {recipe.name} is about {dataset}: give another "
             "folder, or train on these by the line that --print shows"
         )
     other = [] if choices.smoke else other_settings(recipe, settings, folder, choices)
@@ -259,12 +259,12 @@ def other_settings(recipe: Recipe, settings: Dict[str, Any], folder: Path, choic
     dataset, words = dataset_of(recipe), command(recipe, folder, choices)[len(PREPARE) + 1 :]
     if recipe.own_data or settings.get("dataset") != dataset.name:
         return []
-    wanted = settings_of(dataset, parse(dataset.name, words))
+    expected = settings_of(dataset, parse(dataset.name, words))
     free = FREE | {option.lstrip("-").replace("-", "_") for option in dataset.task_options}
     return [
-        f"--{key.replace('_', '-')} {value} in place of {wanted.get(key, 'none')}"
+        f"--{key.replace('_', '-')} {value} in place of {expected.get(key, 'none')}"
         for key, value in sorted(settings.items())
-        if key not in free and not is_input(value) and value != wanted.get(key)
+        if key not in free and not is_input(value) and value != expected.get(key)
     ]
 
 

@@ -158,29 +158,31 @@ def write_curve(job: Job, command: str) -> None:
     write_result(job.results / f"{job.name}-train.json", result)
 
 
-def score_contexts(words: List[str], wanted: Dict[str, Any], execute: Execute, env: Dict[str, str], log: Path) -> None:
-    """Score a language model, named by ``words``, over the wanted contexts and chunks."""
-    for context in wanted["contexts"]:
+def score_contexts(
+    words: List[str], evaluation: Dict[str, Any], execute: Execute, env: Dict[str, str], log: Path
+) -> None:
+    """Score a language model, named by ``words``, over its contexts and chunks."""
+    for context in evaluation["contexts"]:
         options = [word for key, values in context.items() for word in (option(key), ",".join(map(str, values)))]
-        if "chunk_nums" in wanted:
-            at_a_time = max(context["chunk_size"]) * wanted["chunk_nums"]
-            options += ["--chunk-nums", str(wanted["chunk_nums"]), "--max-tokens", str(at_a_time)]
+        if "chunk_nums" in evaluation:
+            at_a_time = max(context["chunk_size"]) * evaluation["chunk_nums"]
+            options += ["--chunk-nums", str(evaluation["chunk_nums"]), "--max-tokens", str(at_a_time)]
         execute([*PYTHON, "fairseq_mega.lab.evaluate.language_model", *words, *options], log, env)
 
 
 def speed(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Tokens per second of a device and peak memory over the lengths of the recipe."""
-    wanted, name, found = job.recipe.evaluate, job.recipe.name, job.folder / "speed.json"
+    evaluation, name, found = job.recipe.evaluate, job.recipe.name, job.folder / "speed.json"
     words = [
-        *("lm-length", "--models", name, "--lengths", ",".join(map(str, wanted["lengths"]))),
-        *("--symbols", str(wanted["symbols"]), "--repeat", str(wanted["repeat"]), "--time-limit", "inf"),
+        *("lm-length", "--models", name, "--lengths", ",".join(map(str, evaluation["lengths"]))),
+        *("--symbols", str(evaluation["symbols"]), "--repeat", str(evaluation["repeat"]), "--time-limit", "inf"),
         *("--device", "cuda" if job.gpus else "cpu", "--threads", str(job.choices.workers), "--json", str(found)),
         *("--dtype", "bfloat16" if job.choices.used_precision == "bf16" else "float32", *["--smoke"] * job.smoke),
     ]
     execute([*PYTHON, "fairseq_mega.lab.benchmarks", *words], job.folder / "test.log", env)
     result = read_result(found)
     scores = {key[len(name) + 1 :]: value for key, value in result["scores"].items()}
-    for length in wanted["lengths"]:
+    for length in evaluation["lengths"]:
         scores[f"L={length} tokens_per_second"] = length / scores[f"L={length} seconds"]
     own = {"benchmark": benchmark_of(job), "label": job.name, "scores": scores, "command": command}
     write_result(job.results / f"{job.name}.json", {**result, **own})
@@ -192,9 +194,9 @@ def option(key: str) -> str:
 
 def translation(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
     """BLEU of given weights, or of the best checkpoint and of the averaged last ones where the recipe averages some."""
-    wanted, weights = job.recipe.evaluate, job.weights
+    evaluation, weights = job.recipe.evaluate, job.weights
     paths = {"best" if weights is None else "given": job.folder / "checkpoints" / "checkpoint_best.pt"}
-    if "average" in wanted and weights is None:
+    if "average" in evaluation and weights is None:
         paths.update(last_average(job))
     for name, path in paths.items():
         translate(job, name, path, execute, env)
@@ -202,8 +204,8 @@ def translation(job: Job, execute: Execute, env: Dict[str, str], command: str) -
         settings = {**job.recipe.cell, "checkpoint": name, "max_update": job.updates, "seed": job.seed}
         if weights is not None:
             settings["max_update"] = weights.updates or job.updates
-        elif "average" in wanted:
-            settings["averaged_epochs"] = wanted["average"]
+        elif "average" in evaluation:
+            settings["averaged_epochs"] = evaluation["average"]
         settings["precision"] = json.dumps(job.recipe.precision)
         words = [
             *(*score_words(job, name), "--examples", "3", "--json", str(job.results / f"{label}.json")),
@@ -241,35 +243,35 @@ def generated(job: Job, name: str) -> Path:
 
 def translator_words(job: Job, path: Path) -> List[str]:
     """Arguments of fairseq-generate and fairseq-interactive: the data, a checkpoint, languages, subwords, search."""
-    wanted, (source, target), pieces = job.recipe.evaluate, languages(job), job.data / MODEL_FILE
+    evaluation, (source, target), pieces = job.recipe.evaluate, languages(job), job.data / MODEL_FILE
     joined = ["--bpe", "sentencepiece", "--sentencepiece-model", str(pieces)] if pieces.exists() else ["--remove-bpe"]
     return [
         *(str(job.data), "--path", str(path), "--source-lang", source, "--target-lang", target, *joined),
-        *(word for key in SEARCH if key in wanted for word in (option(key), str(wanted[key]))),
+        *(word for key in SEARCH if key in evaluation for word in (option(key), str(evaluation[key]))),
         *["--cpu"] * (job.gpus == 0),
     ]
 
 
 def generate_words(job: Job, path: Path) -> List[str]:
     """Arguments of fairseq-generate for the test set, every sentence of it."""
-    wanted = job.recipe.evaluate
+    evaluation = job.recipe.evaluate
     return [
         *(*translator_words(job, path), "--task", "translation", "--gen-subset", "test"),
-        *(word for key in BATCH if key in wanted for word in (option(key), str(wanted[key]))),
+        *(word for key in BATCH if key in evaluation for word in (option(key), str(evaluation[key]))),
         *("--required-batch-size-multiple", "1", "--num-workers", "0"),
     ]
 
 
 def score_words(job: Job, name: str) -> List[str]:
     """Arguments of the report that scores the translations of a checkpoint."""
-    wanted, (source, target) = job.recipe.evaluate, languages(job)
+    evaluation, (source, target) = job.recipe.evaluate, languages(job)
     words = [
         *(str(generated(job, name)), "--expect", str(sentences(job)), "--source-lang", source, "--target-lang", target),
         *("--source", str(test_text(job, source)), "--reference", str(test_text(job, target))),
     ]
-    if "tokenized" in wanted:  # whose translations are words of Moses
-        reference = job.data.parent / f"{wanted['tokenized']}.{target}"
+    if "tokenized" in evaluation:  # whose translations are words of Moses
+        reference = job.data.parent / f"{evaluation['tokenized']}.{target}"
         words += ["--detokenize", "en", "--compound-split", "--tokenized-reference", str(reference)]
-    if "sacrebleu" in wanted and not job.smoke:
-        words += ["--sacrebleu-test-set", wanted["sacrebleu"]]
+    if "sacrebleu" in evaluation and not job.smoke:
+        words += ["--sacrebleu-test-set", evaluation["sacrebleu"]]
     return words

@@ -255,7 +255,7 @@ def on_one_device(recipe: Recipe, choices: Choices) -> Choices:
         RecipeError: for settings about a training, as nothing is trained.
     """
     if choices.extra:
-        raise RecipeError(f"{recipe.name} measures a speed and does not train: leave out the options after --")
+        raise RecipeError(f"{recipe.name} measures a speed and does not train: omit the options after --")
     if choices.used_precision == "fp16":
         raise RecipeError(f"{recipe.name}: --precision fp16 leaves the range of MEGALODON's sums: give bf16 or fp32")
     return replace(choices, gpus_per_run=1)
@@ -265,30 +265,30 @@ def set_schedule(recipe: Recipe, config: Config, choices: Choices) -> None:
     """Set the updates, and the schedule that belongs to them."""
     published = recipe.updates
     smoke = UPDATES[recipe.evaluate["kind"]] if choices.smoke else None
-    wanted = choices.max_update or min((count for count in (smoke, published) if count), default=0)  # 0: the clock's
-    if wanted > published and recipe.source != "ours":
-        raise RecipeError(f"--max-update is {wanted}, and the training of {recipe.name} has {published}: give fewer")
-    config["optimization"]["max_update"] = wanted
+    updates = choices.max_update or min((count for count in (smoke, published) if count), default=0)  # 0: the clock's
+    if updates > published and recipe.source != "ours":
+        raise RecipeError(f"--max-update is {updates}, and the training of {recipe.name} has {published}: give fewer")
+    config["optimization"]["max_update"] = updates
     schedule = config["lr_scheduler"]
-    if recipe.timed and wanted:  # a rate that follows the clock would not have fallen after so many updates
-        warmup = min(schedule["warmup_updates"], (wanted + 3) // 4, wanted - 1)
-        config["lr_scheduler"] = {"_name": "linear_decay", "warmup_updates": warmup, "total_num_update": float(wanted)}
+    if recipe.timed and updates:  # a learning rate that follows the clock would not have fallen after so many updates
+        warmup = min(schedule["warmup_updates"], (updates + 3) // 4, updates - 1)
+        config["lr_scheduler"] = {"_name": "linear_decay", "warmup_updates": warmup, "total_num_update": float(updates)}
     if choices.keep_schedule or recipe.timed:
         return
     scaled: Dict[str, Any] = {}
     if schedule.get("total_num_update") is not None:
-        scaled["total_num_update"] = float(wanted)
+        scaled["total_num_update"] = float(updates)
     if schedule["_name"] == "epoch_cosine":
-        scaled["period_epochs"] = -(-schedule["period_epochs"] * wanted // published)
-        scaled["warmup_epochs"] = schedule["warmup_epochs"] * wanted // published
+        scaled["period_epochs"] = -(-schedule["period_epochs"] * updates // published)
+        scaled["warmup_epochs"] = schedule["warmup_epochs"] * updates // published
     elif not choices.smoke or recipe.evaluate["kind"] == "classifier":
-        scaled["warmup_updates"] = recipe.config["lr_scheduler"]["warmup_updates"] * wanted // published
+        scaled["warmup_updates"] = recipe.config["lr_scheduler"]["warmup_updates"] * updates // published
     else:
-        scaled["warmup_updates"] = min(schedule["warmup_updates"], wanted - 1)
+        scaled["warmup_updates"] = min(schedule["warmup_updates"], updates - 1)
     given = choices.settings_of(recipe)
     schedule.update({option: value for option, value in scaled.items() if f"lr_scheduler.{option}" not in given})
     if schedule.get("lr_period_updates") is not None and "lr_scheduler.lr_period_updates" not in given:
-        schedule["lr_period_updates"] = float(wanted - schedule["warmup_updates"])  # the cosine ends with the training
+        schedule["lr_period_updates"] = float(updates - schedule["warmup_updates"])  # the cosine ends with the training
 
 
 def set_batch(config: Config, choices: Choices) -> None:

@@ -40,15 +40,15 @@ def print_commands(jobs: Sequence[Job], given: Sequence[str], recipes: Sequence[
 def without_options(words: Sequence[str], options: Collection[str], job: Job) -> List[str]:
     """Return a command line without some options and their values, and without settings of other recipes alone."""
 
-    def is_left_out(option: str, value: str) -> bool:
+    def is_omitted(option: str, value: str) -> bool:
         return option in options or (option == "--set" and not parse_setting(value).changes(job.recipe))
 
     found: List[str] = []
     for word in words:
         option, joined, value = word.partition("=")
-        if found and is_left_out(found[-1], word):
+        if found and is_omitted(found[-1], word):
             found.pop()
-        elif not joined or not is_left_out(option, value):
+        elif not joined or not is_omitted(option, value):
             found.append(word)
     return found
 

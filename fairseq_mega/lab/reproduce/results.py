@@ -68,7 +68,7 @@ def about(job: Job) -> Dict[str, Any]:
         **job.recipe.cell,
         **({SET: other} if other else {}),
         **({EXTRA: shlex.join(extra)} if extra else {}),
-        **({GIVEN: weights.told()} if weights is not None else {}),
+        **({GIVEN: weights.record()} if weights is not None else {}),
     }
 
 
@@ -153,7 +153,7 @@ def table_folder(jobs: Sequence[Job], choices: Choices) -> Path:
     settings of the command change only some recipes of a cell of the table, the cell has the runs' own results alone.
     Recipes of the package with the same cell are one training; a recipe in the user's file is another one.
     Results on other data, of another training of the same cell, such as that of a recipe before a change, of another
-    evaluation of the same recipe, and of other runs of the same recipe, rate and seed, are left out and named.
+    evaluation of the same recipe, and of other runs of the same recipe, rate and seed, are omitted and named.
     """
     recipe = jobs[0].recipe
     folder = choices.out / "tables" / "-".join([recipe.report, digest([choices.conditions(recipe), choices.settings])])
@@ -179,8 +179,8 @@ def table_folder(jobs: Sequence[Job], choices: Choices) -> Path:
         shutil.copyfile(seen[name], folder / name)
     others = sorted(seen.keys() - kept)
     if others:
-        told = "results on other data, of other trainings or evaluations, or of other runs with the same seed"
-        say(f"{recipe.report}: left out: {told}: {', '.join(name.removesuffix('.json') for name in others)}")
+        reason = "results on other data, of other trainings or evaluations, or of other runs with the same seed"
+        say(f"{recipe.report}: omitted: {reason}: {', '.join(name.removesuffix('.json') for name in others)}")
     return folder
 
 

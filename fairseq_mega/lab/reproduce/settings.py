@@ -58,7 +58,7 @@ class Setting(NamedTuple):
         named = fnmatchcase(f"/{recipe.name}/", f"*/{self.scope}/*")
         return named and self.option not in ("_name", "kind") and self.option in self.options_of(recipe)
 
-    def is_told(self, recipe: Recipe) -> bool:
+    def shows(self, recipe: Recipe) -> bool:
         """Return whether the cell of a changed recipe shows the setting."""
         return self.group == "model" and IN_CELL.get(self.option) in recipe.cell
 
@@ -126,18 +126,18 @@ def choose(recipes: Sequence[Recipe], text: str) -> List[Recipe]:
         RecipeError: if no recipe has the key, or one of the values.
     """
     key, _, values = text.partition("=")
-    wanted = values.split(",")
-    if not key or not all(wanted):
+    requested = values.split(",")
+    if not key or not all(requested):
         raise RecipeError(f"--where '{text}': write it as KEY=VALUE or KEY=VALUE,VALUE, for instance task=text,image")
-    told = [facts(recipe) for recipe in recipes]
-    known = list(dict.fromkeys(found[key] for found in told if key in found))
+    all_facts = [facts(recipe) for recipe in recipes]
+    known = list(dict.fromkeys(found[key] for found in all_facts if key in found))
     if not known:
-        keys = dict.fromkeys(name for found in told for name in found)
+        keys = dict.fromkeys(name for found in all_facts for name in found)
         raise RecipeError(f"--where {text}: no recipe has the key '{key}': choose from {', '.join(keys)}")
-    for value in wanted:
+    for value in requested:
         if value not in known:
             raise RecipeError(f"--where {text}: no recipe has the {key} '{value}': choose from {', '.join(known)}")
-    return [recipe for recipe, found in zip(recipes, told) if found.get(key) in wanted]
+    return [recipe for recipe, found in zip(recipes, all_facts) if found.get(key) in requested]
 
 
 def revise_all(recipes: Sequence[Recipe], settings: Sequence[Setting]) -> List[Recipe]:
@@ -247,7 +247,7 @@ class Weights(NamedTuple):
     seed: Optional[int]
     differs: Tuple[str, ...]
 
-    def told(self) -> Dict[str, Any]:
+    def record(self) -> Dict[str, Any]:
         """Return the record of the weights for a result file."""
         return {name: value for name, value in self._asdict().items() if name != "path"}
 
@@ -335,7 +335,7 @@ class Choices:
     def conditions(self, recipe: Recipe) -> Dict[str, Any]:
         """Return the conditions of a result that its table requires: not the seed, and not what its cell shows."""
         used = self.suited_to(recipe).used_precision
-        own = [setting for setting in self.settings if setting.changes(recipe) and not setting.is_told(recipe)]
+        own = [setting for setting in self.settings if setting.changes(recipe) and not setting.shows(recipe)]
         return {
             "max_update": self.max_update,
             "keep_schedule": self.keep_schedule,

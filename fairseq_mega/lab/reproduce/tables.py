@@ -38,7 +38,7 @@ def is_drawn(recipe: Recipe) -> bool:
 def print_tables(jobs: Sequence[Job], failed: Sequence[str], options: argparse.Namespace, choices: Choices) -> int:
     """Print the reports of all runs, one after the other; return the worst exit status.
 
-    A report without a result, as all its runs failed, is left out.
+    A report without a result, as all its runs failed, is omitted.
     """
     status = 0
     for name in dict.fromkeys(job.recipe.report for job in jobs):
@@ -65,10 +65,10 @@ def print_report(jobs: Sequence[Job], folder: Path, options: argparse.Namespace,
     if columns is not None:
         known.update(speed(columns, choices, [job.recipe for job in jobs], options.no_speed))
     smoke = ["--smoke"] if choices.smoke and "--smoke" in options_of(recipe.report) else []
-    return report([recipe.report, str(folder), *smoke, *taken(recipe.report, known)])
+    return report([recipe.report, str(folder), *smoke, *accepted_options(recipe.report, known)])
 
 
-def taken(name: str, known: Dict[str, Any]) -> List[str]:
+def accepted_options(name: str, known: Dict[str, Any]) -> List[str]:
     """Return the options that a report accepts, with their values."""
     return [word for option, value in known.items() if option in options_of(name) for word in (option, str(value))]
 
@@ -102,7 +102,7 @@ def score_checkpoint(recipes: Sequence[Recipe], options: argparse.Namespace, cho
     score_contexts([*words, "--output", str(folder)], evaluate, execute, {}, folder / "test.log")
     output = options.output or folder / f"{recipe.report}.png"
     known = {"--label": "mega", "--benchmark": recipe.report, **panels(evaluate), "--output": output}
-    return report([recipe.report, str(folder), *taken(recipe.report, known)])
+    return report([recipe.report, str(folder), *accepted_options(recipe.report, known)])
 
 
 def draws_one_model(recipe: Recipe) -> bool:
@@ -110,11 +110,11 @@ def draws_one_model(recipe: Recipe) -> bool:
     return is_drawn(recipe) and "--label" in options_of(recipe.report)
 
 
-def speed(columns: SpeedColumns, choices: Choices, recipes: Sequence[Recipe], left_out: bool) -> Dict[str, Path]:
+def speed(columns: SpeedColumns, choices: Choices, recipes: Sequence[Recipe], omitted: bool) -> Dict[str, Path]:
     """Measure training speed and memory for a table, if a recipe with these columns is among those of the job."""
     result = choices.out / "speed.json"
     own = any(columns.cell.items() <= recipe.cell.items() for recipe in recipes)
-    if own and not left_out and not choices.smoke:
+    if own and not omitted and not choices.smoke:
         where = "cuda" if choices.gpus else "cpu"
         words = [*PYTHON, "fairseq_mega.lab.benchmarks", *columns.benchmark, "--json", str(result)]
         nothing: Dict[str, str] = {}

@@ -37,21 +37,21 @@ class Devices:
         self._processor = threading.Lock()
 
     @contextmanager
-    def lent(self, wanted: int) -> Iterator[List[int]]:
+    def lent(self, number: int) -> Iterator[List[int]]:
         """Wait for a number of GPUs and lend them, as a list of their indices; empty for the CPU."""
-        if wanted == 0:
+        if number == 0:
             with self._processor:
                 yield []
             return
-        assert wanted <= self.count
+        assert number <= self.count
         with self._changed:
-            self._changed.wait_for(lambda: len(self._free) >= wanted)
-            taken, self._free = self._free[:wanted], self._free[wanted:]
+            self._changed.wait_for(lambda: len(self._free) >= number)
+            devices, self._free = self._free[:number], self._free[number:]
         try:
-            yield taken
+            yield devices
         finally:
             with self._changed:
-                self._free = sorted([*self._free, *taken])
+                self._free = sorted([*self._free, *devices])
                 self._changed.notify_all()
 
 

@@ -163,13 +163,13 @@ def check_task(recipe: Recipe, options: Dict[str, Any], named: Optional[str]) ->
         options: of the checkpoint, converted.
         named: the task in the checkpoint, if it names one.
     """
-    wanted = recipe.config["task"]
-    task, given = (TASK_REGISTRY.get(str(name)) for name in (wanted["_name"], options.get("task")))
-    pairs = {name: (options.get(name), wanted.get(name)) for name in OF_DATA}
+    expected = recipe.config["task"]
+    task, given = (TASK_REGISTRY.get(str(name)) for name in (expected["_name"], options.get("task")))
+    pairs = {name: (options.get(name), expected.get(name)) for name in OF_DATA}
     if task is not None and issubclass(task, ClassificationTask):
         pairs["input_type"] = (options.get("input_type") or getattr(given, "input_type", None), task.input_type)
         if given is not None and named is not None and issubclass(given, ClassificationTask):
-            pairs["task"] = (named, wanted["_name"])
+            pairs["task"] = (named, expected["_name"])
     for name, values in pairs.items():
         if None not in values and len(set(map(as_words, values))) > 1:
             option, (found, value) = f"--{name.replace('_', '-')}", map(as_words, values)
@@ -194,12 +194,12 @@ def differences(recipe: Recipe, options: Dict[str, Any]) -> List[str]:
         decisive = options_of(Role.OUTPUTS)
         defaults = {name: value for name, value in defaults.items() if name in decisive}
     unread = {"_name", *options_of(Role.TRAINING)}
-    wanted = {name: value for name, value in {**defaults, **vars(given)}.items() if name not in unread}
-    found = {name: options.get(name) if options.get(name) is not None else defaults.get(name) for name in wanted}
-    wanted, found = in_effect(wanted), in_effect(found)
+    expected = {name: value for name, value in {**defaults, **vars(given)}.items() if name not in unread}
+    found = {name: options.get(name) if options.get(name) is not None else defaults.get(name) for name in expected}
+    expected, found = in_effect(expected), in_effect(found)
     return [
         f"--{name.replace('_', '-')} {found[name]}, in the recipe {value}"
-        for name, value in wanted.items()
+        for name, value in expected.items()
         if found[name] is not None and not (is_of_task(value) or is_of_task(found[name]))
         if not is_same(found[name], value)
     ]
@@ -247,9 +247,9 @@ def convert(job: Job, weights: Weights) -> None:
     """
     found = read(job.recipe, weights.path)
     for name in ("sentence_class_num", "image_class_num"):
-        classes, wanted = flat_options(found.checkpoint).get(name), job.config["model"].get(name)
-        if classes is not None and wanted is not None and int(classes) != int(wanted):
-            raise ValueError(f"--checkpoint {weights.path} has {classes} classes, and {job.data} {wanted}")
+        classes, expected = flat_options(found.checkpoint).get(name), job.config["model"].get(name)
+        if classes is not None and expected is not None and int(classes) != int(expected):
+            raise ValueError(f"--checkpoint {weights.path} has {classes} classes, and {job.data} {expected}")
     say(f"weights: {weights.source}, SHA-256 {weights.sha256}; data: {origin_of(job)}")
     for line in weights.differs or ["options of the model: those of the recipe"]:
         say(f"  {line}")

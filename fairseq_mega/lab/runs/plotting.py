@@ -1,6 +1,6 @@
 """Matplotlib without a screen, with one style for all pictures: panels of curves, and figures saved to files.
 
-Curves differ in colour, dashes and markers, and so can be told apart in grey and by colour-blind readers. A legend
+Curves differ in colour, dashes and markers, and so can be distinguished in grey and by colour-blind readers. A legend
 stands below its axes, where it covers no curve.
 """
 

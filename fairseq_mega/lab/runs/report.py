@@ -53,13 +53,13 @@ def other_settings(results: Sequence[Dict[str, Any]]) -> List[str]:
     given = [
         (result["settings"]["recipe"], result["settings"][GIVEN]) for result in results if not is_trained_here(result)
     ]
-    told = [
+    lines = [
         f"{about['source']}, {recipe}: {'; '.join(about['differs'])}" for recipe, about in given if about.get("differs")
     ]
     for result in filter(changes_of, results):
         done = "trained" if is_trained_here(result) else "scored"
-        told.append(f"{result['settings'].get('recipe', result['label'])}: {done} with {changes_of(result)}")
-    return list(dict.fromkeys(told))
+        lines.append(f"{result['settings'].get('recipe', result['label'])}: {done} with {changes_of(result)}")
+    return list(dict.fromkeys(lines))
 
 
 def given_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:

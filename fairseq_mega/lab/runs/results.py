@@ -117,8 +117,8 @@ def is_trained_here(result: Result) -> bool:
 def changes_of(result: Result, shown: Sequence[str] = ()) -> str:
     """Return the changes of a result's recipe as options, without those in ``shown``; empty without changes."""
     settings = result["settings"]
-    told = [f"--set {key}={text}" for key, text in (settings.get(SET) or {}).items() if key not in shown]
-    return " ".join([*told, *([f"-- {settings[EXTRA]}"] if settings.get(EXTRA) else [])])
+    words = [f"--set {key}={text}" for key, text in (settings.get(SET) or {}).items() if key not in shown]
+    return " ".join([*words, *([f"-- {settings[EXTRA]}"] if settings.get(EXTRA) else [])])
 
 
 def with_changes(result: Result, *shown: str) -> str:

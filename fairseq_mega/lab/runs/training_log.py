@@ -179,7 +179,7 @@ def read_losses(lines: Iterable[str], name: str = "the log") -> LossCurve:
 
 
 def averaged(updates: Sequence[Update], window: int) -> List[Update]:
-    """Return the mean losses of ``window`` updates each, at the tokens of the last one; a shorter rest is left out."""
+    """Return the mean losses of ``window`` updates each, at the tokens of the last one; a shorter rest is omitted."""
     whole = [updates[start : start + window] for start in range(0, len(updates) - window + 1, window)]
     return [Update(part[-1].tokens, statistics.fmean(update.loss for update in part)) for part in whole]
 

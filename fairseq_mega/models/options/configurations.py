@@ -86,7 +86,7 @@ def check_embedding_norm(cfg: DictConfig) -> None:
     """Raise a ValueError if a norm on the embeddings would be followed by another norm."""
     if cfg.normalize_embedding and cfg.normalize_before:
         raise ValueError(
-            "--normalize-embedding requires a post-norm model: leave out --normalize-before or --normalize-embedding"
+            "--normalize-embedding requires a post-norm model: omit --normalize-before or --normalize-embedding"
         )
 
 

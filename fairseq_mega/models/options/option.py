@@ -93,9 +93,9 @@ def layer_fields(kind: Type[Configuration], table: Sequence[Option], cfg: DictCo
     """Return the fields of a layer's configuration that the options of a model set.
 
     Args:
-        kind: dataclass of the layer's configuration; other fields are left out.
+        kind: dataclass of the layer's configuration; other fields are omitted.
         table: options of the layers, with sides.
-        cfg: a completed configuration; missing options are left out.
+        cfg: a completed configuration; missing options are omitted.
         side: "encoder" or "decoder"; unset options of a decoder are the encoder's.
     """
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]

@@ -105,7 +105,7 @@ class TextGenerator(GeneratorHubInterface):
 
         Returns:
             The new text, which read after the prompt makes the whole; a line for each ``</s>``. Where it ends within
-            a character, that is left out.
+            a character, the incomplete character is omitted.
 
         Raises:
             ValueError: as :meth:`stream`.
@@ -222,7 +222,7 @@ class TextGenerator(GeneratorHubInterface):
 
 
 def first_line(pieces: Iterable[str]) -> Iterator[str]:
-    """Pieces of a text up to its first line end, which is left out."""
+    """Pieces of a text up to its first line end, which is omitted."""
     for piece in pieces:
         line, end, _ = piece.partition("\n")
         yield line

@@ -81,12 +81,12 @@ def _try_to_load() -> Optional[str]:
 
 def _choose_cpu_level() -> None:
     """Run the kernels for CPUs at the level that the environment sets, by default the highest."""
-    wanted, levels = os.environ.get(LEVEL_VARIABLE), cpu_levels() or LEVELS
-    if wanted and wanted not in levels:
+    requested, levels = os.environ.get(LEVEL_VARIABLE), cpu_levels() or LEVELS
+    if requested and requested not in levels:
         which = ", all that this machine has" if PROBLEM is None else ""
-        raise _in_one_line(ValueError(f"{LEVEL_VARIABLE}={wanted}: choose from {', '.join(levels)}{which}"))
+        raise _in_one_line(ValueError(f"{LEVEL_VARIABLE}={requested}: choose from {', '.join(levels)}{which}"))
     if PROBLEM is None:
-        torch.ops.fairseq_mega.set_cpu_level(wanted or levels[-1])
+        torch.ops.fairseq_mega.set_cpu_level(requested or levels[-1])
 
 
 def cpu_levels() -> Tuple[str, ...]:

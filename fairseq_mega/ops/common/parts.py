@@ -39,14 +39,14 @@ class Parts:
         self.row = first // length
         self.last = every.view(batch, length).sum(1).cumsum(0) - 1
         self.groups: List[Group] = []
-        taken: List[Tensor] = []
+        all_steps: List[Tensor] = []
         for indices in alike(lengths, ratio, least):
             ends = lengths[indices].unsqueeze(1)
             offsets = torch.arange(int(ends[0]), device=begins.device)
-            taken.append((first[indices].unsqueeze(1) + torch.minimum(offsets, ends - 1)).flatten())
+            all_steps.append((first[indices].unsqueeze(1) + torch.minimum(offsets, ends - 1)).flatten())
             self.groups.append(Group(indices, offsets >= ends))
         present = torch.cat([~group.absent.flatten() for group in self.groups]).nonzero().squeeze(1)
-        self._steps = torch.cat(taken)  # of all rows, in the flattened axes of batch and time
+        self._steps = torch.cat(all_steps)  # of all rows, in the flattened axes of batch and time
         steps = self._steps[present]
         self._places = torch.empty_like(steps).index_put((steps,), present)  # of each step among those of all groups
         indices = torch.cat([group.indices for group in self.groups])
@@ -55,10 +55,10 @@ class Parts:
     def split(self, x: Tensor) -> List[Tensor]:
         """Return the rows (R, W, ...) of each group from x (B, L, ...).
 
-        All groups are taken at once, so that the backward pass writes the gradient of x once, not once for each group.
+        All groups are gathered at once: the backward pass writes the gradient of x once, not once for each group.
         """
-        taken = x.flatten(0, 1).index_select(0, self._steps)
-        rows = taken.split([group.absent.numel() for group in self.groups])
+        gathered = x.flatten(0, 1).index_select(0, self._steps)
+        rows = gathered.split([group.absent.numel() for group in self.groups])
         return [part.unflatten(0, group.absent.shape) for part, group in zip(rows, self.groups)]
 
     def absent(self, padding_mask: Optional[Tensor]) -> List[Tensor]:

@@ -93,7 +93,7 @@ def power_tables(log_decay: Tensor, length: int) -> "tuple[Tensor, Tensor]":
 
     Args:
         log_decay: (K, N), real or complex.
-        length: number of powers wanted, at least 1.
+        length: number of requested powers, at least 1.
 
     Returns:
         ``q^(T a)`` of shape (K, N, A) and ``q^b`` of shape (K, N, T) with T about sqrt(length), A T >= length.

@@ -12,17 +12,17 @@ NOT_ROUGE = re.compile(r"[^a-z0-9]+")
 ROUGE = ("rouge1", "rouge2", "rougeL")
 
 
-def harmonic(common: float, answered: int, wanted: int) -> float:
-    """Return the F1 of ``common`` units in an answer of ``answered`` and a reference of ``wanted``; 0 without common
+def harmonic(common: float, answered: int, expected: int) -> float:
+    """Return the F1 of ``common`` units in an answer of ``answered`` and a reference of ``expected``; 0 without common
     units.
     """
-    return 2 * common / (answered + wanted) if common else 0.0
+    return 2 * common / (answered + expected) if common else 0.0
 
 
 def overlap(answer: Iterable[Hashable], reference: Iterable[Hashable]) -> float:
     """F1 of two bags."""
-    found, wanted = Counter(answer), Counter(reference)
-    return harmonic((found & wanted).total(), found.total(), wanted.total())
+    found, expected = Counter(answer), Counter(reference)
+    return harmonic((found & expected).total(), found.total(), expected.total())
 
 
 def f1(answer: str, reference: str) -> float:
@@ -53,13 +53,13 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
 
 def rouge(answer: str, reference: str) -> Dict[str, float]:
     """Return the F1 of words, of pairs of words, and of the longest common subsequence. Source: Lin, 2004."""
-    found, wanted = rouge_words(answer), rouge_words(reference)
-    pairs: List[List[Tuple[str, str]]] = [list(zip(words, words[1:])) for words in (found, wanted)]
-    longest = common_subsequence(found, wanted)
+    found, expected = rouge_words(answer), rouge_words(reference)
+    pairs: List[List[Tuple[str, str]]] = [list(zip(words, words[1:])) for words in (found, expected)]
+    longest = common_subsequence(found, expected)
     return {
-        "rouge1": overlap(found, wanted),
+        "rouge1": overlap(found, expected),
         "rouge2": overlap(*pairs),
-        "rougeL": harmonic(longest, len(found), len(wanted)),
+        "rougeL": harmonic(longest, len(found), len(expected)),
     }
 
 
@@ -81,8 +81,8 @@ def score(metric: str, answers: Sequence[str], references: Sequence[Sequence[str
         references: one or more for each.
     """
     best = []
-    for answer, wanted in zip(answers, references):
-        each = [METRICS[metric](answer, reference) for reference in wanted]
+    for answer, expected in zip(answers, references):
+        each = [METRICS[metric](answer, reference) for reference in expected]
         best.append({name: max(one[name] for one in each) for name in each[0]})
     means = {name: 100 * math.fsum(one[name] for one in best) / len(best) for name in best[0]}
     if metric == "rouge":

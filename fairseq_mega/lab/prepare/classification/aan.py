@@ -54,16 +54,16 @@ def check(args: argparse.Namespace) -> None:
 
 def _split(path: Path, size: int, which: Optional[np.ndarray], length: int) -> TextSplit:
     """Yield the pairs of a table line by line: a training table is too large for the memory of some machines."""
-    wanted = None if which is None else set(which.tolist())
+    selected = None if which is None else set(which.tolist())
 
     def examples() -> Iterable[Example]:
         for number, (label, _, _, first, second) in read_table(path, 5):
             if label not in LABELS:
                 raise ValueError(f"{path}: line {number} has the label {label[:20].decode('utf-8', 'replace')!r}")
-            if wanted is None or number - 1 in wanted:
+            if selected is None or number - 1 in selected:
                 yield Example((byte_text(first, length), byte_text(second, length)), LABELS[label])
 
-    return TextSplit(size if wanted is None else len(wanted), examples)
+    return TextSplit(size if selected is None else len(selected), examples)
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:

@@ -73,8 +73,8 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 def _from_archive(path: Path) -> Dict[str, Images]:
-    wanted = {name for names in BATCHES.values() for name in names}
-    contents = dict(read_tar(path, wanted.__contains__))
+    names_of_batches = {name for names in BATCHES.values() for name in names}
+    contents = dict(read_tar(path, names_of_batches.__contains__))
     found = {}
     for part, names in BATCHES.items():
         try:

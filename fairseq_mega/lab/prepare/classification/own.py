@@ -18,7 +18,7 @@ import torch
 
 from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
 from fairseq_mega.data.card import kept_bytes, settings_of_data
-from fairseq_mega.data.class_folders import Wanted, check_labels, class_files, listed
+from fairseq_mega.data.class_folders import FileKind, check_labels, class_files, listed
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.data.image_files import PICTURES as FILES
 from fairseq_mega.data.image_files import read_image
@@ -49,7 +49,7 @@ LIKE = "earlier output of this command, the data of a classifier: use its"
 
 TEXT_DETAILS = """\
 Tables in UTF-8 whose first line names the columns, a label and a text among them (label,text): CSV, or columns that
-TABs separate in files .tsv, where a line is a row and quotes are characters; also with .gz. Other columns are left out.
+TABs separate in files .tsv, where a line is a row and quotes are characters; also with .gz. Other columns are omitted.
 Without --valid, a tenth of every label of --train is held out for it; likewise for --test. 1 MB of text becomes 2 MB of
 data. A classifier is scored on further tables, and trained on with them, if they are made with --like. Classify new
 texts with fairseq-mega-classify."""
@@ -57,7 +57,7 @@ IMAGE_DETAILS = """\
 --train holds a folder per label, DIR/LABEL/FILE. Writes train/LABEL/FILE, valid/LABEL/FILE and test/LABEL/FILE for
 --task image-classification: without --valid a tenth of the images of every label, at least one, is held out for it, and
 as many for test without --test. The files are not changed: the result contains hard links to them, which need no MB of
-their own, or copies if the file system has no hard links. Other files in the folders are counted and left out; a label
+their own, or copies if the file system has no hard links. Other files in the folders are counted and omitted; a label
 without images is an error, and so is an image that cannot be decoded, a TIFF, or one of more than 8 bits. Damage within
 a picture may go unseen. A folder that has train/ and valid/ already needs no preparation."""
 SOUND_DETAILS = f"""\
@@ -233,17 +233,17 @@ def make_texts(args: argparse.Namespace, work: WorkFolder) -> Report:
 # --- Images and recordings
 
 
-def read_folder(wanted: Wanted) -> Callable[[Path], List[Example]]:
+def read_folder(kind: FileKind) -> Callable[[Path], List[Example]]:
     """Return a function that lists the files of each label of a folder in sorted order.
 
-    It prints which files are left out, and raises ValueError for a label without files.
+    It prints which files are omitted, and raises ValueError for a label without files.
     """
 
     def read(folder: Path) -> List[Example]:
-        files, whole = class_files(folder, wanted)
-        check_labels(folder, [*files], wanted.things)
-        if whole.left_out:
-            say(f"{folder}: left out: {whole.described()}")
+        files, whole = class_files(folder, kind)
+        check_labels(folder, [*files], kind.things)
+        if whole.omitted:
+            say(f"{folder}: omitted: {whole.described()}")
         return [Example(Path(folder, label, name), label) for label, names in files.items() for name in names]
 
     return read

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fairseq_mega.data.class_folders import Wanted
+from fairseq_mega.data.class_folders import FileKind
 from fairseq_mega.tasks.speech_commands import FOLDER
 
 RATE = 16_000  # samples per second
@@ -16,7 +16,7 @@ LOUDEST = 4.0  # for floats, whose full scale is 1
 CONVERT = f"`ffmpeg -i IN -ac 1 -ar {RATE} -c:a pcm_s16le OUT.wav`"
 INSTALL = "other files need the library soundfile: `bash scripts/setup.sh --extras speech`, or pip install soundfile"
 ENDINGS = (".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav", ".wave")
-SOUNDS = Wanted("recordings", ENDINGS)
+SOUNDS = FileKind("recordings", ENDINGS)
 FILE_NAMES = {"train": "train", "valid": "val", "test": "test"}
 
 

@@ -78,8 +78,8 @@ def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
         found = listing(folder / word, (".wav",), depth=0)
         for name in found.files:
             yield f"{word}/{name}", (folder / word / name).read_bytes()
-        if found.left_out:
-            say(f"--dir {folder / word}: left out: {found.described()}")
+        if found.omitted:
+            say(f"--dir {folder / word}: omitted: {found.described()}")
 
 
 def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarray, np.ndarray, int]:

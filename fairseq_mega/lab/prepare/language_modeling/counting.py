@@ -17,10 +17,10 @@ def expected_counts(
     written: Dict[str, Dict[str, int]], threshold: int, published: Optional[Corpus]
 ) -> List[Tuple[str, Dict[str, Dict[str, int]], Optional[int]]]:
     """Return the expectations: the source of each, lines and tokens per split, the dictionary's size or None."""
-    wanted = {split: {key: counts[key] for key in ("lines", "tokens")} for split, counts in written.items()}
+    of_text = {split: {key: counts[key] for key in ("lines", "tokens")} for split, counts in written.items()}
     # fairseq pads to a multiple of 8
     size = None if threshold else -(-(4 + written["train"]["symbols"]) // 8) * 8
-    expected = [("the text", wanted, size)]
+    expected = [("the text", of_text, size)]
     if published is not None:
         expected.append((f"{published.name} as published", published.counts(), published.dictionary))
     return expected
@@ -45,11 +45,13 @@ def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus
     dictionary = Dictionary.load(str(data / "dict.txt"))
     written = json.loads((text / COUNTS).read_text(encoding="utf-8"))
     splits = {split: binarised_counts(data, split, dictionary) for split in written["splits"]}
-    for source, wanted, size in expected_counts(written["splits"], threshold, published):
-        for split, counts in wanted.items():
-            for name, want in counts.items():
-                if splits[split][name] != want:
-                    raise ValueError(f"{data}: {split}: expected {want} {name} ({source}), found {splits[split][name]}")
+    for source, expected, size in expected_counts(written["splits"], threshold, published):
+        for split, counts in expected.items():
+            for name, total in counts.items():
+                if splits[split][name] != total:
+                    raise ValueError(
+                        f"{data}: {split}: expected {total} {name} ({source}), found {splits[split][name]}"
+                    )
         if size not in (None, len(dictionary)):
             raise ValueError(f"{data}: expected a dictionary of {size} ({source}), found {len(dictionary)}")
     for split, found in splits.items():

@@ -57,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def files_of(paths: Optional[Iterable[Path]]) -> List[Path]:
-    """Return files; files of folders are in the order of their names. Print which of their files are left out."""
+    """Return files; files of folders are in the order of their names. Print which of their files are omitted."""
     found: List[Path] = []
     for path in paths or ():
         if not path.is_dir():
@@ -67,8 +67,8 @@ def files_of(paths: Optional[Iterable[Path]]) -> List[Path]:
         if not listed.files:
             raise ValueError(f"{path} has no file {', '.join(TEXTS)}: give the names of its files")
         found += [path / name for name in listed.files]
-        if listed.left_out:
-            say(f"note: {path}: {len(listed.files):,} files are read; left out: {listed.described()}")
+        if listed.omitted:
+            say(f"note: {path}: {len(listed.files):,} files are read; omitted: {listed.described()}")
     return found
 
 
@@ -81,8 +81,8 @@ class DocumentFile:
         bad_lines: one of BAD_LINES.
 
     Attributes:
-        skipped: number of lines left out so far.
-        empty: number of empty texts left out so far.
+        skipped: number of lines omitted so far.
+        empty: number of empty texts omitted so far.
     """
 
     def __init__(self, path: Path, field: str, bad_lines: str) -> None:
@@ -126,7 +126,7 @@ def documents(files: Iterable[Path], args: argparse.Namespace, limit: Optional[i
         for text in itertools.islice(file, limit):
             count += 1
             yield text
-        say(f"{path}: {count:,} documents, left out: {file.skipped:,} bad lines, {file.empty:,} empty ones")
+        say(f"{path}: {count:,} documents, omitted: {file.skipped:,} bad lines, {file.empty:,} empty ones")
         limit = None if limit is None else limit - count
 
 

@@ -77,11 +77,11 @@ def title_of(book: Path) -> str:
 
 
 def books_in(folder: Path) -> List[Path]:
-    """Return the sorted books of a folder, and print which files are left out."""
+    """Return the sorted books of a folder, and print which files are omitted."""
     found = listing(folder, (".txt", ".txt.gz"), depth=0)
     books = [folder / name for name in found.files]
-    if found.left_out:
-        say(f"--books: {len(books):,} books in {folder}; left out: {found.described()}")
+    if found.omitted:
+        say(f"--books: {len(books):,} books in {folder}; omitted: {found.described()}")
     return books
 
 

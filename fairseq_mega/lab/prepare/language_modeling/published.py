@@ -121,8 +121,8 @@ def obtain_corpus(
     if archive is None and not (raw / corpus.archive.name).exists() and all((raw / n).is_file() for n in corpus.files):
         path, records = raw, {name: record_of(raw / name) for name in corpus.files}
     else:
-        wanted = corpus.archive if checked else corpus.archive._replace(digests={})
-        path, records = obtain(wanted, archive, raw)
+        source_archive = corpus.archive if checked else corpus.archive._replace(digests={})
+        path, records = obtain(source_archive, archive, raw)
         unpack(corpus, path, raw)
     if corpus.file_digests and checked:
         check_digests(raw / corpus.files[0], corpus.file_digests, corpus.bytes, f"It came from {path}. {corpus.remedy}")

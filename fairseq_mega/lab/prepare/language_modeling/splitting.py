@@ -148,7 +148,7 @@ def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
 def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = False) -> Iterator[List[str]]:
     r"""Yield the words of every line in the ranges of a UTF-8 file, which begin and end at ends of lines.
 
-    Lines end at `\n` only, and are split into words as by fairseq. A byte-order mark is left out.
+    Lines end at `\n` only, and are split into words as by fairseq. A byte-order mark is omitted.
 
     Args:
         replace_invalid: read bytes that are not UTF-8 as U+FFFD.

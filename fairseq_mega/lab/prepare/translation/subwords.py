@@ -45,7 +45,7 @@ def cut_pairs(
         output: folder for the same files as subwords, and ``dict.txt`` of all subwords.
         languages: of the source and of the target.
         given: a model to use in place of a new one.
-        max_train_pieces: longer training pairs are left out.
+        max_train_pieces: longer training pairs are omitted.
         max_pieces: the longest line of valid and test.
 
     Raises:

@@ -27,7 +27,7 @@ def unpack(archive: Path, output: Path, corpora: Sequence[Corpus]) -> None:
     Bytes that are no UTF-8 become U+FFFD and are counted. Raises :class:`DownloadError` when the archive cannot be
     read.
     """
-    wanted = {  # by name in the archive; of several names the first is preferred
+    selected = {  # by name in the archive; of several names the first is preferred
         name: (rank, output / f"{corpus.name}.{language}")
         for corpus in corpora
         for language, names in corpus.files.items()
@@ -36,7 +36,7 @@ def unpack(archive: Path, output: Path, corpora: Sequence[Corpus]) -> None:
     best: Dict[Path, int] = {}
     with naming_damage(archive, FETCH_AGAIN):
         for member, stream in tar_files(archive):
-            rank, path = wanted.get(name_of(member.name), (0, None))
+            rank, path = selected.get(name_of(member.name), (0, None))
             if path is not None and best.get(path, rank) >= rank:
                 best[path] = rank
                 _write_text(stream, member.name, path)

@@ -85,12 +85,12 @@ class _Canvas:
         self.rules, self.random = rules, random
         self.stencils = stencils(rules, margin)
         self.blank = blank(rules, margin)
-        self.taken, self.shunned = self.blank  # occupied pixels, and pixels to which no paddle may point
+        self.occupied, self.shunned = self.blank  # occupied pixels, and pixels to which no paddle may point
 
     def targets(self) -> Optional[Tuple[Contour, Contour]]:
         """Two long contours that grow in turn on an empty canvas; None when they ran into something."""
         rules, random = self.rules, self.random
-        self.taken, self.shunned = self.blank
+        self.occupied, self.shunned = self.blank
         edge = 2 * rules.seed_distance
         y, x = (edge + int(random() * (rules.size - 2 * edge)) for _ in range(2))
         start = self._point(y, x)
@@ -118,22 +118,22 @@ class _Canvas:
 
     def _distractor(self, length: int) -> Optional[Contour]:
         start = self._free_place()
-        before = self.taken, self.shunned
+        before = self.occupied, self.shunned
         growing = self._begin(start) if start else None
         if growing and all(self._extend(growing) for _ in range(length - 1)):
             return growing.paddles
-        self.taken, self.shunned = before
+        self.occupied, self.shunned = before
         return None
 
     def _free_place(self) -> Optional[Point]:
         """A free pixel, any of them with the same probability; None where hardly any is left."""
         size, stencils = self.rules.size, self.stencils
-        free = stencils.width**2 - bin(self.taken).count("1")
+        free = stencils.width**2 - bin(self.occupied).count("1")
         if free < LEAST_FREE * size**2:
             return None
         while True:
             y, x = int(self.random() * size), int(self.random() * size)
-            if not self.taken >> ((y + stencils.reach) * stencils.width + x + stencils.reach) & 1:
+            if not self.occupied >> ((y + stencils.reach) * stencils.width + x + stencils.reach) & 1:
                 return self._point(y, x)
 
     def _begin(self, start: Point) -> Optional[_Growing]:
@@ -141,7 +141,7 @@ class _Canvas:
         contour = _Growing(_choice(self.random, self.rules.contour_contrasts))
         corner = self.stencils.corner(start)
         for _ in range(1 + self.rules.paddle_retries):
-            if self._place(contour, self.taken >> corner, corner, start, self._angle()):
+            if self._place(contour, self.occupied >> corner, corner, start, self._angle()):
                 return contour
         return None
 
@@ -159,29 +159,29 @@ class _Canvas:
         if not total:
             return False
         # The newest paddle of the contour itself is no obstacle: the next one begins within its surroundings.
-        taken = (self.taken & ~contour.newest) >> corner
+        occupied = (self.occupied & ~contour.newest) >> corner
         for _ in range(1 + self.rules.paddle_retries):
             left = int(self.random() * total)
             for end in ends:
                 left -= end.weight
                 if left < 0:
                     break
-            if self._place(contour, taken, corner, start, end.angle):
+            if self._place(contour, occupied, corner, start, end.angle):
                 return True
         return False
 
-    def _place(self, contour: _Growing, taken: int, corner: int, start: Point, angle: int) -> bool:
-        """Add a paddle to a contour unless it needs an occupied pixel; the window `taken` begins at `corner`.
+    def _place(self, contour: _Growing, occupied: int, corner: int, start: Point, angle: int) -> bool:
+        """Add a paddle to a contour unless it needs an occupied pixel; the window `occupied` begins at `corner`.
 
         The published limit on the sum of the occupied and the needed area at any pixel is 1.8; both are 0 or 1 here.
         """
         near, far = self.stencils.surroundings(start, angle)
-        if taken & near:
+        if occupied & near:
             return False
         contrast = contour.contrast * _choice(self.random, self.rules.paddle_contrasts)
         contour.paddles.append(Paddle(start, _sum(start, self.stencils.end[angle]), angle, contrast))
         contour.newest = near << corner
-        self.taken |= contour.newest
+        self.occupied |= contour.newest
         self.shunned |= far << corner
         return True
 
