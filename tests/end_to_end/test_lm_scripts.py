@@ -104,7 +104,7 @@ def test_compare(tmp_path):
     options += ["--where", "name=transformer,mega"]
     for corpus in ("wikitext2", "bytes"):
         done = in_process.call(reproducing.main, f"comparison/{corpus}", "--gpus", 0, *options)
-        models = tuple(f"| {corpus}: {model}, rate 0.002, seed 1 |" for model in ("mega", "transformer"))
+        models = tuple(f"| {corpus}: {model}, learning rate 0.002, seed 1 |" for model in ("mega", "transformer"))
         rows = [line for line in done.stdout.splitlines() if line.startswith(models)]
         assert done.returncode == 0 and len(rows) == 7, done.stdout + done.stderr
         assert "SMOKE RUN" in done.stdout

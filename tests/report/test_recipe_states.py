@@ -152,7 +152,7 @@ def test_the_newest_of_a_seed_counts(tmp_path: Path) -> None:
 
 
 def test_a_rate_that_was_not_chosen_does_not_count(tmp_path: Path) -> None:
-    """A cell determines the chosen rate of a recipe with several rates; without a cell there is no number."""
+    """A cell determines the learning rate of a recipe with several; without a cell there is no number."""
     recipe = "miniature/listops/mega"
     store(tmp_path / "results" / "lr0.002.json", 1, 14.0, recipe=recipe, task="listops", lr=0.002)
     store(tmp_path / "results" / "lr0.006.json", 1, 11.0, recipe=recipe, task="listops", lr=0.006)

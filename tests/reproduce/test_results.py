@@ -1,4 +1,4 @@
-"""The file of a number: mean and deviation over the seeds at the rate that validates best, and its row of a table."""
+"""The file of a number: mean and deviation over the seeds at the learning rate that validates best, and its row."""
 
 import json
 import statistics
@@ -65,7 +65,7 @@ def test_a_result_says_where_its_data_come_from(tmp_path: Path, source: Optional
 
 
 def test_the_rate_is_chosen_on_validation_alone(tmp_path: Path) -> None:
-    """The other rate tests better; a rate that lacks a seed is not chosen however good it is."""
+    """The other learning rate tests better; a learning rate that lacks a seed is not chosen however good it is."""
     choices = Choices(tmp_path)
     own = runs(choices)
     assert cell(own, "command") is None
@@ -84,7 +84,7 @@ def test_the_rate_is_chosen_on_validation_alone(tmp_path: Path) -> None:
 def test_the_table_has_the_cells_of_these_conditions(
     best: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whichever of the rates was chosen."""
+    """Whichever of the learning rates was chosen."""
     choices = Choices(tmp_path)
     for run in runs(choices):
         finish(run, 40.0 + run.seed, 50.0 + (run.config["optimization"]["lr"] == [best]))
@@ -214,7 +214,7 @@ def test_a_table_mixes_no_recipe_of_a_file_with_one_of_the_package(
     ("before", "after"), [("optimization: {lr: [0.001]}", "optimization: {lr: [0.002]}"), ("beam: 5", "beam: 2")]
 )
 def test_a_table_mixes_no_recipe_of_a_file_before_and_after_a_change(before: str, after: str, tmp_path: Path) -> None:
-    """Change its rate or its evaluation between two commands with other seeds."""
+    """Change its learning rate or its evaluation between two commands with other seeds."""
     file, choices, found = tmp_path / "own.yaml", Choices(tmp_path), []
     parent = TEXT if "lr" in before else TRANSLATION
     inherited = f"# @package _global_\ndefaults:\n  - /{parent}@_global_\n  - _self_\n"

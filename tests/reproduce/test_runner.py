@@ -60,7 +60,7 @@ def test_data_that_were_removed_are_made_again(tmp_path: Path) -> None:
 
 
 def test_other_settings_are_other_runs(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither another number of updates nor another rate takes the result of the first, and no table mixes them."""
+    """Another number of updates or learning rate does not take the result of the first; no table mixes them."""
     reproduce(out, "mega/table2/text/mega", "--seeds", "7")
     first = capsys.readouterr()
     assert "begins" not in first.err

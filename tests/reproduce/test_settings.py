@@ -55,7 +55,7 @@ def test_a_value_of_another_type_is_refused(text: str) -> None:
 
 
 def test_a_cell_tells_its_settings(tmp_path: Path) -> None:
-    """Another chunk is another point of the same table or figure; another rate is not."""
+    """Another chunk is another point of the same table or figure; another learning rate is not."""
     plain, chunk = run_of(TEXT, tmp_path), run_of(TEXT, tmp_path, "model.encoder_chunk_size=64")
     rate = run_of(TEXT, tmp_path, "optimization.lr=0.1")
     assert chunk.recipe.cell == {**plain.recipe.cell, "chunk": 64} and ".c64." in chunk.name

@@ -52,7 +52,7 @@ def test_data_of_all_tasks_come_first(refused: Any, trained: List[List[str]], tm
 
 
 def test_other_settings_are_another_folder(refused: Any, trained: List[List[str]], tmp_path: Path) -> None:
-    """Seed, rate, batch norm's examples, options and data tell runs apart; the number of GPUs or processes does not."""
+    """Seed, learning rate, batch norm's examples, options and data distinguish runs; the number of GPUs does not."""
     data = lra_data.write_images(tmp_path / "image", pixels=1024)
     start = ["mega/table2/image/mega", "--data", data, "--seeds", 1]
     folders = []

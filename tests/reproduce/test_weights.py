@@ -298,7 +298,7 @@ def test_a_damaged_or_changed_archive(
         (TEXT, "absent.pt"),
         ("mega/table2/text/s4d", "published"),
         ("mega/table7/en-de/mega_softmax", "published"),
-        ("miniature/text/mega", "absent.pt"),  # which reports the rates of trainings
+        ("miniature/text/mega", "absent.pt"),  # which reports the learning rates of trainings
         ("megalodon/figure1/gcide/llama", "absent.pt"),  # and curves
         ("megalodon/figure4/7b/llama", "absent.pt"),  # a speed
     ],

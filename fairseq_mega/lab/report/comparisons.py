@@ -114,7 +114,7 @@ def plot_classifiers(results: Sequence[Result], output: Path, source: Optional[s
             dashes = DASHES[schedules.index((updates, rate)) % len(DASHES)]
             style = {"color": COLOURS[model], "marker": MARKERS[model], "linestyle": dashes}
             points = [(point["updates"], point["accuracy"]) for point in result["curve"]]
-            lines.append(Line(points, f"{name}, {updates:,} updates, rate {rate:g}", style))
+            lines.append(Line(points, f"{name}, {updates:,} updates, learning rate {rate:g}", style))
         axes = {"title": TASKS[task].title, "xlabel": "updates", "ylabel": "validation accuracy (%)"}
         panels += [Panel(lines, axes)] if lines else []
     draw_panels(panels, output, source=source)
@@ -159,14 +159,15 @@ def miniature_classifiers(folder: Path, words: Sequence[str]) -> Table:
 
     for result in sorted(found, key=key):
         settings, title = result["settings"], TASKS[result["settings"]["task"]].title
-        head = {"task": f"{title}, the paper, fully trained", "updates x examples": "", "rate": "", "test examples": ""}
+        empty = dict.fromkeys(("updates x examples", "learning rate", "test examples"), "")
+        head = {"task": f"{title}, the paper, fully trained", **empty}
         for model, recipe in {"mega": "mega_chunk", "transformer": "transformer"}.items():
             (value,) = paper_values("table2", recipe, [settings["task"]])
             cells += [(head, TITLES[model], value)] if model in models else []
         head = {
             "task": f"{title}, seed {result['seed']}",
             "updates x examples": f"{settings['updates']:,} x {settings['batch']}",
-            "rate": f"{float(settings['lr']):g}",
+            "learning rate": f"{float(settings['lr']):g}",
             "test examples": f"{result['examples']:,}",
         }
         cells.append((head, TITLES[model_of(result)], result["scores"]["test_accuracy"]))
@@ -192,7 +193,7 @@ def cells_in(folder: Path) -> List[Result]:
 
 
 def miniature_table(results: Sequence[Result]) -> Table:
-    """Return a row for each model and each recipe of a user's own, and a column for each task: accuracy and rate."""
+    """Return a row for each model and each recipe of a user's own, a column for each task: accuracy, learning rate."""
     by_model: Dict[str, Dict[str, Result]] = {}
     for result in results:
         recipe = str(result["settings"]["recipe"])
@@ -220,7 +221,8 @@ def miniature_notes(results: Sequence[Result]) -> List[str]:
     seeds = ", ".join(str(seed) for seed in sorted({run["seed"] for run in runs}))
     rates = ", ".join(f"{rate:g}" for rate in sorted({run["lr"] for run in runs}))
     said = (
-        f"Test accuracy, mean and standard deviation over the seeds {seeds}, at the rate (in parentheses, of {rates}) "
+        f"Test accuracy, mean and standard deviation over the seeds {seeds}, at the learning rate (in parentheses, of "
+        f"{rates}) "
     )
     missing = [name for result in results for name in result["missing"]]
     return [
@@ -261,11 +263,11 @@ def context_of(settings: Dict[str, Any]) -> str:
 
 
 def language_model_row(result: Result) -> Dict[str, str]:
-    """Return the cells of a language model, by the titles of their columns; of a recipe with text, rate and seed."""
+    """Return the cells of a language model, by titles of columns; a recipe's with text, learning rate, seed."""
     settings, scores = result["settings"], result["scores"]
     name = str(result["label"])
     if "recipe" in settings:
-        name = f"{settings['task']}: {settings['model']}, rate {settings['lr']:g}, seed {result['seed']}"
+        name = f"{settings['task']}: {settings['model']}, learning rate {settings['lr']:g}, seed {result['seed']}"
         name += with_changes(result)
     streamed = settings.get("longest_segment") is not None
     return {
@@ -320,11 +322,11 @@ def rate_of(folder: Path) -> str:
 
 
 def language_models(folder: Path, words: Sequence[str]) -> Table:
-    """Return a row for each model and context, and a column for each learning rate; the better rate is bold."""
+    """Return a row for each model and context, and a column for each learning rate; the better one is bold."""
     name, metric = words
     rates = sorted((folder / name).glob("lr*"), key=lambda rate: float(rate_of(rate)))
     found = [
-        ((list(MODELS).index(model_of(result)), *context(result)), f"rate {rate_of(rate)}", result)
+        ((list(MODELS).index(model_of(result)), *context(result)), f"learning rate {rate_of(rate)}", result)
         for rate in rates
         for result in read_results(rate, LANGUAGE_MODELS)
         if result["settings"].get("exact_context") is None
@@ -335,7 +337,7 @@ def language_models(folder: Path, words: Sequence[str]) -> Table:
         head = {"model": list(MODELS.values())[model], "parameters": size, "context": seen}
         cells.append((head, rate, result["scores"][metric]))
     digits = METRICS[metric][1]
-    return pivot(cells, [f"rate {rate_of(rate)}" for rate in rates], f"{{:.{digits}f}}".format, min)
+    return pivot(cells, [f"learning rate {rate_of(rate)}" for rate in rates], f"{{:.{digits}f}}".format, min)
 
 
 def remembered(folder: Path, words: Sequence[str]) -> Table:
@@ -347,7 +349,7 @@ def remembered(folder: Path, words: Sequence[str]) -> Table:
         for result in sorted(read_results(place, LANGUAGE_MODELS), key=lambda one: list(MODELS).index(model_of(one))):
             limit = result["settings"].get("exact_context")
             if limit is not None or result["settings"].get("segments") == 1:
-                row = f"{text}, {MODELS[model_of(result)]}, rate {rate_of(place)}: {unit}"
+                row = f"{text}, {MODELS[model_of(result)]}, learning rate {rate_of(place)}: {unit}"
                 score = f"{result['scores'][metric]:.{digits}f}"
                 cells.append(({"tokens remembered at most": row}, "all" if limit is None else f"{limit:,}", score))
                 limits.add(limit)
@@ -355,11 +357,11 @@ def remembered(folder: Path, words: Sequence[str]) -> Table:
 
 
 def rates(folder: Path, words: Sequence[str]) -> Table:
-    """Return the losses of a model's candidate rates, MODEL RATE among a file's scores; the lowest loss is bold."""
+    """Return the losses of a model's learning rates, MODEL RATE among a file's scores; the lowest loss is bold."""
     (name,) = words
     losses = [(*key.split(), loss) for key, loss in read_result(folder / name)["scores"].items()]
     losses.sort(key=lambda one: list(MODELS).index(one[0]))
-    cells = (({"model": MODELS[model]}, f"rate {float(rate):g}", loss) for model, rate, loss in losses)
+    cells = (({"model": MODELS[model]}, f"learning rate {float(rate):g}", loss) for model, rate, loss in losses)
     return pivot(cells, text="{:.3f}".format, best=min)
 
 

@@ -270,7 +270,7 @@ def training_table(results: Sequence[Result]) -> Table:
             {
                 "MEGALODON, Figure 1": MODELS[model],
                 "parameters": f"{settings['parameters']:,}",
-                "rate": f"{settings['lr']:g}",
+                "learning rate": f"{settings['lr']:g}",
                 "bytes": f"{settings['tokens'] / MILLION:.1f} M",
                 "bits per byte, training": mean_and_range(train),
                 "bits per byte, validation": mean_and_range(valid),

@@ -90,5 +90,5 @@ def by_subject(scores: Dict[str, float], axis: str) -> Dict[str, Dict[int, Dict[
 
 
 def points_of(found: Dict[str, Dict[int, Any]]) -> List[int]:
-    """Return all points of all subjects, rising."""
+    """Return all points of all subjects, ascending."""
     return sorted({point for points in found.values() for point in points})

@@ -92,7 +92,7 @@ def plot_accuracies(results: Sequence[Result], output: Path, source: Optional[st
             settings = result["settings"]
             model = catalogue()[settings["recipe"]].number.rpartition(", ")[2]
             on = "CPU" if settings["trained_on"] == "cpu" else "GPU"
-            name = f"{model}, rate {settings['lr']:g}, seed {result['seed']}, {on}"
+            name = f"{model}, learning rate {settings['lr']:g}, seed {result['seed']}, {on}"
             points = [(point[key], point["accuracy"]) for point in result["curve"] if key in point]
             lines += [Line(points, name, look(number))] if points else []
         if lines:

@@ -44,7 +44,7 @@ class State(NamedTuple):
 def find_results(folders: Iterable[Path]) -> List[Result]:
     """Return the results of recipes in and below some folders, each once, without toy data and other settings.
 
-    The results of a recipe with several learning rates are in the files of its cells, which record the chosen rate.
+    The results of a recipe with several learning rates are in the files of its cells, which record the chosen one.
 
     Raises:
         ResultError: if a result is damaged.

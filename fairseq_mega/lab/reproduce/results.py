@@ -101,9 +101,9 @@ def earlier_jobs(path: Path, jobs: Sequence[Job]) -> List[Job]:
 
 
 def cell(jobs: Sequence[Job], command: str) -> Optional[Dict[str, Any]]:
-    """The result of all jobs of a recipe, each with its seed, rate, scores and curve; None without any.
+    """The result of all jobs of a recipe, each with its seed, learning rate, scores and curve; None without any.
 
-    A rate is not chosen if it lacks the result of a seed that another rate has.
+    A learning rate is not chosen if it lacks the result of a seed that another one has.
     """
     done = [(job, read_result(path)) for job in jobs for path in job.result_files]
     if not done:
@@ -153,7 +153,7 @@ def table_folder(jobs: Sequence[Job], choices: Choices) -> Path:
     settings of the command change only some recipes of a cell of the table, the cell has the runs' own results alone.
     Recipes of the package with the same cell are one training; a recipe in the user's file is another one.
     Results on other data, of another training of the same cell, such as that of a recipe before a change, of another
-    evaluation of the same recipe, and of other runs of the same recipe, rate and seed, are omitted and named.
+    evaluation of the same recipe, and of other runs of the same recipe, learning rate and seed, are omitted and named.
     """
     recipe = jobs[0].recipe
     folder = choices.out / "tables" / "-".join([recipe.report, digest([choices.conditions(recipe), choices.settings])])
@@ -192,8 +192,8 @@ def training_of(recipe: Recipe, choices: Choices) -> Tuple[str, str]:
 def of_one_kind(files: Mapping[str, Path], jobs: Sequence[Job], recipes: Mapping[str, Recipe]) -> List[str]:
     """Return the names of results on the data of some runs.
 
-    They are of one training for each cell and rate, of the rates of their recipe, of one evaluation for each recipe,
-    and of one run for each cell, rate and seed or given weights.
+    They are of one training for each cell and learning rate, of the learning rates of their recipe, of one evaluation
+    for each recipe, and of one run for each cell, learning rate and seed or given weights.
 
     Args:
         files: results by their names; the last ones win where none of the runs decides.

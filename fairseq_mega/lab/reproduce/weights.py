@@ -40,7 +40,7 @@ from .jobs import Job
 from .settings import PUBLISHED, Choices, Weights, is_address
 
 HOST = "https://dl.fbaipublicfiles.com/mega"  # the READMEs of facebookresearch/mega, and XuezheMax/mega-image
-OF_TRAININGS = ("miniature", "figure5", "megalodon-figure1")  # reports of rates or curves, which weights lack
+OF_TRAININGS = ("miniature", "figure5", "megalodon-figure1")  # reports of learning rates or curves, which weights lack
 PUBLISHED_MODELS = {  # models with another published layout than this package's
     "classifier": MegaClassifier,
     IMAGES: MegaImageModel,

@@ -40,7 +40,7 @@ def evaluate(tokens: List[str]) -> int:
 
 
 def _value(operator: str, values: List[int]) -> int:
-    """The value of one operator; `values` in rising order."""
+    """The value of one operator; `values` in ascending order."""
     middle = len(values) // 2
     if operator == "[MIN":
         return values[0]
