@@ -86,9 +86,9 @@ class Job:
             elif self.end is not None and self.end - time.monotonic() < 2 * SLACK:
                 continue
             else:
-                say(f"{stage.name}: begins")
+                print_line(f"{stage.name}: begins")
                 outcome = self.attempt(stage)
-            say(f"{stage.name}: {outcome.status} {outcome.said}")
+            print_line(f"{stage.name}: {outcome.status} {outcome.said}")
             when = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
             self.kept["stages"][stage.name] = {**outcome._asdict(), "date": when}
             partial = self.file.with_suffix(".partial")
@@ -157,5 +157,5 @@ class Job:
         return 0 if statuses == {PASSED} else 3
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(f"[{datetime.datetime.now():%H:%M:%S}] {text}", file=sys.stderr, flush=True)

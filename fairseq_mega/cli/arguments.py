@@ -23,7 +23,7 @@ def option_value(arguments: typing.Sequence[str], option: str) -> typing.Optiona
     return value
 
 
-def given_arch(arguments: typing.Sequence[str]) -> typing.Optional[str]:
+def requested_arch(arguments: typing.Sequence[str]) -> typing.Optional[str]:
     """Return the value of --arch or -a, or None."""
     return option_value(arguments, "--arch") or option_value(arguments, "-a")
 
@@ -49,7 +49,7 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
             raise UsageError(f"{option} {value}: fairseq-mega-{command} reads one checkpoint: give one path")
     task = option_value(arguments, "--task")
     if command == "train":
-        arch = given_arch(arguments)
+        arch = requested_arch(arguments)
         if arch is None:
             raise UsageError("--arch is missing: give an architecture (--help lists them)")
         check_family(f"--arch {arch}", arch, task)

@@ -21,7 +21,7 @@ from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.compat.versions.architectures import architectures
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
-from .arguments import check_arguments, given_arch, option_value, with_task
+from .arguments import check_arguments, option_value, requested_arch, with_task
 from .commands import logged_output, lost_output, quiet_libraries, reader_is_gone
 from .usage import UsageError, explained_errors, model_of, plugin_flags
 
@@ -91,7 +91,7 @@ def tail_of_help(command: str, arguments: typing.Sequence[str]) -> str:
     """Return the flags of this package, printed below fairseq's page of options; of models only the one of --arch."""
     if command != "train":
         return plugin_flags(["--task"])
-    arch = given_arch(arguments)
+    arch = requested_arch(arguments)
     named = {option: option_value(arguments, option) for option in ("--task", "--lr-scheduler")}
     return plugin_flags(chosen={"--arch": None if arch is None else model_of(arch), **named})
 
@@ -134,7 +134,7 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
         origin = checkpoint_origin(command, given)
         check_arguments(command, given, origin)
         sys.argv = [name, *with_user_dir(with_task(command, given, origin))]
-        if command == "train" and {"-h", "--help"} & set(given) and given_arch(given) is None:
+        if command == "train" and {"-h", "--help"} & set(given) and requested_arch(given) is None:
             print(head_of_help())
         of_results = contextlib.nullcontext() if command == "train" else logged_output()  # a training goes on
         with explained_errors(), settings_unlogged(), of_results:

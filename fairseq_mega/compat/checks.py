@@ -71,7 +71,7 @@ def _is_the_right_end(given: Options) -> bool:
     return metric not in (OF_LOSSES if highest else OF_MATCHES)
 
 
-def _leaves_updates_to_the_period(given: Options) -> bool:
+def _has_updates_for_its_period(given: Options) -> bool:
     period = given.get("lr_period_updates")
     if given.get("lr_scheduler") != "cosine" or (period is not None and period > 0):
         return True
@@ -107,7 +107,7 @@ CHECKS = (
     ),
     Check(
         "warmup_updates",
-        _leaves_updates_to_the_period,
+        _has_updates_for_its_period,
         "the learning rate of --lr-scheduler cosine would never decay: give fewer than --max-update",
     ),
     Check("restore_file", _is_saved, "does not exist, and the training would begin anew: give a checkpoint"),

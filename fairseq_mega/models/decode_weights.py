@@ -6,7 +6,7 @@ import torch
 from fairseq.modules.adaptive_softmax import TiedLinear
 from torch import Tensor, nn
 
-from fairseq_mega.compat.features.decode_weights import add_decode_weights, asked_for
+from fairseq_mega.compat.features.decode_weights import add_decode_weights, requested_format
 from fairseq_mega.modules.drawn import PlainLinear
 from fairseq_mega.modules.packed_linear import LinearMap, PackedLinear, linear_map, pack_linear_maps
 from fairseq_mega.modules.trunk import Trunk
@@ -60,7 +60,7 @@ class DecodesPacked:
             ValueError: if the model is not on the CPU: other devices have no kernels.
         """
         super().prepare_for_inference_(cfg)  # type: ignore[misc]
-        kind = asked_for(cfg)
+        kind = requested_format(cfg)
         if kind is not None:
             assert isinstance(self, nn.Module)
             pack_weights(self, kind)

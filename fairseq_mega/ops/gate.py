@@ -11,13 +11,13 @@ from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
 from .dropout import draw_seed
 
 
-def _takes_types(residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> bool:
+def _supports_types(residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> bool:
     """Return whether the kernels accept the tensors' types as they are; the reference promotes types."""
     one = update.dtype == candidate.dtype and (addend is None or addend.dtype == update.dtype)
     return one and update.dtype in native.DTYPES and residual.dtype in (update.dtype, torch.float32)
 
 
-PATHS = Operator("gate", Path("reference"), Path("native", kernels_unavailable, native.DTYPES, suits=_takes_types))
+PATHS = Operator("gate", Path("reference"), Path("native", kernels_unavailable, native.DTYPES, suits=_supports_types))
 
 
 def gated_residual(

@@ -11,11 +11,11 @@ from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
 
 
-def _takes_result(x: Tensor, dtype: Optional[torch.dtype]) -> bool:
+def _supports_result(x: Tensor, dtype: Optional[torch.dtype]) -> bool:
     return dtype in (None, x.dtype) or (dtype == torch.bfloat16 and x.dtype == torch.float32)
 
 
-PATHS = Operator("norm", Path("reference"), Path("native", kernels_unavailable, native.DTYPES, suits=_takes_result))
+PATHS = Operator("norm", Path("reference"), Path("native", kernels_unavailable, native.DTYPES, suits=_supports_result))
 
 
 def on_gpu(x: Tensor) -> bool:

@@ -17,7 +17,7 @@ from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBatchIterator
 
 from fairseq_mega.compat.processes import workers as workers_module
-from fairseq_mega.compat.processes.workers import end_background_loading, workers_are_asked_for
+from fairseq_mega.compat.processes.workers import end_background_loading, workers_are_requested
 from tests.support import grids, helpers, tiny_trainings
 
 BATCHES = 12
@@ -63,7 +63,7 @@ def ended(seconds: float = BY_ITSELF) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def asked_for(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def requested_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """--num-workers on the command line, no garbage collection, and nothing left of other tests."""
     monkeypatch.setattr(sys, "argv", ["test", "--num-workers", "2"])
     gc.collect()
@@ -158,7 +158,7 @@ def test_workers_are_forked(version: tuple, method: str, asked: List[str], monke
     ],
 )
 def test_who_asks_for_workers(arguments: List[str], expected: bool) -> None:
-    assert workers_are_asked_for(["fairseq-mega-train", *arguments]) is expected
+    assert workers_are_requested(["fairseq-mega-train", *arguments]) is expected
 
 
 @pytest.mark.slow

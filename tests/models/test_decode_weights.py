@@ -13,7 +13,7 @@ from fairseq.models import BaseFairseqModel
 from fairseq.modules.adaptive_softmax import TiedLinear
 from torch import nn
 
-from fairseq_mega.compat.features.decode_weights import asked_for
+from fairseq_mega.compat.features.decode_weights import requested_format
 from fairseq_mega.models.decode_weights import pack_weights
 from fairseq_mega.modules.packed_linear import PackedLinear
 from fairseq_mega.ops.packed_linear import PackedMatrix, unpack
@@ -131,7 +131,7 @@ def test_the_option_reaches_the_configuration(name):
     for flags, kind in (([], None), (["--decode-weights", "int8"], "int8")):
         parser = getattr(options, f"get_{name}_parser")()  # parsing adds to it
         cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [*command_line, *flags]))
-        assert asked_for(cfg) == kind
+        assert requested_format(cfg) == kind
         assert ast.literal_eval(cfg.common_eval.model_overrides)["dropout"] == 0.5
 
 

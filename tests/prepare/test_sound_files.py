@@ -132,7 +132,7 @@ def test_no_clip_is_lost_without_a_word(tmp_path: Path) -> None:
     run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
     assert labels_of(tmp_path / "out") == {"high": 3, "low": 3, "none": 3}
     assert "omitted: 1 hidden .wav, 1 .txt, 1 .wav in deeper folders" in run.output
-    assert "9 clips, made 4000 samples long (0 of them cut, 4 filled to more than twice" in run.output
+    assert "9 clips, made 4000 samples long (0 cut, 4 filled to more than twice" in run.output
 
 
 LOST: List[Tuple[Dict[str, bytes], str]] = [

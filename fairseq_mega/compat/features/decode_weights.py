@@ -36,7 +36,7 @@ def add_decode_weights(kinds: typing.Sequence[str]) -> None:
     hooks.at("infer", refuse_other_models)
 
 
-def asked_for(cfg: typing.Any) -> typing.Optional[str]:
+def requested_format(cfg: typing.Any) -> typing.Optional[str]:
     """Return the value of --decode-weights in the configuration of a command, or None."""
     text = getattr(getattr(cfg, "common_eval", None), "model_overrides", None)
     overrides = literal(text or "{}")  # eval-lm accepts any expression there
@@ -45,7 +45,7 @@ def asked_for(cfg: typing.Any) -> typing.Optional[str]:
 
 def refuse_other_models(call: hooks.Call) -> typing.Iterator[None]:
     """Raise a ValueError for a model that does not pack its weights (event "infer")."""
-    kind, model = asked_for(call.arguments["cfg"]), call.arguments["self"]
+    kind, model = requested_format(call.arguments["cfg"]), call.arguments["self"]
     if kind is not None and not getattr(model, "packs_weights", False):
         name = type(model).__name__
         raise ValueError(f"--decode-weights {kind}: {name} is not a MEGA model that generates; leave the option out")

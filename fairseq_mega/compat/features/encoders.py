@@ -102,22 +102,22 @@ class TextOrPieces:
 
     def __init__(self, encoder: typing.Any) -> None:
         self.encoder = encoder
-        self.given_pieces = False  # whether each text since the latest results was of subwords
+        self.got_subwords = False  # whether each text since the latest results was of subwords
         self.begun = False  # whether there was such a text
         self.unchanged = False  # whether the latest text was of subwords
 
     def encode(self, text: str) -> str:
         """Return the subwords of a text; text with the mark of sentencepiece (U+2581) is returned unchanged."""
-        self.unchanged = is_pieces = MARK in text
+        self.unchanged = is_subwords = MARK in text
         if text.strip():  # an empty line is either
-            self.given_pieces = is_pieces and (self.given_pieces or not self.begun)
+            self.got_subwords = is_subwords and (self.got_subwords or not self.begun)
             self.begun = True
-        return text if is_pieces else self.encoder.encode(text)
+        return text if is_subwords else self.encoder.encode(text)
 
     def decode(self, text: str) -> str:
         """Return the text of subwords, or the subwords themselves if all texts were split already."""
         self.begun = False
-        return text if self.given_pieces else self.encoder.decode(text)
+        return text if self.got_subwords else self.encoder.decode(text)
 
 
 def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:

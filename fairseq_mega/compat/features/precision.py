@@ -105,10 +105,10 @@ def set_flags(namespace: argparse.Namespace) -> None:
     for flag in SETS[choice.precision]:
         setattr(namespace, flag, True)
     if device == "cuda":
-        _let_gpus_round(choice.precision)
+        _allow_rounding_on_gpus(choice.precision)
 
 
-def _let_gpus_round(precision: str) -> None:
+def _allow_rounding_on_gpus(precision: str) -> None:
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     if precision == "tf32":  # for the processes that this one starts for further GPUs
         os.environ["TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"] = "1"
@@ -118,6 +118,6 @@ def evaluating(precision: str, device: str) -> torch.autocast:
     """Return a context whose products have a precision of PRECISIONS, without gradients; raises as `choose`."""
     chosen = choose(precision, device).precision
     if device == "cuda":
-        _let_gpus_round(chosen)
+        _allow_rounding_on_gpus(chosen)
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}
     return torch.autocast(device, half.get(chosen, torch.bfloat16), enabled=chosen in half)

@@ -1,4 +1,4 @@
-"""Tell of options of the optimizer that come from a checkpoint."""
+"""Log options of the optimizer that come from a checkpoint."""
 
 import logging
 import typing
@@ -9,14 +9,14 @@ logger = logging.getLogger(__name__)
 OF_OPTIMIZERS = ("weight_decay", "betas", "momentum", "eps")  # options in its state, beside the learning rate
 
 
-def tell_options_of_a_checkpoints_optimizer() -> None:
+def log_options_of_a_checkpoints_optimizer() -> None:
     """Log which options of the optimizer a training reads from its checkpoint in place of the given ones."""
     from fairseq.optim import FairseqOptimizer
 
-    wrap(FairseqOptimizer, "load_state_dict", _load_and_tell)
+    wrap(FairseqOptimizer, "load_state_dict", _load_and_log)
 
 
-def _load_and_tell(
+def _load_and_log(
     original: typing.Callable,
     self: typing.Any,
     state_dict: typing.Any,

@@ -40,7 +40,7 @@ def _close(original: typing.Callable, self: typing.Any) -> None:
         original(self)
 
 
-def tell_unknown_words() -> None:
+def warn_unknown_words() -> None:
     """Warn of binarised text with many words that are ``<unk>``, once for each file of a task."""
     from fairseq.data import indexed_dataset
 

@@ -86,7 +86,7 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
     except Exception as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a damaged file, which leads torch astray
             raise
-        asked = _asked_for(error)
+        asked = _refused_name(error)
         if asked is not None:
             raise RefusedContents(f"{where} is refused: it contains {asked}. {ADVICE}") from error
         raise UnreadableFile(f"{where} cannot be read: it is truncated or not a checkpoint of fairseq") from error
@@ -118,7 +118,7 @@ def load_for_fairseq(file: typing.Any, map_location: typing.Any = "cpu") -> typi
     return checkpoint
 
 
-def _asked_for(error: Exception) -> typing.Optional[str]:
+def _refused_name(error: Exception) -> typing.Optional[str]:
     """Return the name of the object in a file that torch refused to build or call; None for another error."""
     if not isinstance(error, pickle.UnpicklingError):
         return None

@@ -7,7 +7,7 @@ import torch
 from fairseq_mega.compat.patching import wrap
 
 
-def let_torch_ddp_train_on_the_cpu() -> None:
+def allow_torch_ddp_on_the_cpu() -> None:
     """Make --ddp-backend pytorch_ddp, fairseq's default, train with --cpu: fairseq always names a GPU."""
     from fairseq.models import distributed_fairseq_model
 

@@ -45,7 +45,7 @@ def _batches_of_an_epoch(
     """Return the batches of an epoch, whose workers end with the epoch."""
     workers = self.num_workers
     self.persistent_workers = self.reuse_dataloader = False
-    if not workers_are_asked_for(sys.argv) and not workers_are_of_use(len(self)):
+    if not workers_are_requested(sys.argv) and not workers_are_of_use(len(self)):
         self.num_workers = 0
     try:
         with warnings.catch_warnings():  # fairseq requests pinned memory also without a GPU
@@ -71,7 +71,7 @@ def workers_are_of_use(batches: int) -> bool:
     return batches >= SHORT_EPOCH and torch.cuda.is_available()
 
 
-def workers_are_asked_for(arguments: typing.Sequence[str]) -> bool:
+def workers_are_requested(arguments: typing.Sequence[str]) -> bool:
     """Return whether a command line sets the number of workers, by --num-workers or hydra's dataset.num_workers."""
     return any(re.match(r"(--num-workers|\+*dataset\.num_workers)(=|$)", argument) for argument in arguments)
 

@@ -96,7 +96,7 @@ class Worker:
         self.process.kill()
         self.process.communicate()
 
-    def ask(self, word: str) -> Dict[str, Any]:
+    def request(self, word: str) -> Dict[str, Any]:
         """Send a word, and return the answer."""
         print(word, file=self.process.stdin, flush=True)
         return self.answer()
@@ -150,9 +150,14 @@ def measure_beside(
         for turn in range(arguments.repeat):
             print(f"turn {turn + 1} of {arguments.repeat}: {', '.join(workers)}", file=sys.stderr)
             for name, worker in workers.items():
-                seconds[name].append(worker.ask("step")["seconds"])
+                seconds[name].append(worker.request("step")["seconds"])
         return {
-            name: {**worker.found, "seconds": statistics.median(seconds[name]), "peak": peak, **worker.ask("memory")}
+            name: {
+                **worker.found,
+                "seconds": statistics.median(seconds[name]),
+                "peak": peak,
+                **worker.request("memory"),
+            }
             for name, worker in workers.items()
         }
 

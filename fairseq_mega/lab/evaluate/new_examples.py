@@ -16,7 +16,7 @@ from fairseq_mega.data.image_files import read_image
 from fairseq_mega.data.text_units import ByteUnit, own_tokens, text_unit
 from fairseq_mega.lab.prepare.classification.sound_files import fitted, read_sound
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.prepare.text_files import open_text
 from fairseq_mega.tasks.image_classification import WHOLE, ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
@@ -47,7 +47,7 @@ class Reader:
     def note_cut(self, note: str) -> None:
         """Print a note on the first example of which the model reads a part."""
         if not self.cut_before:
-            say(f"note: {note}; further ones are not named")
+            print_line(f"note: {note}; further ones are not named")
         self.cut_before = True
 
 
@@ -98,7 +98,7 @@ class TextReader(Reader):
         unknown = sum(int((tokens == unk).sum()) for tokens in found)
         if unknown:
             total = sum(int((tokens >= unk).sum()) for tokens in found)
-            say(f"note: {unknown} of the {total} tokens of {place} are in no training text")
+            print_line(f"note: {unknown} of the {total} tokens of {place} are in no training text")
         return dict(zip(("src_tokens", "src1_tokens"), found))
 
     def _tokens(self, text: str, place: str) -> Tensor:

@@ -101,14 +101,14 @@ def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attend
     number = _number(layers, layer)
     found: List[Tensor] = []
 
-    def ask(module: nn.Module, given: Any) -> Any:
+    def request_weights(module: nn.Module, given: Any) -> Any:
         return (*given[:2], True)
 
-    def take(module: nn.Module, given: Any, output: Any) -> None:
+    def record_weights(module: nn.Module, given: Any, output: Any) -> None:
         found.append(output[2])
 
     attention = layers[number - 1].cross_attention
-    hooks = [attention.register_forward_pre_hook(ask), attention.register_forward_hook(take)]
+    hooks = [attention.register_forward_pre_hook(request_weights), attention.register_forward_hook(record_weights)]
     try:
         model(source, lengths, read)
     finally:

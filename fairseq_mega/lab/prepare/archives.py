@@ -11,7 +11,7 @@ from typing import IO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, ca
 from fairseq_mega.data.card import read_json
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
 from fairseq_mega.lab.prepare.download import DownloadError, fetch_missing
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.runs.files import BLOCK, write_json
 
 FETCH_AGAIN = "remove the file, and run the command again"
@@ -46,7 +46,7 @@ def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path,
     path = given or folder / archive.name
     if given is None:
         fetch_missing(archive.url, path, remedy)
-    say(f"{path.name}: {path.stat().st_size} bytes, comparing the checksum")
+    print_line(f"{path.name}: {path.stat().st_size} bytes, comparing the checksum")
     again = FETCH_AGAIN if given is None else "get a new copy"
     check_digests(path, archive.digests, None, f"The file is damaged or another one: {again}. {remedy}")
     return path, {path.name: record_of(path, **({} if given else {"url": archive.url}))}
@@ -75,14 +75,14 @@ def obtain_recorded(
     path, records = folder / name, read_json(record_file)
     fetch_missing(url, path, attempts=8, allowed=allow_download)
     if name not in records:
-        say(f"{name}: {path.stat().st_size} bytes, checking")
+        print_line(f"{name}: {path.stat().st_size} bytes, checking")
         check(path)
         records[name] = record_of(path, url=url)
         write_json(record_file, records)
     known = records[name]
     remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is intended"
     check_digests(path, {"sha256": known["sha256"]}, known["bytes"], remedy)
-    say(f"{name}: {known['bytes']} bytes, SHA-256 {known['sha256']}")
+    print_line(f"{name}: {known['bytes']} bytes, SHA-256 {known['sha256']}")
     return path
 
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 import numpy as np
 
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.commands import PYTHON, environment, run_command
 
@@ -63,7 +63,7 @@ def signs_of_life(name: str, progress: Callable[[], str]) -> Iterator[None]:
 
     def watch() -> None:
         while not ended.wait(EVERY):
-            say(f"{name}: {progress()}")
+            print_line(f"{name}: {progress()}")
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

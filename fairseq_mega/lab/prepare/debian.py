@@ -9,7 +9,7 @@ from typing import Optional, Sequence
 
 from fairseq_mega.lab.prepare.checksums import Records, record_of
 from fairseq_mega.lab.prepare.download import DownloadError
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 
 
 def obtain_packages(names: Sequence[str], given: Optional[Sequence[Path]], raw: Path, target: Path) -> Records:
@@ -45,13 +45,13 @@ def fetch_package(name: str, folder: Path, otherwise: str = "") -> Path:
         if shutil.which("apt-get") is None:
             raise DownloadError(f"'apt-get' was not found: it fetches {name} on Debian and Ubuntu. {otherwise}")
         command = ["apt-get", "-o", "Acquire::Retries=3", "-o", "APT::Sandbox::User=root", "download", name]
-        say(f"{name}: fetching the package")
+        print_line(f"{name}: fetching the package")
         try:
             _run(command, folder)
         except DownloadError:
             remedy = "The package list may be missing or old: run 'apt-get update' as root, then this command again. "
             if os.geteuid() == 0:
-                say(f"{name}: apt-get could not fetch it; updating the package list (apt-get update)")
+                print_line(f"{name}: apt-get could not fetch it; updating the package list (apt-get update)")
                 with contextlib.suppress(DownloadError):
                     _run(["apt-get", "update"])
                 remedy = ""

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Optional
 
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.runs.files import blocks_of
 
 ATTEMPTS, WAIT = 3, 5.0  # times that a transfer is tried, and the seconds between
@@ -29,7 +29,7 @@ def fetch(url: str, path: Path, attempts: int = 8, remedy: str = "") -> int:
     problem = ""
     for attempt in range(attempts):
         if attempt:
-            say(f"{path.name}: {problem}; attempt {attempt + 1} of {attempts}")
+            print_line(f"{path.name}: {problem}; attempt {attempt + 1} of {attempts}")
             time.sleep(WAIT)
         try:
             expected = _transfer(url, partial)
@@ -83,5 +83,5 @@ def fetch_missing(url: str, path: Path, remedy: str = "", attempts: int = ATTEMP
         return
     if not allowed:
         raise DownloadError(f"{path} does not exist and --no-download was given; fetch it from {url}")
-    say(f"{path.name}: downloading {url}")
+    print_line(f"{path.name}: downloading {url}")
     fetch(url, path, attempts, remedy)

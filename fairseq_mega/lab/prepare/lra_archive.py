@@ -7,7 +7,7 @@ from typing import Dict, Mapping, NamedTuple, Optional
 
 from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, naming_damage, obtain_recorded, tar_files
 from fairseq_mega.lab.prepare.download import DownloadError
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
 
@@ -63,7 +63,7 @@ def released_files(args: argparse.Namespace, work: WorkFolder, part: Part) -> Pa
 
     def make(folder: Path) -> None:
         archive = obtain_recorded(URL, archives, archives / RECORD, not args.no_download)
-        say(f"{unpack(archive, part, folder)} files of {part.folder} unpacked")
+        print_line(f"{unpack(archive, part, folder)} files of {part.folder} unpacked")
 
     return work.part("released", make) / part.folder
 

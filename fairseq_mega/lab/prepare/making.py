@@ -8,7 +8,7 @@ from fairseq_mega.data.card import labelled_text
 from fairseq_mega.data.class_folders import files_below, is_hidden
 from fairseq_mega.lab.prepare.checksums import record_of
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.prepare.shared_options import check_paths
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
@@ -73,7 +73,7 @@ def make(
     with WorkFolder(args.out, settings_of(dataset, args, toy), dataset.leaves) as work:
         if work.finished:
             work.check_files()
-            say(f"{args.out}: {dataset.name} is there already, made with these settings; nothing to do")
+            print_line(f"{args.out}: {dataset.name} is there already, made with these settings; nothing to do")
         elif work.built:
             work.publish()
         else:

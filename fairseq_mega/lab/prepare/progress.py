@@ -10,7 +10,7 @@ LEAST_SECONDS = 1.0  # a shorter time is too short for a rate
 Item = TypeVar("Item")
 
 
-def say(message: str) -> None:
+def print_line(message: str) -> None:
     """Print a line to standard error."""
     print(message, file=sys.stderr, flush=True)
 
@@ -35,7 +35,7 @@ class Progress:
         self.done = done
         if time.monotonic() - self.reported >= REPORT_SECONDS:
             self.reported = time.monotonic()
-            say(f"{self.name}: {self._describe(self.reported - self.begun)}")
+            print_line(f"{self.name}: {self._describe(self.reported - self.begun)}")
 
     def follow(self, items: Iterable[Item], size: Callable[[Item], float] = lambda item: 1) -> Iterator[Item]:
         """Pass items on and count each with its size."""

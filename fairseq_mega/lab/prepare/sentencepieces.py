@@ -9,7 +9,7 @@ from typing import Any, List, Mapping, Sequence, Tuple
 import sentencepiece
 
 from fairseq_mega.data.text_cleaning import mark_model
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.runs.files import written_whole
 
 DICTIONARY = "dict.txt"  # beside text that is cut into subwords
@@ -80,7 +80,7 @@ def train_model(
         mark_model(partial, cleaning)
     os.replace(partial, f"{prefix}.model")
     size = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model").get_piece_size()
-    say(f"{prefix.name}.model: {size:,} subwords, {vocabulary_size:,} requested")
+    print_line(f"{prefix.name}.model: {size:,} subwords, {vocabulary_size:,} requested")
     return int(size)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Optional, Sequence
 
 from fairseq_mega.compat.files.locks import InUse, acquire
 from fairseq_mega.data.card import CARD_FILE, RECORDS, is_recorded, record_of
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.runs.files import write_json
 
 UNFINISHED = "unfinished"
@@ -134,7 +134,7 @@ class WorkFolder:
         """
         folder = self.parts / name
         if folder.exists():
-            say(f"{name}: made before")
+            print_line(f"{name}: made before")
             return folder
         partial = self.parts / f"{name}.partial"
         try:
@@ -167,7 +167,7 @@ class WorkFolder:
         for name in filter(lambda name: (self.output / name).exists(), RECORDS):
             os.replace(self.output / name, self.out / name)
         shutil.rmtree(self._unfinished, ignore_errors=True)
-        say(f"done: {self.out} (its origin: {self.out / CARD_FILE})")
+        print_line(f"done: {self.out} (its origin: {self.out / CARD_FILE})")
 
 
 def _same(old: Any, new: Any) -> bool:

@@ -20,7 +20,7 @@ from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.reproduce.training import chosen_once
 from fairseq_mega.lab.runs.commands import execute
 from fairseq_mega.lab.runs.files import write_text
-from fairseq_mega.lab.runs.stages import Work, say
+from fairseq_mega.lab.runs.stages import Work, print_line
 
 LONGEST_MINUTES = 60.0  # limit of a training with --updates
 SMOKE_UPDATES = 20
@@ -96,7 +96,7 @@ class QuickStart:
         inputs = record_of(self.folder)["inputs"]
         packages = [f"{file.partition('_')[0]} {of['version']}" for file, of in inputs.items() if "version" in of]
         if packages:
-            say(f"text: {', '.join(packages)}")
+            print_line(f"text: {', '.join(packages)}")
 
     def train(self) -> None:
         """Make the data, plan the training, and train; each is done once.
@@ -116,7 +116,7 @@ class QuickStart:
         given, usual = self.options.train_minutes, LONGEST_MINUTES if self.updates else self.usual_minutes()
         write_text(self.folder / "minutes", f"{float(given or usual):.2f}\n")
         if not self.updates:
-            say(f"the training will take {self.minutes:.1f} minutes")
+            print_line(f"the training will take {self.minutes:.1f} minutes")
 
     @property
     def minutes(self) -> float:
@@ -140,7 +140,7 @@ class QuickStart:
         done = training.train(self.job, execute, [])
         if not self.updates and done < self.enough:
             minutes = math.ceil(max(2 * self.minutes, self.enough * self.minutes / max(1, done)))
-            say(
+            print_line(
                 f"only {done} updates in {self.minutes:g} minutes, and {self.enough} make a good model: give "
                 f"--train-minutes {minutes} or more and another --work-dir, or wait until the machine is idle"
             )
@@ -149,7 +149,7 @@ class QuickStart:
 def gpus_for(cpu: bool) -> int:
     """Return the number of GPUs to train on, 0 for the CPU."""
     if torch.cuda.is_available() and not cpu:
-        say(f"device: {torch.cuda.get_device_name()}")
+        print_line(f"device: {torch.cuda.get_device_name()}")
         return torch.cuda.device_count()
-    say("device: CPU")
+    print_line("device: CPU")
     return 0

@@ -18,7 +18,7 @@ from fairseq_mega.lab.report.command import main as report
 from fairseq_mega.lab.reproduce.evaluating import generated, score_words, settings_words, translate, translator_words
 from fairseq_mega.lab.runs.commands import StageError, execute
 from fairseq_mega.lab.runs.results import read_result
-from fairseq_mega.lab.runs.stages import elapsed, say
+from fairseq_mega.lab.runs.stages import elapsed, print_line
 
 SMOKE_PIECES, SMOKE_PAIRS = 400, 400
 WHOLE_MINUTES = 25.0  # minutes from the call to the last line, even on a busy machine
@@ -73,7 +73,7 @@ class Translation(QuickStart):
             raise StageError(f"the command '{INTERACTIVE}' was not found: run 'bash scripts/setup.sh'")
         reason = tokenizer_for(self.options.target_lang).reason
         if reason:
-            say(f"BLEU will count characters, not words: {reason}")
+            print_line(f"BLEU will count characters, not words: {reason}")
         self.train()
         self.checkpoint = self.folder / "checkpoints" / "checkpoint_best.pt"
         self.work.stage("translate", self.translate)
@@ -112,7 +112,7 @@ class Translation(QuickStart):
     def _warn(self, score: float) -> None:
         """Print a remedy if the BLEU score shows that the model has not learned to translate."""
         if score < LEAST:
-            say(
+            print_line(
                 f"{score:.1f} BLEU: the model has not learned yet which word translates which; 15 minutes on two "
                 f"idle cores give 28 to 36. Give --train-minutes {2 * math.ceil(self.minutes)} or more and another "
                 "--work-dir, or wait until the machine is idle"

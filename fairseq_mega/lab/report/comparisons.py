@@ -19,8 +19,8 @@ from fairseq_mega.lab.runs.report import (
     Report,
     add_format,
     add_results,
-    given_results,
     other_settings,
+    selected_results,
     show,
     warn_of_smoke,
 )
@@ -424,7 +424,7 @@ def precisions(folder: Path, words: Sequence[str]) -> Table:
 
 def print_quickstart(options: argparse.Namespace) -> None:
     """Print a row for each result of the quick start."""
-    results = given_results(options, "quickstart")
+    results = selected_results(options, "quickstart")
     if not results:
         raise ResultError(f"{options.results} has no result of the quick start")
     rows = [

@@ -14,7 +14,7 @@ from fairseq_mega.lab.report.classifier_table import run_table, warnings
 from fairseq_mega.lab.report.comparisons import MODELS
 from fairseq_mega.lab.report.numbers import mean_and_deviation, pivot
 from fairseq_mega.lab.runs.plotting import COLOURS, SIZES, Line, Panel, draw_panels, load_pyplot, look, save
-from fairseq_mega.lab.runs.report import Report, add_drawing, given_results, show, warn_of_smoke
+from fairseq_mega.lab.runs.report import Report, add_drawing, selected_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result, ResultError, is_trained_here, read_results
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 from fairseq_mega.ops.attention.reference import laplace
@@ -418,7 +418,7 @@ def megalodon_report(
     """Return the report of a figure of MEGALODON, which requires that the first table has rows."""
 
     def run(options: argparse.Namespace) -> None:
-        results = given_results(options, benchmark)
+        results = selected_results(options, benchmark)
         found = [table(results) for table in tables]
         if not found[0].rows:
             recipe = benchmark.replace("-", "/")

@@ -15,7 +15,7 @@ from fairseq_mega.lab.prepare.dataset import Processed
 from fairseq_mega.lab.prepare.download import fetch_missing
 from fairseq_mega.lab.prepare.layouts import DATA_BIN
 from fairseq_mega.lab.prepare.of_recipes import dataset_of, is_published
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
@@ -60,7 +60,7 @@ def unpack(archive: Path, folder: Path) -> None:
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    say(f"unpacking {archive} to {folder}")
+    print_line(f"unpacking {archive} to {folder}")
     with naming_damage(archive, FETCH_AGAIN), zipfile.ZipFile(archive) as container:
         container.extractall(partial)  # this skips members outside the folder
     partial.rename(folder)

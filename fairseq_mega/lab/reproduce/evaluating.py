@@ -14,7 +14,7 @@ from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.runs.commands import PYTHON, Execute
 from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
-from fairseq_mega.lab.runs.stages import make_of, say
+from fairseq_mega.lab.runs.stages import make_of, print_line
 from fairseq_mega.lab.runs.training_log import averaged, read_losses, spikes_of
 from fairseq_mega.models.averaging import average, epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
@@ -222,7 +222,7 @@ def last_average(job: Job) -> Dict[str, Path]:
     path, count = job.folder / "checkpoint_average.pt", job.recipe.evaluate["average"]
     sources = epoch_checkpoints(job.folder / "checkpoints")[-count:]
     if len(sources) < count:
-        say(f"{job.name}: checkpoints of {len(sources)} epochs: the average of the last {count} is not scored")
+        print_line(f"{job.name}: checkpoints of {len(sources)} epochs: the average of the last {count} is not scored")
         return {}
     make_of(sources, path, lambda: save(average(sources), path))
     return {"average": path}

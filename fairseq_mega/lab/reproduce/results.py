@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.alike import CONDITIONS, DATA, EVALUATION, TRAINING, cell_of, source_of
@@ -180,7 +180,7 @@ def table_folder(jobs: Sequence[Job], choices: Choices) -> Path:
     others = sorted(seen.keys() - kept)
     if others:
         reason = "results on other data, of other trainings or evaluations, or of other runs with the same seed"
-        say(f"{recipe.report}: omitted: {reason}: {', '.join(name.removesuffix('.json') for name in others)}")
+        print_line(f"{recipe.report}: omitted: {reason}: {', '.join(name.removesuffix('.json') for name in others)}")
     return folder
 
 

@@ -18,7 +18,7 @@ from fairseq_mega.lab.report.recipe_states import FAILED
 from fairseq_mega.lab.runs.commands import Execute, StageError, execute
 from fairseq_mega.lab.runs.files import in_the_way_of, write_json
 from fairseq_mega.lab.runs.plotting import check_image
-from fairseq_mega.lab.runs.stages import say, stage
+from fairseq_mega.lab.runs.stages import print_line, stage
 
 from . import checks, data, launchers
 from .authors_data import fetch_processed
@@ -112,11 +112,11 @@ def prepare(recipe: Recipe, folder: Path, choices: Choices, run_command: Execute
         return data.digest_of(recipe, folder, choices)
     with made_by_one(folder):
         if not dataset.layout.is_there(folder):
-            say(f"{folder} holds no data: making those of {dataset.name}")
+            print_line(f"{folder} holds no data: making those of {dataset.name}")
             run_command(data.command(recipe, folder, choices), folder.parent / f".{folder.name}" / "prepare.log", {})
         found = dataset.layout.examine(folder)
         for remark in () if choices.smoke else dataset.remarks(folder, found.examples):
-            say(remark)
+            print_line(remark)
         return found.digest
 
 
@@ -199,7 +199,7 @@ def perform_all(
             try:
                 perform(job, run_command, lent, command, only_train)
             except (StageError, OSError, ValueError) as error:
-                say(f"{job.name}: failed: {error}")
+                print_line(f"{job.name}: failed: {error}")
                 note_failure(job, str(error))
                 return Outcome(job, str(error))
         return Outcome(job, None)

@@ -15,7 +15,7 @@ from fairseq_mega.lab.recipes.recipe import AUTO, Recipe
 from fairseq_mega.lab.runs.commands import PYTHON, Execute, StageError
 from fairseq_mega.lab.runs.files import write_text
 from fairseq_mega.lab.runs.log_progress import Progress
-from fairseq_mega.lab.runs.stages import say
+from fairseq_mega.lab.runs.stages import print_line
 
 from .jobs import RESULTS, TRAINED, Job
 from .settings import Choices
@@ -62,7 +62,7 @@ def chosen_once(file: Path, asked: str, gpus: int) -> str:
     """
     if not file.exists():
         choice = precision.choose(asked, "cuda" if gpus else "cpu")
-        say(f"precision: {choice.precision} ({choice.reason})")
+        print_line(f"precision: {choice.precision} ({choice.reason})")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, choice.precision + "\n")
     return file.read_text(encoding="utf-8").strip()
@@ -120,8 +120,8 @@ def train(job: Job, execute: Execute, devices: List[int]) -> int:
     log, checkpoints = job.folder / "train.log", job.folder / "checkpoints"
     write_text(job.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
     if (checkpoints / "checkpoint_last.pt").exists():
-        say(f"going on from {checkpoints / 'checkpoint_last.pt'}")
-    say(f"training {how_long(job)}; everything is logged in {log}")
+        print_line(f"going on from {checkpoints / 'checkpoint_last.pt'}")
+    print_line(f"training {how_long(job)}; everything is logged in {log}")
     progress = Progress(job.updates or None, 60 * job.minutes or None)
     execute([*PYTHON, MODULE, "train", *words], log, variables(job, devices), progress)
     if not (checkpoints / "checkpoint_best.pt").is_file():

@@ -25,7 +25,7 @@ from fairseq_mega.data.class_folders import files_below
 from fairseq_mega.lab.prepare.archives import obtain_recorded
 from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
-from fairseq_mega.lab.runs.stages import say
+from fairseq_mega.lab.runs.stages import print_line
 from fairseq_mega.models import cost
 from fairseq_mega.models.checkpoint_files import save
 from fairseq_mega.models.mega import MegaModel
@@ -250,11 +250,11 @@ def convert(job: Job, weights: Weights) -> None:
         classes, expected = flat_options(found.checkpoint).get(name), job.config["model"].get(name)
         if classes is not None and expected is not None and int(classes) != int(expected):
             raise ValueError(f"--checkpoint {weights.path} has {classes} classes, and {job.data} {expected}")
-    say(f"weights: {weights.source}, SHA-256 {weights.sha256}; data: {origin_of(job)}")
+    print_line(f"weights: {weights.source}, SHA-256 {weights.sha256}; data: {origin_of(job)}")
     for line in weights.differs or ["options of the model: those of the recipe"]:
-        say(f"  {line}")
+        print_line(f"  {line}")
     if job.recipe.notes:
-        say(f"  recipe: {job.recipe.notes}")
+        print_line(f"  recipe: {job.recipe.notes}")
     options = found.checkpoint.get("args")
     if options is not None and getattr(options, "criterion", None) is None:
         options.criterion = job.recipe.config["criterion"]["_name"]  # required by fairseq-validate

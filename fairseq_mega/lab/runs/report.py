@@ -62,7 +62,7 @@ def other_settings(results: Sequence[Dict[str, Any]]) -> List[str]:
     return list(dict.fromkeys(lines))
 
 
-def given_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:
+def selected_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:
     """Read the results of trainings that the options of :func:`add_results` select."""
     return list(filter(is_trained_here, all_results(options, benchmark)))
 

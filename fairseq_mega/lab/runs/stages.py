@@ -20,7 +20,7 @@ def elapsed() -> float:
     return time.time() - STARTED
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line of progress to stderr, with the minutes and seconds since the start."""
     minutes, seconds = divmod(int(elapsed()), 60)
     print(f"[{minutes:02d}:{seconds:02d}] {text}", file=sys.stderr, flush=True)
@@ -45,12 +45,12 @@ def stage(folder: Path, name: str, work: Callable[[], object], title: str = "") 
     marker = marker_of(folder, name)
     shown = title or name
     if marker.exists():
-        say(f"{shown}: done before, skipped (remove {marker} to repeat it)")
+        print_line(f"{shown}: done before, skipped (remove {marker} to repeat it)")
         return
-    say(f"{shown}: begins")
+    print_line(f"{shown}: begins")
     work()
     write_text(marker, f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}\n")
-    say(f"{shown}: done")
+    print_line(f"{shown}: done")
 
 
 def make_of(sources: Sequence[Path], path: Path, work: Callable[[], object]) -> None:

@@ -12,7 +12,7 @@ from fairseq_mega.compat.files.settings import Role, register_roles, setting_of
 Configuration = TypeVar("Configuration")
 
 
-def as_given(value: Any, read: Mapping[str, Any]) -> Any:
+def as_passed(value: Any, read: Mapping[str, Any]) -> Any:
     """Return the value of an option for a layer's field: a name in place of a member of an enumeration."""
     return str(value) if isinstance(value, Enum) else value
 
@@ -37,7 +37,7 @@ class Option(NamedTuple):
     role: Role
     help: str = ""
     field: str = ""
-    convert: Callable[[Any, Mapping[str, Any]], Any] = as_given
+    convert: Callable[[Any, Mapping[str, Any]], Any] = as_passed
     alias: str = ""
 
 

@@ -75,12 +75,12 @@ def possible(x: Tensor, weight: Optional[Tensor]) -> bool:
     )
 
 
-def takes_rms_norm(x: Tensor, weight: Optional[Tensor]) -> bool:
+def supports_rms_norm(x: Tensor, weight: Optional[Tensor]) -> bool:
     """Return whether apex computes the RMS norm of ``x`` (..., D), by the rule above."""
     return possible(x, weight) and (mode() == "on" or x.dtype in HALF or torch_version() < FUSED_RMS_NORM)
 
 
-def takes_layer_norm(x: Tensor, weight: Optional[Tensor]) -> bool:
+def supports_layer_norm(x: Tensor, weight: Optional[Tensor]) -> bool:
     """Return whether apex computes the layer norm of ``x`` (..., D), by the rule above."""
     if not possible(x, weight):
         return False
@@ -101,8 +101,8 @@ def row_norm(
 ) -> Optional[Tensor]:
     """Compute :func:`fairseq_mega.ops.norm.row_norm` in the type of x; return None where apex does not."""
     if centred:
-        return layer_norm(x, weight, bias, eps) if takes_layer_norm(x, weight) else None
-    return rms_norm(x, weight, eps) if takes_rms_norm(x, weight) else None
+        return layer_norm(x, weight, bias, eps) if supports_layer_norm(x, weight) else None
+    return rms_norm(x, weight, eps) if supports_rms_norm(x, weight) else None
 
 
 def rms_norm(x: Tensor, weight: Optional[Tensor], eps: float) -> Tensor:

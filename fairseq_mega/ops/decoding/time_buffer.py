@@ -23,7 +23,7 @@ class TimeBuffer:
         self._steps: Optional[Tensor] = steps
         self._length = steps.size(1)
         self._room: Optional[Tensor] = None  # (B, capacity, width), begins with the steps
-        self._taken: List[int] = []  # one number, of all buffers in this room: how many of its steps are written
+        self._written: List[int] = []  # one number, of all buffers in this room: how many of its steps are written
 
     def __len__(self) -> int:
         return self._length
@@ -58,15 +58,15 @@ class TimeBuffer:
         """Return a buffer with ``count`` further steps, which the caller writes at once, see :attr:`room`."""
         old, new = len(self), len(self) + count
         longer = TimeBuffer.__new__(TimeBuffer)
-        longer._room, longer._taken = self._room, self._taken
+        longer._room, longer._written = self._room, self._written
         if not self._has_room(new):
             capacity = max(SMALLEST, 1 << new.bit_length())  # doubled, so that copies stay few
             if most is not None:
                 capacity = min(capacity, most)
             longer._room = self.steps.new_empty(self.steps.size(0), capacity, self.steps.size(2))
             longer._room[:, :old] = self.steps
-            longer._taken = [old]
-        longer._taken[0] = new
+            longer._written = [old]
+        longer._written[0] = new
         longer._steps, longer._length = None, new
         return longer
 
@@ -79,7 +79,7 @@ class TimeBuffer:
     def _has_room(self, new: int) -> bool:
         """Return whether the room exists, is long enough for ``new`` steps, and is this buffer's to write to."""
         room = self._room
-        if room is None or room.size(1) < new or self._taken[0] != len(self):
+        if room is None or room.size(1) < new or self._written[0] != len(self):
             return False
         return torch.is_inference_mode_enabled() or not room.is_inference()
 
@@ -93,7 +93,7 @@ class TimeBuffer:
             return TimeBuffer(self.steps.index_select(0, order))
         room = self._room.new_empty(order.numel(), *self._room.shape[1:])
         chosen = TimeBuffer(room[:, : len(self)])
-        chosen._room, chosen._taken = room, [len(self)]
+        chosen._room, chosen._written = room, [len(self)]
         torch.index_select(self.steps, 0, order, out=chosen.steps)
         return chosen
 

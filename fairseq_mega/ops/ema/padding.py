@@ -72,10 +72,10 @@ def ema_of_real_steps(
         resets = own.diff(dim=1, prepend=torch.zeros_like(own[:, :1])) > 0
     if state is not None:
         x = x.to(compute_dtype(x))  # two shares are added
-    y, last = run(_taken(x, order), padding_mask.gather(1, order), resets)
-    y = _taken(y, place)
+    y, last = run(_gathered(x, order), padding_mask.gather(1, order), resets)
+    y = _gathered(y, place)
     if state is not None:
-        share = _taken(state_response(coefficients, state, x.size(1)), (read - 1).clamp(min=0))
+        share = _gathered(state_response(coefficients, state, x.size(1)), (read - 1).clamp(min=0))
         y = y + (share if documents is None else share.masked_fill((documents > 0).unsqueeze(-1), 0.0))
     if last is None or not return_state:
         return y, None
@@ -87,7 +87,7 @@ def ema_of_real_steps(
     return y, last
 
 
-def _taken(x: Tensor, steps: Tensor) -> Tensor:
+def _gathered(x: Tensor, steps: Tensor) -> Tensor:
     """Return the steps (B, L) of each row of x (B, L, D)."""
     first = torch.arange(0, steps.numel(), steps.size(1), device=steps.device)
     return x.flatten(0, 1).index_select(0, (steps + first.unsqueeze(1)).flatten()).view_as(x)

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, NamedTuple
 
 import numpy as np
 
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 
 _TOKENS = [b"%d" % value for value in range(256)]
 
@@ -43,5 +43,5 @@ def write_image_task(folder: Path, splits: Dict[str, ImageSplit]) -> Dict[str, D
         (folder / "label" / f"{split}.label").write_text("".join(f"{label}\n" for label in labels))
         counts = {str(label): count for label, count in sorted(Counter(labels.tolist()).items())}
         statistics[split] = {"examples": written, "labels": counts, "pixels": pixels}
-        say(f"{split}: {written} images of {pixels} pixels")
+        print_line(f"{split}: {written} images of {pixels} pixels")
     return statistics

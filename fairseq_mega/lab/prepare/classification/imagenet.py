@@ -15,7 +15,7 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report, Scored, Sources
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.shared_options import add_path
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
@@ -123,7 +123,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     paths = {name: args.archives / archive.name for name, archive in ARCHIVES.items()}
     inputs: Records = {}
     for name, path in paths.items():
-        say(f"{path.name}: {path.stat().st_size:,} bytes, comparing the checksum")
+        print_line(f"{path.name}: {path.stat().st_size:,} bytes, comparing the checksum")
         inputs[path.name] = {"bytes": path.stat().st_size, "md5": digest_of(path, "md5")}
         if not args.any_archives and inputs[path.name]["md5"] != ARCHIVES[name].md5:
             raise DownloadError(

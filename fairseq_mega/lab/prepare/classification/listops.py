@@ -15,7 +15,7 @@ from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_
 from fairseq_mega.lab.prepare.generators.listops.trees import ListOpsRules, generate_listops
 from fairseq_mega.lab.prepare.layouts import TEXTS
 from fairseq_mega.lab.prepare.lra_archive import Part, add_released, released_files
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.shared_options import (
     add_limit,
     add_number,
@@ -93,7 +93,7 @@ def _generate(args: argparse.Namespace) -> Dict[str, List[Tree]]:
     rules = ListOpsRules(min_length=args.min_length, max_length=args.max_length)
     pairs = progress.follow(generate_listops(args.count, args.seed, rules, args.workers))
     trees = [(encode(source), str(target)) for source, target in pairs]
-    say(f"{len(trees)} trees generated with seed {args.seed}, {progress.describe_rate()}")
+    print_line(f"{len(trees)} trees generated with seed {args.seed}, {progress.describe_rate()}")
     train, valid = args.count * 96 // 100, args.count * 2 // 100
     return {"train": trees[:train], "valid": trees[train : train + valid], "test": trees[train + valid :]}
 

@@ -35,10 +35,10 @@ from fairseq_mega.lab.prepare.classification.text_output import (
 )
 from fairseq_mega.lab.prepare.dataset import LABELLED, PICTURES, Dataset, Report
 from fairseq_mega.lab.prepare.layouts import CLIPS, TEXTS, TRAIN_AND_VALID
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.sentencepieces import RESERVED
 from fairseq_mega.lab.prepare.shared_options import LENGTH, add_limit, add_number, add_path
-from fairseq_mega.lab.prepare.splits import SPLITS, say_known
+from fairseq_mega.lab.prepare.splits import SPLITS, print_overlap
 from fairseq_mega.lab.prepare.text_files import decoded_lines
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
@@ -123,7 +123,7 @@ def read_splits(
         numbers = np.array([labels.index(example.label) for example in parts["train"]])
         rows = stratified_split(numbers, dict.fromkeys(missing, share), labels)
         parts.update({split: [parts["train"][row] for row in which] for split, which in rows.items()})
-    say_known({split: [key(example.content) for example in parts[split]] for split in SPLITS}, "examples")
+    print_overlap({split: [key(example.content) for example in parts[split]] for split in SPLITS}, "examples")
     return {split: parts[split] for split in SPLITS}, list(labels)
 
 
@@ -144,7 +144,7 @@ def counts_of(parts: Dict[str, List[Example]], labels: Sequence[str]) -> Dict[st
     for split, examples in parts.items():
         counts = Counter(example.label for example in examples)
         counted[split] = {"examples": len(examples), "labels": {label: counts[label] for label in labels}}
-        say(f"{split}: {len(examples):,} examples of {len(labels)} labels")
+        print_line(f"{split}: {len(examples):,} examples of {len(labels)} labels")
     return counted
 
 
@@ -219,7 +219,7 @@ def make_texts(args: argparse.Namespace, work: WorkFolder) -> Report:
         None if like is None else own_tokens(like[1]),
     )
     cut = sum(len(text) > args.length for examples in parts.values() for text, _ in examples)
-    say(f"{cut} texts are longer than --length {args.length} bytes, and are cut to their beginning")
+    print_line(f"{cut} texts are longer than --length {args.length} bytes, and are cut to their beginning")
     splits = {
         split: byte_split([((text,), label) for text, label in examples], args.length)
         for split, examples in limited(parts, args.limit).items()
@@ -243,7 +243,7 @@ def read_folder(kind: FileKind) -> Callable[[Path], List[Example]]:
         files, whole = class_files(folder, kind)
         check_labels(folder, [*files], kind.things)
         if whole.omitted:
-            say(f"{folder}: omitted: {whole.described()}")
+            print_line(f"{folder}: omitted: {whole.described()}")
         return [Example(Path(folder, label, name), label) for label, names in files.items() for name in names]
 
     return read
@@ -309,7 +309,7 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
     longest = -(-max(map(len, clips.values())) // STEP) * STEP
     length = scale.length if scale is not None else args.samples or longest
     cut, filled = (sum(map(test, map(len, clips.values()))) for test in (length.__lt__, lambda n: 2 * n < length))
-    say(f"{len(clips)} clips, made {length} samples long ({cut} of them cut, {filled} filled to more than twice)")
+    print_line(f"{len(clips)} clips, made {length} samples long ({cut} cut, {filled} filled to more than twice)")
     parts = limited(parts, args.limit)
     samples = {
         split: np.stack([fitted(clips[path], length) for path, _ in examples]) for split, examples in parts.items()

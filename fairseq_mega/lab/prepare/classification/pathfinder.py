@@ -17,7 +17,7 @@ from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, 
 from fairseq_mega.lab.prepare.generators.pathfinder import PATHFINDER32, PATHFINDER128, generate_pathfinder
 from fairseq_mega.lab.prepare.layouts import IMAGES
 from fairseq_mega.lab.prepare.lra_archive import HARD, Part, add_released, released_files
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.shared_options import (
     add_limit,
     add_number,
@@ -148,11 +148,11 @@ def _generate(size: int, args: argparse.Namespace, work: WorkFolder) -> Tuple[np
     done = drawn.done()
     if done < args.count:
         if done:
-            say(f"{done} images were drawn before; continuing with number {done}")
+            print_line(f"{done} images were drawn before; continuing with number {done}")
         progress = Progress("drawing", "images", args.count, done)
         pairs = generate_pathfinder(RULES[size], done, args.count, args.seed, workers=args.workers)
         drawn.append(progress.follow(pairs))
-        say(f"{args.count - done} images drawn with seed {args.seed}, {progress.describe_rate()}")
+        print_line(f"{args.count - done} images drawn with seed {args.seed}, {progress.describe_rate()}")
     return drawn.load(args.count)
 
 

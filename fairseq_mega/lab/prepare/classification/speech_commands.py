@@ -20,7 +20,7 @@ from fairseq_mega.lab.prepare.classification.sound_files import FULL_SCALE, RATE
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, add_path, exactly_one
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
@@ -79,7 +79,7 @@ def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
         for name in found.files:
             yield f"{word}/{name}", (folder / word / name).read_bytes()
         if found.omitted:
-            say(f"--dir {folder / word}: omitted: {found.described()}")
+            print_line(f"--dir {folder / word}: omitted: {found.described()}")
 
 
 def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarray, np.ndarray, int]:
@@ -143,7 +143,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         path, inputs = obtain(ARCHIVE, args.archive, work.raw)
         files, origin = read_tar(path, lambda name: _MEMBER.fullmatch(name) is not None), ARCHIVE.url
     samples, labels, dropped = _read(files, args.any_count)
-    say(f"{len(labels)} clips of {SAMPLES} samples, {dropped} of another length dropped")
+    print_line(f"{len(labels)} clips of {SAMPLES} samples, {dropped} of another length dropped")
     divisor = FULL_SCALE ** SCALINGS[args.scaling]
     counted: Dict[str, Dict[str, Any]] = {}
     moments: Optional[Tuple[np.ndarray, np.ndarray]] = None
@@ -153,7 +153,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         save_clips(work.output, split, _standardised(samples, which, divisor, moments), labels[which])
         counts = Counter(WORDS[label] for label in labels[which])
         counted[split] = {"examples": len(which), "labels": {word: counts[word] for word in WORDS}}
-        say(f"{split}: {len(which)} clips")
+        print_line(f"{split}: {len(which)} clips")
     assert moments is not None
     ClipScale(WORDS, moments[0] * divisor, (moments[1] + EPSILON) * divisor).save(work.output / FOLDER)
     notes: List[str] = [

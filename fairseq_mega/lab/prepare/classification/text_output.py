@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fairseq_mega.data.text_units import own_tokens
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 
 BYTE_TOKENS = tuple(map(str, range(256)))
 BYTES_SEEN = (50, 300)  # tokens of a dictionary of bytes: those that occur, and perhaps tokens that fill it up
@@ -98,8 +98,10 @@ def write_text_task(
         statistics[split] = {"examples": texts.size, "labels": dict(sorted(found.items())), **counts_of_sides}
         tokens, unknown = (sum(side[key] for side in counts_of_sides.values()) for key in ("tokens", "unknown"))
         lost = f"; {unknown:,} of all are <unk>, tokens that train lacks" if unknown else ""
-        say(f"{split}: {texts.size} examples, {tokens:,} tokens with </s>{lost}")
-    say(f"dictionaries: {len(source_dictionary)} tokens, {len(labels)} labels, the special ones included in the first")
+        print_line(f"{split}: {texts.size} examples, {tokens:,} tokens with </s>{lost}")
+    print_line(
+        f"dictionaries: {len(source_dictionary)} tokens, {len(labels)} labels, the special ones included in the first"
+    )
     return statistics
 
 

@@ -10,7 +10,7 @@ from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import binarised_counts
 from fairseq_mega.lab.prepare.language_modeling.published import Corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import COUNTS
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 
 
 def expected_counts(
@@ -57,11 +57,11 @@ def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus
     for split, found in splits.items():
         found["bytes"] = written["splits"][split]["bytes"]
         share = found["unknown"] / max(1, found["tokens"] - found["lines"])
-        say(
+        print_line(
             f"{split}: {found['lines']} lines, {found['tokens']} tokens with one </s> per line, "
             f"{100 * share:.2f} % <unk> without these"
         )
-    say(f"dictionary: {len(dictionary)} tokens, the special ones and fairseq's padding included")
+    print_line(f"dictionary: {len(dictionary)} tokens, the special ones and fairseq's padding included")
     write_unit(data, written["unit"], text / MODEL_FILE if written["unit"] == "subwords" else None)
     return {"unit": written["unit"], "dictionary": len(dictionary), "splits": splits}
 

@@ -6,7 +6,7 @@ from typing import Optional
 from fairseq_mega.lab.prepare.archives import naming_damage, open_packed
 from fairseq_mega.lab.prepare.checksums import Records, record_of
 from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.runs.files import copy_stream
 
 PACKAGE = "dict-gcide"
@@ -27,7 +27,7 @@ def obtain_gcide(raw: Path, deb: Optional[Path] = None, dictionary: Optional[Pat
     if dictionary is None:
         records = obtain_packages([PACKAGE], [deb] if deb else None, raw, raw / "unpacked")
         dictionary = raw / "unpacked" / DICTIONARY
-    say(f"{dictionary.name}: unpacking {dictionary.stat().st_size / 1e6:.0f} MB")
+    print_line(f"{dictionary.name}: unpacking {dictionary.stat().st_size / 1e6:.0f} MB")
     with naming_damage(dictionary), open_packed(dictionary) as stream:
         copy_stream(stream, raw / "gcide.txt")
     return {**records, dictionary.name: record_of(dictionary)}

@@ -15,10 +15,10 @@ from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
 from fairseq_mega.lab.prepare.layouts import DOCUMENTS
 from fairseq_mega.lab.prepare.options import SUBWORDS
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.shared_options import add_number, add_path
-from fairseq_mega.lab.prepare.splits import HELD_OUT, SPLITS, say_known
+from fairseq_mega.lab.prepare.splits import HELD_OUT, SPLITS, print_overlap
 from fairseq_mega.lab.prepare.text_files import BYTE_ORDER_MARK, decoded_lines, read_lines
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, written_whole
@@ -68,7 +68,7 @@ def files_of(paths: Optional[Iterable[Path]]) -> List[Path]:
             raise ValueError(f"{path} has no file {', '.join(TEXTS)}: give the names of its files")
         found += [path / name for name in listed.files]
         if listed.omitted:
-            say(f"note: {path}: {len(listed.files):,} files are read; omitted: {listed.described()}")
+            print_line(f"note: {path}: {len(listed.files):,} files are read; omitted: {listed.described()}")
     return found
 
 
@@ -126,7 +126,7 @@ def documents(files: Iterable[Path], args: argparse.Namespace, limit: Optional[i
         for text in itertools.islice(file, limit):
             count += 1
             yield text
-        say(f"{path}: {count:,} documents, omitted: {file.skipped:,} bad lines, {file.empty:,} empty ones")
+        print_line(f"{path}: {count:,} documents, omitted: {file.skipped:,} bad lines, {file.empty:,} empty ones")
         limit = None if limit is None else limit - count
 
 
@@ -156,8 +156,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
             for text in documents(sources[split], args):
                 write(split, text)
     for split, part in counts.items():
-        say(f"{split}: {part['documents']:,} documents, {part['characters']:,} characters")
-    say_known(hashes, "documents")
+        print_line(f"{split}: {part['documents']:,} documents, {part['characters']:,} characters")
+    print_overlap(hashes, "documents")
     if args.vocabulary is None:
         prefix = work.output / Path(MODEL_FILE).stem
         counts["train"]["pieces"] = train_model(learnt, prefix, args.vocab_size, True, LINES)

@@ -17,7 +17,7 @@ from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report, Sources
 from fairseq_mega.lab.prepare.download import ATTEMPTS, fetch, fetch_missing
 from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.shared_options import add_number, add_path
 from fairseq_mega.lab.prepare.text_files import open_text
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
@@ -81,7 +81,7 @@ def books_in(folder: Path) -> List[Path]:
     found = listing(folder, (".txt", ".txt.gz"), depth=0)
     books = [folder / name for name in found.files]
     if found.omitted:
-        say(f"--books: {len(books):,} books in {folder}; omitted: {found.described()}")
+        print_line(f"--books: {len(books):,} books in {folder}; omitted: {found.described()}")
     return books
 
 

@@ -91,7 +91,7 @@ def unpack(corpus: Corpus, archive: Path, folder: Path) -> None:
                 copy_stream(stream, folder / name)
 
 
-def take_text(corpus: Corpus, text: Path, folder: Path) -> Records:
+def copy_text(corpus: Corpus, text: Path, folder: Path) -> Records:
     """Copy the files of the corpus, plain or .gz, from `text` to `folder`; return their entries in card.json."""
     records: Records = {}
     for name in corpus.files:
@@ -117,7 +117,7 @@ def obtain_corpus(
         OSError, DownloadError: if the corpus cannot be obtained, or differs from the published one.
     """
     if text is not None:
-        return take_text(corpus, text, raw)
+        return copy_text(corpus, text, raw)
     if archive is None and not (raw / corpus.archive.name).exists() and all((raw / n).is_file() for n in corpus.files):
         path, records = raw, {name: record_of(raw / name) for name in corpus.files}
     else:

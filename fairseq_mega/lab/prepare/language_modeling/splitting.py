@@ -12,7 +12,7 @@ from fairseq_mega.data.json_lines import line_number
 from fairseq_mega.data.text_cleaning import WORDS
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.options import BLOCKS, HELD_OUT_SHARE, SUBWORDS
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, RESERVED, train_model, write_dictionary
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import write_json, written_whole
@@ -278,9 +278,9 @@ def split_text(cut: Cut, output: Path) -> None:
         if counts.tokens == counts.lines:
             raise ValueError(f"{path}: {split} has {counts.lines} lines and no token; give more text")
         result["splits"][split] = {**counts._asdict(), "symbols": symbols}
-        say(f"{split}: {counts.bytes} bytes, {counts.lines} lines, {counts.tokens} tokens, {symbols} different")
+        print_line(f"{split}: {counts.bytes} bytes, {counts.lines} lines, {counts.tokens} tokens, {symbols} different")
     if cut.unit == "subwords":
         for split, found in cut_words(folder, output, cut.vocab_size).items():
             result["splits"][split].update(found)
-            say(f"{split}: {found['tokens']} tokens as subwords, {found['symbols']} different")
+            print_line(f"{split}: {found['tokens']} tokens as subwords, {found['symbols']} different")
     write_json(output / COUNTS, result)

@@ -15,10 +15,10 @@ from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.libreoffice_help import HELP, UNPACKED, HelpCorpus, add_packages, unpacked
 from fairseq_mega.lab.prepare.options import SUBWORDS
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
 from fairseq_mega.lab.prepare.shared_options import add_number, add_path, add_workers, exactly_one
-from fairseq_mega.lab.prepare.splits import SPLITS, say_known
+from fairseq_mega.lab.prepare.splits import SPLITS, print_overlap
 from fairseq_mega.lab.prepare.translation.parallel_files import describe_dropped, read_pairs, write_corpus
 from fairseq_mega.lab.prepare.translation.parallel_text import Corpus, add_names, clean_pages, leak_key, own_corpus
 from fairseq_mega.lab.prepare.translation.subwords import MODEL, PIECES, TRAIN_PIECES, cut_pairs
@@ -83,10 +83,10 @@ def write_own_pairs(
         OSError, ValueError: for text that cannot be used, naming file and line.
     """
     given = {split: read_pairs(prefix, *languages) for split, prefix in prefixes.items() if prefix is not None}
-    say(f"pairs read: {len(given['train'])}")
+    print_line(f"pairs read: {len(given['train'])}")
     corpus = own_corpus(given["train"], given.get("valid"), given.get("test"), held_out)
     finish_text(corpus, output, languages, limit, [name for name in SPLITS[1:] if name in given])
-    say_known({name: [leak_key(pair.source) for pair in pairs] for name, pairs in corpus.splits.items()}, "sources")
+    print_overlap({name: [leak_key(pair.source) for pair in pairs] for name, pairs in corpus.splits.items()}, "sources")
 
 
 def finish_text(
@@ -96,7 +96,7 @@ def finish_text(
     write_corpus(corpus, output, *languages, limit=limit, whole=whole)
     write_steps(output, SENTENCES)
     kept = ", ".join(f"{name} {len(corpus.splits[name])}" for name in SPLITS)
-    say(f"sentence pairs: {kept}; dropped: {describe_dropped(corpus)}")
+    print_line(f"sentence pairs: {kept}; dropped: {describe_dropped(corpus)}")
 
 
 def write_data(args: argparse.Namespace, work: WorkFolder, write_text: Callable[[Path], None], origin: str) -> Report:

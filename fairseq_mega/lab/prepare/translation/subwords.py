@@ -8,7 +8,7 @@ import sentencepiece
 
 from fairseq_mega.data.text_cleaning import clean, mark_model, steps_of_folder, steps_of_model, write_steps
 from fairseq_mega.lab.prepare.options import SUBWORDS
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, train_model, write_dictionary
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import read_lines
@@ -25,7 +25,7 @@ def model_of(given: Path, text: Path, output: Path) -> Path:
     model = output / MODEL
     model.write_bytes(given.read_bytes())
     mark_model(model, steps)
-    say(f"{MODEL}: a copy of {given} that names the cleaning of the text; use the copy, here or in data-bin")
+    print_line(f"{MODEL}: a copy of {given} that names the cleaning of the text; use the copy, here or in data-bin")
     return model
 
 
@@ -65,7 +65,7 @@ def cut_pairs(
         pairs = list(zip(*(processor.encode(side, out_type=str) for side in cleaned)))
         limit = max_train_pieces if split == "train" else max_pieces
         kept = [pair for pair in pairs if max(map(len, pair)) <= limit]
-        say(f"{split}: {len(kept)} pairs, {len(pairs) - len(kept)} longer than {limit} subwords")
+        print_line(f"{split}: {len(kept)} pairs, {len(pairs) - len(kept)} longer than {limit} subwords")
         if split == "train":
             counts = Counter(subword for pair in kept for subwords in pair for subword in subwords)
             write_dictionary(processor, counts, output / DICTIONARY)

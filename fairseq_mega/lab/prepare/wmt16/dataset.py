@@ -16,7 +16,7 @@ from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded
 from fairseq_mega.lab.prepare.binarised import binarise
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
 from fairseq_mega.lab.prepare.layouts import TRANSLATION, Layout, parallel
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.prepare.shared_options import add_workers
 from fairseq_mega.lab.prepare.wmt16.sources import (
     LANGUAGES,
@@ -66,10 +66,10 @@ def unpack_all(archives: Path, corpora: Sequence[Corpus], raw: Path) -> None:
     raw.mkdir(parents=True, exist_ok=True)
     for url in archive_urls():
         archive = archives / name_of(url)
-        say(f"{archive.name}: unpacking")
+        print_line(f"{archive.name}: unpacking")
         unpack(archive, raw, [corpus for corpus in corpora if corpus.url == url])
     check_counts(raw, corpora)
-    say(f"training corpora joined: {concatenate(raw)} pairs")
+    print_line(f"training corpora joined: {concatenate(raw)} pairs")
 
 
 def tokenize(raw: Path, workers: int, tokenized: Path) -> None:
@@ -84,11 +84,11 @@ def encode(tokenized: Path, merges: int, workers: int, bpe: Path) -> None:
     codes = bpe / "codes"
     if not codes.exists():
         learn_bpe([tokenized / f"{TRAIN}.{language}" for language in LANGUAGES], codes, merges)
-        say(f"{count_lines(codes) - 1} merges written")  # the first line names the format
+        print_line(f"{count_lines(codes) - 1} merges written")  # the first line names the format
     for split, language in product(SPLITS, LANGUAGES):
         transform(tokenized / f"{split}.{language}", bpe / f"{split}.{language}", BpeFactory(str(codes)), workers)
     read, kept = clean_corpus(bpe / TRAIN, bpe / f"{TRAIN}.clean", LANGUAGES)
-    say(f"{kept} of {read} training pairs kept (3 to 150 subwords, ratio up to 1.5)")
+    print_line(f"{kept} of {read} training pairs kept (3 to 150 subwords, ratio up to 1.5)")
 
 
 def preprocess_words(workers: int) -> List[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Callable, List, Sequence, Tuple
 
 from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
-from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.runs.files import count_lines, read_lines, written_whole
 
 BLOCK_LINES = 500
@@ -95,7 +95,7 @@ def transform(source: Path, target: Path, make_function: Callable[[], LineFuncti
             if "\n" in line:
                 raise ValueError(f"{source}: a line became several lines: {line!r}")
             stream.write(line + "\n")
-    say(f"{target.name}: {count_lines(target)} lines")
+    print_line(f"{target.name}: {count_lines(target)} lines")
 
 
 def keep_pair(lengths: Tuple[int, int]) -> bool:

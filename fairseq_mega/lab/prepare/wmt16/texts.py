@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO, Dict, List, Sequence
 
 from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, naming_damage, tar_files
-from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.prepare.wmt16.sources import LANGUAGES, TRAIN, TRAINING, Corpus
 from fairseq_mega.lab.runs.files import count_lines, written_whole
 
@@ -53,7 +53,7 @@ def _write_text(stream: IO[bytes], member: str, path: Path) -> None:
                 damaged += text.rstrip(b"\n") != line.rstrip(b"\n")
                 target.write(text)
     if damaged:
-        say(f"{member}: {damaged} lines hold bytes that are not UTF-8, replaced by U+FFFD")
+        print_line(f"{member}: {damaged} lines hold bytes that are not UTF-8, replaced by U+FFFD")
 
 
 def check_counts(output: Path, corpora: Sequence[Corpus]) -> None:
@@ -69,7 +69,9 @@ def check_counts(output: Path, corpora: Sequence[Corpus]) -> None:
                 f"{corpus.name}: expected {corpus.lines} lines, found {english} in {corpus.archive}; fetch it "
                 f"again from {corpus.url}"
             )
-        say(f"{corpus.name}: {english} pairs" + (f" (the shared task counts {corpus.lines})" if difference else ""))
+        print_line(
+            f"{corpus.name}: {english} pairs" + (f" (the shared task counts {corpus.lines})" if difference else "")
+        )
 
 
 def concatenate(output: Path) -> int:
