@@ -1,7 +1,7 @@
 """Convert image classifiers of XuezheMax/mega-image to this package's layout, and back.
 
 The model's options follow from the shapes of the tensors, except for the dropouts, which are read from the training's
-options. All options of the training are kept under TRAINING for the way back; the optimiser's state is omitted.
+options. All options of the training are stored under TRAINING for the way back; the optimiser's state is omitted.
 """
 
 import argparse

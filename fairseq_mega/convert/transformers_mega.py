@@ -1,7 +1,7 @@
 """Convert checkpoints of transformers' former MegaForMaskedLM (4.30 to 4.46) to this package's layout, and back.
 
 An example is mnaylor/mega-base-wikitext. A checkpoint is a folder: config.json, and model.safetensors or
-pytorch_model.bin. A model with chunks reads only the first 2 C - 1 entries of a simple bias; the other entries are kept
+pytorch_model.bin. A model with chunks reads only the first 2 C - 1 entries of a simple bias; the others are stored
 under UNREAD for the way back.
 """
 

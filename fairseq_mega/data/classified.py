@@ -98,4 +98,4 @@ def check_labels(
             f"{'...' if classes is None else classes - 1} ({option} {classes}){remedy}"
         )
     if len(labels) > 1 and (labels == labels[0]).all():
-        logger.warning(f"{where}: all {len(labels):,} examples have class {labels[0]}, so any accuracy says little")
+        logger.warning(f"{where}: all {len(labels):,} examples have class {labels[0]}, so any accuracy means little")

@@ -77,7 +77,7 @@ def check_same_card(first: Card, other: Card, first_path: Path, path: Path) -> N
 def average(paths: Sequence[Path]) -> Dict[str, Any]:
     """Return the last checkpoint with its weights replaced by the mean over all checkpoints.
 
-    Sums are kept in float64 and results are cast back; integer and boolean entries are those of the last file.
+    Sums are in float64 and results are cast back; integer and boolean entries are those of the last file.
     Configuration and training history are kept; the states of the optimiser and of fairseq's EMA are removed. One file
     is in memory at a time.
 

@@ -11,7 +11,7 @@ Module = TypeVar("Module", bound="Drawn")
 class Drawn(nn.Module):
     """Mixin for a module of PyTorch: a function draws the first values of its weight, and its bias is zero.
 
-    PyTorch's own values are drawn before, so that a seed gives the weights that it always gave.
+    PyTorch's own values are drawn before, so that a seed still draws the same weights.
 
     Attributes:
         draw: the function; None for PyTorch's values.

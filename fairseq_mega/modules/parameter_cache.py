@@ -33,10 +33,10 @@ class _Parts(NamedTuple):
 class ParameterCache:
     """Values that one layer, or the trunk, keeps for the single steps of one stream; part of the stream's state.
 
-    A value is kept while gradients are off, the module is in evaluation mode and its parameters are the same tensors at
-    the same version. A write to ``parameter.data`` does not change the version: a new stream, and every call of several
-    steps, therefore begins with an empty cache. The result of a parametrisation has no version, and so no value that
-    depends on it is kept.
+    A value is cached while gradients are off, the module is in evaluation mode and its parameters are the same tensors
+    at the same version. A write to ``parameter.data`` does not change the version: a new stream, and every call of
+    several steps, therefore begins with an empty cache. The result of a parametrisation has no version, and so no value
+    that depends on it is cached.
     """
 
     def __init__(self) -> None:

@@ -76,7 +76,7 @@ def reorder_state(state: Any, order: Tensor) -> Any:
     """Select batch rows of a state (any nesting of the tuples above), as beam search does.
 
     Args:
-        state: tensors and buffers have the batch as first axis; everything else is kept.
+        state: tensors and buffers have the batch as first axis; everything else is unchanged.
         order: (B',) long, the rows to keep, in their new order.
 
     Returns:

@@ -114,7 +114,7 @@ def _kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
 @_kept
 def rotations(half: int, length: int, base: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Turns ``exp(i t base^(-k / half))`` of positions t < length, (length, half) complex; shared by all layers."""
-    with torch.inference_mode(False), torch.no_grad():  # the table is kept after the call
+    with torch.inference_mode(False), torch.no_grad():  # the table is cached
         frequency = base ** (-torch.arange(half, dtype=torch.float64, device=device) / half)
         angle = torch.arange(length, dtype=torch.float64, device=device).unsqueeze(-1) * frequency
         return torch.polar(torch.ones_like(angle), angle).to(torch.promote_types(dtype, torch.complex64))

@@ -63,7 +63,7 @@ class SelectiveDecayAdam(FairseqAdam):
 
     @optimizer.setter
     def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        raise ValueError(f"--optimizer {NAME} cannot be combined with --zero-sharding: leave one of them out")
+        raise ValueError(f"--optimizer {NAME} cannot be combined with --zero-sharding: omit one of them")
 
     def load_state_dict(self, state_dict: Dict[str, Any], optimizer_overrides: Optional[Dict[str, Any]] = None) -> None:
         """Load the state of a checkpoint; raises ValueError if its optimiser decays all parameters."""

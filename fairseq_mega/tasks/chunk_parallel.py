@@ -108,44 +108,44 @@ def join(options: Any, model: Any, longest_chunks: int, padding_idx: int) -> Chu
         ValueError: if the processes or the model cannot share sequences.
     """
     size, timeout = options.chunk_parallel_size, options.chunk_parallel_timeout
-    asked = f"--chunk-parallel-size {size}"
+    flag = f"--chunk-parallel-size {size}"
     if not timeout > 0:
         raise ValueError(f"--chunk-parallel-timeout {timeout}: give seconds, more than 0")
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
     if world % size != 0:
         raise ValueError(
-            f"{asked} does not divide the number of processes {world}: give a divisor of {world}, or start a multiple "
+            f"{flag} does not divide the number of processes {world}: give a divisor of {world}, or start a multiple "
             f"of {size} processes (--distributed-world-size)"
         )
     if model.decoder.chunk_size < 1:
         raise ValueError(
-            f"{asked} cuts sequences between chunks of the attention, and --decoder-chunk-size "
-            f"{model.decoder.chunk_size} means no chunks: give a chunk length, or omit {asked}"
+            f"{flag} cuts sequences between chunks of the attention, and --decoder-chunk-size "
+            f"{model.decoder.chunk_size} means no chunks: give a chunk length, or omit {flag}"
         )
     if longest_chunks < size:
         raise ValueError(
-            f"{asked}: training blocks have at most {longest_chunks} chunks (--variant-block-multiple-max), so some "
+            f"{flag}: training blocks have at most {longest_chunks} chunks (--variant-block-multiple-max), so some "
             f"processes would have nothing to read: give --variant-block-multiple-max {size} or more, or a smaller size"
         )
     for part in model.modules():
-        _check_part(part, asked, longest_chunks * model.decoder.chunk_size)
+        _check_part(part, flag, longest_chunks * model.decoder.chunk_size)
     return ChunkParallel(ProcessWire(size, timeout), model.decoder.chunk_size, padding_idx)
 
 
-def _check_part(part: Any, asked: str, longest: int) -> None:
+def _check_part(part: Any, flag: str, longest: int) -> None:
     """Raise a ValueError for a part of a model that requires whole sequences of up to ``longest`` steps."""
     if isinstance(part, MultiDimensionalDampedEMA) and (part.truncation or longest) < longest:
         raise ValueError(
             f"--truncation-length {part.truncation} is shorter than training blocks of up to {longest} tokens, which "
-            f"{asked} does not support: omit --truncation-length, or give at least {longest}"
+            f"{flag} does not support: omit --truncation-length, or give at least {longest}"
         )
     if isinstance(part, Dropout) and part.feature and part.p > 0:
         raise ValueError(
-            f"--feature-dropout drops features of a whole sequence, and {asked} cuts sequences: leave "
+            f"--feature-dropout drops features of a whole sequence, and {flag} cuts sequences: leave "
             f"--feature-dropout out"
         )
     if isinstance(part, BatchNorm):
         raise ValueError(
-            f"--normalization-type batchnorm requires the statistics of whole sequences, and {asked} cuts sequences: "
+            f"--normalization-type batchnorm requires the statistics of whole sequences, and {flag} cuts sequences: "
             f"give another norm"
         )

@@ -90,7 +90,7 @@ class ClassificationTask(FairseqTask):
             ValueError: if an example has more than --max-tokens tokens.
             RuntimeError: if the batches do not hold each example once.
         """
-        assert not args, "this task takes keyword arguments only"
+        assert not args, "this task accepts keyword arguments only"
         longest = int(dataset.sizes.max())
         if kwargs.get("max_tokens") is not None and kwargs["max_tokens"] < longest:
             raise ValueError(

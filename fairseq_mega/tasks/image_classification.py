@@ -222,8 +222,8 @@ class ImageClassificationTask(ClassificationTask):
 
 def augments(cfg: Any) -> bool:
     """Return whether options change the training images or their labels."""
-    asked = cfg.mixup or cfg.cutmix or cfg.label_smoothing or cfg.repeated_augmentation > 1
-    return bool(asked) or str(cfg.augmentation) != "none"
+    requested = cfg.mixup or cfg.cutmix or cfg.label_smoothing or cfg.repeated_augmentation > 1
+    return bool(requested) or str(cfg.augmentation) != "none"
 
 
 def check_options(cfg: Any) -> None:

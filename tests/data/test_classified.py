@@ -111,4 +111,4 @@ def test_labels_out_of_range():
 @pytest.mark.parametrize("labels, told", [([1, 1, 1], True), ([0, 0, 1], False), ([1], False)])
 def test_labels_that_are_all_the_same_are_told(labels, told, caplog):
     check_labels(np.array(labels), 2, "y")
-    assert caplog.messages == ["y: all 3 examples have class 1, so any accuracy says little"] * told
+    assert caplog.messages == ["y: all 3 examples have class 1, so any accuracy means little"] * told

@@ -31,7 +31,7 @@ def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Tuple[Path, Path, str
     text.write_text("".join(f"{WORDS[n % 7]} {WORDS[n * n % 7]} {WORDS[n // 7 % 7]}.\n" for n in range(900)))
     done = start(text, work)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "update 20 of 20" in done.stderr and "precision: bf16 (asked for)" in done.stderr
+    assert "update 20 of 20" in done.stderr and "precision: bf16 (requested)" in done.stderr
     return text, work, done.stdout
 
 

@@ -58,7 +58,7 @@ def choose(precision: str, device: str) -> Choice:
             return Choice("bf16" if speedup >= WORTH else "fp32", reason)
         if precision in ("tf32", "fp16"):
             raise ValueError(f"--precision {precision} needs a GPU: on a CPU give bf16, fp32 or auto")
-        return Choice(precision, "asked for")
+        return Choice(precision, "requested")
     capability = torch.cuda.get_device_capability()
     if precision == "auto":
         return Choice("bf16" if capability >= AMPERE else "fp32", f"{torch.cuda.get_device_name()}")
@@ -67,7 +67,7 @@ def choose(precision: str, device: str) -> Choice:
             f"--precision {precision} needs an NVIDIA GPU of compute capability 8.0 or later, and "
             f"{torch.cuda.get_device_name()} has {capability[0]}.{capability[1]}: give fp16, fp32 or auto"
         )
-    return Choice(precision, "asked for")
+    return Choice(precision, "requested")
 
 
 def parse_precision(call: hooks.Call) -> typing.Iterator[None]:

@@ -56,10 +56,10 @@ def refuse_what_cannot_be_sharded(call: hooks.Call) -> typing.Iterator[None]:
     cfg = call.arguments["cfg"]
     parallel = cfg.distributed_training
     if parallel.ddp_backend == BACKEND:
-        asked = f"--ddp-backend {BACKEND}"
+        flag = f"--ddp-backend {BACKEND}"
         if not hasattr(importlib.import_module("torch.distributed.fsdp"), "fully_shard"):
             raise ValueError(
-                f"{asked} requires torch 2.6 or newer, found {torch.__version__}: pip install 'torch>=2.6', or give "
+                f"{flag} requires torch 2.6 or newer, found {torch.__version__}: pip install 'torch>=2.6', or give "
                 f"another --ddp-backend"
             )
         name = getattr(cfg.optimizer, "_name", None)
@@ -73,7 +73,7 @@ def refuse_what_cannot_be_sharded(call: hooks.Call) -> typing.Iterator[None]:
         }
         for option, given in refused.items():
             if given:
-                raise ValueError(f"{asked} cannot be combined with {option}: leave one of them out")
+                raise ValueError(f"{flag} cannot be combined with {option}: omit one of them")
     yield
 
 

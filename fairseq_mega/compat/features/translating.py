@@ -19,7 +19,7 @@ TOKENIZERS = {  # first part of a language's code (ISO 639-1 or -3) -> sacreBLEU
 
 
 def read_the_only_pair() -> None:
-    """Read the languages of a folder with one pair; fairseq takes any of several pairs."""
+    """Read the languages of a folder with one pair; fairseq chooses any of several pairs."""
     from fairseq.data import data_utils
 
     wrap(data_utils, "infer_language_pair", _infer_pair)

@@ -86,9 +86,9 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
     except Exception as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a damaged file, which leads torch astray
             raise
-        asked = _refused_name(error)
-        if asked is not None:
-            raise RefusedContents(f"{where} is refused: it contains {asked}. {ADVICE}") from error
+        refused = _refused_name(error)
+        if refused is not None:
+            raise RefusedContents(f"{where} is refused: it contains {refused}. {ADVICE}") from error
         raise UnreadableFile(f"{where} cannot be read: it is truncated or not a checkpoint of fairseq") from error
 
 

@@ -43,12 +43,12 @@ def acquire(path: str, what: str, user: str, wait: bool = False) -> typing.Optio
         InUse: if another process holds the lock, on this host or on another that shares the folder.
         OSError: if the file cannot be created.
     """
-    said = False
+    logged = False
     while True:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if not said else 0))
+            fcntl.lockf(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if not logged else 0))
         except OSError as error:
             holder = os.pread(file, 4096, 0).decode(errors="replace").strip()
             os.close(file)
@@ -58,7 +58,7 @@ def acquire(path: str, what: str, user: str, wait: bool = False) -> typing.Optio
             if not wait:
                 raise InUse(holder) from None
             logger.warning(f"waiting for {what}, which another {user} uses ({holder or 'one that just began'})")
-            said = True
+            logged = True
             continue
         with contextlib.suppress(FileNotFoundError):
             if os.stat(path).st_ino == os.fstat(file).st_ino:

@@ -57,20 +57,20 @@ def parse_local_rank(call: hooks.Call) -> typing.Iterator[None]:
     options = hooks.parsed(call)
     if not hasattr(options, "distributed_world_size"):
         return
-    command, asked = command_of(vars(options)), is_given("--distributed-world-size", hooks.words(call))
+    command, requested = command_of(vars(options)), is_passed("--distributed-world-size", hooks.words(call))
     if command in IN_ONE_PROCESS:
-        processes = options.distributed_world_size if asked else 1
+        processes = options.distributed_world_size if requested else 1
         if call.arguments["input_args"] is None:  # the command of this process
             processes = max(processes, started_processes() if "RANK" in os.environ else 1)
         if processes > 1:
             raise ValueError(
                 f"fairseq-{command} works in one process, and has {processes} by --distributed-world-size or WORLD_SIZE"
             )
-    if not asked and (command in IN_ONE_PROCESS or getattr(options, "cpu", False)):
+    if not requested and (command in IN_ONE_PROCESS or getattr(options, "cpu", False)):
         options.distributed_world_size = 1  # fairseq's default is the number of GPUs
 
 
-def is_given(option: str, words: typing.Iterable[str]) -> bool:
+def is_passed(option: str, words: typing.Iterable[str]) -> bool:
     """Return whether the words of a command line have an option."""
     return any(word == option or word.startswith(f"{option}=") for word in words)
 
@@ -104,17 +104,17 @@ def read_variables(options: typing.Any) -> None:
     Raises:
         ValueError: if a variable is missing, or --distributed-world-size contradicts the variables.
     """
-    asked, gpus, processes = options.distributed_world_size, torch.cuda.device_count(), started_processes()
+    requested, gpus, processes = options.distributed_world_size, torch.cuda.device_count(), started_processes()
     own_address = options.distributed_init_method not in (None, "env://")
-    if own_address and is_given("--distributed-rank", sys.argv):
+    if own_address and is_passed("--distributed-rank", sys.argv):
         return  # the options are complete
     missing = [name for name in BY_TORCHRUN[: 2 if own_address else 4] if not os.environ.get(name)]
     if missing:
         if own_address or (processes == 1 and options.distributed_init_method is None):
             return
         raise ValueError(f"the environment lacks {', '.join(missing)}: set them in each process, as torchrun does")
-    if asked not in (1, gpus, processes):
-        raise ValueError(f"--distributed-world-size {asked}: WORLD_SIZE is {processes}; omit the option")
+    if requested not in (1, gpus, processes):
+        raise ValueError(f"--distributed-world-size {requested}: WORLD_SIZE is {processes}; omit the option")
     rank = int(os.environ["RANK"])
     options.distributed_world_size, options.distributed_rank = processes, rank
     if processes == 1 and not gpus:
@@ -130,7 +130,7 @@ def _on_cpu(call_main: typing.Callable, options: typing.Any) -> typing.Callable:
     if options.distributed_init_method is None:
         port = options.distributed_port if options.distributed_port > 0 else free_port()
         options.distributed_init_method = f"tcp://localhost:{port}"
-    elif is_given("--distributed-rank", sys.argv) or options.distributed_rank:
+    elif is_passed("--distributed-rank", sys.argv) or options.distributed_rank:
         options.distributed_no_spawn = True  # one process for each command
     return call_main if options.distributed_no_spawn else _start_on_cpu
 

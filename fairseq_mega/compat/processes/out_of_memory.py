@@ -9,7 +9,7 @@ import torch
 from fairseq_mega.compat.patching import wrap
 
 WORDS = re.compile("out of memory|allocate memory|bad_alloc|MemoryError")  # CUDA; CPU and system; C++; Python
-OF_KERNELS = re.compile(r'"aten::(new_empty|empty_like|contiguous)".*API call failed')  # all that a kernel of ours says
+OF_KERNELS = re.compile(r'"aten::(new_empty|empty_like|contiguous)".*API call failed')  # our kernels' whole message
 REMEDY = (
     "What requires less: a smaller --max-tokens or --batch-size (in training with a larger --update-freq), "
     "--checkpoint-activations in training, --decode-weights in generation; fairseq-mega-inspect --memory estimates the "
@@ -27,8 +27,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 def describe_out_of_memory(error: BaseException) -> str:
     """Put the error, without the rest of a long text, and the remedy in one line."""
     text = str(error)
-    said = "" if OF_KERNELS.search(text) else "".join(text.splitlines()[:1])
-    return f"the memory is not sufficient{said and f' ({said})'}. {REMEDY}"
+    detail = "" if OF_KERNELS.search(text) else "".join(text.splitlines()[:1])
+    return f"the memory is not sufficient{detail and f' ({detail})'}. {REMEDY}"
 
 
 def end_training_without_memory() -> None:

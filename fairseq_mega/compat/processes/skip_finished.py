@@ -62,9 +62,9 @@ def look_for_updates(call: hooks.Call) -> typing.Iterator[None]:
     own = bool(restored) and os.path.realpath(os.path.dirname(restored)) == os.path.realpath(cfg.save_dir)
     if not (extra_state and own):
         raise ValueError(f"nothing to train with {restored or 'no checkpoint'}: {reason}; change that limit")
-    seed, asked = extra_state.get("train_iterator", {}).get(SEED), trainer.cfg.common.seed
-    other = f"--seed {seed}, not {asked}" if seed not in (None, asked) else "other validation data"
-    if seed not in (None, asked) or "samples" in others:
+    seed, requested = extra_state.get("train_iterator", {}).get(SEED), trainer.cfg.common.seed
+    other = f"--seed {seed}, not {requested}" if seed not in (None, requested) else "other validation data"
+    if seed not in (None, requested) or "samples" in others:
         raise ValueError(f"nothing to train: {reason}, but {restored} is of {other}; give another --save-dir")
     logger.info(f"nothing to train: {reason}")
     call.result = (call.result[0], types.SimpleNamespace(next_epoch_idx=math.nan))  # which ends the loop over epochs

@@ -68,7 +68,7 @@ def add_sweep_options(parser: argparse.ArgumentParser, dtypes: Sequence[str]) ->
 
 
 def add_rows_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of benchmarks whose measurements are kept in ``Rows``."""
+    """Add the options of benchmarks whose measurements are stored in ``Rows``."""
     add = parser.add_argument
     rows = "record each measurement here at once, and skip those recorded before"
     add("--rows", type=Path, metavar="FILE", help=rows)

@@ -29,7 +29,7 @@ The column "of limit" is the time to move the operator's inputs, outputs and gra
 machine's bandwidth is that of a copy in torch, measured in the same run. The counts, in numbers of the measured type:
 EMA and timestep norm 2 B L D forward (x, y) and 5 B L D with backward (and x, grad y, grad x); attention 2 B L (z + v)
 forward (q, k, v, y) and B L (6 z + 5 v) with backward (and q, k, v, grad y, three gradients), z = D/2 and v = 2 D
-unless the shape says otherwise (v = z without a relative bias, where torch's SDPA then works without an L x L matrix).
+unless the shape sets them (v = z without a relative bias, where torch's SDPA then works without an L x L matrix).
 "GFLOP/s" counts the multiplications and additions of matrix products, over the time of both directions: attention's are
 2 z + 2 v a weight forward and 6 z + 4 v backward, those of a linear map from D to v 2 D v a row forward and 4 D v
 backward. Their limit is what the processor multiplies and adds in registers, measured in the same run.

@@ -170,8 +170,8 @@ def run_apart(part: str, arguments: argparse.Namespace) -> Figures:
         process.start()
         process.join()
         if process.exitcode != 0:
-            said = messages.read_text(errors="replace") if messages.exists() else ""
-            raise SystemExit(f"measuring {part} failed (exit status {process.exitcode}):\n{said}")
+            output = messages.read_text(errors="replace") if messages.exists() else ""
+            raise SystemExit(f"measuring {part} failed (exit status {process.exitcode}):\n{output}")
         return dict(json.loads(found.read_text()))
 
 

@@ -197,7 +197,7 @@ def run(arguments: argparse.Namespace) -> None:
                 rate = f"{row['parameters']:,} | {batch * length / row['seconds']:,.0f} | {against[0]} | {against[1]}"
                 memory = f"{row['memory_mib']:,.0f} | {against[2]}"
                 print(f"| {name} | {batch} x {length:,} | {rate} | {memory} |", flush=True)
-    delattr(arguments, "python")  # the paths of one machine; the versions are kept
+    delattr(arguments, "python")  # the paths of one machine; the versions are recorded
     tokens = sum(batch * length for batch, length in shapes)
     measuring.write_measurements(arguments, scores, examples=tokens * arguments.repeat, **details)
 

@@ -22,7 +22,7 @@ class Archive(NamedTuple):
     """The address of an archive, its digests, and the remedy where it cannot be obtained."""
 
     url: str
-    digests: Dict[str, str]  # hexadecimal, by the name that hashlib knows
+    digests: Dict[str, str]  # hexadecimal, by the name in hashlib
     remedy: str = ""
 
     @property

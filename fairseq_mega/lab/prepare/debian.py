@@ -81,6 +81,6 @@ def _run(command: Sequence[str], folder: Optional[Path] = None, remedy: str = ""
     """Return the output of a command; raise :class:`DownloadError` with its last line and the remedy if it fails."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        raise DownloadError(f"{' '.join(command)} failed ({''.join(said) or done.returncode}){remedy}")
+        output = (done.stderr or done.stdout).strip().splitlines()[-1:]
+        raise DownloadError(f"{' '.join(command)} failed ({''.join(output) or done.returncode}){remedy}")
     return done.stdout.strip()

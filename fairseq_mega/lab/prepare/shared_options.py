@@ -23,7 +23,7 @@ def add_smoke(parser: argparse.ArgumentParser) -> None:
 
 
 def add_path(parser: argparse.ArgumentParser, option: str, text: str, **others: Any) -> None:
-    """Add an option for a file, or for a folder if ``metavar`` says so."""
+    """Add an option for a file, or for a folder if ``metavar`` is "DIR"."""
     parser.add_argument(option, **{"type": Path, "metavar": "FILE", "help": text, **others})
 
 

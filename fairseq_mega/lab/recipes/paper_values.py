@@ -13,7 +13,7 @@ class WithoutRecipe(NamedTuple):
 
     Attributes:
         reason: for a list.
-        instead: for whoever asks for it.
+        instead: for a request of it.
         paper: metrics or tasks to the paper's values.
         peers: other models in the paper's table to their values.
     """

@@ -254,10 +254,10 @@ def check_entries(
     missing = [key for key in required if key not in found]
     unknown = [key for key in found if key not in required and key not in optional]
     if missing or unknown:
-        said = [
+        faults = [
             f"{verb} {', '.join(keys)}" for verb, keys in (("lacks", missing), ("has the unknown", unknown)) if keys
         ]
-        raise RecipeError(f"{path}: {where} {' and '.join(said)}")
+        raise RecipeError(f"{path}: {where} {' and '.join(faults)}")
     for key, value in found.items():
         if not isinstance(value, types.get(key, dict)):
             raise RecipeError(f"{path}: '{key}' of {where} is {value!r}, of another type than in the other recipes")

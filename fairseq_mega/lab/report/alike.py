@@ -63,7 +63,7 @@ def check_alike(files: Mapping[Path, Result]) -> None:
                 differing = difference(files[other]["settings"], result["settings"])
                 raise ResultError(
                     f"{both}, with different settings ({differing}): give one of the folders in OUT/tables, where "
-                    "fairseq-mega-reproduce keeps them apart"
+                    "fairseq-mega-reproduce separates them"
                 )
             if source_of(files[other]) == source_of(result):
                 origin = f"seed {source_of(result)}" if given is None else f"the same weights, SHA-256 {given}"

@@ -220,13 +220,13 @@ def miniature_notes(results: Sequence[Result]) -> List[str]:
     runs = [run for result in results for run in result["runs"]]
     seeds = ", ".join(str(seed) for seed in sorted({run["seed"] for run in runs}))
     rates = ", ".join(f"{rate:g}" for rate in sorted({run["lr"] for run in runs}))
-    said = (
+    first = (
         f"Test accuracy, mean and standard deviation over the seeds {seeds}, at the learning rate (in parentheses, of "
         f"{rates}) "
     )
     missing = [name for result in results for name in result["missing"]]
     return [
-        said + "of the best mean accuracy on the validation set.",
+        first + "of the best mean accuracy on the validation set.",
         *([f"Missing: {', '.join(missing)}"] if missing else []),
     ]
 

@@ -286,7 +286,7 @@ def differences_in(filled: Filled, root: Path) -> List[str]:
         for row, (stands, should) in enumerate(zip_longest(place.text.splitlines(), expected)):
             if stands != should:
                 where = f"table '{place.call.name}', {row_title(row, should)}"
-                found.append(f"{where}: {said(stands)}, not {said(should)}")
+                found.append(f"{where}: {quoted(stands)}, not {quoted(should)}")
     for number in filled.numbers:
         if number.stands != number.should:
             found.append(f"{number.key} of {number.file}: {number.stands}, not {number.should}")
@@ -299,6 +299,6 @@ def row_title(row: int, line: Optional[str]) -> str:
     return "head" if row == 0 else f"row {row - 1}" + (f" ({first})" if first else "")
 
 
-def said(line: Optional[str]) -> str:
+def quoted(line: Optional[str]) -> str:
     """Return a line of a table, for a message."""
     return "nothing" if line is None else f"'{line}'"

@@ -25,7 +25,7 @@ from fairseq_mega.lab.runs.options import usable_cores
 
 
 def visible_gpus() -> int:
-    """Return the number of GPUs that torch sees; without a driver it is not asked, as its import takes seconds."""
+    """Return the number of GPUs that torch sees; without a driver torch is not imported, which needs seconds."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:

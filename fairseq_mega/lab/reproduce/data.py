@@ -34,7 +34,7 @@ def check_recipes(recipes: Sequence[Recipe]) -> None:
         other = first.setdefault((recipe.report, cell_of(recipe.cell)), recipe)
         if other.name != recipe.name and not {other.name, recipe.name} <= catalogue().keys():
             raise RecipeError(
-                f"{recipe.file} and {other.file}: 'cell' gives both numbers the same place in {recipe.report}: run "
+                f"{recipe.file} and {other.file}: 'cell' places both numbers in the same cell of {recipe.report}: run "
                 "them one after the other"
             )
 

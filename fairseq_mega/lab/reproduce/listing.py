@@ -34,12 +34,12 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -
     if many == len(catalogue()):
         for name, number in without_recipe().items():
             rows.append([name, number.reason, paper_cell(number.paper), *["-"] * (len(COLUMNS) - 3)])
-    said = (
+    legend = (
         f"{many} recipes; disk: of the checkpoints of all seeds; time left: of all seeds one after the other, measured "
-        f"here or estimated {RATES_SAID}; authors' weights: the archive that --checkpoint published takes, and the "
+        f"here or estimated {RATES_SAID}; authors' weights: the archive that --checkpoint published reads, and the "
         f"estimated time of their scoring; for a number without a recipe the command names what to run instead"
     )
-    return [*terminal(Table(COLUMNS, rows)).splitlines(), said]
+    return [*terminal(Table(COLUMNS, rows)).splitlines(), legend]
 
 
 def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -> Dict[str, "List[Job]"]:

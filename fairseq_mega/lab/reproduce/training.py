@@ -55,13 +55,13 @@ class Devices:
                 self._changed.notify_all()
 
 
-def chosen_once(file: Path, asked: str, gpus: int) -> str:
+def chosen_once(file: Path, requested: str, gpus: int) -> str:
     """Return the precision that a file records; where there is no file, choose one and write it.
 
     A measurement decides, and the next one may differ; a second start goes on with the first one's.
     """
     if not file.exists():
-        choice = precision.choose(asked, "cuda" if gpus else "cpu")
+        choice = precision.choose(requested, "cuda" if gpus else "cpu")
         print_line(f"precision: {choice.precision} ({choice.reason})")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, choice.precision + "\n")

@@ -67,11 +67,11 @@ class Candidate(NamedTuple):
     differs: List[str]
 
 
-def find_weights(recipes: Sequence[Recipe], asked: str, choices: Choices) -> Dict[str, Weights]:
+def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) -> Dict[str, Weights]:
     """The weights of each recipe, by its name.
 
     Args:
-        asked: a file, a folder, an address, or the word "published".
+        requested: a file, a folder, an address, or the word "published".
 
     Raises:
         RecipeError: if there are no weights, several suit a recipe, or a recipe does not score a single checkpoint.
@@ -86,9 +86,9 @@ def find_weights(recipes: Sequence[Recipe], asked: str, choices: Choices) -> Dic
                 "fairseq-mega-validate"
             )
         archive = recipe.weights.get(recipe.report)
-        if asked == PUBLISHED and archive is None:
+        if requested == PUBLISHED and archive is None:
             raise RecipeError(f"--checkpoint: the authors published no weights for {recipe.name}: --list names those")
-        source = f"{HOST}/{archive}" if asked == PUBLISHED else asked
+        source = f"{HOST}/{archive}" if requested == PUBLISHED else requested
         place = obtain(source, choices)
         path = file_for(recipe, place)
         read_one = read(recipe, path)
@@ -97,7 +97,7 @@ def find_weights(recipes: Sequence[Recipe], asked: str, choices: Choices) -> Dic
         found[recipe.name] = Weights(
             path=path,
             source=(source if is_address(source) else Path(source).name) + inside,
-            authors=asked == PUBLISHED,
+            authors=requested == PUBLISHED,
             sha256=digest_of(path),
             updates=history[-1].get("num_updates") or None,
             seed=seed_of(read_one.checkpoint),

@@ -84,7 +84,7 @@ def damped_ema(
 
     Args:
         x: (B, L, D), any floating dtype; computed in float32 (float64 for float64), B and L may be 0.
-        coefficients: each (D, N), or (2D, N) if bidirectional, real or complex; N = 0 gives zeros.
+        coefficients: each (D, N), or (2D, N) if bidirectional, real or complex; N = 0 returns zeros.
         padding_mask: (B, L) bool, True = padding, which does not exist for the EMA: it neither feeds nor decays the
             state, and a lag is a number of real steps. The output at padding is finite. Before the first and after
             the last real step of a call without states it is that of zero inputs, which batch norm reads in training.

@@ -152,19 +152,19 @@ def run(args: argparse.Namespace, command: str) -> None:
     if args.shots and args.examples is None:
         raise ValueError(f"--shots {args.shots}: give --examples, the train.jsonl that they are drawn from")
     settings, questions = settings_of(args), Lines(args.questions)
-    asked = dict(list(questions.by_id().items())[: args.limit])
+    selected = dict(list(questions.by_id().items())[: args.limit])
     file = AnswerFile(args.output.with_suffix(".answers.jsonl"), settings)
-    unanswered = [line for number, (line, _) in asked.items() if number not in file.answers]
-    logger.info(f"{len(asked) - len(unanswered)} of {len(asked)} questions are answered already")
+    unanswered = [line for number, (line, _) in selected.items() if number not in file.answers]
+    logger.info(f"{len(selected) - len(unanswered)} of {len(selected)} questions are answered already")
     if unanswered:
         answer(args, map(questions.__getitem__, unanswered), file)
-    references = [answers for _, answers in asked.values()]
-    scores = score(data_set.metric, [file.answers[number] for number in asked], references)
+    references = [answers for _, answers in selected.values()]
+    scores = score(data_set.metric, [file.answers[number] for number in selected], references)
     result = make_result(
-        "question-answering", args.label or args.path.stem, scores, len(asked), command, args.seed, settings
+        "question-answering", args.label or args.path.stem, scores, len(selected), command, args.seed, settings
     )
     write_result(args.output, result)
-    print(", ".join(f"{name} {value:.2f}" for name, value in scores.items()), f"({len(asked)} questions)")
+    print(", ".join(f"{name} {value:.2f}" for name, value in scores.items()), f"({len(selected)} questions)")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -90,10 +90,10 @@ def list_bucket(host: str, folder: str, scratch: Path) -> List[Dict[str, Any]]:
     found: List[Dict[str, Any]] = []
     page: Dict[str, Any] = {"nextPageToken": ""}
     while "nextPageToken" in page:
-        asked = {"prefix": f"{folder}/", "fields": "items(name,size,md5Hash),nextPageToken"}
+        query = {"prefix": f"{folder}/", "fields": "items(name,size,md5Hash),nextPageToken"}
         if page["nextPageToken"]:
-            asked["pageToken"] = page["nextPageToken"]
-        fetch(f"{host}/storage/v1/b/{BUCKET}/o?{urllib.parse.urlencode(asked)}", scratch, ATTEMPTS, REMEDY)
+            query["pageToken"] = page["nextPageToken"]
+        fetch(f"{host}/storage/v1/b/{BUCKET}/o?{urllib.parse.urlencode(query)}", scratch, ATTEMPTS, REMEDY)
         page = json.loads(scratch.read_text(encoding="utf-8"))
         scratch.unlink()
         found += [item for item in page.get("items", []) if not item["name"].endswith("/")]
