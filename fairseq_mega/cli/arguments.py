@@ -13,7 +13,7 @@ REQUIRED = {command: {"--path": CHECKPOINT} for command in ("generate", "interac
 
 
 def option_value(arguments: typing.Sequence[str], option: str) -> typing.Optional[str]:
-    """Return the last value of `option`, given as `--option value` or `--option=value`, or None."""
+    """Return the last value of `option`, passed as `--option value` or `--option=value`, or None."""
     value = None
     for i, argument in enumerate(arguments):
         if argument == option and i + 1 < len(arguments):
@@ -65,7 +65,7 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
 
 
 def with_task(command: str, arguments: typing.Sequence[str], origin: Origin) -> typing.List[str]:
-    """Add the --task of the checkpoint's training unless --task is given; fairseq's default may be another task."""
+    """Add the --task of the checkpoint's training unless --task is passed; fairseq's default may be another task."""
     if command == "train" or origin.task is None or option_value(arguments, "--task") is not None:
         return list(arguments)
     return [*arguments, "--task", origin.task]

@@ -14,7 +14,7 @@ from fairseq_mega.models.checkpoint_files import save
 
 
 def check_paths(inputs: Sequence[Path], output: Path) -> None:
-    """Raise :class:`AveragingError` if an input is given twice or ``output`` would overwrite an input."""
+    """Raise :class:`AveragingError` if an input is passed twice or ``output`` would overwrite an input."""
     seen: Dict[Path, Path] = {}
     for path in inputs:
         real = path.resolve()

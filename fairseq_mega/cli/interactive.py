@@ -109,7 +109,7 @@ def read(cfg: Any, file: Path, output: Path) -> None:
 
     Args:
         cfg: configuration of fairseq-interactive.
-        file: text in UTF-8, which follows the text of ``--context`` if ``--context`` is given.
+        file: text in UTF-8, which follows the text of ``--context`` if ``--context`` is passed.
         output: file that :func:`fairseq_mega.models.streams.context.save_context` writes.
 
     Raises:

@@ -75,7 +75,7 @@ def seeded(*key: int) -> Iterator[None]:
 class BatchMixing:
     """Mixup or CutMix within a batch, and smoothed targets.
 
-    Every batch is mixed with one proportion. If both kinds are given, each is chosen with probability 1/2.
+    Every batch is mixed with one proportion. If both kinds are active, each is chosen with probability 1/2.
 
     Args:
         classes: number of classes.

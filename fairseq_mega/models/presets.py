@@ -60,7 +60,7 @@ def _fill(name: str, args: Namespace) -> None:
 
 
 def _agree_on_bands(args: Namespace, values: Dict[str, Any], excluded: Set[str]) -> None:
-    """Let the bands of tied tables follow the side that is given; two sides that differ are not tied."""
+    """Set the bands of tied tables to those of the side that is passed; two sides that differ are not tied."""
     for part in ("cutoff", "factor"):
         sides = [f"adaptive_{side}_{part}" for side in ("input", "softmax")]
         given = {getattr(args, side) for side in sides if hasattr(args, side)}

@@ -35,7 +35,7 @@ def gated_residual(
         residual: (..., D); may be float32 beside others of half precision, as under autocast.
         update: (..., D), logits of the update gate.
         candidate: (..., D).
-        addend: (..., D); where given, the candidate is ``SiLU(candidate + addend)``.
+        addend: (..., D); if passed, the candidate is ``SiLU(candidate + addend)``.
         dropout: probability of dropping an element of the candidate, see :func:`.dropout.dropout`.
         path: "reference" or "native" (compiled kernels) to force a path, "auto" for native wherever its kernels can
             run, None for the environment's choice (see :mod:`fairseq_mega.ops.common.dispatch`).

@@ -233,7 +233,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return ScoredOnce(batches.next_epoch_itr(shuffle=False), dataset, self.carry)
 
     def unit(self) -> TextUnit:
-        """Return the unit of the data or of the checkpoint, which encodes text unless ``--bpe`` is given.
+        """Return the unit of the data or of the checkpoint, which encodes text unless ``--bpe`` is passed.
 
         Raises:
             ValueError: if the subword model is missing or broken.

@@ -99,7 +99,7 @@ def test_damaged_archives_are_refused_and_not_recorded(tmp_path: Path, content: 
 
 
 def test_without_permission_nothing_is_downloaded(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(download.DownloadError, match="--no-download was given"):
+    with pytest.raises(download.DownloadError, match="--no-download was passed"):
         archives.obtain_recorded(server.url, tmp_path, tmp_path / "checksums.json", allow_download=False)
     assert server.ranges == []
 

@@ -149,7 +149,7 @@ def compare(entry: str, given: str, task: typing.Any, reads_text: bool) -> None:
         entry: SUBWORDS or TOKENIZER.
         given: of the options, see :func:`described`; "" for none.
         task: with its checkpoint loaded.
-        reads_text: whether text is read; otherwise encoders decode alone, and none need be given.
+        reads_text: whether text is read; otherwise encoders decode alone, and none need be passed.
 
     Raises:
         OtherCard: if the encoder is another one.

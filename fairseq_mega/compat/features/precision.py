@@ -92,7 +92,7 @@ def separate_bf16_from_tpu(call: hooks.Call) -> typing.Iterator[None]:
 
 
 def set_flags(namespace: argparse.Namespace) -> None:
-    """Replace --precision by fairseq's flags in parsed arguments; raises ValueError if both are given."""
+    """Replace --precision by fairseq's flags in parsed arguments; raises ValueError if both are passed."""
     both = [flag for flag in FLAGS if getattr(namespace, flag, False)]
     if both:
         raise ValueError(

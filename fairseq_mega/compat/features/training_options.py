@@ -10,7 +10,7 @@ OF_OPTIMIZERS = ("weight_decay", "betas", "momentum", "eps")  # options in its s
 
 
 def log_options_of_a_checkpoints_optimizer() -> None:
-    """Log which options of the optimizer a training reads from its checkpoint in place of the given ones."""
+    """Log which options of the optimizer a training reads from its checkpoint in place of the ones of its command."""
     from fairseq.optim import FairseqOptimizer
 
     wrap(FairseqOptimizer, "load_state_dict", _load_and_log)

@@ -34,7 +34,7 @@ def _copy_atomically(original: typing.Callable, src_path: str, dst_path: str, ov
 
 
 def lock_save_dir(call: hooks.Call) -> typing.Iterator[None]:
-    """Lock --save-dir for one training at a time, unless --no-save is given (event "restore")."""
+    """Lock --save-dir for one training at a time, unless --no-save is passed (event "restore")."""
     cfg, trainer = call.arguments["cfg"], call.arguments["trainer"]
     if not cfg.no_save and trainer.data_parallel_rank == 0 and lock_for_training(cfg.save_dir, trainer):
         for path in glob.glob(os.path.join(glob.escape(cfg.save_dir), "*.pt.tmp")):  # of a save that failed

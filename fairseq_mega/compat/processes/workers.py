@@ -31,7 +31,7 @@ def end_workers_with_their_batches() -> None:
     epoch, every epoch has a new DataLoader, and the old one is in a reference cycle: the garbage collector closes the
     queues of the workers first, then waits 5 s for each worker to read its end from its queue.
 
-    Unless --num-workers is given, the main process loads the batches if that is faster, see
+    Unless --num-workers is passed, the main process loads the batches if that is faster, see
     :func:`workers_are_of_use`.
     """
     from fairseq.data import iterators

@@ -90,7 +90,7 @@ def chosen_of(given: str, option: str, known: Sequence[str]) -> Sequence[str]:
 
 
 def build_parser(names: Sequence[str] = NAMES) -> argparse.ArgumentParser:
-    """Return the parser of these benchmarks, of all if none are given."""
+    """Return the parser of these benchmarks, of all if none are passed."""
     parser = argparse.ArgumentParser(prog="python -m fairseq_mega.lab.benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
     for name in names:

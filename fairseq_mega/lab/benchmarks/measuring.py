@@ -236,7 +236,7 @@ def keep_the_faster(best: Figures, found: Figures) -> Figures:
 
 
 def write_measurements(arguments: argparse.Namespace, scores: Dict[str, float], examples: int, **details: Any) -> None:
-    """Write the measurements to ``--json``, if it is given, with the other options as the settings."""
+    """Write the measurements to ``--json``, if it is passed, with the other options as the settings."""
     if arguments.json is None:
         return
     omitted = ("json", "rows", "stop_after", "benchmark", "given")

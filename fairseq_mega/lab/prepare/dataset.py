@@ -84,7 +84,7 @@ class Dataset:
     """A data set of the command: everything that is known of it.
 
     Attributes:
-        name: as given on the command line.
+        name: as on the command line.
         kind: heading of the list that names it.
         summary: one line for the list of data sets.
         details: sizes, times and layout, for its --help.

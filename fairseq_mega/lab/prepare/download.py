@@ -82,6 +82,6 @@ def fetch_missing(url: str, path: Path, remedy: str = "", attempts: int = ATTEMP
     if path.exists():
         return
     if not allowed:
-        raise DownloadError(f"{path} does not exist and --no-download was given; fetch it from {url}")
+        raise DownloadError(f"{path} does not exist and --no-download was passed; fetch it from {url}")
     print_line(f"{path.name}: downloading {url}")
     fetch(url, path, attempts, remedy)

@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 
 def add_released(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the files of the archive; --released is None where it is not given."""
+    """Add the options for the files of the archive; --released is None where it is not passed."""
     released = "use the files of the released archive; downloads 8 GB"
     parser.add_argument("--released", action="store_const", const=True, help=released)
     archives = "folder of this archive, which is downloaded into it where missing (default: raw in --out)"

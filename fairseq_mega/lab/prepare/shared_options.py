@@ -17,7 +17,7 @@ def add_out(parser: argparse.ArgumentParser, required: bool) -> None:
 
 
 def add_smoke(parser: argparse.ArgumentParser) -> None:
-    """Add --smoke; its value is None where it is not given."""
+    """Add --smoke; its value is None where it is not passed."""
     toy = "make a little invented data instead, in seconds"
     parser.add_argument("--smoke", action="store_const", const=True, help=toy)
 
@@ -83,16 +83,16 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def exactly_one(args: argparse.Namespace, *groups: str) -> None:
-    """Raise ValueError unless the options of at most one group are given, and then all of them.
+    """Raise ValueError unless the options of at most one group are passed, and then all of them.
 
-    A group is one option or several, separated by blanks; the caller checks that one is given.
+    A group is one option or several, separated by blanks; the caller checks that one is passed.
     """
     begun = []
     for group in groups:
         options = group.split()
         given = [option for option in options if value_of(args, option) is not None]
         if given and len(given) < len(options):
-            raise ValueError(f"{' and '.join(options)} are given together")
+            raise ValueError(f"{' and '.join(options)} are passed together")
         begun += given[:1]
     if len(begun) > 1:
         raise ValueError(f"{' and '.join(begun)} name different sources: give one of them")

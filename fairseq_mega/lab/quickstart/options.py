@@ -99,7 +99,7 @@ def check_translation(parser: Parser, options: argparse.Namespace) -> None:
 
 
 def check_lm(parser: Parser, options: argparse.Namespace) -> None:
-    """Check that the text exists, and that no option of translation is given."""
+    """Check that the text exists, and that no option of translation is passed."""
     if options.valid or options.test:
         parser.die("--valid and --test are options of --task translation: --task lm holds out parts of its text")
     if options.text is not None:

@@ -163,7 +163,7 @@ def training_curves(folders: Sequence[Path], work: Path) -> List[str]:
     """Return the curves of all trainings below some folders as HTML."""
     logs = sorted(log for folder in folders for log in folder.rglob("train.log"))
     if not logs:
-        return ["<p>No log of a training was given (--runs FOLDER).</p>"]
+        return ["<p>No log of a training was passed (--runs FOLDER).</p>"]
     output = work / "curves.svg"
     try:
         _, omitted = draw_curves(logs, output)

@@ -33,7 +33,7 @@ def processed_of(recipe: Recipe) -> Processed:
 
 
 def addresses(recipes: Sequence[Recipe], given: str) -> List[str]:
-    """The address that was given, or those of the published archives that the recipes need."""
+    """The address in the option, or those of the published archives that the recipes need."""
     if given != PUBLISHED:
         return [given]
     return [f"{HOST}/{name}" for name in dict.fromkeys(processed_of(recipe).archive for recipe in recipes)]

@@ -68,7 +68,7 @@ def check_by_fairseq(recipe: Recipe) -> None:
     """Raise a RecipeError unless a training could begin by a recipe with the options of a run: fairseq accepts them,
     and the model and the schedule can be built from them.
     """
-    what = f"{recipe.name}, with options given as --set GROUP.OPTION=VALUE (--yaml lists them)"
+    what = f"{recipe.name}, with options passed as --set GROUP.OPTION=VALUE (--yaml lists them)"
     _, given = parse_by_fairseq(arguments(recipe.config, recipe.preset), what)
     try:
         model_of(recipe)

@@ -165,7 +165,7 @@ def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices
 
 
 def perform(job: Job, run_command: Execute, devices: List[int], command: str, only_train: bool) -> None:
-    """Train, or convert the weights that are given, evaluate and record a job, as far as that has not been done."""
+    """Train, or convert the weights of --checkpoint, evaluate and record a job, as far as that has not been done."""
     folder, weights = job.folder, job.weights
     with locks.held(folder / "job.lock", str(folder), "runner"):
         if weights is not None:

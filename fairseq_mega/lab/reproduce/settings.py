@@ -99,7 +99,7 @@ def converted(setting: Setting, recipe: Recipe) -> Any:
 
 
 def of_type(text: str, present: Any) -> Any:
-    """Read a text as a value of the type of another one; a list may be given as its only element.
+    """Read a text as a value of the type of another one; a list may be passed as its only element.
 
     Raises:
         KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError: if it is of another type.
@@ -150,7 +150,7 @@ def revise_all(recipes: Sequence[Recipe], settings: Sequence[Setting]) -> List[R
         if not any(map(setting.changes, recipes)):
             raise RecipeError(
                 f"{setting} changes none of the recipes that are chosen: --yaml shows the options that they have; "
-                "options of fairseq-train alone are given after --"
+                "options of fairseq-train alone are passed after --"
             )
     return [revise(recipe, settings) for recipe in recipes]
 

@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
             self.die(f"{flag(name)} is '{value}': choose from {', '.join(choices)}")
 
     def file(self, path: Optional[str], remedy: str) -> None:
-        """Check that a given file exists and is not empty."""
+        """Check that the file of an option exists and is not empty."""
         if path is None:
             return
         if not os.path.exists(path):

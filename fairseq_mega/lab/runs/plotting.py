@@ -52,7 +52,7 @@ PIXEL_COLOURS = 256  # colours of a small picture: the most of a PNG with a pale
 class Line(NamedTuple):
     """A curve: its points, its name in the legend, options of ``Axes.plot``, and x, lower and upper end of a band.
 
-    Options that are not given come from :func:`look`, by the curve's place in the panel.
+    Options that are not passed come from :func:`look`, by the curve's place in the panel.
     """
 
     points: Sequence[Tuple[float, float]]

@@ -211,7 +211,7 @@ class TextGenerator(GeneratorHubInterface):
         if isinstance(self.bpe, TextUnit) and self.tokenizer is None:
             yield from self.bpe.pieces(written, before)
             return
-        line: List[str] = []  # other encoders, given with --bpe or --tokenizer, decode lines
+        line: List[str] = []  # other encoders, passed with --bpe or --tokenizer, decode lines
         for token in written:
             if token == LINE_END:
                 yield self.detokenize(self.remove_bpe(" ".join(line))) + LINE_END

@@ -204,7 +204,7 @@ _REGISTRATIONS: List[Callable[[str], None]] = []
 
 
 def register(registration: Callable[[str], None]) -> None:
-    """Run ``registration(namespace)`` for the extension, and later for every library given to :func:`register_all`."""
+    """Run ``registration(namespace)`` for the extension, and later for every library passed to :func:`register_all`."""
     _REGISTRATIONS.append(registration)
     if PROBLEM is None:
         registration(NAMESPACE)

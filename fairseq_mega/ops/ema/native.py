@@ -53,7 +53,7 @@ def ema_native(
 def ema_native_step(
     x: Tensor, coefficients: EMACoefficients, state: Optional[Tensor], omega: Optional[Tensor] = None
 ) -> Tuple[Tensor, Tensor]:
-    """One step without gradients, with the skip and the SiLU of MEGA's EMA sub-layer where ``omega`` is given.
+    """One step without gradients, with the skip and the SiLU of MEGA's EMA sub-layer where ``omega`` is passed.
 
     Args:
         x: (B, D), float32, bfloat16 or float16.

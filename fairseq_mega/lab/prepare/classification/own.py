@@ -1,6 +1,6 @@
 """Labelled examples of your own: tables of texts, and folders of images and recordings with a folder for each label.
 
-Each split is given or held out of train, a share of every label; its examples are read by a library, and written in
+Each split is read or held out of train, a share of every label; its examples are read by a library, and written in
 the layout of their task.
 """
 
@@ -86,7 +86,7 @@ def add_splits(parser: argparse.ArgumentParser, things: str, metavar: str, *othe
 
 
 def sources_of(args: argparse.Namespace, train: str) -> Dict[str, Path]:
-    """Return the sources that are given, by split; ``train`` is the name of the attribute of the first."""
+    """Return the sources in the options, by split; ``train`` is the name of the attribute of the first."""
     found = {"train": getattr(args, train), "valid": args.valid, "test": args.test}
     return {split: path for split, path in found.items() if path is not None}
 
@@ -162,7 +162,7 @@ def add_texts(parser: argparse.ArgumentParser) -> None:
 
 
 def length_of(args: argparse.Namespace) -> Dict[str, int]:
-    """Return --length by its name; where it is not given, that of --like."""
+    """Return --length by its name; where it is not passed, that of --like."""
     if args.length is not None:
         return {"length": args.length}
     like = None if args.like is None else kept_bytes(settings_of_data(args.like))
@@ -208,7 +208,7 @@ def read_texts(path: Path, first_line: str = "names") -> List[Example]:
 
 
 def make_texts(args: argparse.Namespace, work: WorkFolder) -> Report:
-    """Read the tables, hold out the splits that are not given, and write the texts."""
+    """Read the tables, hold out the missing splits, and write the texts."""
     sources = sources_of(args, "train")
     like = None if args.like is None else dictionaries_of(args.like)
     parts, labels = read_splits(

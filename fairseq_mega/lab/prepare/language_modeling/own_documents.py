@@ -34,7 +34,7 @@ folder stands for all its files, also those of folders within it and of linked o
 Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task megalodon_pretrain. Without --valid and --test,
 one document of {HELD_OUT} is held out for each. The vocabulary has a subword for every byte: no character is unknown,
 and no warning names characters that the training texts lack. It is learnt from the first 20 MB in a minute or two,
-unless --vocabulary is given. For texts too large to copy, make the folder by hand: train/*.jsonl,
+unless --vocabulary is passed. For texts too large to copy, make the folder by hand: train/*.jsonl,
 valid.jsonl and {MODEL_FILE}."""
 
 

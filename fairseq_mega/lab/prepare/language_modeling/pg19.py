@@ -43,7 +43,7 @@ REMEDY = (
     "The same command continues the download; or download the folders train, validation and test of the bucket by "
     "other means (gsutil -m cp -r gs://deepmind-gutenberg/...) and name the folder above them with --books DIR"
 )
-VOCABULARY_REMEDY = "T5's sentencepiece model, part of every copy of T5, can be given with --vocabulary FILE"
+VOCABULARY_REMEDY = "T5's sentencepiece model, part of every copy of T5, can be passed with --vocabulary FILE"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Read a given vocabulary, before books are downloaded."""
+    """Read the file of --vocabulary, before books are downloaded."""
     if args.vocabulary is not None:
         SubwordUnit(args.vocabulary)
 
@@ -115,7 +115,7 @@ def fetch_book(host: str, target: Path, item: Dict[str, Any]) -> Path:
 
 
 def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Path]:
-    """Return the books of a split by name, downloaded unless a folder is given."""
+    """Return the books of a split by name, downloaded unless a folder is passed."""
     folder = FOLDERS[split]
     if args.books is not None:
         found = books_in(args.books / folder)
