@@ -50,7 +50,7 @@ def pytest_report_header(config: pytest.Config) -> Optional[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
-        raise pytest.UsageError("--device cuda: torch sees no CUDA device here; leave the option out")
+        raise pytest.UsageError("--device cuda: torch sees no CUDA device here; omit the option")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     memory.prepare_meta()
     compositions.keep()

@@ -176,7 +176,7 @@ def load(cfg: Any) -> TextGenerator:
     if not all(isinstance(model, MegaLanguageModel) for model in models):
         raise UsageError(
             f"--read requires a language model of this package, and --path {cfg.common_eval.path} is another model: "
-            "leave --read and --save-context out"
+            "omit --read and --save-context"
         )
     device = torch.device("cuda" if torch.cuda.is_available() and not cfg.common.cpu else "cpu")
     for model in models:

@@ -72,7 +72,7 @@ def complete_megalodon(cfg: Union[DictConfig, Namespace]) -> DictConfig:
     if completed.no_padding_logit and completed.adaptive_softmax_cutoff is not None:
         raise ValueError(
             f"--no-padding-logit cannot be combined with --adaptive-softmax-cutoff "
-            f"{completed.adaptive_softmax_cutoff}; leave one of the two options out"
+            f"{completed.adaptive_softmax_cutoff}; omit one of the two options"
         )
     return completed
 

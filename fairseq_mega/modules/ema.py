@@ -19,7 +19,7 @@ class MultiDimensionalDampedEMA(nn.Module):
         bidirectional: look into the future too; a bidirectional EMA carries no state.
         truncation: reach of the kernel in steps, None for no limit. Calls with a state ignore it, see
             :func:`fairseq_mega.ops.ema.damped_ema`.
-        shift: bidirectional only, leave the current position out of the future part.
+        shift: bidirectional only, exclude the current position from the future part.
 
     Source: MEGA (Ma et al., ICLR 2023), section 3.1; omega, SiLU and initialisation are the published code's.
     """

@@ -12,7 +12,7 @@ from fairseq_mega.compat.features.no_weight_decay import has_no_weight_decay, jo
 
 logger = logging.getLogger(__name__)
 NAME = "adam_selective_decay"
-UNDECAYED = "undecayed"  # key of the group without weight decay, also in checkpoints
+NO_WEIGHT_DECAY = "undecayed"  # key of the group without weight decay, also in checkpoints
 
 
 @dataclass
@@ -52,7 +52,7 @@ class SelectiveDecayAdam(FairseqAdam):
                 f"do): give --optimizer adam"
             )
         decayed = [parameter for parameter in params if not has_no_weight_decay(parameter)]
-        groups = [{"params": decayed}, {"params": excluded, "weight_decay": 0.0, UNDECAYED: True}]
+        groups = [{"params": decayed}, {"params": excluded, "weight_decay": 0.0, NO_WEIGHT_DECAY: True}]
         super().__init__(cfg, groups)
         logger.info(f"weight decay: {cfg.weight_decay:g} for {len(decayed)} tensors, 0 for {len(excluded)}")
 
@@ -67,7 +67,7 @@ class SelectiveDecayAdam(FairseqAdam):
 
     def load_state_dict(self, state_dict: Dict[str, Any], optimizer_overrides: Optional[Dict[str, Any]] = None) -> None:
         """Load the state of a checkpoint; raises ValueError if its optimiser decays all parameters."""
-        if [UNDECAYED in group for group in state_dict["param_groups"]] != [False, True]:
+        if [NO_WEIGHT_DECAY in group for group in state_dict["param_groups"]] != [False, True]:
             raise ValueError(
                 f"--optimizer {NAME}: the checkpoint was trained with another optimiser, which decays all weights: add "
                 f"--reset-optimizer, or give the checkpoint's --optimizer"
@@ -77,6 +77,6 @@ class SelectiveDecayAdam(FairseqAdam):
     def step(self, closure: Optional[Callable] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
         """Update the parameters; the second group keeps weight decay 0, whatever --optimizer-overrides sets."""
         for group in self.param_groups:
-            if UNDECAYED in group:
+            if NO_WEIGHT_DECAY in group:
                 group["weight_decay"] = 0.0
         super().step(closure, scale, groups)

@@ -141,8 +141,7 @@ def _check_part(part: Any, flag: str, longest: int) -> None:
         )
     if isinstance(part, Dropout) and part.feature and part.p > 0:
         raise ValueError(
-            f"--feature-dropout drops features of a whole sequence, and {flag} cuts sequences: leave "
-            f"--feature-dropout out"
+            f"--feature-dropout drops features of a whole sequence, and {flag} cuts sequences: omit --feature-dropout"
         )
     if isinstance(part, BatchNorm):
         raise ValueError(

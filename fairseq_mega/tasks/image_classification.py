@@ -238,5 +238,5 @@ def check_options(cfg: Any) -> None:
     if cfg.no_shuffle and cfg.repeated_augmentation > 1:
         raise ValueError(
             f"--no-shuffle and --repeated-augmentation {cfg.repeated_augmentation}: every epoch would have the same "
-            f"part of the images: leave one of the two options out"
+            f"part of the images: omit one of the two options"
         )

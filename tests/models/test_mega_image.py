@@ -19,8 +19,8 @@ def test_published_sizes(arch, total, layer):
 
 
 @pytest.mark.parametrize("norm", ["layernorm", "batchnorm"])
-def test_weight_decay_leaves_out_what_the_published_training_leaves_out(norm):
-    """Undecayed parameters are those of the published names and shapes; each of ours has a published name."""
+def test_weight_decay_omits_what_the_published_training_omits(norm):
+    """Parameters without weight decay have the published names and shapes; each of ours has a published name."""
     parameters = dict(build(normalization_type=norm).named_parameters())
     published = publish_state_dict(parameters, shared_output=False)
     assert len(published) == len(parameters)

@@ -15,10 +15,10 @@ from tests.support.tiny_trainings import numbers
 
 RATE, DECAY, BETAS, EPS = 0.1, 0.05, (0.9, 0.98), 1e-3
 SHAPES = [(3, 2), (2,), (4, 1), (3,), (2, 2)]
-UNDECAYED = (1, 3)
+NO_WEIGHT_DECAY = (1, 3)
 
 
-def parameters(marked=UNDECAYED):
+def parameters(marked=NO_WEIGHT_DECAY):
     draw = torch.Generator().manual_seed(2)
     made = [torch.nn.Parameter(torch.randn(shape, generator=draw)) for shape in SHAPES]
     for index in marked:
@@ -49,7 +49,7 @@ def by_hand(count):
     means, squares = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
     for n in range(1, count + 1):
         for i, gradient in enumerate(gradients(n)):
-            if i not in UNDECAYED:
+            if i not in NO_WEIGHT_DECAY:
                 weights[i] = weights[i] - RATE * DECAY * weights[i]
             means[i] = BETAS[0] * means[i] + (1 - BETAS[0]) * gradient
             squares[i] = BETAS[1] * squares[i] + (1 - BETAS[1]) * gradient.double() ** 2

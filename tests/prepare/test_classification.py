@@ -236,7 +236,7 @@ def test_a_run_killed_while_moving_the_output_is_completed(toy: Toy, tmp_path: P
     assert files_below(tmp_path) == ["card.json", "label", "src-bin/train.bin"] and toy.made == 1
 
 
-def test_empty_folders_are_no_obstacle(toy: Toy, tmp_path: Path) -> None:
+def test_empty_folders_are_allowed(toy: Toy, tmp_path: Path) -> None:
     """A training that finds no data leaves its --save-dir."""
     (tmp_path / "checkpoints").mkdir()
     prepare("toy", "--out", tmp_path).succeeded()

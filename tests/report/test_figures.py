@@ -47,7 +47,7 @@ def test_trainings_of_different_lengths_are_not_averaged() -> None:
         figures.losses(curves)
 
 
-def test_the_panel_leaves_out_the_steep_beginning() -> None:
+def test_the_panel_omits_the_steep_beginning() -> None:
     line = Line([], band=[(0.0, 9.0, 9.5), (1.0, 2.0, 2.1), (2.0, 1.8, 1.9), (3.0, 1.5, 1.6)])
     low, high = figures.limits([line])
     assert 1.0 < low < 1.5 and 2.1 < high < 9.0

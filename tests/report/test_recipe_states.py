@@ -189,7 +189,7 @@ def test_files_of_others_are_passed_over(name: str, tmp_path: Path, capsys: pyte
     assert said in output.err and ("90.00" in output.out) != bool(said)
 
 
-def test_a_table_of_a_paper_leaves_out_small_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_a_paper_omits_small_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     more: Dict[str, Any] = {"model": "mega", "chunk": -1, "attention": "softmax", "ema_dim": 16, "parameters": 10}
     store(tmp_path / "a.json", 1, 90.0, **more, lr=0.004, conditions="d22eb078", early_epoch=1)
     store(tmp_path / "b.json", 1, 12.0, **more, lr=0.002, conditions="d22eb078", recipe="miniature/text/mega")

@@ -48,5 +48,5 @@ def refuse_other_models(call: hooks.Call) -> typing.Iterator[None]:
     kind, model = requested_format(call.arguments["cfg"]), call.arguments["self"]
     if kind is not None and not getattr(model, "packs_weights", False):
         name = type(model).__name__
-        raise ValueError(f"--decode-weights {kind}: {name} is not a MEGA model that generates; leave the option out")
+        raise ValueError(f"--decode-weights {kind}: {name} is not a MEGA model that generates; omit the option")
     yield

@@ -96,7 +96,7 @@ def set_flags(namespace: argparse.Namespace) -> None:
     both = [flag for flag in FLAGS if getattr(namespace, flag, False)]
     if both:
         raise ValueError(
-            f"--precision {namespace.precision} and --{both[0].replace('_', '-')} both set the precision: leave one out"
+            f"--precision {namespace.precision} and --{both[0].replace('_', '-')} both set the precision: omit one"
         )
     device = "cuda" if torch.cuda.is_available() and not getattr(namespace, "cpu", False) else "cpu"
     choice = choose(namespace.precision, device)

@@ -161,8 +161,8 @@ def measure_apart(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
         return {"skipped": "the GPU's memory does not suffice"}
 
 
-def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[Row]) -> str:
-    """Return the reason to leave a measurement out, or nothing."""
+def reason_to_skip(row: Row, arguments: argparse.Namespace, limit: float, rows: List[Row]) -> str:
+    """Return the reason to omit a measurement, or nothing."""
     op, shape = OPS[row["op"]], row["shape"]
     path = op.paths[row["path"]]
     problem = missing(path, torch.device(arguments.device))
@@ -186,7 +186,7 @@ def sweep(rows: List[Row], arguments: argparse.Namespace, limit: float, number: 
     """Measure every row once more and keep the faster result; omit rows that do not fit."""
     for index, row in enumerate(rows):
         if number == 0:
-            row["skipped"] = obstacle(row, arguments, limit, rows[:index])
+            row["skipped"] = reason_to_skip(row, arguments, limit, rows[:index])
         if row["skipped"]:
             continue
         subject = {"op": row["op"], "path": row["path"], "shape": row["shape"]._asdict(), "sweep": number + 1}

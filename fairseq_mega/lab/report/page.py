@@ -44,7 +44,7 @@ def cell(text: str) -> str:
 def table(found: Table) -> str:
     """Return a table that scrolls separately on a narrow screen; words are aligned left, numbers right.
 
-    Columns of code after the first have a class of their own, so that a narrow screen can leave them out.
+    Columns of code after the first have a class of their own, so that a narrow screen can omit them.
     """
     columns = [[row[column] for row in found.rows] for column in range(len(found.columns))]
     kinds = [' class="text"' if max(map(len, texts)) > LONGEST_NUMBER else "" for texts in columns]

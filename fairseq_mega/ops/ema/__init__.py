@@ -91,7 +91,7 @@ def damped_ema(
         reset_mask: (B, L) bool, True at the first step of a document: nothing passes between it and the step before,
             in either direction. A document that begins at step 0 discards ``state``.
         bidirectional: add a second EMA that runs from the future to the past.
-        shift: leave the current position out of the future part (image models); otherwise both parts count it.
+        shift: exclude the current position from the future part (image models); otherwise both parts count it.
         truncation: reach of the kernel in steps, None for no limit. It limits the parallel form only: a call with a
             state, or one that returns it, runs the unlimited recurrence, as in the published code.
         state: (B, D, N), the EMA's memory before the first step, complex if a coefficient is; causal only.

@@ -27,7 +27,7 @@ def ema_torch_fft(
         x: (B, L, D) in float32 or float64, zero where padded.
         coefficients: each (D, N), or (2D, N) if bidirectional.
         bidirectional: add the future to the past.
-        shift: leave the current position out of the future part.
+        shift: exclude the current position from the future part.
         truncation: reach of the kernel, None for all of L.
 
     Returns:
