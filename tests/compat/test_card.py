@@ -19,10 +19,10 @@ from tests.support import helpers, tiny_images
 from tests.tasks import test_image_classification
 
 
-def dictionary(*symbols: str, counts: int = 1) -> Dictionary:
+def dictionary(*tokens: str, counts: int = 1) -> Dictionary:
     built = Dictionary()
-    for symbol in symbols:
-        built.add_symbol(symbol, n=counts)
+    for token in tokens:
+        built.add_symbol(token, n=counts)
     return built
 
 
@@ -73,8 +73,8 @@ def test_fingerprints_of_old_checkpoints(key: str) -> None:
 
 
 def test_names_of_an_earlier_checkpoint() -> None:
-    symbols = "\n".join(dictionary("a").symbols)
-    names = {"source": symbols, "labels": "x\ny", "languages": "en\nde", "tokenizer": "--tokenizer moses --b --a"}
+    tokens = "\n".join(dictionary("a").symbols)
+    names = {"source": tokens, "labels": "x\ny", "languages": "en\nde", "tokenizer": "--tokenizer moses --b --a"}
     assert card.card_of({"names": names}, "a.pt") == {
         "source": digest_of_dictionary(dictionary("a")),
         "labels": "x\ny",
@@ -90,10 +90,10 @@ def test_what_is_no_card(key: str, broken: Any) -> None:
         card.card_of({key: broken, "model": {}}, "broken.pt")
 
 
-def translation(pair: str, folder: Path, *symbols: str) -> TranslationTask:
+def translation(pair: str, folder: Path, *tokens: str) -> TranslationTask:
     source, target = pair.split("-")
     cfg = TranslationConfig(data=str(folder), source_lang=source, target_lang=target)
-    return TranslationTask(cfg, dictionary(*symbols), dictionary(*symbols))
+    return TranslationTask(cfg, dictionary(*tokens), dictionary(*tokens))
 
 
 @pytest.mark.parametrize(

@@ -44,14 +44,14 @@ def processor(model: Path) -> Any:
     return sentencepiece.SentencePieceProcessor(model_file=str(model))
 
 
-def dictionary(symbols: List[str]) -> Dictionary:
+def dictionary(tokens: List[str]) -> Dictionary:
     built = Dictionary()
-    for symbol in symbols:
-        built.add_symbol(symbol)
+    for token in tokens:
+        built.add_symbol(token)
     return built
 
 
-def symbols_of(model: Path) -> List[str]:
+def tokens_of(model: Path) -> List[str]:
     made = processor(model)
     return [made.id_to_piece(number) for number in range(3, made.get_piece_size())]
 
@@ -94,7 +94,7 @@ def test_a_model_whose_copy_records_the_cleaning(
     copied.parent.mkdir()
     shutil.copy(given, copied)
     mark_model(copied, SENTENCES)
-    task = translator(copied.parent, symbols_of(given))
+    task = translator(copied.parent, tokens_of(given))
     task.trained_card = {card.SUBWORDS: card.digest_of_file(copied)}
     bpe = argparse.Namespace(bpe="sentencepiece", sentencepiece_model=str(given))
     if not in_folder:
@@ -169,12 +169,12 @@ def test_roads(
 ) -> None:
     checkpoint = torch.load(tiny_model.checkpoint)
     data = Path(shutil.copytree(tiny_model.data, tmp_path / "data"))
-    symbols = symbols_of(models["words"])
+    tokens = tokens_of(models["words"])
     for language in ("en", "de"):  # as many as the model has
         path = data / f"dict.{language}.txt"
         count = len(path.read_text().splitlines())
-        assert len(symbols) >= count
-        path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[:count]))
+        assert len(tokens) >= count
+        path.write_text("".join(f"{token} 1\n" for token in tokens[:count]))
     checkpoint["card"] = {}
     if remembers:
         checkpoint["card"] = {card.SUBWORDS: card.digest_of_file(models[remembers])}
@@ -199,9 +199,9 @@ def data_of_subwords(data: Path, model: Path, folder: Path) -> Path:
     """Copy data to a folder with a sentencepiece model and dictionaries of its subwords, of the same sizes."""
     shutil.copytree(data, folder)
     shutil.copy(model, folder / compared.SUBWORDS_FILE)
-    symbols = symbols_of(model)
+    tokens = tokens_of(model)
     for path in folder.glob("dict.*.txt"):
-        path.write_text("".join(f"{symbol} 1\n" for symbol in symbols[: len(path.read_text().splitlines())]))
+        path.write_text("".join(f"{token} 1\n" for token in tokens[: len(path.read_text().splitlines())]))
     return folder
 
 
@@ -268,8 +268,8 @@ def test_plain_text_with_the_mark_of_pieces(
     assert len([message for message in printed if "(<unk>)" in message]) == 1
 
 
-def language_model(folder: Path, symbols: List[str]) -> Any:
-    return MegaLanguageModelingTask(MegaLanguageModelingConfig(data=str(folder)), dictionary(symbols))
+def language_model(folder: Path, tokens: List[str]) -> Any:
+    return MegaLanguageModelingTask(MegaLanguageModelingConfig(data=str(folder)), dictionary(tokens))
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> List[str]:
@@ -310,9 +310,9 @@ def build(options: Dict[str, Any], task: Any) -> Any:
     return task.build_bpe(given) if "bpe" in options else task.build_tokenizer(given)
 
 
-def translator(folder: Path, symbols: List[str]) -> Any:
+def translator(folder: Path, tokens: List[str]) -> Any:
     cfg = TranslationConfig(data=str(folder), source_lang="en", target_lang="de")
-    return TranslationTask(cfg, dictionary(symbols), dictionary(symbols))
+    return TranslationTask(cfg, dictionary(tokens), dictionary(tokens))
 
 
 @pytest.mark.parametrize("form", ["namespace", "configuration"])

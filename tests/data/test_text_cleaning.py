@@ -71,11 +71,11 @@ class Road(NamedTuple):
 class Task(FairseqTask):
     """A task of words or pieces in a data folder."""
 
-    def __init__(self, folder: Path, symbols: List[str]) -> None:
+    def __init__(self, folder: Path, tokens: List[str]) -> None:
         super().__init__(SimpleNamespace(data=f"{folder}:elsewhere"))
         self.dictionary = Dictionary()
-        for symbol in symbols:
-            self.dictionary.add_symbol(symbol)
+        for token in tokens:
+            self.dictionary.add_symbol(token)
 
     @property
     def source_dictionary(self) -> Dictionary:

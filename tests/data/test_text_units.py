@@ -26,10 +26,10 @@ from fairseq_mega.lab.prepare.sentencepieces import train_model
 TEXTS = ("ROMEO: to be", "Grüße – 10 €", "日本語 😀 text", "a", "")
 
 
-def dictionary(symbols: List[str]) -> Dictionary:
+def dictionary(tokens: List[str]) -> Dictionary:
     made = Dictionary()
-    for symbol in symbols:
-        made.add_symbol(symbol)
+    for token in tokens:
+        made.add_symbol(token)
     made.finalize(padding_factor=8)
     return made
 
@@ -55,9 +55,9 @@ def test_round_trip(text: str, unit: TextUnit) -> None:
 
 
 def test_pieces_continue_a_text(unit: TextUnit) -> None:
-    symbols = [*unit.encode("Grüße – 10 €").split(), LINE_END, LINE_END, *unit.encode("a").split()]
-    pieces = list(unit.pieces(symbols))
-    assert len(pieces) == len(symbols) and "".join(pieces) == "Grüße – 10 €\n\na"
+    tokens = [*unit.encode("Grüße – 10 €").split(), LINE_END, LINE_END, *unit.encode("a").split()]
+    pieces = list(unit.pieces(tokens))
+    assert len(pieces) == len(tokens) and "".join(pieces) == "Grüße – 10 €\n\na"
     if unit.name != "bytes":  # a byte does not say whether it begins a word
         assert "".join(unit.pieces(unit.encode("to be").split(), "ROMEO:")) == " to be"
         assert "".join(unit.pieces(unit.encode("to be").split(), "ROMEO: ")) == "to be"
@@ -74,7 +74,7 @@ class TestBytes:
         assert ByteUnit().decode("33 226 130") == "!"
 
     @pytest.mark.parametrize(
-        ("symbols", "expected"),
+        ("tokens", "expected"),
         [
             ("226 33", REPLACEMENT + "!"),
             ("255 33", REPLACEMENT + "!"),
@@ -83,8 +83,8 @@ class TestBytes:
             ("256 007", REPLACEMENT * 2),
         ],
     )
-    def test_what_is_no_text_is_marked(self, symbols: str, expected: str) -> None:
-        assert ByteUnit().decode(symbols) == expected
+    def test_what_is_no_text_is_marked(self, tokens: str, expected: str) -> None:
+        assert ByteUnit().decode(tokens) == expected
 
     def test_a_line_ends_a_character(self) -> None:
         assert "".join(ByteUnit().pieces(["226", LINE_END, "33"])) == f"{REPLACEMENT}\n!"
@@ -132,8 +132,8 @@ class TestUnitOfData:
 def test_pieces_that_are_bytes(folder: Path) -> None:
     """Bytes of models with byte fallback form characters; bytes that form none become U+FFFD where they end."""
     unit = SubwordUnit(folder / MODEL_FILE)
-    symbols = ["\u2581gr", "<0xC3>", "<0xBC>", "n", "<0x0A>", "\u2581a", "<0xC3>", "\u2581b", "<0xC3>", LINE_END]
-    assert list(unit.pieces(symbols)) == ["gr", "", "ü", "n", "\n", "a", "", f"{REPLACEMENT} b", "", "\n"]
+    tokens = ["\u2581gr", "<0xC3>", "<0xBC>", "n", "<0x0A>", "\u2581a", "<0xC3>", "\u2581b", "<0xC3>", LINE_END]
+    assert list(unit.pieces(tokens)) == ["gr", "", "ü", "n", "\n", "a", "", f"{REPLACEMENT} b", "", "\n"]
 
 
 @pytest.mark.parametrize(

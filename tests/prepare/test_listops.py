@@ -9,7 +9,7 @@ from typing import Dict, Iterable, List, Tuple
 import numpy as np
 import pytest
 
-from fairseq_mega.lab.prepare.generators.listops.language import OPERATORS, SYMBOLS, evaluate, model_input
+from fairseq_mega.lab.prepare.generators.listops.language import OPERATORS, TOKENS, evaluate, model_input
 from fairseq_mega.lab.prepare.generators.listops.trees import Example, ListOpsRules, generate_listops
 
 SHORT = ListOpsRules(min_length=100, max_length=200)
@@ -125,7 +125,7 @@ def test_trees_keep_to_the_rules(name: str, trees: Trees) -> None:
     lengths = [len(tokens) for tokens in found]
     assert rules.min_length < min(lengths) and max(lengths) < rules.max_length
     assert max(map(depth, found)) == rules.max_depth
-    assert {symbol for tokens in found for symbol in tokens} == set(SYMBOLS) and len(SYMBOLS) == 15
+    assert {token for tokens in found for token in tokens} == set(TOKENS) and len(TOKENS) == 15
     arguments = Counter(number for tokens in found for number in numbers_of_arguments(tokens))
     assert set(arguments) == set(range(2, 11))
     assert len({" ".join(tokens) for tokens in found}) == len(found)

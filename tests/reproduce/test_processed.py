@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional, Sequence
 
 import pytest
 
-from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS
+from fairseq_mega.lab.prepare.generators.listops.language import TOKENS
 from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError
@@ -19,7 +19,7 @@ from fairseq_mega.lab.reproduce.settings import Choices
 LISTOPS, PATHFINDER, PATHX = (catalogue()[f"mega/table2/{task}/mega"] for task in ("listops", "pathfinder", "pathx"))
 
 
-def write(folder: Path, data: str, symbols: Sequence[str] = SYMBOLS, labels: int = 10, pixels: int = 1024) -> Path:
+def write(folder: Path, data: str, tokens: Sequence[str] = TOKENS, labels: int = 10, pixels: int = 1024) -> Path:
     for name in DATASETS[data].layout.files:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def write(folder: Path, data: str, symbols: Sequence[str] = SYMBOLS, labels: int
         elif name.endswith(".label"):
             text = "".join(f"{label}\n" for label in range(2 if "path" in data else labels))
         elif name.endswith("dict.txt"):
-            words = list(map(str, range(labels))) if "label" in name else [*symbols, "madeupword0000"]
+            words = list(map(str, range(labels))) if "label" in name else [*tokens, "madeupword0000"]
             text = "".join(f"{word} 1\n" for word in words)
         path.write_text(text)
     return folder
@@ -49,8 +49,8 @@ def test_folders_are_known_by_name_and_files(tmp_path: Path) -> None:
 BYTES = [str(byte) for byte in range(96)]
 MADE: Dict[str, Dict[str, Any]] = {  # data by the name of a recipe's data set: how the folders of each are filled
     "listops": {},
-    "imdb": {"symbols": BYTES, "labels": 2},
-    "aan": {"symbols": BYTES, "labels": 2},
+    "imdb": {"tokens": BYTES, "labels": 2},
+    "aan": {"tokens": BYTES, "labels": 2},
     "cifar10": {},
     "pathfinder32": {},
     "pathx": {"pixels": 16384},
@@ -93,7 +93,7 @@ def test_what_our_command_made_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_vocabularies_labels_and_lengths_are_refused(tmp_path: Path) -> None:
-    write(tmp_path / "a" / "listops", "listops", symbols=SYMBOLS[:-1], labels=9)
+    write(tmp_path / "a" / "listops", "listops", tokens=TOKENS[:-1], labels=9)
     with pytest.raises(RecipeError, match="9 labels.* 10; src-bin/dict.txt.* 14 .*15"):
         find_processed(LISTOPS, tmp_path / "a")
     write(tmp_path / "b" / "pathfinder32", "pathfinder32", pixels=1023)

@@ -29,7 +29,7 @@ is the same model with fused attention: a kernel of this package on a CPU, one o
 """
 MODELS = ("transformer-explicit", "transformer", "mega", "mega-chunk")
 PAPER = {"transformer-explicit": "1x, 1x", "mega": "2.9x, 0.31x", "mega-chunk": "5.5x, 0.13x"}
-SYMBOLS = 256  # bytes
+VOCAB_SIZE = 256  # bytes
 SMOKE = ("--length=64", "--batch=1", "--chunk=16", "--repeat=1")
 
 
@@ -51,7 +51,7 @@ def architecture(name: str) -> str:
 def build(name: str, length: int, chunk: int) -> Any:
     """Build the model of the Text recipe, with the full width and depth."""
     labels = Dictionary()
-    dictionary = stand_in(labels.nspecial + SYMBOLS)
+    dictionary = stand_in(labels.nspecial + VOCAB_SIZE)
     task = SimpleNamespace(input_type="text", documents=1, dictionary=dictionary, label_dictionary=labels)
     arch = architecture(name)
     options = argparse.Namespace(max_positions=length, dropout=0.1)
@@ -74,7 +74,7 @@ def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
         return F.cross_entropy(model(tokens), torch.zeros(len(tokens), dtype=torch.long, device=tokens.device))
 
     explicit = name == "transformer-explicit"
-    tokens = torch.randint(4, SYMBOLS, (arguments.batch, arguments.length), device=arguments.device)
+    tokens = torch.randint(4, VOCAB_SIZE, (arguments.batch, arguments.length), device=arguments.device)
     with sdpa_kernel(SDPBackend.MATH) if explicit else contextlib.nullcontext():
         return models.measure_training(model, loss_of, tokens, 32, arguments)
 

@@ -15,7 +15,7 @@ from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
 from fairseq_mega.data.text_units import ByteUnit, own_tokens, text_unit
 from fairseq_mega.lab.prepare.classification.sound_files import fitted, read_sound
-from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
+from fairseq_mega.lab.prepare.generators.listops.language import TOKENS, model_input
 from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.prepare.text_files import open_text
 from fairseq_mega.tasks.image_classification import WHOLE, ImageClassificationTask
@@ -74,7 +74,7 @@ class TextReader(Reader):
             if encoder is None or entry != SUBWORDS:
                 warn_of_unsplit_text(entry, task)
         self.unit: Any = encoder or text_unit(folder, card.get(UNIT, ""))
-        self.reads_listops = set(own_tokens(dictionary)) == set(SYMBOLS)
+        self.reads_listops = set(own_tokens(dictionary)) == set(TOKENS)
         special = task.label_dictionary.nspecial
         self.labels: List[str] = task.label_dictionary.symbols[special:]
 

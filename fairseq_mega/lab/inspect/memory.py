@@ -7,7 +7,7 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert.options import flat_options
-from fairseq_mega.lab.inspect.recipe_models import vocabulary_size_of_preset
+from fairseq_mega.lab.inspect.recipe_models import vocab_size_of_preset
 from fairseq_mega.models.cost import GIB, Step, training_step
 from fairseq_mega.ops.common import native
 
@@ -37,7 +37,7 @@ def model_of(name: str, vocab_size: Optional[int] = None, bf16: bool = False) ->
     kind = ARCH_MODEL_NAME_REGISTRY.get(name)
     options: Mapping[str, Any] = {"_name": name}
     if kind in MODELS:
-        vocab_size = vocab_size or vocabulary_size_of_preset(name) or USUAL_SIZE
+        vocab_size = vocab_size or vocab_size_of_preset(name) or USUAL_SIZE
     elif kind is None or Path(name).exists():
         options, vocab_size = options_of(Path(name))
     else:

@@ -12,20 +12,20 @@ from fairseq_mega.models import on_paper
 BYTES = 264  # of bytes: all 256, the special tokens, and the padding of the table
 
 
-def vocabulary_size_of(recipe: Recipe) -> int:
+def vocab_size_of(recipe: Recipe) -> int:
     """Return the size of the vocabulary of a recipe's model, with special tokens and the padding of the table."""
     if recipe.measured:
         return int(recipe.evaluate["symbols"])
-    return dataset_of(recipe).symbols(settings_of(recipe)) or BYTES
+    return dataset_of(recipe).vocab_size(settings_of(recipe)) or BYTES
 
 
-def vocabulary_size_of_preset(name: str) -> Optional[int]:
+def vocab_size_of_preset(name: str) -> Optional[int]:
     """Return the size of the vocabulary that the recipes of an architecture agree on, or None."""
-    found = {vocabulary_size_of(recipe) for recipe in catalogue().values() if recipe.preset == name}
+    found = {vocab_size_of(recipe) for recipe in catalogue().values() if recipe.preset == name}
     return found.pop() if len(found) == 1 else None
 
 
 def model_of(recipe: Recipe) -> nn.Module:
     """Return the model of a recipe on the meta device."""
     documents = 2 if recipe.cell.get("task") == "retrieval" else 1
-    return on_paper.built(recipe.config["model"], vocabulary_size_of(recipe), documents)
+    return on_paper.built(recipe.config["model"], vocab_size_of(recipe), documents)

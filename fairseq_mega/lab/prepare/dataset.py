@@ -57,12 +57,12 @@ class Processed(NamedTuple):
     Attributes:
         archive: name of the file.
         names: parts of a path in the unpacked archive that distinguish it from data sets with the same files.
-        symbols: least and most tokens of the dictionary of a classified text.
+        vocab_sizes: least and most tokens of the dictionary of a classified text.
     """
 
     archive: str
     names: Tuple[str, ...]
-    symbols: Optional[Tuple[int, int]] = None
+    vocab_sizes: Optional[Tuple[int, int]] = None
 
 
 class Sources(NamedTuple):
@@ -99,7 +99,7 @@ class Dataset:
         leaves: names of all results, where the folder may contain other files; none for a folder of its own.
         layout: files of the finished folder that a training reads.
         task_options: options of the command with the value of an option of the task that reads the data.
-        symbols: size of a model's vocabulary, with special tokens and fairseq's padding; None for bytes.
+        vocab_size: size of a model's vocabulary, with special tokens and fairseq's padding; None for bytes.
         check_packages: raises ValueError where a package that makes the data is missing.
         check_sources: raises ValueError where the sources of a folder's data are neither there nor may be fetched.
         check_readers: raises ValueError where a package that reads the data in a training is missing.
@@ -125,7 +125,7 @@ class Dataset:
     leaves: Tuple[str, ...] = ()
     layout: Layout = Layout()
     task_options: Mapping[str, str] = field(default_factory=dict)
-    symbols: Callable[[argparse.Namespace], Optional[int]] = lambda args: None
+    vocab_size: Callable[[argparse.Namespace], Optional[int]] = lambda args: None
     check_packages: Callable[[], None] = lambda: None
     check_sources: Callable[[Path, Sources], None] = lambda folder, sources: None
     check_readers: Callable[[], None] = lambda: None

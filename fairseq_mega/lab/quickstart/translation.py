@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import List
 
 from fairseq_mega.lab.evaluate.bleu import tokenizer_for
-from fairseq_mega.lab.inspect.recipe_models import vocabulary_size_of
+from fairseq_mega.lab.inspect.recipe_models import vocab_size_of
 from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.libreoffice_help import PACKAGES
 from fairseq_mega.lab.quickstart.training import QuickStart, fetched, recipe_of
@@ -37,7 +37,7 @@ class Translation(QuickStart):
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         self.command = command
         recipe, languages = recipe_of("translation", options.smoke), (options.source_lang, options.target_lang)
-        self.pieces = SMOKE_PIECES if options.smoke else vocabulary_size_of(recipe)
+        self.pieces = SMOKE_PIECES if options.smoke else vocab_size_of(recipe)
         task = [f"languages {' '.join(languages)}", f"vocabulary {self.pieces}", f"beam {recipe.evaluate['beam']}"]
         prefixes = {"": options.text, "valid ": options.valid, "test ": options.test}
         texts = [

@@ -13,7 +13,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.lab.benchmarks.kernels_report import BASELINES, COMPILED, by_kind
 from fairseq_mega.lab.inspect.memory import model_of
-from fairseq_mega.lab.inspect.recipe_models import BYTES, vocabulary_size_of_preset
+from fairseq_mega.lab.inspect.recipe_models import BYTES, vocab_size_of_preset
 from fairseq_mega.lab.report.numbers import MIB, amount, by_subject, mebibytes, pivot, points_of, ratio, timed
 from fairseq_mega.lab.report.papers import SPEED_NAMES, TABLE2
 from fairseq_mega.lab.runs.results import Result, read_result
@@ -348,7 +348,7 @@ def count_parameters(words: str) -> int:
     if name not in ARCH_MODEL_REGISTRY:
         raise ValueError("give the name of an architecture")
     options = {key: yaml.safe_load(value) for key, _, value in (setting.partition("=") for setting in settings)}
-    vocab_size = options.pop("symbols", None) or vocabulary_size_of_preset(name)
+    vocab_size = options.pop("symbols", None) or vocab_size_of_preset(name)
     parser = argparse.ArgumentParser()
     ARCH_MODEL_REGISTRY[name].add_args(parser)
     unknown = set(options) - set(vars(parser.parse_args([])))

@@ -120,7 +120,7 @@ def is_within(name: str, part: str) -> bool:
 
 def check_contents(recipe: Recipe, folder: Path) -> None:
     """Raise a RecipeError unless vocabulary, labels and length are the task's."""
-    classes, expected = int(recipe.config["model"].get("sentence_class_num", 0)), processed_of(recipe).symbols
+    classes, expected = int(recipe.config["model"].get("sentence_class_num", 0)), processed_of(recipe).vocab_sizes
     problems = []
     if is_recorded(folder):
         problems.append(f"its {CARD_FILE} names the command that made it; such data go with --data")

@@ -11,7 +11,7 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import Example, TextSplit, write_text_task
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
-from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
+from fairseq_mega.lab.prepare.generators.listops.language import TOKENS, model_input
 from fairseq_mega.lab.prepare.generators.listops.trees import ListOpsRules, generate_listops
 from fairseq_mega.lab.prepare.layouts import TEXTS
 from fairseq_mega.lab.prepare.lra_archive import Part, add_released, released_files
@@ -29,7 +29,7 @@ from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 LABELS = tuple(map(str, range(10)))
 LEAST = 50  # 2 % of it is one tree
-_INDICES = {token: index for index, token in enumerate(SYMBOLS)}
+_INDICES = {token: index for index, token in enumerate(TOKENS)}
 RELEASED = Part("listops-1000", {"train": "basic_train.tsv", "valid": "basic_val.tsv", "test": "basic_test.tsv"})
 Tree = Tuple[np.ndarray, str]
 
@@ -64,7 +64,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def encode(source: str) -> np.ndarray:
-    """Return a tree in its parenthesised form as indices of SYMBOLS, (n,) uint8; raises ValueError for other tokens.
+    """Return a tree in its parenthesised form as indices of TOKENS, (n,) uint8; raises ValueError for other tokens.
 
     Source: MEGA (Ma et al., ICLR 2023), its processed data.
     """
@@ -111,7 +111,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         parts = {split: list(_read(path)) for split, path in files.items()}
         origin = "the released files of Long Range Arena"
     splits = {split: _select(trees, kept(split, len(trees), args.limit)) for split, trees in parts.items()}
-    statistics = write_text_task(work.output, splits, SYMBOLS, LABELS)
+    statistics = write_text_task(work.output, splits, TOKENS, LABELS)
     return Report(origin, statistics, inputs, note_on_limit(args.limit))
 
 
@@ -136,5 +136,5 @@ DATASET = Dataset(
     scored=Scored(2_000, 1_050),  # mean of 2,000 generated trees
     released=RELEASED,
     generated=True,
-    processed=Processed("lra.zip", ("listop",), (len(SYMBOLS), len(SYMBOLS))),
+    processed=Processed("lra.zip", ("listop",), (len(TOKENS), len(TOKENS))),
 )

@@ -30,7 +30,7 @@ BUCKET = "deepmind-gutenberg"
 FOLDERS = {"train": "train", "valid": "validation", "test": "test"}
 BOOKS = {"train": 28_602, "valid": 50, "test": 100}
 WORDS = {"train": 1_973_136_207, "valid": 3_007_061, "test": 6_966_499}  # published numbers, for perplexity per word
-SYMBOLS = 32_000  # of the vocabulary
+VOCAB_SIZE = 32_000  # of the vocabulary
 VOCABULARY = "t5-data/vocabs/cc_all.32000/sentencepiece.model"
 
 DETAILS = f"""\
@@ -186,6 +186,6 @@ DATASET = Dataset(
     toy_data.write_books,
     members={"books": tuple(f"{folder}/*" for folder in FOLDERS.values())},
     layout=COUNTED_DOCUMENTS,
-    symbols=lambda args: SYMBOLS,
+    vocab_size=lambda args: VOCAB_SIZE,
     check_sources=check_sources,
 )

@@ -243,10 +243,10 @@ def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict
                 subwords = [subword for row in rows_of(line) for subword in processor.encode(row, out_type=str)]
                 seen.update([*subwords, END])
                 target.write(" ".join(subwords).encode("utf-8") + b"\n")
-        tokens, symbols = seen.total(), len(seen) - 1
+        tokens, distinct = seen.total(), len(seen) - 1
         if split == "train":
-            symbols = write_dictionary(processor, seen, output / DICTIONARY)
-        found[split] = {"tokens": tokens, "symbols": symbols}
+            distinct = write_dictionary(processor, seen, output / DICTIONARY)
+        found[split] = {"tokens": tokens, "symbols": distinct}
     return found
 
 
@@ -272,13 +272,13 @@ def split_text(cut: Cut, output: Path) -> None:
     for split, (path, ranges) in split_ranges(cut).items():
         name = f"{split} ({cut.unit} of {path.name})"
         if cut.unit == "bytes":
-            counts, symbols = write_bytes(path, ranges, folder / split, name)
+            counts, distinct = write_bytes(path, ranges, folder / split, name)
         else:
-            counts, symbols = write_words(path, ranges, folder / split, name, cut.replace_invalid)
+            counts, distinct = write_words(path, ranges, folder / split, name, cut.replace_invalid)
         if counts.tokens == counts.lines:
             raise ValueError(f"{path}: {split} has {counts.lines} lines and no token; give more text")
-        result["splits"][split] = {**counts._asdict(), "symbols": symbols}
-        print_line(f"{split}: {counts.bytes} bytes, {counts.lines} lines, {counts.tokens} tokens, {symbols} different")
+        result["splits"][split] = {**counts._asdict(), "symbols": distinct}
+        print_line(f"{split}: {counts.bytes} bytes, {counts.lines} lines, {counts.tokens} tokens, {distinct} different")
     if cut.unit == "subwords":
         for split, found in cut_words(folder, output, cut.vocab_size).items():
             result["splits"][split].update(found)

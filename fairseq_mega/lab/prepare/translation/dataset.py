@@ -222,7 +222,7 @@ DATASETS = (
         make_own,
         reads=files_of,
         layout=Layout((f"{DATA_BIN}/{MODEL_FILE}", *parallel("*", "*")), TRANSLATION),
-        symbols=lambda args: args.vocab_size,
+        vocab_size=lambda args: args.vocab_size,
         own=True,
     ),
     Dataset(
@@ -236,7 +236,7 @@ DATASETS = (
         write_toy_pages,
         members=UNPACKED,
         layout=Layout(("text/test.en", "text/test.de", f"{DATA_BIN}/{MODEL_FILE}", *parallel("en", "de")), TRANSLATION),
-        symbols=lambda args: args.vocab_size,
+        vocab_size=lambda args: args.vocab_size,
         check_sources=check_help_sources,
     ),
 )

@@ -33,7 +33,7 @@ from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import count_lines
 
 MERGES, TOY_MERGES = 32_000, 300
-SYMBOLS = 33_000  # of the dictionary, with the padding of fairseq-preprocess
+VOCAB_SIZE = 33_000  # of the dictionary, with the padding of fairseq-preprocess
 MOSES = "--tokenizer moses --moses-no-dash-splits --moses-no-escape"  # options that tokenise as this file does
 PARTS = ("raw", "tokenized", "bpe", "data-bin")
 
@@ -95,7 +95,15 @@ def preprocess_words(workers: int) -> List[str]:
     """Return the options of fairseq-preprocess for all splits, with one dictionary."""
     tests = ",".join(f"newstest{year}" for year in (2014, 2015, 2016))
     splits = ["--trainpref", f"{TRAIN}.clean", "--validpref", "newstest2013", "--testpref", tests]
-    words = ["--joined-dictionary", "--nwordssrc", str(SYMBOLS), "--nwordstgt", str(SYMBOLS), "--workers", str(workers)]
+    words = [
+        "--joined-dictionary",
+        "--nwordssrc",
+        str(VOCAB_SIZE),
+        "--nwordstgt",
+        str(VOCAB_SIZE),
+        "--workers",
+        str(workers),
+    ]
     return ["--source-lang", "en", "--target-lang", "de", *splits, *words]
 
 
@@ -152,7 +160,7 @@ DATASET = Dataset(
     write_toy,
     leaves=PARTS,
     layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES)), TRANSLATION),
-    symbols=lambda args: SYMBOLS,
+    vocab_size=lambda args: VOCAB_SIZE,
     check_packages=need_packages,
     check_sources=check_sources,
 )

@@ -4,11 +4,11 @@ from typing import List, Tuple
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 BRACKET = "X"  # the model reads it in place of "]"
-SYMBOLS = (*map(str, range(10)), *OPERATORS, BRACKET)
+TOKENS = (*map(str, range(10)), *OPERATORS, BRACKET)
 
 
 def model_input(source: str) -> List[str]:
-    """Return the tokens that the model reads, `SYMBOLS` only: no parentheses, and ``X`` for the closing bracket."""
+    """Return the tokens that the model reads, `TOKENS` only: no parentheses, and ``X`` for the closing bracket."""
     return [BRACKET if token == "]" else token for token in source.split() if token not in ("(", ")")]
 
 
@@ -29,7 +29,7 @@ def evaluate(tokens: List[str]) -> int:
         elif len(token) == 1 and token in "0123456789":
             value = int(token)
         else:
-            raise ValueError(f"token {place}: {token!r} fits no tree of the tokens {' '.join(SYMBOLS)}")
+            raise ValueError(f"token {place}: {token!r} fits no tree of the tokens {' '.join(TOKENS)}")
         pending[-1][1].append(value)
     if len(pending) > 1 or len(pending[0][1]) != 1:
         raise ValueError(
