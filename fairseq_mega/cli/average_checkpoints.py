@@ -32,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     which.add_argument("--inputs", nargs="+", type=Path, metavar="FILE", help="checkpoints to average")
     which.add_argument("--last-epochs", type=int, metavar="N", help="average the last N epoch checkpoints of --dir")
     which.add_argument(
-        "--ema", type=Path, metavar="FILE", help="take the average that --store-ema keeps in this checkpoint"
+        "--ema", type=Path, metavar="FILE", help="read the average that --store-ema stored in this checkpoint"
     )
     parser.add_argument("--dir", type=Path, metavar="DIR", help="--save-dir of the training, for --last-epochs")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="averaged checkpoint to write")

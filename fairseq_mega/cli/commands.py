@@ -87,7 +87,7 @@ print_utf8()  # before a command prints its first line
 
 @contextlib.contextmanager
 def logged_output() -> Iterator[None]:
-    """Raise the OSError of a line that is logged to standard output; logging prints a traceback and goes on."""
+    """Raise the OSError of a line that is logged to standard output; logging prints a traceback and continues."""
     original = logging.Handler.handleError
 
     def handle(self: logging.Handler, record: logging.LogRecord) -> None:

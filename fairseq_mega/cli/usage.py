@@ -47,7 +47,7 @@ def plugin_flags(
 
     Args:
         kinds: options whose choices are described.
-        chosen: the one choice to describe, by option; None stands for all choices.
+        chosen: the one choice to describe, by option; None means all choices.
     """
     texts = []
     for title, parser in plugin_parsers(kinds):

@@ -110,7 +110,7 @@ CHECKS = (
         _has_updates_for_its_period,
         "the learning rate of --lr-scheduler cosine would never decay: give fewer than --max-update",
     ),
-    Check("restore_file", _is_saved, "does not exist, and the training would begin anew: give a checkpoint"),
+    Check("restore_file", _is_saved, "does not exist, and the training would start from scratch: give a checkpoint"),
     Check(
         "share_all_embeddings",
         lambda given: not (given["share_all_embeddings"] and given.get("adaptive_softmax_cutoff")),

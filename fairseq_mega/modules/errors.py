@@ -8,7 +8,7 @@ class FieldError(ValueError):
 
     Args:
         field: its name.
-        message: where ``{field}`` stands for the field, ``{NAME}`` for another field of that name, or for the value
+        message: where ``{field}`` means the field, ``{NAME}`` for another field of that name, or for the value
             given under it.
         values: of the message, by their names in it.
     """

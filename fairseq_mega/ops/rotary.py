@@ -67,7 +67,7 @@ def rotate(x: Tensor, first: int, chunk_size: int, base: float) -> Tensor:
     Args:
         x: (B, L, ..., E), E even; float32 or float64.
         first: position of the first step within its chunk.
-        chunk_size: positions begin anew with each chunk; -1 for one chunk.
+        chunk_size: positions restart with each chunk; -1 for one chunk.
         base: of the angles.
 
     Returns:

@@ -169,7 +169,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             option,
             self.chunk_option,
         )
-        logger.info(f"{text.name}: {text.tokens:,} tokens in {len(dataset):,} blocks, drawn anew every epoch")
+        logger.info(f"{text.name}: {text.tokens:,} tokens in {len(dataset):,} blocks, drawn again every epoch")
         return dataset
 
     def _streams(self, text: BinarisedText) -> StreamedSegmentDataset:
@@ -190,7 +190,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             kwargs = self.chunk_parallel.shard(kwargs)
         if not isinstance(dataset, StreamedSegmentDataset):
             return super().get_batch_iterator(dataset, *args, **kwargs)
-        assert not args, "streams take keyword arguments only"
+        assert not args, "streams accept keyword arguments only"
         shards = kwargs.get("num_shards", 1)
         return iterators.EpochBatchIterator(
             dataset=dataset,

@@ -61,7 +61,7 @@ class MegalodonPretrainConfig(MegaLanguageModelingConfig):
 
 @register_task("megalodon_pretrain", dataclass=MegalodonPretrainConfig)
 class MegalodonPretrainTask(MegaLanguageModelingTask):
-    """Train on consecutive sequences of a stream of documents, shuffled anew in every epoch.
+    """Train on consecutive sequences of a stream of documents, shuffled again in every epoch.
 
     A document becomes its subwords and ``</s>``, which is also the beginning of the next document. Training holds only
     some spans of 1 MiB of the text in memory; validation holds all tokens of its text.
@@ -124,7 +124,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
         """Return the base class's iterator; training batches are built while they are read, and none is filtered."""
         if not isinstance(dataset, StreamBlockDataset):
             return super().get_batch_iterator(dataset, *args, **kwargs)
-        assert not args, "sequences of a stream take keyword arguments only"
+        assert not args, "sequences of a stream accept keyword arguments only"
         if self.chunk_parallel is not None:
             kwargs = self.chunk_parallel.shard(kwargs)
         epoch = kwargs.get("epoch", 1)

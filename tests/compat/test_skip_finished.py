@@ -123,7 +123,7 @@ def test_a_best_score_compares_with_its_like(train: Trainer, kind: str, other_da
     metric = accuracy if kind == "other metric" else []
     output = train("a", "--max-epoch", 2, *metric, data=other_data if kind == "other data" else None)
     anew = kind.startswith("other")
-    assert updates(output) == 16 and (f"best score in {last} begins anew" in output) == anew
+    assert updates(output) == 16 and (f"best score in {last} is reset" in output) == anew
     assert ((tmp_path / "a" / "checkpoint_best.pt").read_bytes() != before) == anew
     assert not anew or best(tmp_path / "a") > 0
 

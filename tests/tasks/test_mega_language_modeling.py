@@ -141,7 +141,7 @@ def test_any_split_is_trained_on_in_blocks(data, renamed, device_flags, tmp_path
     logs = []
     for folder, subset in ((data, []), (renamed, ["--train-subset", "mine1"]), (renamed, ["--train-subset", "mine"])):
         output = train(folder, tmp_path / "run", *options, *subset)
-        blocks = re.findall(r"tokens in ([\d,]+) blocks, drawn anew", output)
+        blocks = re.findall(r"tokens in ([\d,]+) blocks, drawn again", output)
         logs.append((re.findall(r"(\w+): ([\d,]+) tokens in [\d,]+ blocks", output), len(blocks)))
     tokens = [int(log[0][0][1].replace(",", "")) for log in logs]
     assert [log[0][0][0] for log in logs] == ["train", "mine1", "mine"]

@@ -44,7 +44,7 @@ def of(common: typing.Mapping[str, typing.Any]) -> str:
 
 
 def choose(precision: str, device: str) -> Choice:
-    """Return the precision that `precision` stands for on a device, "cpu" or "cuda".
+    """Return the precision that `precision` means on a device, "cpu" or "cuda".
 
     Raises:
         ValueError: for an unknown precision, or one that the device lacks.

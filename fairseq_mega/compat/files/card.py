@@ -179,7 +179,7 @@ def _data_of(task: typing.Any) -> str:
 
 def _warn_of_what_is_not_compared(file: typing.Any, theirs: Card, own: Card, task: typing.Any) -> None:
     if own and not theirs:
-        logger.warning(f"{file} has no data card: nothing tells whether it was trained on data like {_data_of(task)}")
+        logger.warning(f"{file} has no data card: nothing records whether it was trained on data like {_data_of(task)}")
     elif (LABELS in theirs) != (LABELS in own) and lasting(theirs):
         named, numbered = (_data_of(task), file) if LABELS in own else (file, _data_of(task))
         classes = ", ".join((own.get(LABELS) or theirs[LABELS]).split("\n")[:3])

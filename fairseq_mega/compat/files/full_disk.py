@@ -9,7 +9,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def naming_a_full_disk(place: object) -> Iterator[None]:
-    """Name what is written in an OSError for want of space, which names no file."""
+    """Name what is written in an OSError on a full disk, which names no file."""
     try:
         yield
     except (OSError, RuntimeError) as error:

@@ -2,7 +2,7 @@
 and the data card.
 
 Neither file can hold code. Optimiser states and other values that are not plain are omitted. A digest of the
-configuration in both files tells those of two checkpoints apart.
+configuration in both files distinguishes two checkpoints.
 """
 
 import argparse

@@ -118,7 +118,7 @@ def _load_at_the_same_place(
     if place > 0 and before != now:
         moved = place * now // before
         processes = state.get(PROCESSES)  # None in a checkpoint of an earlier version
-        if processes and math.ceil(len(self.frozen_batches) / processes) == before:  # the same batches, divided anew
+        if processes and math.ceil(len(self.frozen_batches) / processes) == before:  # the same batches, divided again
             moved = min(place * processes // self.num_shards, now)
         logger.warning(
             f"epoch {state['epoch']} has {now} batches for each process, and had {before} when the checkpoint was "

@@ -146,7 +146,7 @@ def _save(trainer: typing.Any) -> None:
 def _save_before_the_rest(
     original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
-    """Save in a validation, which may take longer than the machine waits; the validation goes on."""
+    """Save in a validation, which may take longer than the machine waits; the validation continues."""
     global _saved
     logged = original(self, *args, **kwargs)
     if _training and not _saved and _must_end(self):

@@ -34,7 +34,7 @@ def describe_out_of_memory(error: BaseException) -> str:
 def end_training_without_memory() -> None:
     """End a training whose batch does not fit into the memory of a GPU.
 
-    fairseq logs pages of statistics, omits the batch and goes on: the longest sequences would never be trained.
+    fairseq logs pages of statistics, omits the batch and continues: the longest sequences would never be trained.
     Validation repeats the batch with the memory of the gradients, as in fairseq.
     """
     from fairseq.trainer import Trainer

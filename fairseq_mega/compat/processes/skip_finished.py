@@ -54,7 +54,7 @@ def look_for_updates(call: hooks.Call) -> typing.Iterator[None]:
     pairs = ((name, extra_state.get(KEY, {}).get(name), now) for name, now in trainer.scores.items())
     others = [name for name, before, now in pairs if None not in (before, now) and before != now]
     if others and hasattr(save, "best"):
-        logger.info(f"the best score in {restored} begins anew: it is of another {' and '.join(others)}")
+        logger.info(f"the best score in {restored} is reset: it is of another {' and '.join(others)}")
         del save.best
     reason = nothing_left(trainer, batches)
     if reason is None:

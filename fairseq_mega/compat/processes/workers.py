@@ -65,7 +65,7 @@ def workers_are_of_use(batches: int) -> bool:
     """Return whether fairseq's default of one worker is faster for an epoch with this number of batches.
 
     A thread always loads ahead (--data-buffer-size), and batches in memory are ready in less than 1 ms. A worker
-    requires more time to transfer a batch, and on a CPU its time is taken from the training: 200 batches of a toy
+    requires more time to transfer a batch, and on a CPU it competes with the training: 200 batches of a toy
     translator took 4.0 s with a worker and 3.1 s without.
     """
     return batches >= SHORT_EPOCH and torch.cuda.is_available()

@@ -31,7 +31,7 @@ class Layout:
     """Files in the folder of a data set.
 
     Attributes:
-        files: their paths; one with a * stands for all files that match, at least one.
+        files: their paths; one with a * means all files that match, at least one.
         tasks: names of the tasks that read them.
     """
 
@@ -89,7 +89,7 @@ def binarised(*folders: str) -> Tuple[str, ...]:
 
 
 def parallel(source: str, target: str) -> Tuple[str, ...]:
-    """Return the binarised files of a pair of languages; "*" stands for any."""
+    """Return the binarised files of a pair of languages; "*" means any."""
     sides = (source, target)
     names = [f"dict.{side}.txt" for side in sides]
     names += [f"{split}.{source}-{target}.{side}.bin" for split in SPLITS for side in sides]

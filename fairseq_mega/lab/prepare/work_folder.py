@@ -20,7 +20,7 @@ class WorkFolder:
     """A folder that will hold a data set made with certain settings.
 
     ``DIR/raw`` keeps downloads. Everything else is made in ``DIR/unfinished``: the data set in ``output``, parts
-    that a later run can continue or take as they are in ``parts``, anything else in ``scratch``. :meth:`publish` moves
+    that a later run can continue or use as they are in ``parts``, anything else in ``scratch``. :meth:`publish` moves
     the data set into ``DIR``, card.json last, so that its presence means that all is there.
 
     Args:
@@ -45,7 +45,7 @@ class WorkFolder:
 
     def __enter__(self) -> "WorkFolder":
         self.out.mkdir(parents=True, exist_ok=True)
-        # Without empty folders, which a training that fails for want of data leaves as its --save-dir.
+        # Without empty folders, which a training that fails without data leaves as its --save-dir.
         names = {path.name for path in self.out.iterdir() if not path.is_dir() or any(path.iterdir())}
         foreign = sorted(names & set(self._leaves) if self._leaves else names - {UNFINISHED, RAW})
         if foreign and not self.finished and not self.built:

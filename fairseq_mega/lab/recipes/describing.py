@@ -23,7 +23,7 @@ def named(words: Sequence[str]) -> Tuple[List[str], List[Recipe]]:
 
 
 def description(recipes: Sequence[Recipe]) -> str:
-    """Return a line for each key of --where that tells the recipes apart, with its values, and one for the seeds."""
+    """Return a line for each key of --where that distinguishes the recipes, with its values, and one for the seeds."""
     values: Dict[str, Dict[str, None]] = {}
     for recipe in recipes:
         for key, value in facts(recipe).items():

@@ -72,7 +72,7 @@ def check_alike(files: Mapping[Path, Result]) -> None:
 
 
 def are_alike(one: Result, other: Result) -> bool:
-    """Return whether two results of trainings may be in one mean, as far as their settings tell."""
+    """Return whether two results of trainings may be in one mean, as far as their settings show."""
     pair = [{**result["settings"], "precision": precision_of(result)} for result in (one, other)]
     names = [DATA, TRAINING, "lr"]
     names += [CONDITIONS] if all(CONDITIONS in settings for settings in pair) else ["precision"]

@@ -58,7 +58,7 @@ class Job:
 
     @property
     def stop(self) -> str:
-        """Ending of the names of its stages: its updates where the schedule goes on after them, else empty."""
+        """Ending of the names of its stages: its updates where the schedule continues after them, else empty."""
         return f".{self.updates}" if self.choices.keep_schedule else ""
 
     @property

@@ -147,7 +147,7 @@ def mean_of(results: Sequence[Dict[str, Any]], metric: str) -> float:
 
 
 def table_folder(jobs: Sequence[Job], choices: Choices) -> Path:
-    """A folder of the results for the report of some runs, made anew: theirs, and others that belong to them.
+    """A folder of the results for the report of some runs, written again: theirs, and others that belong to them.
 
     Other results are of recipes of the same paper with the same kind of score, measured under the same conditions. If
     settings of the command change only some recipes of a cell of the table, the cell has the runs' own results alone.

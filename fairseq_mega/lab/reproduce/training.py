@@ -58,7 +58,7 @@ class Devices:
 def chosen_once(file: Path, requested: str, gpus: int) -> str:
     """Return the precision that a file records; where there is no file, choose one and write it.
 
-    A measurement decides, and the next one may differ; a second start goes on with the first one's.
+    A measurement decides, and the next one may differ; a second start keeps the first one's.
     """
     if not file.exists():
         choice = precision.choose(requested, "cuda" if gpus else "cpu")

@@ -21,7 +21,7 @@ class Option(NamedTuple):
     """One option of a model.
 
     Attributes:
-        name: name of the option; ``{side}`` in name and help stands for encoder or decoder.
+        name: name of the option; ``{side}`` in name and help means encoder or decoder.
         type: type for fairseq's parser: a type, Optional of a type, or a ChoiceEnum.
         default: default value.
         role: effect of the value on a model with trained weights; one role in all models.

@@ -1,6 +1,6 @@
 """Table of the options that models share: name, type, default, help, and the field of a layer that the option sets.
 
-Names are those of the published code; ``{side}`` stands for encoder or decoder. Defaults of widths are those of the
+Names are those of the published code; ``{side}`` means encoder or decoder. Defaults of widths are those of the
 paper's base model (MEGA, Table 10). Options of a single model are in the model's file.
 """
 

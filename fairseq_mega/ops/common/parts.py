@@ -84,7 +84,7 @@ class Parts:
         others.
 
         Args:
-            before: (B, ...), for sequences that do not begin anew at step 0.
+            before: (B, ...), for sequences that continue earlier ones.
             fresh: of the same shape, for all other parts.
         """
         first = F.pad(torch.diff(self.row), (1, 0), value=1) > 0

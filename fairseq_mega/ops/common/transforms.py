@@ -52,7 +52,7 @@ def _log_once() -> None:
         logger.warning(f"without the compiled kernels, more slowly: torch.func or forward-mode derivatives; {LIMIT}")
 
 
-# The compiler must not trace these functions. It traces a call anew for other transforms, and for another level of
+# The compiler must not trace these functions. It traces a call again for other transforms, and for another level of
 # forward-mode derivatives, a number that it reads above and then compares at each call.
 _is_transformed_by_func._dynamo_marked_constant = True  # type: ignore[attr-defined]
 _log_once._dynamo_marked_constant = True  # type: ignore[attr-defined]

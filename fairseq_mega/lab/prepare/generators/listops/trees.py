@@ -56,7 +56,7 @@ def generate_listops(
 
     Args:
         seed: 0 or more.
-        rules: None stands for those of the Long Range Arena.
+        rules: None means those of the Long Range Arena.
         workers: processes.
 
     Yields:

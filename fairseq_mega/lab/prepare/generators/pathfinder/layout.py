@@ -158,7 +158,7 @@ class _Canvas:
         total = sum([end.weight for end in ends])
         if not total:
             return False
-        # The newest paddle of the contour itself is no obstacle: the next one begins within its surroundings.
+        # The newest paddle of the contour itself may be touched: the next one begins within its surroundings.
         occupied = (self.occupied & ~contour.newest) >> corner
         for _ in range(1 + self.rules.paddle_retries):
             left = int(self.random() * total)
