@@ -209,7 +209,7 @@ def test_reading_is_for_language_models(tiny_model, tmp_path: Path) -> None:
 def test_on_a_terminal_only_the_texts_are_printed(
     kind: str, task: str, trainings: Trainings, device_flags: List[str], tmp_path: Path
 ) -> None:
-    """Of the best hypothesis for each line that is typed; an option selects fairseq's lines."""
+    """The text of the best hypothesis answers each typed line; an option selects fairseq's lines."""
     given = trainings.arguments(kind, "--max-update", 5, "--disable-validation", "--save-dir", tmp_path, *device_flags)
     run_fairseq("train", given)
     options = [given[0], "--task", task, "--path", tmp_path / "checkpoint_last.pt", "--max-len-b", 9, *device_flags]
