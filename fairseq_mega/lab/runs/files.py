@@ -7,14 +7,6 @@ from pathlib import Path
 from typing import IO, Any, Iterator, Optional
 
 BLOCK = 1 << 20
-LINE_ENDS = {  # of other systems
-    "\r": "carriage returns",
-    "\v": "vertical tabs",
-    "\f": "form feeds",
-    "\x85": "next-line characters (U+0085)",
-    "\u2028": "line separators (U+2028)",
-    "\u2029": "paragraph separators (U+2029)",
-}
 
 
 @contextmanager
@@ -81,12 +73,3 @@ def count_lines(path: Path) -> int:
             lines += block.count(b"\n")
             last = block[-1:]
     return lines + (last != b"\n")
-
-
-def ends_no_line(path: object, end: str = "\r") -> str:
-    """Return the message about one of LINE_ENDS in place of line feeds, which follows the name of the file."""
-    code = "".join(f"\\x{byte:02x}" for byte in end.encode())
-    change = rf"tr '\r' '\n' <{path}" if end == "\r" else rf"sed 's/{code}/\n/g' {path}"
-    return (
-        f"its lines end in {LINE_ENDS[end]}, which do not end lines here: replace them by line feeds: `{change} >OUT`"
-    )
