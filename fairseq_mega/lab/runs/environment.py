@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Optional, Union
 
 import fairseq_mega
+from fairseq_mega.lab.runs.options import usable_cores
 
 PACKAGES = (
     "fairseq_mega",
@@ -64,22 +65,18 @@ def describe_hardware() -> Dict[str, Any]:
     """Return processor model, usable cores, the compiled kernels' level of instructions (None without kernels), memory
     in GiB and the names of the visible GPUs.
     """
-    from fairseq_mega.ops.common import native  # needs torch, which reading results does not
+    import torch  # reading results needs no torch
 
-    hardware: Dict[str, Any] = {
+    from fairseq_mega.ops.common import native
+
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+    return {
         "processor": _processor_model(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": usable_cores(),
         "cpu_level": native.cpu_level(),
         "memory_gib": _memory_gib(),
-        "gpus": [],
+        "gpus": [torch.cuda.get_device_name(number) for number in gpus],
     }
-    try:
-        import torch
-    except ImportError:
-        return hardware
-    if torch.cuda.is_available():
-        hardware["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return hardware
 
 
 def _processor_model() -> str:
