@@ -26,13 +26,16 @@ def test_given_options_win_over_those_of_smoke():
         (["lm-length", "--models", "mega,rnn"], "--models mega,rnn: 'rnn' is unknown, choose from mega, "),
         (["kernels", "--ops", "convolution"], "--ops convolution: 'convolution' is unknown"),
         (["kernels", "--shape", "2,8,4,60,8,16,7"], "--shape 2,8,4,60,8,16,7"),
+        (["layer", "--smoke", "--json", "/"], "--json /"),
+        (["layer", "--smoke", "--json", "/dev/null/x.json"], "--json /dev/null/x.json"),
         (["layer", "--tokens", "16"], "--tokens 16: give at least the longest of --lengths 512,"),
         (["peers", "--python", "mega=python"], "--python mega: 'mega' is unknown"),
     ],
 )
-def test_options_that_cannot_be_measured(given, message):
+def test_options_that_cannot_be_measured(given, message, capsys):
     with pytest.raises(SystemExit, match=message):
         command.main(given)
+    assert capsys.readouterr().out == ""
 
 
 def test_the_result_says_how_it_was_measured(tmp_path, capsys):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from fairseq_mega.cli.commands import add_described
+from fairseq_mega.lab.runs.files import check_writable
 
 # Each measurement is a separate process that imports its benchmark alone: the benchmark of a layer needs no fairseq.
 NAMES = ("layer", "kernels", "decoding", "lm-length", "chunk-parallel", "lra-speed", "peers", "device")
@@ -113,6 +114,8 @@ def main(given: Optional[Sequence[str]] = None) -> None:
     """Run a benchmark; raise SystemExit if it cannot be measured or must be continued."""
     arguments = parse(sys.argv[1:] if given is None else given)
     try:
+        if getattr(arguments, "json", None) is not None:
+            check_writable("--json", arguments.json)  # before the measurements
         find(arguments.benchmark).run(arguments)
     except (OSError, ValueError) as error:
         raise SystemExit(f"benchmarks {arguments.benchmark}: error: {error}") from error

@@ -35,6 +35,14 @@ def in_the_way_of(folder: Path) -> Optional[Path]:
     return None if above.is_dir() and os.access(above, os.W_OK) else above
 
 
+def check_writable(option: str, path: Path) -> None:
+    """Raise a ValueError that names the option unless its file can be written."""
+    above = path if path.is_dir() else in_the_way_of(path.parent)
+    if above is not None:
+        problem = "a folder" if path.is_dir() else "not a folder that may be written to"
+        raise ValueError(f"{option} {path} cannot be written: {above} is {problem}")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text."""
     with written_whole(path) as partial:

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_mega.lab.runs.files import in_the_way_of
+from fairseq_mega.lab.runs.files import check_writable
 
 INK, FAINT = "#22272e", "#d5d9df"
 COLOURS = ("#08306b", "#d55e00", "#56b4e9", "#00664b", "#cc79a7", "#7f7f7f")  # neighbours differ in grey, too
@@ -205,10 +205,7 @@ def check_image(option: str, output: Path) -> None:
     load_pyplot().close()
     if output.suffix[1:].lower() not in ends:
         raise ValueError(f"{option} {output}: the name of an image ends with one of .{', .'.join(ends)}")
-    above = output if output.is_dir() else in_the_way_of(output.parent)
-    if above is not None:
-        problem = "a folder" if output.is_dir() else "not a folder that may be written to"
-        raise ValueError(f"{option} {output} cannot be written: {above} is {problem}")
+    check_writable(option, output)
 
 
 def save(figure: Any, output: Path, source: Optional[str] = None) -> None:
