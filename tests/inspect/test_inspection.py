@@ -78,7 +78,7 @@ def test_half_lives_and_reach() -> None:
     (average,) = averages.averages_of(model, 60)
     assert average.half_lives.tolist() == pytest.approx([1.0, math.log(2) / math.log(4 / 3)], rel=1e-5)
     assert averages.reaches(average).tolist() == pytest.approx([1.0], rel=1e-5)  # sum of t / 2^t over that of 1 / 2^t
-    assert averages.table([average])[1][0] == "decoder layer 1" and average.periods.numel() == 0
+    assert averages.table([average]).rows[0][0] == "decoder layer 1" and average.periods.numel() == 0
     with pytest.raises(ValueError, match="no moving average"):
         averages.averages_of({"weight": torch.ones(2)}, 5)
 
@@ -90,7 +90,7 @@ def test_averages_that_turn() -> None:
     model = {f"encoder.layers.0.attention.ema.{name}": parameter.detach() for name, parameter in ema.named_parameters()}
     (average,) = averages.averages_of(model, 9)
     assert average.periods.unique().tolist() == pytest.approx([4.0, 8.0], rel=1e-5)
-    assert averages.table([average])[0][-1] == "median period" and averages.table([average])[1][-1] == "4.0"
+    assert averages.table([average]).columns[-1] == "median period" and averages.table([average]).rows[0][-1] == "4.0"
     impulse = torch.zeros(1, 19, 2)
     impulse[:, 9] = 1.0
     answer = damped_ema(impulse, ema.coefficients(), bidirectional=True, shift=True)[0][0]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.convert.options import IMAGES, kind_of
+from fairseq_mega.lab.runs.text_tables import Table
 from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, ema_coefficients
 from fairseq_mega.ops.ema.coefficients import ema_kernel
 
@@ -82,14 +83,14 @@ def reaches(average: Average) -> Tensor:
 HEAD = ["half-lives, steps", "a tenth below", "median", "a tenth above", "mean reach"]
 
 
-def table(averages: List[Average]) -> List[List[str]]:
-    """Return HEAD, and a row for each layer: name, tenths of the half-lives, mean reach of the features, and for
+def table(averages: List[Average]) -> Table:
+    """Return a table with a row for each layer: name, tenths of the half-lives, mean reach of the features, and for
     averages that turn the median of the periods.
     """
     turning = any(average.periods.numel() for average in averages)
-    rows = [HEAD + ["median period"] * turning]
+    rows = []
     for average in averages:
         shares = torch.quantile(average.half_lives, torch.tensor([0.1, 0.5, 0.9])).tolist()
         period = [f"{average.periods.median():.1f}"] * turning
         rows.append([average.layer, *(f"{share:.1f}" for share in shares), f"{reaches(average).mean():.1f}", *period])
-    return rows
+    return Table([*HEAD, *["median period"] * turning], rows)

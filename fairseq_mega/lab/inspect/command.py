@@ -17,6 +17,7 @@ from fairseq_mega.cli.commands import exit_status
 from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.options import flat_options
+from fairseq_mega.lab.runs.text_tables import Table, terminal
 
 from . import averages, parts
 
@@ -68,28 +69,18 @@ def chunk_of(checkpoint: Dict[str, Any]) -> Optional[int]:
     return next((int(size) for size in sizes if size is not None and size > 0), None)
 
 
-def columns(rows: List[List[str]]) -> List[str]:
-    """Return rows as lines: the first column aligned to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
-        for row in rows
-    ]
-
-
-def summary(checkpoint: Dict[str, Any]) -> List[str]:
-    """Return options, training, parameters by part and moving averages of a checkpoint, as lines of text."""
+def summary(checkpoint: Dict[str, Any]) -> str:
+    """Return options, training, parameters by part and moving averages of a checkpoint."""
     counts = parts.parameters_by_part(checkpoint["model"])
     total = max(sum(count for _, count in counts), 1)
     lines = [f"{name:18}{value}" for name, value in parts.description(checkpoint)]
-    rows = [["parameters", f"{total:,}", ""]]
-    rows += [[f"  {part}", f"{count:,}", f"{count / total:.1%}"] for part, count in counts]
-    lines += ["", *columns(rows)]
+    rows = [[f"  {part}", f"{count:,}", f"{count / total:.1%}"] for part, count in counts]
+    lines += ["", terminal(Table(["parameters", f"{total:,}", ""], rows))]
     try:
-        found = averages.averages_of(checkpoint["model"], LENGTH)
+        last = terminal(averages.table(averages.averages_of(checkpoint["model"], LENGTH)))
     except ValueError as error:
-        return [*lines, "", str(error)]
-    return [*lines, "", *columns(averages.table(found))]
+        last = str(error)
+    return "\n".join([*lines, "", last])
 
 
 def draw(checkpoint: Dict[str, Any], name: str, folder: Path) -> List[Path]:
@@ -128,7 +119,7 @@ def report(options: argparse.Namespace) -> None:
         print(file)
         return
     checkpoint = read(options.checkpoint)
-    print("\n".join(summary(checkpoint)))
+    print(summary(checkpoint))
     if options.draw:
         print("\n" + "\n".join(map(str, draw(checkpoint, options.checkpoint.stem, folder))))
 
