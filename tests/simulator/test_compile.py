@@ -33,7 +33,7 @@ def compile_kernel(source: Path, target: Path) -> "subprocess.CompletedProcess[s
 
 @functools.lru_cache(maxsize=None)
 def compiler_and_headers() -> str:
-    """What a kernel's object depends on beside its source."""
+    """Return all that a kernel's object depends on beside its source."""
     headers = sorted(path for path in build.SOURCES.rglob("*") if path.suffix in (".h", ".cuh"))
     return build.run([COMPILER[0], "--version"]) + " ".join(COMPILER) + "".join(path.read_text() for path in headers)
 

@@ -94,7 +94,7 @@ def prompt_of(question: Question, shots: Sequence[Question], one_line: bool) -> 
 def draw_shots(examples: Lines, count: int, seed: int, question: Question) -> List[Question]:
     """Draw ``count`` worked examples for a question: different examples per question, the same in each call.
 
-    The question itself is excluded from the examples; raises ValueError if there are too few.
+    The question itself is excluded from the examples; raises ValueError if they are fewer than ``count``.
     """
     draw, numbers = random.Random(f"{seed} {question.number}"), range(len(examples))
     drawn = [examples[number] for number in draw.sample(numbers, count)]
