@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence
 
 from fairseq_mega.lab.recipes.catalogue import find
-from fairseq_mega.lab.report.documents import documents, drawn, places_of, titles
+from fairseq_mega.lab.report.documents import drawn, places_of, titles
 from fairseq_mega.lab.report.figures import FULL, figure4, figure5, figure6, plot_figure6
 from fairseq_mega.lab.report.paper_table import of_folders
 from fairseq_mega.lab.report.papers import PAPER_TABLES, RECIPES
@@ -83,7 +83,6 @@ def write_page(output: Path, root: Path, runs: Sequence[Path]) -> None:
     for folder in runs:
         if not folder.is_dir():
             raise FileNotFoundError(f"--runs {folder} does not exist: give the folder of fairseq-mega-reproduce")
-    documents(root)  # raises unless the folder is a checkout
     found = states([root / "examples", *runs])
     results = [result for state in found for result in state.results]
     with tempfile.TemporaryDirectory() as work, load_pyplot().rc_context(SVG):
