@@ -74,9 +74,8 @@ def main(given: Optional[Sequence[str]] = None) -> int:
         if options.check:
             return check(options.root)
         if options.write:
-            print(
-                "".join(f"changed: {path}\n" for path in [*write(options.root), *draw_outdated(options.root)]), end=""
-            )
+            for path in [*write(options.root), *draw_outdated(options.root)]:
+                print(f"changed: {path}")
         elif options.html is not None:
             write_page(options.html, options.root, options.runs)
             print(f"page: {options.html}")
