@@ -16,7 +16,7 @@ from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import as_yaml
 from fairseq_mega.lab.reproduce.evaluating import language_model
-from fairseq_mega.lab.reproduce.runner import jobs_of
+from fairseq_mega.lab.reproduce.runner import Made, jobs_of
 from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.runs.results import read_result
 from tests.support.helpers import random_sentences, run_fairseq
@@ -78,7 +78,8 @@ def test_all_models_read_the_same_bytes_in_the_same_order(text: Path) -> None:
 def test_a_training_leaves_its_losses_in_a_result_of_its_own(tmp_path: Path) -> None:
     """Before the scores, which take longer; of a recipe that wants no curve there is none."""
     choices = Choices(tmp_path)
-    (run,) = jobs_of(find("megalodon/figure1/gcide/llama"), [7], choices, {"outputs/gcide-bytes-16m/data-bin": "0"})
+    made = {"outputs/gcide-bytes-16m/data-bin": Made(Path("data"), "0")}
+    (run,) = jobs_of(find("megalodon/figure1/gcide/llama"), [7], choices, made)
     run.folder.mkdir(parents=True)
     (run.folder / "train.command").write_text("fairseq-mega-train DATA\n")
     lines = [{"loss": f"{9 - n / 100}", "wpb": "50", "ups": "2", "num_updates": str(n)} for n in range(1, 401)]

@@ -13,6 +13,7 @@ from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.counts import counted, counts_of
 from fairseq_mega.lab.reproduce.listing import duration, span
 from fairseq_mega.lab.reproduce.settings import Choices, parse_setting, revise
+from tests.support import lra_data
 
 GOLDEN = Path(__file__).parent.parent / "goldens" / "list.txt"
 PUBLISHED = {  # parameters: MEGA, Table 5; the README of its code; counts of models that were built
@@ -31,6 +32,15 @@ def test_the_list_of_a_bare_machine(tmp_path: Path, capsys: pytest.CaptureFixtur
     words = ["--gpus", "8", "--workers", "2", "--root", str(tmp_path), "--out", str(tmp_path)]
     assert main(["--list", *words]) == 0
     assert capsys.readouterr().out == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_a_list_reads_each_data_set_below_the_folder_of_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lra_data.write_images(tmp_path / "compare-image")
+    names = ("comparison/image/mega", "comparison/text/mega")
+    words = ["--data", str(tmp_path), "--root", str(tmp_path), "--out", str(tmp_path / "out"), "--gpus", "0"]
+    assert main([*names, "--list", *words]) == 0
+    image, text = (line for line in capsys.readouterr().out.splitlines() if line.startswith(names))
+    assert "not begun" in image and "no data yet" in text
 
 
 def test_the_counts_are_those_of_the_models() -> None:

@@ -15,7 +15,7 @@ from fairseq_mega.lab.reproduce.counts import LEAST, bytes_of_job, counts_of
 from fairseq_mega.lab.reproduce.data import folders
 from fairseq_mega.lab.reproduce.evaluating import speed
 from fairseq_mega.lab.reproduce.listing import duration
-from fairseq_mega.lab.reproduce.runner import jobs_of
+from fairseq_mega.lab.reproduce.runner import Made, jobs_of
 from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
@@ -48,7 +48,7 @@ def test_nothing_is_read_or_kept(tmp_path: Path) -> None:
     assert folders(RECIPES, choices) == {}
     check(RECIPES, choices, 8)
     runs = jobs_of(RECIPES, [], choices, {})
-    beside = jobs_of([*find("megalodon/figure5"), *RECIPES], [], choices, {"outputs/pg19": "0"})
+    beside = jobs_of([*find("megalodon/figure5"), *RECIPES], [], choices, {"outputs/pg19": Made(Path("data"), "0")})
     assert [run.name for run in runs] == [run.name for run in beside[1:]]
     assert {run.gpus for run in runs} == {1}
     assert all(bytes_of_job(recipe, recipe.config, 7) == LEAST for recipe in RECIPES)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import ContextManager, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import ContextManager, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -30,6 +30,13 @@ from .settings import Choices, at_each_rate
 from .tables import print_tables, score_checkpoint
 from .training import Devices, check_updates, train, with_automatic
 from .weights import convert, find_weights
+
+
+class Made(NamedTuple):
+    """Data that exist: their folder, and their digest."""
+
+    folder: Path
+    digest: str
 
 
 class Outcome(NamedTuple):
@@ -91,14 +98,17 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
     return status
 
 
-def prepare_all(recipes: Sequence[Recipe], choices: Choices) -> Dict[str, str]:
-    """Make the data of recipes that are not there; return the digests by :attr:`Recipe.place`.
+def prepare_all(recipes: Sequence[Recipe], choices: Choices) -> Dict[str, Made]:
+    """Make the data of recipes that are not there; return those of all by :attr:`Recipe.place`.
 
     Raises:
         StageError: if a command fails.
     """
-    places = data.folders(recipes, choices)
-    return {place: prepare(recipe, places[place], choices) for place, recipe in data.by_place(recipes).items()}
+    needed = data.by_place(recipes)
+    return {
+        place: Made(folder, prepare(needed[place], folder, choices))
+        for place, folder in data.folders(recipes, choices).items()
+    }
 
 
 def prepare(recipe: Recipe, folder: Path, choices: Choices, run_command: Execute = execute) -> str:
@@ -127,21 +137,19 @@ def made_by_one(folder: Path) -> ContextManager[None]:
     return locks.held(folder.parent / f".{folder.name}.lock", str(folder), "runner")
 
 
-def jobs_of(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, digests: Dict[str, str]) -> List[Job]:
-    """Return a job for each recipe, learning rate and seed, or one for given weights; their data exist.
+def jobs_of(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, made: Mapping[str, Made]) -> List[Job]:
+    """Return a job for each recipe, learning rate and seed, or one for given weights.
 
     Args:
         seeds: empty for the recipes' own.
-        digests: of the data by :attr:`Recipe.place`.
+        made: their data by :attr:`Recipe.place`.
     """
-    places = data.folders(recipes, choices)
 
     def planned(recipe: Recipe, seed: int) -> Job:
         if recipe.measured:  # on no data
             return plan(recipe, seed, Path(), "", choices)
-        folder = places[recipe.place]
-        fitted = data.fit(recipe, folder)
-        return plan(fitted, seed, data.read_by_fairseq(recipe, folder), digests[recipe.place], choices)
+        folder, digest = made[recipe.place]
+        return plan(data.fit(recipe, folder), seed, data.read_by_fairseq(recipe, folder), digest, choices)
 
     return [
         planned(variant, seed)
@@ -153,15 +161,15 @@ def jobs_of(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, d
 
 def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -> Dict[str, List[Job]]:
     """Return the jobs of each recipe whose data are there, by its name; nothing is made."""
-    places = data.folders(recipes, choices)
-    digests = {
-        place: data.digest_of(recipe, places[place], choices)
-        for place, recipe in data.by_place(recipes).items()
-        if choices.processed is not None or data.is_there(recipe, places[place])
+    needed = data.by_place(recipes)
+    made = {
+        place: Made(folder, data.digest_of(needed[place], folder, choices))
+        for place, folder in data.folders(recipes, choices).items()
+        if choices.processed is not None or data.is_there(needed[place], folder)
     }
-    there = [recipe for recipe in recipes if recipe.measured or recipe.place in digests]
+    there = [recipe for recipe in recipes if recipe.measured or recipe.place in made]
     choices = with_automatic(choices, there, begun=False)
-    return {recipe.name: jobs_of([recipe], seeds, choices, digests) for recipe in there}
+    return {recipe.name: jobs_of([recipe], seeds, choices, made) for recipe in there}
 
 
 def perform(job: Job, run_command: Execute, devices: List[int], command: str, only_train: bool) -> None:
