@@ -62,17 +62,18 @@ def row(recipe: Recipe, jobs: "Sequence[Job]", choices: Choices) -> List[str]:
     logs = [job.folder / "train.log" for job in jobs if (job.folder / "train.log").exists()]
     trainings = len(jobs) or len(recipe.seeds) * max(1, len(recipe.rates))
     updates = (jobs[0].updates if jobs else choices.max_update or recipe.updates) * trainings
-    done = updates if state(recipe, jobs) == "done" else sum(map(updates_done, jobs))
+    progress = state(recipe, jobs)
+    done = updates if progress == "done" else sum(map(updates_done, jobs))
     hours = recipe.config["optimization"].get("stop_time_hours")
     left = duration(recipe, counts, done, updates, logs, choices)
-    if hours and state(recipe, jobs) != "done":
+    if hours and progress != "done":
         left = f"{span(3600 * hours * trainings)} (estimated)"
     ours = f"{statistics.mean(values):.2f} ({len(values)})" if values else "-"
     archive, weights = recipe.weights.get(recipe.report), "-"
     if archive is not None:
         weights = f"{archive}, {'' if counts.scoring is None else span(counts.scoring / speed(choices, 1))}"
     size = len(recipe.seeds) * max(1, len(recipe.rates)) * bytes_of_job(recipe, recipe.config, counts.parameters)
-    return [recipe.name, state(recipe, jobs), paper, ours, size_of(size), left, weights]
+    return [recipe.name, progress, paper, ours, size_of(size), left, weights]
 
 
 def paper_cell(values: Mapping[str, float], without: str = "-") -> str:
