@@ -41,7 +41,7 @@ def test_a_printed_command_has_the_settings_of_its_recipe(capsys: pytest.Capture
 
 @pytest.mark.usefixtures("in_process")
 def test_a_printed_command_is_accepted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """What follows ``--`` stays behind it."""
+    """The words after ``--`` stay behind it."""
     names = ["mega/table5/enwik8/mega", ONE, "mega/figure4/text/n0"]
     words = ["--smoke", *names, "--per-step=4", "--output", "x.png", "--seeds=1", "--out", str(tmp_path)]
     assert main([*words, "--max-update", "3", "--launcher=print", "--", "--log-interval", "5"]) == 0

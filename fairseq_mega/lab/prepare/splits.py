@@ -5,7 +5,7 @@ from typing import Collection, Hashable, Mapping
 from fairseq_mega.lab.prepare.progress import print_line
 
 SPLITS = ("train", "valid", "test")
-# Pairs of parallel text: with fewer subwords and scores are meaningless.
+# Pairs of parallel text: with fewer, subwords and scores are meaningless.
 MINIMUM_PAIRS = {"train": 50, "valid": 5, "test": 5}
 HELD_OUT = 20  # of so many pairs or documents one is held out for each missing split
 

@@ -13,7 +13,7 @@ class WithoutRecipe(NamedTuple):
 
     Attributes:
         reason: for a list.
-        instead: for a request of it.
+        instead: what to run in its place, for the error.
         paper: metrics or tasks to the paper's values.
         peers: other models in the paper's table to their values.
     """

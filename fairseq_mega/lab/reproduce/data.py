@@ -219,7 +219,7 @@ def source_of(folder: Path) -> Dict[str, Any]:
     """Return the record of fairseq-mega-prepare on the data in a folder; empty where there is none.
 
     Raises:
-        RecipeError: if the note is damaged.
+        RecipeError: if the record is damaged.
     """
     try:
         return record_of(folder.parent if folder.name == "data-bin" else folder)

@@ -53,7 +53,7 @@ class Job:
 
     @property
     def smoke(self) -> bool:
-        """Whether it is the tiny form."""
+        """Return whether it is the tiny form."""
         return self.choices.smoke
 
     @property

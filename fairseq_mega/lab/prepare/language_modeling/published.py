@@ -28,7 +28,7 @@ class Corpus:
 
     @property
     def archive(self) -> Archive:
-        """Return the name of the downloaded archive."""
+        """Return the archive that is downloaded."""
         return Archive(self.url, self.archive_digests, self.remedy)
 
     def counts(self) -> Dict[str, Dict[str, int]]:
