@@ -2,9 +2,9 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, List
 
-from fairseq_mega.lab.runs.options import usable_cores
+from fairseq_mega.lab.runs.options import at_least, usable_cores
 
 WRITTEN = ("out", "archives")  # the second one is a folder that archives may be downloaded to
 LENGTH = 4000  # bytes of a text that are kept by default
@@ -68,18 +68,6 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=at_least(1), default=cores, metavar="N", help="number of processes (default: cores)"
     )
-
-
-def at_least(least: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers of at least ``least``."""
-
-    def parse(text: str) -> int:
-        value = int(text) if text.isascii() and text.isdigit() else -1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least {least} is needed")
-        return value
-
-    return parse
 
 
 def exactly_one(args: argparse.Namespace, *groups: str) -> None:

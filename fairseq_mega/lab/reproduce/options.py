@@ -6,10 +6,10 @@ Needs the standard library only, as scripts/check_options.py runs :func:`main`; 
 import argparse
 import re
 from pathlib import Path
-from typing import Callable, List, NoReturn, Optional, Sequence, Tuple
+from typing import List, NoReturn, Optional, Sequence, Tuple
 
 from fairseq_mega.cli.usage import UNKNOWN, Parser
-from fairseq_mega.lab.runs.options import ROOT, WIDTH, add_environment, for_script, split_assignment, whole_number
+from fairseq_mega.lab.runs.options import ROOT, WIDTH, add_environment, at_least, for_script, split_assignment
 
 PROGRAM = "fairseq-mega-reproduce"
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
@@ -20,21 +20,7 @@ skipped, and a result is used for its own settings, data and seed only. Argument
 LACKING = re.compile(r"argument (\S+): expected .* arguments?")
 LAUNCHERS = ("local", "slurm", "print")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-
-
 OF_TRAININGS = {"seeds", "max_update", "only_train", "gpus_per_run", "launcher"}  # which score no weights
-
-
-def at_least(least: int) -> Callable[[str], int]:
-    """Return a reader of a whole number for argparse."""
-
-    def read(text: str) -> int:
-        found = whole_number(text, least)
-        if found is None:
-            raise argparse.ArgumentTypeError(f"'{text}': a whole number of at least {least} is needed")
-        return found
-
-    return read
 
 
 def seeds(text: str) -> List[int]:

@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Iterable, NoReturn, Optional, Sequence, Tuple
+from typing import Callable, Iterable, NoReturn, Optional, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = 120  # of the help
@@ -83,9 +83,16 @@ def add_environment(parser: "argparse._ActionsContainer") -> None:
     )
 
 
-def whole_number(text: str, least: int) -> Optional[int]:
-    """Return the number in a text; None if it is not a whole number of at least ``least``."""
-    return int(text) if re.fullmatch(r"0|[1-9][0-9]{0,11}", text) and int(text) >= least else None
+def at_least(least: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers of at least ``least``, for argparse."""
+
+    def parse(text: str) -> int:
+        value = int(text) if text.isascii() and text.isdigit() else -1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least {least} is needed")
+        return value
+
+    return parse
 
 
 def usable_cores() -> int:
