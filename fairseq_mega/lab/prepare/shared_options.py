@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, List
 
-from fairseq_mega.lab.runs.options import at_least, usable_cores
+from fairseq_mega.lab.runs.options import at_least, flag, usable_cores
 
 WRITTEN = ("out", "archives")  # the second one is a folder that archives may be downloaded to
 LENGTH = 4000  # bytes of a text that are kept by default
@@ -91,7 +91,7 @@ def check_paths(args: argparse.Namespace) -> None:
     for name, value in vars(args).items():
         for path in value if isinstance(value, list) else [value]:
             if isinstance(path, Path) and name not in WRITTEN and not path.exists():
-                raise ValueError(f"--{name.replace('_', '-')}: {path} does not exist")
+                raise ValueError(f"{flag(name)}: {path} does not exist")
 
 
 def value_of(args: argparse.Namespace, option: str) -> Any:

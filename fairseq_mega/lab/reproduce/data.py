@@ -13,6 +13,7 @@ from fairseq_mega.lab.prepare.making import settings_of
 from fairseq_mega.lab.prepare.of_recipes import check_data, dataset_of, is_published
 from fairseq_mega.lab.prepare.registry import DATASETS, options_of, parse
 from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.report.alike import cell_of
 from fairseq_mega.lab.runs.commands import PYTHON
@@ -262,7 +263,7 @@ def other_settings(recipe: Recipe, settings: Dict[str, Any], folder: Path, choic
     expected = settings_of(dataset, parse(dataset.name, words))
     free = FREE | {option.lstrip("-").replace("-", "_") for option in dataset.task_options}
     return [
-        f"--{key.replace('_', '-')} {value} in place of {expected.get(key, 'none')}"
+        f"{flag_of(key)} {value} in place of {expected.get(key, 'none')}"
         for key, value in sorted(settings.items())
         if key not in free and not is_input(value) and value != expected.get(key)
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.runs.commands import PYTHON, Execute
 from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
@@ -163,7 +164,7 @@ def score_contexts(
 ) -> None:
     """Score a language model, named by ``words``, over its contexts and chunks."""
     for context in evaluation["contexts"]:
-        options = [word for key, values in context.items() for word in (option(key), ",".join(map(str, values)))]
+        options = [word for key, values in context.items() for word in (flag_of(key), ",".join(map(str, values)))]
         if "chunk_nums" in evaluation:
             at_a_time = max(context["chunk_size"]) * evaluation["chunk_nums"]
             options += ["--chunk-nums", str(evaluation["chunk_nums"]), "--max-tokens", str(at_a_time)]
@@ -186,10 +187,6 @@ def speed(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None
         scores[f"L={length} tokens_per_second"] = length / scores[f"L={length} seconds"]
     own = {"benchmark": benchmark_of(job), "label": job.name, "scores": scores, "command": command}
     write_result(job.results / f"{job.name}.json", {**result, **own})
-
-
-def option(key: str) -> str:
-    return "--" + key.replace("_", "-")
 
 
 def translation(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
@@ -247,7 +244,7 @@ def translator_words(job: Job, path: Path) -> List[str]:
     joined = ["--bpe", "sentencepiece", "--sentencepiece-model", str(pieces)] if pieces.exists() else ["--remove-bpe"]
     return [
         *(str(job.data), "--path", str(path), "--source-lang", source, "--target-lang", target, *joined),
-        *(word for key in SEARCH if key in evaluation for word in (option(key), str(evaluation[key]))),
+        *(word for key in SEARCH if key in evaluation for word in (flag_of(key), str(evaluation[key]))),
         *["--cpu"] * (job.gpus == 0),
     ]
 
@@ -257,7 +254,7 @@ def generate_words(job: Job, path: Path) -> List[str]:
     evaluation = job.recipe.evaluate
     return [
         *(*translator_words(job, path), "--task", "translation", "--gen-subset", "test"),
-        *(word for key in BATCH if key in evaluation for word in (option(key), str(evaluation[key]))),
+        *(word for key in BATCH if key in evaluation for word in (flag_of(key), str(evaluation[key]))),
         *("--required-batch-size-multiple", "1", "--num-workers", "0"),
     ]
 

@@ -24,6 +24,7 @@ from fairseq_mega.convert.options import IMAGES, flat_options, kind_of, shared_w
 from fairseq_mega.data.class_folders import files_below
 from fairseq_mega.lab.prepare.archives import obtain_recorded
 from fairseq_mega.lab.prepare.checksums import sha256_of
+from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.stages import print_line
 from fairseq_mega.models import cost
@@ -172,7 +173,7 @@ def check_task(recipe: Recipe, options: Dict[str, Any], named: Optional[str]) ->
             pairs["task"] = (named, expected["_name"])
     for name, values in pairs.items():
         if None not in values and len(set(map(as_words, values))) > 1:
-            option, (found, value) = f"--{name.replace('_', '-')}", map(as_words, values)
+            option, (found, value) = flag_of(name), map(as_words, values)
             raise ValueError(
                 f"this model was trained with {option} {found}, and the recipe has {option} {value}: give weights of "
                 f"the recipe's task"
@@ -198,7 +199,7 @@ def differences(recipe: Recipe, options: Dict[str, Any]) -> List[str]:
     found = {name: options.get(name) if options.get(name) is not None else defaults.get(name) for name in expected}
     expected, found = in_effect(expected), in_effect(found)
     return [
-        f"--{name.replace('_', '-')} {found[name]}, in the recipe {value}"
+        f"{flag_of(name)} {found[name]}, in the recipe {value}"
         for name, value in expected.items()
         if found[name] is not None and not (is_of_task(value) or is_of_task(found[name]))
         if not is_same(found[name], value)
