@@ -6,7 +6,6 @@ the layout of their task.
 
 import argparse
 import csv
-import hashlib
 import os
 import shutil
 from collections import Counter
@@ -23,7 +22,7 @@ from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.data.image_files import PICTURES as FILES
 from fairseq_mega.data.image_files import read_image
 from fairseq_mega.data.text_units import own_tokens
-from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.checksums import records_of, sha256_of
 from fairseq_mega.lab.prepare.classification.sound_files import FOLDER, RATE, SOUNDS, fitted, read_sound, save_clips
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, stratified_split
 from fairseq_mega.lab.prepare.classification.text_output import (
@@ -249,11 +248,6 @@ def read_folder(kind: FileKind) -> Callable[[Path], List[Example]]:
     return read
 
 
-def digest_of(path: Path) -> bytes:
-    """Return what distinguishes two files."""
-    return hashlib.sha256(path.read_bytes()).digest()
-
-
 def add_images(parser: argparse.ArgumentParser) -> None:
     """Add the options of own images."""
     add_splits(parser, "folder with images as LABEL/FILE", "DIR", "--dir")
@@ -262,7 +256,7 @@ def add_images(parser: argparse.ArgumentParser) -> None:
 def make_images(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Divide the images of each label, and link or copy them."""
     sources = sources_of(args, "dir")
-    parts, labels = read_splits(sources, read_folder(FILES), 0.1, digest_of)
+    parts, labels = read_splits(sources, read_folder(FILES), 0.1, sha256_of)
     for split, examples in parts.items():
         for path, label in Progress(split, "images", len(examples)).follow(examples):
             read_image(path)
@@ -304,7 +298,7 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
     scale = None if args.like is None else ClipScale.load(args.like.parent)
     given = None if scale is None else scale.labels
     sources = sources_of(args, "dir")
-    parts, labels = read_splits(sources, read_folder(SOUNDS), 0.15, digest_of, given)
+    parts, labels = read_splits(sources, read_folder(SOUNDS), 0.15, sha256_of, given)
     clips = {path: read_sound(path) for examples in parts.values() for path, _ in examples}
     longest = -(-max(map(len, clips.values())) // STEP) * STEP
     length = scale.length if scale is not None else args.samples or longest
