@@ -5,7 +5,7 @@ import statistics
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
 import pytest
 
@@ -17,9 +17,10 @@ from fairseq_mega.lab.reproduce.data import origin_of
 from fairseq_mega.lab.reproduce.evaluating import generated
 from fairseq_mega.lab.reproduce.jobs import Job, plan
 from fairseq_mega.lab.reproduce.results import about, cell, table_folder, write_cells
-from fairseq_mega.lab.reproduce.settings import Choices, at_each_rate, parse_setting, revise
+from fairseq_mega.lab.reproduce.settings import Choices, at_each_rate, parse_setting
 from fairseq_mega.lab.reproduce.tables import print_tables
 from fairseq_mega.lab.runs.results import ResultError, make_result, read_result, write_result
+from tests.support.jobs import FIGURE6, PANELS, TEXT, run_of
 
 RECIPE = catalogue()["miniature/listops/mega"]
 
@@ -136,14 +137,7 @@ def test_a_call_for_other_seeds_keeps_those_that_are_done(then: List[int], tmp_p
     assert {run["seed"] for run in read_result(path)["runs"]} == {1}  # of these data alone
 
 
-TEXT, FIGURE6 = "mega/table2/text/mega", "mega/figure6/wikitext103/mega"
 TRANSLATION = "mega/table7/en-de/transformer"
-PANELS = "[{segments: [4], chunk_size: [16]}, {segments: [2], chunk_size: [16]}]"
-
-
-def run_of(name: str, folder: Path, *texts: str, **chosen: Any) -> Job:
-    settings = tuple(map(parse_setting, texts))
-    return plan(revise(catalogue()[name], settings), 1, Path("data"), "0", Choices(folder, settings=settings, **chosen))
 
 
 def write_result_of(run: Job, choices: Choices) -> None:

@@ -8,7 +8,6 @@ import pytest
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError, preset
 from fairseq_mega.lab.reproduce.checks import check_by_fairseq
-from fairseq_mega.lab.reproduce.jobs import Job, plan
 from fairseq_mega.lab.reproduce.results import about
 from fairseq_mega.lab.reproduce.settings import (
     Choices,
@@ -18,15 +17,7 @@ from fairseq_mega.lab.reproduce.settings import (
     revise,
     revise_all,
 )
-
-TEXT, FIGURE6 = "mega/table2/text/mega", "mega/figure6/wikitext103/mega"
-TRANSLATION = "mega/table7/en-de/transformer"
-PANELS = "[{segments: [4], chunk_size: [16]}, {segments: [2], chunk_size: [16]}]"
-
-
-def run_of(name: str, folder: Path, *texts: str, **chosen: Any) -> Job:
-    settings = tuple(map(parse_setting, texts))
-    return plan(revise(catalogue()[name], settings), 1, Path("data"), "0", Choices(folder, settings=settings, **chosen))
+from tests.support.jobs import FIGURE6, PANELS, TEXT, run_of
 
 
 @pytest.mark.parametrize(
