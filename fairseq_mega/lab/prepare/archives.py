@@ -74,14 +74,15 @@ def obtain_recorded(
     name = name_of(url)
     path, records = folder / name, read_json(record_file)
     fetch_missing(url, path, attempts=8, allowed=allow_download)
-    if name not in records:
+    known = records.get(name)
+    if known is None:
         print_line(f"{name}: {path.stat().st_size} bytes, checking")
         check(path)
-        records[name] = record_of(path, url=url)
+        known = records[name] = record_of(path, url=url)
         write_json(record_file, records)
-    known = records[name]
-    remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is intended"
-    check_digests(path, {"sha256": known["sha256"]}, known["bytes"], remedy)
+    else:
+        remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is intended"
+        check_digests(path, {"sha256": known["sha256"]}, known["bytes"], remedy)
     print_line(f"{name}: {known['bytes']} bytes, SHA-256 {known['sha256']}")
     return path
 
