@@ -13,8 +13,8 @@ from fairseq_mega.lab.prepare.shared_options import (
     add_path,
     add_smoke,
     add_workers,
+    at_most_one,
     check_paths,
-    exactly_one,
 )
 from fairseq_mega.lab.runs.options import add_environment, for_script
 
@@ -115,11 +115,11 @@ def check_text_lm(args: argparse.Namespace) -> None:
 TEXTS: Dict[str, TextOptions] = {
     "enwik8": TextOptions(ENWIK8, add_enwik8, lambda args: None, lambda args: "enwik8"),
     "wikitext": TextOptions(
-        *(WIKITEXT, add_wikitext, lambda args: exactly_one(args, "--archive", "--text")),
+        *(WIKITEXT, add_wikitext, lambda args: at_most_one(args, "--archive", "--text")),
         lambda args: f"wikitext-{args.version}",
     ),
     "gcide": TextOptions(
-        *(GCIDE, add_gcide, lambda args: exactly_one(args, "--deb", "--dictionary")), lambda args: f"gcide-{args.unit}"
+        *(GCIDE, add_gcide, lambda args: at_most_one(args, "--deb", "--dictionary")), lambda args: f"gcide-{args.unit}"
     ),
     "text-lm": TextOptions(TEXT_LM, add_text_lm, check_text_lm, lambda args: "text"),
 }

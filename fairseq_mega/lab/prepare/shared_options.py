@@ -70,7 +70,7 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def exactly_one(args: argparse.Namespace, *groups: str) -> None:
+def at_most_one(args: argparse.Namespace, *groups: str) -> None:
     """Raise ValueError unless the options of at most one group are passed, and then all of them.
 
     A group is one option or several, separated by blanks; the caller checks that one is passed.

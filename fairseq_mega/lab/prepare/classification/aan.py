@@ -21,7 +21,7 @@ from fairseq_mega.lab.prepare.classification.text_output import (
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored, Sources
 from fairseq_mega.lab.prepare.layouts import PAIRS_OF_TEXTS
 from fairseq_mega.lab.prepare.lra_archive import Part, add_released, released_files
-from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, add_path, exactly_one
+from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, add_path, at_most_one
 from fairseq_mega.lab.prepare.text_files import read_lines, read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse two sources, or none."""
-    exactly_one(args, "--tsv-dir", "--released")
+    at_most_one(args, "--tsv-dir", "--released")
     if args.tsv_dir is None and not args.released:
         raise ValueError("--tsv-dir is missing: give the folder of the tables, or --released to fetch them")
 

@@ -16,7 +16,7 @@ from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, wri
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.layouts import IMAGES
-from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, add_number, add_path, exactly_one
+from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, add_number, add_path, at_most_one
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 ARCHIVE = Archive(
@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse options that exclude each other."""
-    exactly_one(args, "--archive", "--npz-train --npz-test")
+    at_most_one(args, "--archive", "--npz-train --npz-test")
     if SIDE % args.side:
         raise ValueError(f"--side is {args.side}, which does not divide {SIDE}: give 16, 8 or another divisor")
 

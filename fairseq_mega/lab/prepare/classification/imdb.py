@@ -26,7 +26,7 @@ from fairseq_mega.lab.prepare.shared_options import (
     add_limit,
     add_number,
     add_path,
-    exactly_one,
+    at_most_one,
 )
 from fairseq_mega.lab.prepare.text_files import read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse options that exclude each other."""
-    exactly_one(args, "--archive", "--tsv-train --tsv-test")
+    at_most_one(args, "--archive", "--tsv-train --tsv-test")
 
 
 def _from_archive(path: Path) -> Dict[str, List[Review]]:

@@ -22,7 +22,7 @@ from fairseq_mega.lab.prepare.shared_options import (
     add_path,
     add_seed,
     add_workers,
-    exactly_one,
+    at_most_one,
 )
 from fairseq_mega.lab.prepare.text_files import read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse two sources, and lengths between which there is none."""
-    exactly_one(args, "--tsv-dir", "--released")
+    at_most_one(args, "--tsv-dir", "--released")
     if args.min_length >= args.max_length - 1:
         raise ValueError(
             f"--min-length {args.min_length} and --max-length {args.max_length}: no length lies between them"

@@ -24,7 +24,7 @@ from fairseq_mega.lab.prepare.shared_options import (
     add_path,
     add_seed,
     add_workers,
-    exactly_one,
+    at_most_one,
 )
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
@@ -59,7 +59,7 @@ def add_options(size: int, parser: argparse.ArgumentParser) -> None:
 
 def check(size: int, args: argparse.Namespace) -> None:
     """Refuse two sources, and a folder without the images."""
-    exactly_one(args, "--archive-dir", "--released")
+    at_most_one(args, "--archive-dir", "--released")
     if args.archive_dir is not None:
         Released(args.archive_dir, size)
 

@@ -21,7 +21,7 @@ from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_lim
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
 from fairseq_mega.lab.prepare.progress import Progress, print_line
-from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, add_path, exactly_one
+from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, add_path, at_most_one
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
 
@@ -62,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse two sources."""
-    exactly_one(args, "--archive", "--dir")
+    at_most_one(args, "--archive", "--dir")
 
 
 def _splitter() -> Any:

@@ -17,7 +17,7 @@ from fairseq_mega.lab.prepare.libreoffice_help import HELP, UNPACKED, HelpCorpus
 from fairseq_mega.lab.prepare.options import SUBWORDS
 from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
-from fairseq_mega.lab.prepare.shared_options import add_number, add_path, add_workers, exactly_one
+from fairseq_mega.lab.prepare.shared_options import add_number, add_path, add_workers, at_most_one
 from fairseq_mega.lab.prepare.splits import SPLITS, print_overlap
 from fairseq_mega.lab.prepare.translation.parallel_files import describe_dropped, read_pairs, write_corpus
 from fairseq_mega.lab.prepare.translation.parallel_text import Corpus, add_names, clean_pages, leak_key, own_corpus
@@ -231,7 +231,7 @@ DATASETS = (
         "LibreOffice help, from Debian packages",
         PAGES,
         add_help,
-        lambda args: exactly_one(args, "--deb", "--packages"),
+        lambda args: at_most_one(args, "--deb", "--packages"),
         make_help,
         write_toy_pages,
         members=UNPACKED,
