@@ -229,7 +229,7 @@ def test_recordings_that_are_cut_are_told(clips, capsys, tmp_path) -> None:
     assert f"note: of the 2500 samples of {path} the model reads the first 2000" in capsys.readouterr().err
 
 
-def test_recordings_prepared_like_others(clips, capsys, tmp_path) -> None:
+def test_recordings_prepared_like_others(clips, tmp_path) -> None:
     """Softer ones have another scale, and are used with a classifier in its own."""
     data, checkpoint = clips
     folder = tmp_path / "wav"

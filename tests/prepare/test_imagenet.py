@@ -50,7 +50,7 @@ def test_what_was_unpacked_is_kept(archives: Path, tmp_path: Path, monkeypatch: 
     assert len(ImageFolder(tmp_path / "out" / "train")) == 48
 
 
-def test_other_archives_are_refused(archives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_archives_are_refused(archives: Path, tmp_path: Path) -> None:
     message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives)
     assert "ILSVRC2012_img_train.tar: expected MD5 1d675b47d978889d74fa0da5fadfb00e" in message
     (archives / "ILSVRC2012_img_val.tar").unlink()

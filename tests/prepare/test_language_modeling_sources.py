@@ -122,7 +122,7 @@ def test_a_text_that_lies_there_is_taken(small: Path) -> None:
     assert "enwik8: expected MD5 " in refusal("enwik8", small)
 
 
-def test_a_dictionary_is_unpacked_and_recorded(small: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_dictionary_is_unpacked_and_recorded(small: Path) -> None:
     dictionary = small / "gcide.dict.dz"
     toy_data.write_corpus("gcide", dictionary)
     records = obtain_gcide(small / "raw", dictionary=dictionary)
