@@ -41,7 +41,7 @@ TABLES: Dict[str, Tuple[str, bytes]] = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_header_is_no_class(name: str, tmp_path: Path) -> None:
-    """A header is omitted of each of three files."""
+    """The header of each of three files is omitted."""
     file, content = TABLES[name]
     (tmp_path / file).write_bytes(content)
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / file)]

@@ -22,7 +22,7 @@ def in_order(function: Callable[[Block], Result], blocks: Iterable[Block], worke
         workers: processes; 1 works in this process.
 
     Raises:
-        concurrent.futures.process.BrokenProcessPool: a process died, for example out of memory.
+        concurrent.futures.process.BrokenProcessPool: a process died, for example for lack of memory.
     """
     if workers == 1:
         yield from map(function, blocks)
