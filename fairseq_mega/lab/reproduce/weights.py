@@ -80,6 +80,7 @@ def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) ->
         ValueError: where a checkpoint is not the recipe's, or cannot be converted.
     """
     found = {}
+    places: Dict[str, Path] = {}  # by the sources, which several recipes may share
     for recipe in recipes:
         if recipe.measured or recipe.report in OF_TRAININGS:
             raise RecipeError(
@@ -90,7 +91,9 @@ def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) ->
         if requested == PUBLISHED and archive is None:
             raise RecipeError(f"--checkpoint: the authors published no weights for {recipe.name}: --list names those")
         source = f"{HOST}/{archive}" if requested == PUBLISHED else requested
-        place = obtain(source, choices)
+        if source not in places:
+            places[source] = obtain(source, choices)
+        place = places[source]
         path = file_for(recipe, place)
         read_one = read(recipe, path)
         history = read_one.checkpoint.get("optimizer_history") or [{}]
