@@ -59,7 +59,7 @@ def test_a_missing_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not (folder / "made" / ".done").exists()
 
 
-def test_bleu_without_mecab_is_refused_first(
+def test_bleu_without_mecab_is_printed_first(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     """Then the text is read, before the device is looked at."""
