@@ -142,7 +142,8 @@ def test_the_digest_is_of_the_contents() -> None:
         return [{"id": place, "source": torch.tensor(value)} for place, value in enumerate(values)]
 
     contents: List[Any] = [[1, 2], [1, 3], [1, 2, 3], [2, 1], [1.5, 2], [[1], [2]], []]
-    assert len({skip_finished.digest(data(*values)) for values in contents}) == 7
+    contents += [[1.00001], [1.00002], [[0] * 2001], [[0] * 1000 + [1] + [0] * 1000]]
+    assert len({skip_finished.digest(data(*values)) for values in contents}) == 11
     assert skip_finished.digest(data(1, 2)) == skip_finished.digest(data(1, 2))
     assert skip_finished.digest(iter([])) is None
     assert skip_finished.digest(RoundRobinZipDatasets(OrderedDict(a=ListDataset([1, 2], [1, 1])))) is None
