@@ -164,5 +164,4 @@ def safe_globals() -> typing.List[typing.Any]:
 
 def allow_safe_globals() -> None:
     """Allow fairseq's own types in torch.load(weights_only=True), which refuses every class that is not listed."""
-    if hasattr(torch.serialization, "add_safe_globals"):  # torch before 2.4 has no such list: it reads tensors only
-        torch.serialization.add_safe_globals(safe_globals())
+    torch.serialization.add_safe_globals(safe_globals())
