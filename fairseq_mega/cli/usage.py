@@ -6,9 +6,9 @@ import textwrap
 import typing
 
 import fairseq_mega
+from fairseq_mega.compat.errors import LONGEST
 
 UNKNOWN = "unrecognized arguments: "  # argparse's words
-LONGEST = 700  # characters; fairseq has hundreds of architectures to choose from
 
 
 class UsageError(ValueError):
@@ -69,17 +69,12 @@ def alternatives(names: typing.Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def in_one_line(message: str) -> str:
-    """Return the message of an argparse error in one line of at most LONGEST characters."""
-    return textwrap.shorten(message, LONGEST)
-
-
 class Parser(argparse.ArgumentParser):
-    """A parser that prints an error in one line."""
+    """A parser that prints an error in one line of at most LONGEST characters."""
 
     def error(self, message: str) -> typing.NoReturn:
         """Print the error in one line and exit with status 2."""
-        self.exit(2, f"{self.prog}: error: {in_one_line(message)}\n")
+        self.exit(2, f"{self.prog}: error: {textwrap.shorten(message, LONGEST)}\n")
 
 
 @contextlib.contextmanager
@@ -88,7 +83,7 @@ def explained_errors() -> typing.Iterator[None]:
     original = argparse.ArgumentParser.error
 
     def error(self: argparse.ArgumentParser, message: str) -> typing.NoReturn:
-        raise UsageError(in_one_line(message))
+        raise UsageError(message)
 
     argparse.ArgumentParser.error = error  # type: ignore[method-assign]
     try:

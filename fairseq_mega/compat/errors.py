@@ -15,7 +15,7 @@ IN_WORDS = (OSError, ValueError, ImportError)  # errors whose text is a sentence
 OF_LIBRARIES = (AssertionError, KeyError, RuntimeError)  # fairseq's and torch's for wrong options and lost workers
 COMMANDS = ("train", "hydra-train", "generate", "interactive", "eval-lm", "validate")
 FULL = "HYDRA_FULL_ERROR"  # makes hydra raise an error instead of printing it
-LONGEST = 700  # torch names each tensor of another model
+LONGEST = 700  # torch names each tensor of another model, argparse each of hundreds of architectures
 SOURCES = ("fairseq", "fairseq_cli", os.path.join("torch", "utils", "data"))
 
 
