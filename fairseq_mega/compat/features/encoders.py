@@ -104,11 +104,10 @@ class TextOrPieces:
         self.encoder = encoder
         self.got_subwords = False  # whether each text since the latest results was of subwords
         self.begun = False  # whether there was such a text
-        self.unchanged = False  # whether the latest text was of subwords
 
     def encode(self, text: str) -> str:
         """Return the subwords of a text; text with the mark of sentencepiece (U+2581) is returned unchanged."""
-        self.unchanged = is_subwords = MARK in text
+        is_subwords = MARK in text
         if text.strip():  # an empty line is either
             self.got_subwords = is_subwords and (self.got_subwords or not self.begun)
             self.begun = True
