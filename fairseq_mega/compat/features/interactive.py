@@ -9,6 +9,7 @@ import sys
 import typing
 
 from fairseq_mega.compat import hooks
+from fairseq_mega.compat.files.settings import settings_of
 from fairseq_mega.compat.patching import wrap
 
 logger = logging.getLogger(__name__)
@@ -131,7 +132,6 @@ def clean_as_in_training(
 def _steps_of_data(task: typing.Any, steps_of_folder: typing.Callable[[pathlib.Path], Steps]) -> Steps:
     from fairseq import utils
 
-    settings = getattr(task, "args", None) or getattr(task, "cfg", None)
-    data = getattr(settings, "data", None)
+    data = getattr(settings_of(task), "data", None)
     folders = utils.split_paths(data) if isinstance(data, str) else []
     return steps_of_folder(pathlib.Path(folders[0])) if folders else ()
