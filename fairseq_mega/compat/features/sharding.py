@@ -1,7 +1,6 @@
 """--ddp-backend fully_sharded by torch: fairseq requires fairscale, which is no longer maintained."""
 
 import contextlib
-import importlib
 import typing
 
 import torch
@@ -56,12 +55,6 @@ def refuse_what_cannot_be_sharded(call: hooks.Call) -> typing.Iterator[None]:
     cfg = call.arguments["cfg"]
     parallel = cfg.distributed_training
     if parallel.ddp_backend == BACKEND:
-        flag = f"--ddp-backend {BACKEND}"
-        if not hasattr(importlib.import_module("torch.distributed.fsdp"), "fully_shard"):
-            raise ValueError(
-                f"{flag} requires torch 2.6 or newer, found {torch.__version__}: pip install 'torch>=2.6', or give "
-                f"another --ddp-backend"
-            )
         name = getattr(cfg.optimizer, "_name", None)
         refused = {
             "--cpu-offload": parallel.cpu_offload,
@@ -73,7 +66,7 @@ def refuse_what_cannot_be_sharded(call: hooks.Call) -> typing.Iterator[None]:
         }
         for option, given in refused.items():
             if given:
-                raise ValueError(f"{flag} cannot be combined with {option}: omit one of them")
+                raise ValueError(f"--ddp-backend {BACKEND} cannot be combined with {option}: omit one of them")
     yield
 
 
