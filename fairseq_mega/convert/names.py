@@ -46,7 +46,7 @@ MODEL: Pairs = (
 CHARACTERS: Pairs = (("embed_tokens.embed.", "embedding.tokens."),)  # the table of a classifier of text
 CLASSIFIER: Pairs = (
     ("encoder.encoder.", "encoder."),
-    ("classifier.{}.0.", "head.hidden.{}."),  # the braces mean a number
+    ("classifier.{}.0.", "head.hidden.{}."),  # {} is an index
     ("sentence_projection_layer.", "head.output."),
 )
 # transformers' name -> that of facebookresearch/mega, or ours where facebookresearch/mega has no such tensor.

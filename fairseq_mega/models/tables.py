@@ -159,7 +159,7 @@ def adaptive_softmax(
 
 
 def output_projection(width: int, vocab_size: int) -> PlainLinear:
-    """Build the matrix of an output layer (tokens, width), drawn from Normal(0, width^-0.5)."""
+    """Build the matrix of an output layer (vocab_size, width), drawn from Normal(0, width^-0.5)."""
     return PlainLinear(width, vocab_size, bias=False).drawn(partial(nn.init.normal_, std=width**-0.5))
 
 

@@ -8,8 +8,7 @@ class FieldError(ValueError):
 
     Args:
         field: its name.
-        message: where ``{field}`` means the field, ``{NAME}`` for another field of that name, or for the value
-            given under it.
+        message: in it ``{field}`` is the field, and ``{NAME}`` the value under that name, or another field.
         values: of the message, by their names in it.
     """
 

@@ -120,7 +120,7 @@ class DiagonalStateSpace(nn.Module):
 
         Args:
             x: (B, L, D).
-            padding_mask: (B, L) bool, True = padding, which the system skips (the skip uses x itself).
+            padding_mask: (B, L) bool, True = padding, which the system excludes (the skip uses x itself).
             reset_mask: (B, L) bool, True at the first step of a document, separate from all steps before.
         """
         y, _ = damped_ema(

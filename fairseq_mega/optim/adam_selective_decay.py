@@ -8,7 +8,7 @@ import torch
 from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 
-from fairseq_mega.compat.features.no_weight_decay import has_no_weight_decay, joins_no_weight_decay
+from fairseq_mega.compat.features.no_weight_decay import has_lost_marks, has_no_weight_decay
 
 logger = logging.getLogger(__name__)
 NAME = "adam_selective_decay"
@@ -41,7 +41,7 @@ class SelectiveDecayAdam(FairseqAdam):
     def __init__(self, cfg: SelectiveDecayAdamConfig, params: Iterable[torch.Tensor]) -> None:
         params = list(params)
         excluded = [parameter for parameter in params if has_no_weight_decay(parameter)]
-        if any(joins_no_weight_decay(parameter) for parameter in params):
+        if any(has_lost_marks(parameter) for parameter in params):
             raise ValueError(
                 f"--optimizer {NAME} requires separate weights, and --fp16 joins them in one tensor: add "
                 f"--fp16-no-flatten-grads, or give --bf16 in place of --fp16"

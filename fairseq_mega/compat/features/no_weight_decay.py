@@ -20,7 +20,7 @@ def has_no_weight_decay(parameter: torch.Tensor) -> bool:
     return getattr(parameter, MARK, None) is True
 
 
-def joins_no_weight_decay(parameter: torch.Tensor) -> bool:
+def has_lost_marks(parameter: torch.Tensor) -> bool:
     """Return whether a tensor joins marked and unmarked parameters, so that the marks are lost."""
     return getattr(parameter, MARK, None) == SOME
 

@@ -69,7 +69,7 @@ class ComplexEMA(nn.Module):
 
         Args:
             x: (B, L, D).
-            padding_mask: (B, L) bool, True = padding, which the EMA skips (the skip uses x itself).
+            padding_mask: (B, L) bool, True = padding, which the EMA excludes (the skip uses x itself).
             reset_mask: (B, L) bool, True at the first step of a document, which sees nothing before it.
             state: (B, D, N) complex memory before the first step.
             return_state: also return the memory after each row's last real step.
