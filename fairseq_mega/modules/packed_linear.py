@@ -11,8 +11,6 @@ from fairseq_mega.ops.packed_linear import PackedMatrix, pack, packed_linear
 from .drawn import PlainLinear
 from .linear import Linear
 
-LINEAR_MAPS = (nn.Linear, PlainLinear, Linear)  # another subclass may do more than a linear map
-
 
 class LinearMap(NamedTuple):
     """Matrix and bias of a linear map."""
