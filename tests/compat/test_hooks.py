@@ -54,7 +54,6 @@ def test_an_event_is_a_function_of_fairseq_wrapped_once(event: str) -> None:
     *outer, name = name.split(".")
     function = getattr(getattr(owner, outer[0]) if outer else owner, name)
     functions = list(hooks._functions[event])
-    if functions:
-        hooks.at(event, *functions)  # again, as by a second import of the plugin
-        assert hooks._functions[event] == functions
-        assert getattr(function, WRAPPERS).count(f"at_{event}") == 1
+    hooks.at(event, *functions)  # again, as by a second import of the plugin
+    assert functions and hooks._functions[event] == functions
+    assert getattr(function, WRAPPERS).count(f"at_{event}") == 1
