@@ -256,7 +256,7 @@ def test_a_text_is_put_together_once(command: str, post_process: Optional[str], 
 def test_plain_text_with_the_mark_of_pieces(
     road: str, text: str, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, device_flags: List[str], caplog: Any
 ) -> None:
-    """It is read as pieces, so nearly all of it is unknown, which is told."""
+    """It is read as subwords, so nearly all of it is unknown, which is logged."""
     data = data_of_subwords(tiny_model.data, models["words"], tmp_path / "data")
     torch.save({**torch.load(tiny_model.checkpoint), "card": {}}, tmp_path / "model.pt")
     if road == "inspect":

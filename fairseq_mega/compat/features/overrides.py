@@ -54,7 +54,7 @@ def names_of(settings: typing.Any) -> typing.Set[str]:
 
 
 def _of_text_tools() -> typing.Set[str]:
-    """Return the options of every tokenizer and of all subwords; the settings contain only those in use."""
+    """Return the options of every --tokenizer and every --bpe; the settings contain only those in use."""
     from fairseq import registry
 
     return {
