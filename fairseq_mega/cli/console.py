@@ -17,8 +17,8 @@ from omegaconf import DictConfig
 
 import fairseq_mega
 from fairseq_mega.compat.errors import in_one_line, is_of_a_file
+from fairseq_mega.compat.features.architectures import architectures
 from fairseq_mega.compat.processes.cpu_process import configure_process
-from fairseq_mega.compat.versions.architectures import architectures
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
 from .arguments import check_arguments, option_value, requested_arch, with_task

@@ -8,7 +8,7 @@ from fairseq.models import FairseqLanguageModel, register_model
 from omegaconf import DictConfig
 from torch import Tensor
 
-from fairseq_mega.compat.versions import architectures
+from fairseq_mega.compat.features import architectures
 
 from .checkpoints import upgrade_tensors
 from .decode_weights import DecodesPacked

@@ -4,7 +4,7 @@ import pytest
 from fairseq.models import FairseqLanguageModel
 from fairseq.models.fconv_lm import FConvLanguageModel
 
-from fairseq_mega.compat.versions.architectures import architectures, require_models
+from fairseq_mega.compat.features.architectures import architectures, require_models
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
 

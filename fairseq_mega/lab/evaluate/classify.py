@@ -18,8 +18,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_mega.cli.commands import exit_status
-from fairseq_mega.compat.features import precision
-from fairseq_mega.compat.versions import architectures
+from fairseq_mega.compat.features import architectures, precision
 from fairseq_mega.lab.evaluate.new_examples import answers_to, reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.image_classifier import ImageClassifier

@@ -14,8 +14,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq.models import FairseqLanguageModel
 from torch import Tensor
 
-from fairseq_mega.compat.features import precision
-from fairseq_mega.compat.versions import architectures
+from fairseq_mega.compat.features import architectures, precision
 from fairseq_mega.criterions.adaptive_loss import adaptive_nll
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
