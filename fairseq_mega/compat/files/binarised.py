@@ -18,8 +18,6 @@ def compare_binarised_files() -> None:
     from fairseq.data.indexed_dataset import MMapIndexedDataset
 
     wrap(MMapIndexedDataset, "_do_init", _open)
-    for kind in (MMapIndexedDataset, MMapIndexedDataset.Index):
-        wrap(kind, "__del__", _close)
 
 
 def _open(original: typing.Callable, self: typing.Any, path: str) -> None:
@@ -32,12 +30,6 @@ def _open(original: typing.Callable, self: typing.Any, path: str) -> None:
             f"{path}.bin has {found:,} bytes, and its index {path}.idx lists {listed:,}: one of them is cut off or of "
             "other data; make the data again, or copy both files again"
         )
-
-
-def _close(original: typing.Callable, self: typing.Any) -> None:
-    """Close what was opened: Python prints an error of its own where nothing was."""
-    if "_bin_buffer_mmap" in vars(self):
-        original(self)
 
 
 def warn_unknown_words() -> None:
