@@ -135,6 +135,15 @@ def test_the_option_reaches_the_configuration(name):
         assert ast.literal_eval(cfg.common_eval.model_overrides)["dropout"] == 0.5
 
 
+@pytest.mark.parametrize("name", ["validation", "training"])
+def test_other_commands_refuse_the_option(name, capsys):
+    """They prepare no model for inference, and would score the weights as they are."""
+    words = ["data-bin", "--task", "translation"] if name == "validation" else ["data-bin", "--arch", "mega_tiny"]
+    with pytest.raises(SystemExit):
+        options.parse_args_and_arch(getattr(options, f"get_{name}_parser")(), [*words, "--decode-weights", "int8"])
+    assert "--decode-weights" in capsys.readouterr().err
+
+
 def test_what_cannot_be_packed_is_refused():
     with pytest.raises(ValueError, match="'int4': choose from bf16, int8"):
         pack_weights(tiny_lm.build(), "int4")

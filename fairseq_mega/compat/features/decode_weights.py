@@ -7,6 +7,7 @@ text that fairseq does not change.
 import typing
 
 from fairseq_mega.compat import hooks
+from fairseq_mega.compat.checks import command_of
 from fairseq_mega.compat.files.expressions import literal
 
 NAME = "decode_weights"
@@ -14,7 +15,7 @@ HELP = "store the matrices of a MEGA model in bfloat16 or int8 (a scale for each
 
 
 def add_decode_weights(kinds: typing.Sequence[str]) -> None:
-    """Add the option to the commands that have --model-overrides; other models than those of this package reject it.
+    """Add the option to the commands that prepare models for inference; other models than ours reject it.
 
     Args:
         kinds: values of the option.
@@ -22,8 +23,8 @@ def add_decode_weights(kinds: typing.Sequence[str]) -> None:
 
     def parse_decode_weights(call: hooks.Call) -> typing.Iterator[None]:
         parser = call.arguments["parser"]
-        known = parser._option_string_actions
-        if "--model-overrides" in known and "--decode-weights" not in known:
+        command = command_of({action.dest: None for action in parser._actions})
+        if command not in (None, "validate") and "--decode-weights" not in parser._option_string_actions:
             parser.add_argument("--decode-weights", choices=kinds, help=HELP)
         yield
         namespace = hooks.parsed(call)
