@@ -30,8 +30,10 @@ def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = Non
     if PATHS.choose(path, x) == "native" and x.device.type == "cpu":
         return native.operators.query_key(x, kappa.to(torch.float32), mu.to(torch.float32))
     shared = F.silu(x)
-    query, key = torch.addcmul(mu[0], shared, kappa[0]), torch.addcmul(mu[1], shared, kappa[1])
-    return query.to(x.dtype), key.to(x.dtype)
+    # unbind, as the gradient of an index would fill a tensor of zeros for each of the four rows
+    rows = zip(mu.unbind(), kappa.unbind())
+    query, key = (torch.addcmul(offset, shared, factor).to(x.dtype) for offset, factor in rows)
+    return query, key
 
 
 def _register(namespace: str) -> None:
