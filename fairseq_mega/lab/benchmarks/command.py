@@ -10,7 +10,7 @@ from fairseq_mega.cli.commands import add_described
 from fairseq_mega.lab.runs.files import check_writable
 
 # Each measurement is a separate process that imports its benchmark alone: the benchmark of a layer needs no fairseq.
-NAMES = ("layer", "kernels", "decoding", "lm-length", "chunk-parallel", "lra-speed", "peers", "device")
+NAMES = ("layer", "kernels", "decoding", "lm-length", "chunk-parallel", "lra-speed", "peers", "launches", "device")
 SIZES = {
     "width": "width d",
     "layers": "number of layers",

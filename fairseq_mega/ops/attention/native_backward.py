@@ -66,13 +66,13 @@ def _backward(grad_out: Tensor, statistics: Tensor, a: Arguments) -> Tuple[Tenso
     return grad_q.to(types[0]), grad_k.to(types[1]), grad_v.to(types[2]), vector
 
 
-def _backward_of(grad_out: Tensor, statistics: Tensor, *arguments: Any) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+def backward_of(grad_out: Tensor, statistics: Tensor, *arguments: Any) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     return _backward(grad_out, statistics, Arguments(*arguments))
 
 
 _attention_backward = torch.library.custom_op(
     "fairseq_mega::attention_backward",
-    _backward_of,
+    backward_of,
     mutates_args=(),
     schema=f"(Tensor grad_out, Tensor statistics, {SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)",
 )
@@ -106,7 +106,7 @@ native.register_gradients(
     f"{native.NAMESPACE}::attention",
     _gradients_by(_attention_backward),
     _save,
-    in_python=(forward_of, _gradients_by(_backward_of)),
+    in_python=(forward_of, _gradients_by(backward_of)),
 )
 
 

@@ -1,0 +1,235 @@
+"""Kernels that a layer launches on a GPU, counted without a GPU."""
+
+import argparse
+import collections
+import contextlib
+from typing import Any, Callable, Counter, Dict, Iterator, List, NamedTuple, Tuple
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.layer import LayerContext
+from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
+from fairseq_mega.modules.megalodon.layer import MegalodonLayer
+from fairseq_mega.ops.attention import native as attention
+from fairseq_mega.ops.attention import native_backward as attention_backward
+from fairseq_mega.ops.common import dispatch, native
+
+LAUNCH = 4e-6  # seconds of a launch by a busy host
+BANDWIDTH = 3.35e12  # bytes per second of an H100's memory
+GPU = torch.device("cuda", 0)
+SIZES = {"hidden_dim": 256, "z_dim": 64, "ema_dim": 16, "ffn_dim": 256, "dropout": 0.1}
+DESCRIPTION = f"""\
+Kernels that a layer launches on a GPU in a forward pass, a backward pass and a single step of decoding, by operator.
+
+Nothing is computed and no GPU is needed: the layer runs on tensors without data that claim to be on a GPU, through the
+paths that a GPU has. Bytes are those of an operator's inputs and results. The time is an estimate, not a measurement:
+for each kernel {1e6 * LAUNCH:.0f} microseconds or its bytes at {BANDWIDTH / 1e12} TB/s (H100), whichever is longer.
+"""
+# Launches of an operator, where it is not one; of ours by csrc, for sequences that are not cut into segments.
+LAUNCHES = {
+    **dict.fromkeys(("aten.empty_like", "aten.empty", "aten.new_empty", "aten.promote_types", "aten.alias"), 0),
+    **dict.fromkeys(("aten.lift_fresh", "aten._local_scalar_dense", "aten.empty_strided", "aten._unsafe_view"), 0),
+    **dict.fromkeys(("aten.constant_pad_nd", "aten.select_backward", "aten.slice_backward"), 2),  # fill, then copy
+    "aten.native_layer_norm_backward": 2,
+    "fairseq_mega.ema_scan": 2,  # tables, scan
+    "fairseq_mega.ema_scan_backward": 2,
+    "fairseq_mega.attention_weights_backward_": 3,  # weights, sums of the bias along diagonals, their total
+    "fairseq_mega.timestep_norm_backward": 3,
+}
+# Operators of ours in Python, whose own operators are counted.
+IN_PYTHON: Dict[str, Callable[..., Any]] = {
+    "fairseq_mega.attention": attention.forward_of,
+    "fairseq_mega.attention_backward": attention_backward.backward_of,
+}
+
+
+class OnGpu(Tensor):
+    """A tensor without data that claims to be on a GPU."""
+
+    data_free: Tensor  # on torch's device "meta"
+
+    @staticmethod
+    def __new__(cls, data_free: Tensor) -> "OnGpu":
+        data_free = data_free.resolve_conj()
+        made = Tensor._make_wrapper_subclass(
+            cls,
+            data_free.shape,
+            strides=data_free.stride(),
+            storage_offset=data_free.storage_offset(),
+            dtype=data_free.dtype,
+            device=torch.device("meta"),
+        )
+        made.data_free = data_free
+        return made
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    device = property(lambda self: GPU)
+    is_cuda = property(lambda self: True)
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given, options = tree_map_only(OnGpu, lambda tensor: tensor.data_free, (args, kwargs or {}))
+        if "device" in options:
+            options["device"] = torch.device("meta")
+        results = func(*given, **options)
+        if func._schema.is_mutable and results is not None:  # in place
+            return kwargs["out"] if "out" in options else args[0]
+        return tree_map_only(Tensor, cls, results)
+
+
+class _Functions(TorchFunctionMode):
+    """Make new tensors of a GPU without data, and drop as a GPU does."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        options = kwargs or {}
+        if func is torch.nn.functional.dropout:  # torch chooses it by the device that it finds
+            return torch.native_dropout(args[0], options.get("p", args[1] if len(args) > 1 else 0.5), True)[0]
+        if options.get("device") is None:
+            return func(*args, **options)
+        made = func(*args, **{**options, "device": torch.device("meta")})
+        return made if isinstance(made, OnGpu) else OnGpu(made)
+
+
+class Launch(NamedTuple):
+    """A kernel: its operator, and the bytes that it reads and writes."""
+
+    operator: str
+    moved: int
+
+
+class Launches(TorchDispatchMode):
+    """Record the kernels that operators launch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launched: List[Launch] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(func.overloadpacket)
+        if name in IN_PYTHON:
+            with self, _Functions(), torch.no_grad():
+                return IN_PYTHON[name](*args)
+        results = OnGpu.__torch_dispatch__(func, types, args, kwargs)
+        if not func.is_view:
+            moved = sum(tensor.nbytes for tensor in tree_leaves((args, kwargs, results)) if isinstance(tensor, Tensor))
+            launches = LAUNCHES.get(name, 1)
+            self.launched += [Launch(name, moved // max(launches, 1))] * launches
+        return results
+
+    @property
+    def seconds(self) -> float:
+        """The estimate of the time."""
+        return sum(max(LAUNCH, launch.moved / BANDWIDTH) for launch in self.launched)
+
+    def by_operator(self) -> Counter[str]:
+        """Count the launches of each operator."""
+        return collections.Counter(launch.operator for launch in self.launched)
+
+
+@contextlib.contextmanager
+def on_gpu() -> Iterator[None]:
+    """Choose the paths of a GPU that runs the compiled kernels."""
+    built = mock.patch.object(native, "HAS_CUDA", True)
+    with built, mock.patch.object(dispatch, "gpu_unsupported", lambda _: None), _Functions():
+        yield
+
+
+def mega(chunk_size: int = -1) -> MegaLayer:
+    """Return a causal MEGA layer of width 128."""
+    return MegaLayer(MegaLayerConfig(embed_dim=128, chunk_size=chunk_size, max_positions=8192, **SIZES))  # type: ignore[arg-type]
+
+
+def megalodon() -> MegalodonLayer:
+    """Return a MEGALODON layer of width 128."""
+    return MegalodonLayer(MegalodonLayerConfig(embed_dim=128, chunk_size=128, **SIZES))  # type: ignore[arg-type]
+
+
+LAYERS: Dict[str, Callable[[], torch.nn.Module]] = {
+    "mega": mega,
+    "mega-chunk": lambda: mega(128),
+    "megalodon-chunk": megalodon,
+}
+
+
+def _moved(layer: torch.nn.Module) -> torch.nn.Module:
+    """Replace the parameters and buffers of a layer by tensors that claim to be on a GPU."""
+    for module in layer.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[name] = torch.nn.Parameter(OnGpu(parameter.detach().to("meta")))
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = OnGpu(buffer.to("meta"))
+    return layer
+
+
+def _tokens(batch: int, length: int) -> Tensor:
+    return OnGpu(torch.empty(batch, length, 128, device="meta"))
+
+
+def count_training(name: str, batch: int, length: int) -> Tuple[Launches, Launches]:
+    """Return the launches of a layer's forward and backward pass over (batch, length, 128)."""
+    layer, x, forward, backward = _moved(LAYERS[name]()).train(), _tokens(batch, length), Launches(), Launches()
+    x.requires_grad_()
+    with on_gpu():
+        with forward:
+            y = layer(x, LayerContext()).hidden
+        gradient = torch.empty_like(y)
+        with backward:
+            y.backward(gradient)
+    return forward, backward
+
+
+def count_step(name: str, batch: int, past: int) -> Launches:
+    """Return the launches of a step of decoding after ``past`` tokens."""
+    layer, context, launches = _moved(LAYERS[name]()).eval(), LayerContext(return_state=True), Launches()
+    with on_gpu(), torch.no_grad():
+        state = layer(_tokens(batch, past), context)
+        state = layer(_tokens(batch, 1), context, state.memory, state.cache)  # prepares the weights of steps
+        with launches:
+            layer(_tokens(batch, 1), context, state.memory, state.cache)
+    return launches
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``launches``."""
+    add = parser.add_argument
+    add("--models", default=",".join(LAYERS), help="layers of width 128, comma separated (default: all)")
+    add("--batch", type=int, default=16, help="sequences of a training batch (default: %(default)s)")
+    add("--length", type=int, default=4096, help="their length L (default: %(default)s)")
+    add("--operators", action="store_true", help="also print the launches of each operator")
+    add_common_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print a row per layer and pass, and write the result file."""
+    scores: Dict[str, float] = {}
+    print("| layer | pass | launches | MiB moved | ms, estimated |\n|---|---|---|---|---|")
+    for name in chosen_of(arguments.models, "--models", tuple(LAYERS)):
+        forward, backward = count_training(name, arguments.batch, arguments.length)
+        for part, found in {"forward": forward, "backward": backward, "step": count_step(name, 1, 300)}.items():
+            moved = sum(launch.moved for launch in found.launched)
+            print(f"| {name} | {part} | {len(found.launched)} | {moved / 2**20:,.1f} | {1e3 * found.seconds:.3f} |")
+            if arguments.operators:
+                print(
+                    "  " + ", ".join(f"{number} {operator}" for operator, number in found.by_operator().most_common())
+                )
+            scores[f"{name} {part} launches"] = len(found.launched)
+            scores[f"{name} {part} bytes"] = moved
+            scores[f"{name} {part} seconds"] = found.seconds
+    measuring.write_measurements(arguments, scores, examples=len(scores))
+
+
+BENCHMARK = Benchmark(DESCRIPTION, add_options, run, smoke=("--batch=2", "--length=256"))
