@@ -48,8 +48,7 @@ WORDS = {
     "quickstart of one file": "quickstart/000.json quickstart",
     "miniature": "long_range_arena/results/miniature miniature --format terminal",
     "classifiers": "long_range_arena/results/text/lr0.002 classifiers --plot PICTURE",
-    "language-models": "megalodon/results/wikitext2/lr0.002 language-models "
-    "--benchmark compare-language-models",
+    "language-models": "megalodon/results/wikitext2/lr0.002 language-models --benchmark compare-language-models",
 }
 OTHERS = {"recipes", "curves", "kernels", "decoding", "pathfinder-page", "translations"}  # have tests of their own
 

@@ -15,12 +15,12 @@ from unittest import mock
 import pytest
 
 from fairseq_mega.cli import console
+from fairseq_mega.cli.progress import Progress, copy_with_progress
 from fairseq_mega.lab.prepare import binarised
 from fairseq_mega.lab.reproduce import command as reproducing
 from fairseq_mega.lab.reproduce import runner, tables
 from fairseq_mega.lab.runs import commands
 from fairseq_mega.lab.runs.commands import CommandError, StageError
-from fairseq_mega.lab.runs.log_progress import Progress, copy_with_progress
 from tests.support.helpers import REPOSITORY, captured_output, forget_earlier_runs
 
 

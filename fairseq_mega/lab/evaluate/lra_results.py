@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, TextIO, Tuple
 
 from fairseq_mega.cli import console
+from fairseq_mega.cli.progress import parse_statistics
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks.measuring import resident_mib
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK
-from fairseq_mega.lab.runs.log_progress import parse_statistics
 from fairseq_mega.lab.runs.options import split_assignment
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.lab.runs.training_log import RESIDENT, Training, Validation, read_training

@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
+from fairseq_mega.cli.progress import parse_statistics
 from fairseq_mega.lab.prepare.classification.pathfinder import RULES
 from fairseq_mega.lab.prepare.generators.pathfinder import draw_pathfinder
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.report.numbers import by_subject
-from fairseq_mega.lab.runs.log_progress import parse_statistics
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, height_limits, load_pyplot, look, save
 from fairseq_mega.lab.runs.report import Report
 from fairseq_mega.lab.runs.results import Result, read_result

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
+from fairseq_mega.cli.progress import Progress
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.runs.commands import PYTHON, Execute
-from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 from fairseq_mega.lab.runs.stages import make_of, print_line
 from fairseq_mega.lab.runs.training_log import averaged, read_losses, spikes_of

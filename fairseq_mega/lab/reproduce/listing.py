@@ -4,10 +4,10 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence
 
+from fairseq_mega.cli.progress import parse_statistics
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.paper_values import without_recipe
 from fairseq_mega.lab.recipes.recipe import Recipe
-from fairseq_mega.lab.runs.log_progress import parse_statistics
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table, terminal
 

@@ -10,11 +10,11 @@ from typing import Dict, Iterator, List, Sequence
 
 import torch
 
+from fairseq_mega.cli.progress import Progress
 from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.recipes.recipe import AUTO, Recipe
 from fairseq_mega.lab.runs.commands import PYTHON, Execute, StageError
 from fairseq_mega.lab.runs.files import write_text
-from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.stages import print_line
 
 from .jobs import RESULTS, TRAINED, Job

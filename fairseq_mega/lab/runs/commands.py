@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Protocol, Sequence, TextIO, cast
 
-from fairseq_mega.lab.runs.log_progress import Progress, copy_with_progress
+from fairseq_mega.cli.progress import Progress, copy_with_progress
 
 PYTHON = [sys.executable, "-m"]
 PACKAGE_PARENT = Path(__file__).resolve().parents[3]

@@ -4,7 +4,7 @@ import re
 import statistics
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_mega.lab.runs.log_progress import parse_statistics
+from fairseq_mega.cli.progress import parse_statistics
 
 RESIDENT = "peak_resident_gib"  # in the last line of a training, see :mod:`fairseq_mega.lab.evaluate.lra_results`
 WINDOW, DEVIATIONS = 50, 5.0  # number of updates before, and how many of their deviations a spike exceeds their mean

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairseq_mega.lab.runs.log_progress import Progress, copy_with_progress, parse_statistics
+from fairseq_mega.cli.progress import Progress, copy_with_progress, parse_statistics
 
 
 def logged(**statistics: Any) -> str:
