@@ -12,7 +12,9 @@ import os
 import sys
 import textwrap
 import typing
+from pathlib import Path
 
+import torch
 from omegaconf import DictConfig
 
 import fairseq_mega
@@ -23,6 +25,7 @@ from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
 from .arguments import check_arguments, option_value, requested_arch, with_task
 from .commands import logged_output, lost_output, quiet_libraries, reader_is_gone
+from .progress import Progress, progress_lines
 from .usage import UsageError, explained_errors, model_of, plugin_flags
 
 COMMANDS = {
@@ -96,6 +99,24 @@ def tail_of_help(command: str, arguments: typing.Sequence[str]) -> str:
     return plugin_flags(chosen={"--arch": None if arch is None else model_of(arch), **named})
 
 
+def shows_progress(arguments: typing.Sequence[str]) -> bool:
+    """Return whether a training prints progress lines: one process on a terminal, without --log-format."""
+    if not sys.stdout.isatty() or option_value(arguments, "--log-format") or {"-h", "--help"} & set(arguments):
+        return False
+    alone = option_value(arguments, "--distributed-world-size") in (None, "1") and "RANK" not in os.environ
+    return alone and ("--cpu" in arguments or torch.cuda.device_count() < 2)
+
+
+def training_progress(arguments: typing.Sequence[str]) -> typing.ContextManager[None]:
+    """Print progress lines in place of the log, which goes into a file of --save-dir."""
+    updates, hours = (option_value(arguments, option) for option in ("--max-update", "--stop-time-hours"))
+    progress = Progress(
+        updates=int(updates) if updates and updates.isdigit() else None,
+        seconds=3600 * float(hours) if hours else None,
+    )
+    return progress_lines(progress, Path(option_value(arguments, "--save-dir") or "checkpoints") / "train.log")
+
+
 @contextlib.contextmanager
 def settings_unlogged() -> typing.Iterator[None]:
     """Drop the dump of all settings, thousands of characters, that commands other than fairseq-train log first."""
@@ -133,11 +154,14 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
     try:
         origin = checkpoint_origin(command, given)
         check_arguments(command, given, origin)
-        sys.argv = [name, *with_user_dir(with_task(command, given, origin))]
+        shown = command == "train" and shows_progress(given)
+        as_json = ["--log-format", "json", "--log-interval", option_value(given, "--log-interval") or "20"]
+        sys.argv = [name, *with_user_dir(with_task(command, given, origin)), *(as_json if shown else [])]
         if command == "train" and {"-h", "--help"} & set(given) and requested_arch(given) is None:
             print(head_of_help())
         of_results = contextlib.nullcontext() if command == "train" else logged_output()  # a training goes on
-        with explained_errors(), settings_unlogged(), of_results:
+        progress = training_progress(given) if shown else contextlib.nullcontext()
+        with explained_errors(), settings_unlogged(), of_results, progress:
             importlib.import_module(COMMANDS[command]).cli_main()
     except SystemExit as exit_request:
         if exit_request.code == 0 and {"-h", "--help"} & set(given):

@@ -1,9 +1,13 @@
-"""Copy the output of a fairseq command to a log, and print progress lines."""
+"""Progress lines in place of the log of a fairseq command, which is written to a file."""
 
+import contextlib
 import json
+import logging
 import math
+import sys
 import time
-from typing import IO, Any, Dict, NamedTuple, Optional, TextIO
+from pathlib import Path
+from typing import IO, Any, Dict, Iterator, NamedTuple, Optional, TextIO
 
 
 def parse_statistics(line: str) -> Dict[str, Any]:
@@ -98,17 +102,64 @@ class Progress:
         return ", ".join(parts)
 
 
+class Printer:
+    """Print the first note of a log, one per ``every`` seconds, and all urgent ones."""
+
+    def __init__(self, progress: Progress, every: float, out: TextIO) -> None:
+        self.progress, self._every, self._out = progress, every, out
+        self._last = -math.inf
+
+    def read(self, line: str) -> None:
+        """Read one line of the log, and print its note if it is time."""
+        note = self.progress.read(line)
+        now = time.monotonic()
+        if note is not None and (note.urgent or now - self._last >= self._every):
+            self.print(note.text)
+            self._last = now
+
+    def print(self, text: str) -> None:
+        """Print a line at once."""
+        self._out.write(f"  {text}\n")
+        self._out.flush()
+
+
 def copy_with_progress(lines: IO[str], log: IO[str], progress: Progress, every: float, out: TextIO) -> None:
-    """Copy `lines` to `log`; write to `out` the first note, one per `every` seconds, and all urgent ones."""
-    last = -every
+    """Copy `lines` to `log`, and print their notes, see :class:`Printer`."""
+    printer = Printer(progress, every, out)
     for line in lines:
         log.write(line)
         log.flush()
-        note = progress.read(line)
-        if note is None:
-            continue
-        now = time.monotonic()
-        if note.urgent or now - last >= every:
-            out.write(f"  {note.text}\n")
-            out.flush()
-            last = now
+        printer.read(line)
+
+
+class _Notes(logging.Handler):
+    """Print the notes of log records, and messages of this package and warnings as they are."""
+
+    def __init__(self, printer: Printer) -> None:
+        super().__init__()
+        self._printer = printer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if record.levelno >= logging.WARNING:
+            self._printer.print(f"{record.levelname.lower()}: {message}")
+        elif record.name.split(".")[0] == "fairseq_mega":
+            self._printer.print(message)
+        else:
+            self._printer.read(message)
+
+
+@contextlib.contextmanager
+def progress_lines(progress: Progress, log: Path, every: float = 10.0) -> Iterator[None]:
+    """Print progress lines in place of what fairseq logs, and append the whole log to a file.
+
+    fairseq adds no handler to a root logger that has some, so that these must come first.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    whole = logging.FileHandler(log, encoding="utf-8")
+    whole.setFormatter(logging.Formatter("%(asctime)s | %(levelname)s | %(name)s | %(message)s"))
+    printer = Printer(progress, every, sys.stdout)
+    logging.basicConfig(level=logging.INFO, handlers=[whole, _Notes(printer)], force=True)
+    printer.print(f"the log: {log}")
+    yield
+    printer.print(f"{progress.updates_done} updates are trained; the checkpoints: {log.parent}")

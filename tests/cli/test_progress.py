@@ -2,11 +2,15 @@
 
 import io
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairseq_mega.cli.progress import Progress, copy_with_progress, parse_statistics
+from tests.support.terminal import dialogue
+from tests.support.tiny_trainings import Trainings
 
 
 def logged(**statistics: Any) -> str:
@@ -81,3 +85,15 @@ def test_updates_after_the_last_logged_one_are_counted_at_the_validation() -> No
     progress.read(logged(num_updates="30", loss="5.1", ups="0.5"))
     progress.read('| valid | {"valid_loss": "0.62", "valid_num_updates": "38"}')
     assert progress.updates_done == 38
+
+
+def test_a_training_on_a_terminal_prints_progress_and_keeps_the_log(trainings: Trainings, tmp_path: Path) -> None:
+    options = ["--max-update", 4, "--cpu", "--save-dir", tmp_path]
+    given = [word for word in trainings.arguments("language model", *options) if word not in ("--log-format", "json")]
+    command = [Path(sys.executable).with_name("fairseq-mega-train"), *given]
+    shown = dialogue(command)
+    assert "update 4 of 4, loss " in shown and "validation after update 4: loss " in shown
+    assert f"the log: {tmp_path}/train.log" in shown and "| INFO |" not in shown
+    assert "| INFO | fairseq_cli.train | task: " in (tmp_path / "train.log").read_text()
+    assert "nothing to train" in dialogue(command)
+    assert "| INFO |" in dialogue([*command, "--log-format", "simple"])
