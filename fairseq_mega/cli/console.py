@@ -75,17 +75,19 @@ def checkpoint_origin(command: str, arguments: typing.Sequence[str]) -> Origin:
     return origin_of(option_value(arguments, "--path"))
 
 
-def head_of_help() -> str:
-    """Return the lines above the page of options of fairseq-mega-train, a page with the options of every model."""
+def page_of_help(arguments: typing.Sequence[str]) -> str:
+    """Return the page of fairseq-mega-train --help: the options of one model of this package, or all architectures."""
+    arch = requested_arch(arguments)
+    if arch is not None:
+        return tail_of_help("train", arguments) if arch in architectures() else ""
     line = f"Architectures of this package: {', '.join(architectures())}; examples/MODELS.md describes them."
     return "\n".join(
         [
             "Train a model: fairseq-mega-train DATA --arch NAME [OPTION]...",
             "",
-            "  fairseq-mega-train --arch NAME --help   options of every training, then the options of this model",
+            "  fairseq-mega-train --arch NAME --help   options of this model; with --task NAME, of the task, too",
             "",
             *textwrap.wrap(line, 100, break_on_hyphens=False),
-            "",
         ]
     )
 
@@ -151,14 +153,17 @@ def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     name, saved = f"fairseq-mega-{command}", sys.argv
     quiet_libraries()
+    page = page_of_help(given) if command == "train" and {"-h", "--help"} & set(given) else ""
+    if page:
+        print(f"{page}\n\n  fairseq-mega-train --help-all   options of every training, and of all models")
+        return 0
+    given = ["--help" if word == "--help-all" else word for word in given]
     try:
         origin = checkpoint_origin(command, given)
         check_arguments(command, given, origin)
         shown = command == "train" and shows_progress(given)
         as_json = ["--log-format", "json", "--log-interval", option_value(given, "--log-interval") or "20"]
         sys.argv = [name, *with_user_dir(with_task(command, given, origin)), *(as_json if shown else [])]
-        if command == "train" and {"-h", "--help"} & set(given) and requested_arch(given) is None:
-            print(head_of_help())
         of_results = contextlib.nullcontext() if command == "train" else logged_output()  # a training goes on
         progress = training_progress(given) if shown else contextlib.nullcontext()
         with explained_errors(), settings_unlogged(), of_results, progress:

@@ -17,7 +17,7 @@ WARNS = (
     "exit(exit_status('x', lambda: [warnings.warn_explicit('old', UserWarning, f'{name}.py', 1, module=name) "
     "for name in ('hydra.core.config', 'fairseq.utils', 'mine')]))"
 )
-HELP = "import logging; logging.disable(); from fairseq_mega.cli import console; exit(console.run('train', ['--help']))"
+HELP = "import logging; logging.disable(); from fairseq_mega.cli import console; exit(console.run('train', ['--help-all']))"
 CONVERT = (
     "from fairseq_mega.convert import command; command.convert = lambda given: print('line\\n' * 100000); "
     "exit(command.main(['--input', 'README.md', '--output', 'none.pt']))"
