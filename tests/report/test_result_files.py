@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(ROOT.glob("examples/*/results/**/*.json"))
-COMPLETE_SINCE = "2026-11-30"  # older files have what the code of their revision recorded
+COMPLETE_SINCE = "2026-11-29"  # older files have what the code of their revision recorded
 TRAININGS = {"lra", "translation", "quickstart", "quickstart-lm", "megalodon-figure1", "cell", "compare-classifiers"}
 TRAININGS |= {"compare-language-models", "multi30k", "multi30k-precision"}
 

@@ -3,6 +3,7 @@
 import argparse
 import collections
 import contextlib
+import functools
 from typing import Any, Callable, Counter, Dict, Iterator, List, NamedTuple, Tuple
 from unittest import mock
 
@@ -19,9 +20,11 @@ from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
+from fairseq_mega.ops import rotary
 from fairseq_mega.ops.attention import native as attention
 from fairseq_mega.ops.attention import native_backward as attention_backward
 from fairseq_mega.ops.common import dispatch, native
+from fairseq_mega.ops.decoding import weights
 
 LAUNCH = 4e-6  # seconds of a launch by a busy host
 BANDWIDTH = 3.35e12  # bytes per second of an H100's memory
@@ -94,8 +97,11 @@ class _Functions(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}
-        if func is torch.nn.functional.dropout:  # torch chooses it by the device that it finds
+        # torch chooses these operators by the device that it finds.
+        if func is torch.nn.functional.dropout:
             return torch.native_dropout(args[0], options.get("p", args[1] if len(args) > 1 else 0.5), True)[0]
+        if func is torch.nn.functional.rms_norm:  # fused on a GPU: as many kernels as a layer norm
+            return torch.native_layer_norm(args[0], args[1], options.get("weight"), None, options["eps"])[0]
         if options.get("device") is None:
             return func(*args, **options)
         made = func(*args, **{**options, "device": torch.device("meta")})
@@ -141,8 +147,16 @@ class Launches(TorchDispatchMode):
 @contextlib.contextmanager
 def on_gpu() -> Iterator[None]:
     """Choose the paths of a GPU that runs the compiled kernels."""
-    built = mock.patch.object(native, "HAS_CUDA", True)
-    with built, mock.patch.object(dispatch, "gpu_unsupported", lambda _: None), _Functions():
+    tables = functools.lru_cache(rotary.rotations.__wrapped__)  # type: ignore[attr-defined]
+    with contextlib.ExitStack() as stack:
+        for where, name, value in (
+            (native, "HAS_CUDA", True),
+            (dispatch, "gpu_unsupported", lambda _: None),
+            (rotary, "rotations", tables),
+            (weights, "rotations", tables),
+        ):
+            stack.enter_context(mock.patch.object(where, name, value))
+        stack.enter_context(_Functions())
         yield
 
 
@@ -184,6 +198,7 @@ def count_training(name: str, batch: int, length: int) -> Tuple[Launches, Launch
     layer, x, forward, backward = _moved(LAYERS[name]()).train(), _tokens(batch, length), Launches(), Launches()
     x.requires_grad_()
     with on_gpu():
+        layer(x, LayerContext())  # makes the tables of angles
         with forward:
             y = layer(x, LayerContext()).hidden
         gradient = torch.empty_like(y)
