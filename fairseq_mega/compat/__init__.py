@@ -9,21 +9,16 @@ it is needed, so that commands which need neither torch nor fairseq start at onc
 
 
 def prepare() -> None:
-    """Apply the workarounds of torch, and those that must precede the import of fairseq's models.
-
-    Raises ImportError where torch is too old, or where fairseq would import another package for apex.
-    """
-    from .versions import apex, inductor, oldest_torch
+    """Raise ImportError where torch is too old."""
+    from .versions import oldest_torch
 
     oldest_torch.require_torch()
-    apex.refuse_namesake()
-    inductor.quote_library_folders()
 
 
 def apply() -> None:
     """Apply every workaround; a second call does nothing.
 
-    Raises ImportError where the installed fairseq cannot run on this Python, or torch is too old.
+    Raises ImportError where torch is too old.
     """
     from . import checks, errors, hooks
     from .features import (
@@ -46,7 +41,6 @@ def apply() -> None:
     from .versions import apex, composing, copying, imports, numpy_names, oldest_torch
 
     oldest_torch.require_torch()
-    apex.refuse_namesake()
     imports.import_fairseq()
     imports.undo_leaked_logging()
     imports.remember_user_dir()
@@ -58,8 +52,6 @@ def apply() -> None:
     numpy_names.restore_removed_numpy_names()
     composing.keep_one_store()
     composing.keep_references()
-    composing.log_errors_without_all_options()
-    composing.store_encoders_without_options()
     copying.copy_states_of_tasks()
     binarised.compare_binarised_files()
     binarised.warn_unknown_words()

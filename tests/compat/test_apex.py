@@ -1,8 +1,6 @@
-"""NVIDIA's apex under fairseq's Adam, by a stand-in of its interface, and the package that only has its name."""
+"""NVIDIA's apex under fairseq's Adam, by a stand-in of its interface."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Callable, Dict, Iterator
 
@@ -126,29 +124,6 @@ plain = steps(*build(True), range(6))
 assert (ends[0][0] - plain[0]).abs().max() > 0.01 and torch.allclose(ends[0][1], plain[1], rtol=1e-5, atol=1e-6)
 """
     with_apex(program)
-
-
-def test_the_namesake_is_refused(tmp_path: Path) -> None:
-    """The web toolkit is not even imported (it is written in Python 2), and the message says what to do."""
-    (tmp_path / "apex").mkdir()
-    (tmp_path / "apex" / "__init__.py").write_text("print 'velruse'\n")
-    program = "import fairseq_mega; from fairseq.optim.adam import get_fused_adam_class as g; print(g())"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path))
-    assert done.returncode == 0, done.stderr
-    output = done.stdout + done.stderr
-    assert output.count("is not NVIDIA's apex but another package") == 1
-    assert f"{tmp_path}/apex/__init__.py" in output and "pip uninstall apex" in output
-    assert output.splitlines()[-1] == "None" or "\nNone\n" in output or output.startswith("None\n")
-
-
-def test_a_folder_and_the_stand_in_are_no_namesakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "apex", raising=False)
-    (tmp_path / "apex").mkdir()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert apex.namesake() is None
-    monkeypatch.syspath_prepend(str(STAND_IN))
-    assert apex.namesake() is None
 
 
 def test_what_fused_adam_can_step() -> None:

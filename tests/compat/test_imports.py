@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import types
-from pathlib import Path
 from typing import Optional
 
 import pytest
@@ -60,18 +59,6 @@ def test_the_user_dir_of_a_command_is_silent() -> None:
     environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY)}
     done = subprocess.run([sys.executable, "-c", USER_DIR], capture_output=True, text=True, env=environment)
     assert done.returncode == 0 and "imported" not in done.stdout + done.stderr
-
-
-def test_unusable_fairseq_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "fairseq").mkdir()
-    message = "mutable default <class 'CommonConfig'> for field common is not allowed: use default_factory"
-    (tmp_path / "fairseq" / "__init__.py").write_text(f'raise ValueError("{message}")\n')
-    for name in [name for name in sys.modules if name.split(".")[0] == "fairseq"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ImportError, match="fairseq-fixed"):
-        imports.import_fairseq()
-    assert logging.getLogger().manager.disable == logging.NOTSET
 
 
 class TestLeakedLogging:

@@ -1,40 +1,11 @@
-"""NVIDIA's apex, which is optional: use its FusedAdam where it runs, and ignore another package named apex."""
+"""NVIDIA's apex, which is optional: use its FusedAdam where it runs."""
 
 import copy
-import importlib.util
-import logging
-import sys
-from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List
 
 import torch
 
 from fairseq_mega.compat.patching import wrap
-
-logger = logging.getLogger(__name__)
-
-
-def namesake() -> Optional[str]:
-    """Return the path of a package named apex that is not NVIDIA's, without importing it, or None."""
-    try:
-        spec = importlib.util.find_spec("apex")
-    except (ImportError, ValueError):
-        return None
-    if spec is None or spec.origin is None:  # a folder of this name is not a package
-        return None
-    folders = [Path(folder) for folder in spec.submodule_search_locations or []]
-    return None if any((folder / "normalization").is_dir() for folder in folders) else spec.origin
-
-
-def refuse_namesake() -> None:
-    """Keep fairseq from importing a package named apex that is not NVIDIA's, and warn about it."""
-    where = None if "apex" in sys.modules else namesake()
-    if where is not None:
-        sys.modules["apex"] = None  # type: ignore[assignment]  # importing apex raises ImportError, as without apex
-        logger.warning(
-            f"{where} is not NVIDIA's apex but another package of the Python index, and is not used: remove it (pip "
-            "uninstall apex). NVIDIA's apex is built from its sources: scripts/setup.sh --apex FOLDER"
-        )
 
 
 def can_fuse(params: List[Any]) -> bool:

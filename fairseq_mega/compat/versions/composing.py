@@ -1,10 +1,5 @@
-"""Compose fairseq's configuration without copying every registered configuration, in a quarter of hydra's time, and
-report an error without all options.
+"""Compose fairseq's configuration without copying every registered configuration, in a quarter of hydra's time."""
 
-Encoders without options, such as ``--bpe characters``, are added to the configuration, where fairseq omits them.
-"""
-
-import logging
 import typing
 
 from fairseq_mega.compat.patching import wrap
@@ -22,20 +17,6 @@ def keep_one_store() -> None:
 
 def _itself(store: "ConfigStore", memo: typing.Dict[int, typing.Any]) -> "ConfigStore":
     return store
-
-
-def store_encoders_without_options() -> None:
-    """Make --bpe and --tokenizer accept every encoder in --help: fairseq requires settings of each encoder."""
-    from fairseq.data import encoders  # noqa: F401  # registers the encoders
-    from fairseq.dataclass import FairseqDataclass
-    from fairseq.registry import REGISTRIES
-    from hydra.core.config_store import ConfigStore
-
-    for kind in ("bpe", "tokenizer"):
-        with_options = REGISTRIES[kind]["dataclass_registry"]
-        for name in REGISTRIES[kind]["registry"].keys() - with_options.keys():
-            with_options[name] = FairseqDataclass
-            ConfigStore.instance().store(name=name, group=kind, node=FairseqDataclass(name), provider="fairseq")
 
 
 def keep_references() -> None:
@@ -60,12 +41,3 @@ def _without_references(
         if not hasattr(args, name) and str(option.default).startswith("${")
     ]
     return [override for override in found if not override.startswith(tuple(kept))]
-
-
-def log_errors_without_all_options() -> None:
-    """Drop the record of all options, thousands of characters, that fairseq writes before it raises the error."""
-    logging.getLogger("fairseq.dataclass.utils").addFilter(_is_short)
-
-
-def _is_short(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith("Error when composing. Overrides: ")

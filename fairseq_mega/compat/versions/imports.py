@@ -49,24 +49,13 @@ def remember_user_dir() -> None:
 
 @contextlib.contextmanager
 def quiet_import() -> typing.Iterator[None]:
-    """Import fairseq in the block without its import-time messages and the root handler that one of its models adds.
-
-    Raises:
-        ImportError: if this Python cannot import the installed fairseq.
-    """
+    """Import fairseq in the block without its import-time messages and the root handler that one of its models adds."""
     root = logging.getLogger()
     handlers, level, disabled = list(root.handlers), root.level, root.manager.disable
     logging.disable(max(disabled, logging.INFO))
     try:
         with deferred(SLOW):
             yield
-    except ValueError as error:
-        if "mutable default" not in str(error):
-            raise
-        raise ImportError(
-            f"the installed fairseq cannot be imported by Python {sys.version_info[0]}.{sys.version_info[1]} "
-            f"({error}): uninstall it and install fairseq-fixed, which supports Python 3.11 and later"
-        ) from error
     finally:
         logging.disable(disabled)
     added = [handler for handler in root.handlers if handler not in handlers]
