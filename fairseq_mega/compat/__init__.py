@@ -54,7 +54,6 @@ def apply() -> None:
     composing.keep_references()
     copying.copy_states_of_tasks()
     binarised.compare_binarised_files()
-    binarised.warn_unknown_words()
     batches.keep_last_batch()
     batches.refuse_to_score_nothing()
     batches.redraw_batches_each_epoch()

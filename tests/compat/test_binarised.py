@@ -3,7 +3,7 @@
 import pickle
 import re
 from pathlib import Path
-from typing import Callable, Dict, Optional, Sequence, Tuple
+from typing import Callable, Dict
 
 import pytest
 from fairseq.data.data_utils import load_indexed_dataset
@@ -53,32 +53,3 @@ def test_whole_files_are_read(tmp_path: Path) -> None:
     write(tmp_path / "a", 1, 3, 0)
     data = pickle.loads(pickle.dumps(load_indexed_dataset(str(tmp_path / "a"), None)))
     assert [len(data[number]) for number in range(3)] == [2, 4, 1]
-
-
-UNKNOWN: Dict[str, Tuple[Sequence[str], Optional[str]]] = {
-    "none": (["w"] * 100, None),
-    "4 %": ([*["w"] * 96, *["other"] * 4], None),
-    "6 %": ([*["w"] * 94, *["other"] * 6], "6%"),
-    "one long line": (["other w " * 10**6], "50%"),
-    "every second line": (["other", "w"] * 10**4, "50%"),
-    "lines beside empty ones": (["", "other"] * 10**4, "100%"),
-    "nothing": ([""] * 10, None),
-}
-
-
-@pytest.mark.parametrize("kind", UNKNOWN)
-def test_a_text_of_unknown_words(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Told once for a dictionary; a text of which nothing is told has its words, and its ends of lines do not count."""
-    text, told = UNKNOWN[kind]
-    words = Dictionary()
-    words.add_symbol("w")
-    encoded = {line: words.encode_line(line, add_if_not_exist=False) for line in set(text)}
-    builder = make_builder(f"{tmp_path / 'a'}.bin", impl="mmap", vocab_size=len(words))
-    for line in text:
-        builder.add_item(encoded[line])
-    builder.finalize(f"{tmp_path / 'a'}.idx")
-    for _ in range(2):
-        assert len(load_indexed_dataset(str(tmp_path / "a"), words)) == len(text)
-    found = [record.getMessage() for record in caplog.records if "<unk>" in record.getMessage()]
-    assert len(found) == (told is not None)
-    assert all(f"{told} of the words of {tmp_path / 'a'} are <unk>, as they" in message for message in found)

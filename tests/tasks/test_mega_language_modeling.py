@@ -317,14 +317,6 @@ def test_completions_hold_no_unknown_words(rare):
     assert set(text.split()) == {"w1"}
 
 
-def test_a_text_of_unknown_words_is_logged(rare, data, trained, device_flags):
-    arguments = [*TASK, "--gen-subset", "test", "--no-progress-bar", *device_flags]
-    told = run_fairseq("eval-lm", [rare[0], "--path", rare[1], *arguments])
-    assert told.count(f"70% of the words of {rare[0] / 'test'} are <unk>") == 1
-    assert "test: 990 tokens of 90 lines in 10 segments, read as 70 examples of up to 16 tokens" in told
-    assert "<unk>" not in run_fairseq("eval-lm", [data, "--path", trained, *arguments])
-
-
 def test_a_text_is_scored_in_python_as_its_file_is(data, trained, device_flags):
     """All tokens of a text, its last line with or without an end; two models vote with the mean of probabilities."""
     hub = MegaLanguageModel.from_pretrained(str(trained.parent), trained.name, str(data))
