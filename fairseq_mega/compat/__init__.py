@@ -32,7 +32,6 @@ def apply() -> None:
         overrides,
         precision,
         sharding,
-        training_options,
         translating,
         weight_average,
     )
@@ -77,7 +76,6 @@ def apply() -> None:
     skip_finished.save_last_epochs()
     interruption.end_with_a_checkpoint()
     out_of_memory.end_training_without_memory()
-    training_options.log_options_of_a_checkpoints_optimizer()
     translating.read_the_only_pair()
     translating.score_validations_without_words()
     apex.fuse_adam_where_it_runs()

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import sys
 import textwrap
 import traceback
@@ -14,6 +15,7 @@ OF_VALUES = (ValueError, ImportError, FloatingPointError, pickle.UnpicklingError
 IN_WORDS = (OSError, ValueError, ImportError)  # errors whose text is a sentence, without the name of the class
 OF_LIBRARIES = (AssertionError, KeyError, RuntimeError)  # fairseq's and torch's for wrong options and lost workers
 COMMANDS = ("train", "hydra-train", "generate", "interactive", "eval-lm", "validate")
+OF_MEMORY = re.compile("out of memory|allocate memory|bad_alloc")  # RuntimeErrors of CUDA; of a CPU; of C++
 FULL = "HYDRA_FULL_ERROR"  # makes hydra raise an error instead of printing it
 LONGEST = 700  # torch names each tensor of another model, argparse each of hundreds of architectures
 SOURCES = ("fairseq", "fairseq_cli", os.path.join("torch", "utils", "data"))
@@ -42,11 +44,9 @@ def is_users_error(error: BaseException) -> bool:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from fairseq_mega.compat.processes.out_of_memory import is_out_of_memory
-
     if type(error) is Exception or isinstance(error, (*OF_VALUES, OmegaConfBaseException, HydraException)):
         return True
-    if is_of_a_file(error) or is_out_of_memory(error):
+    if is_of_a_file(error) or isinstance(error, MemoryError) or OF_MEMORY.search(str(error)):
         return True
     return isinstance(error, OF_LIBRARIES) and _is_raised_by_a_library(error)
 
@@ -61,10 +61,6 @@ def _is_raised_by_a_library(error: BaseException) -> bool:
 
 def describe(error: BaseException) -> str:
     """Put the error and its first cause in one line of at most LONGEST characters."""
-    from fairseq_mega.compat.processes.out_of_memory import describe_out_of_memory, is_out_of_memory
-
-    if is_out_of_memory(error):
-        return describe_out_of_memory(error)
     text, cause = str(error), error.__cause__ or error.__context__
     if not text or not (isinstance(error, IN_WORDS) or type(error) is Exception):
         text = f"{type(error).__name__}: {text}"
