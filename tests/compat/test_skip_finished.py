@@ -1,17 +1,15 @@
 """A training that goes on where another one ended: its limits, its best score, its last save, and nothing to do."""
 
 import re
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.data import ListDataset, RoundRobinZipDatasets
 
 from fairseq_mega.compat.processes import skip_finished
-from tests.support import helpers, lra_data, tiny_trainings
+from tests.support import helpers, tiny_trainings
 
 OPTIONS: List[object] = ["--cpu", "--num-workers", 0, "--no-epoch-checkpoints"]
 UNBEATEN = -5.0  # a loss better than what can be
@@ -23,9 +21,9 @@ class Trainer:
     def __init__(self, trainings: tiny_trainings.Trainings, folder: Path) -> None:
         self.trainings, self.folder = trainings, folder
 
-    def __call__(self, name: str, *options: object, data: Optional[str] = None) -> str:
+    def __call__(self, name: str, *options: object) -> str:
         arguments = self.trainings.arguments("image", *OPTIONS, *options, "--save-dir", self.folder / name)
-        return helpers.run_fairseq("train", [data or arguments[0], *arguments[1:]])
+        return helpers.run_fairseq("train", arguments)
 
 
 @pytest.fixture
@@ -78,14 +76,10 @@ def test_nothing_to_train(train: Trainer, finished: Path, limit: str, tmp_path: 
     assert not list((tmp_path / "a").glob("*.pt"))
 
 
-def test_another_seed_or_other_data_are_another_training(
-    train: Trainer, finished: Path, other_data: str, tmp_path: Path
-) -> None:
+def test_another_seed_is_another_training(train: Trainer, finished: Path) -> None:
     before = (finished / "checkpoint_last.pt").read_bytes()
     with pytest.raises(ValueError, match="--seed 1, not 2"):
         train(str(finished), "--max-epoch", 1, "--seed", 2)
-    with pytest.raises(ValueError, match="--save-dir"):
-        train(str(finished), "--max-epoch", 1, data=other_data)
     assert (finished / "checkpoint_last.pt").read_bytes() == before
 
 
@@ -100,19 +94,8 @@ def test_the_time_of_another_training_does_not_count(train: Trainer, finished: P
     assert updates(train("b", "--stop-time-hours", 1, "--max-epoch", 1, *begin)) == 8
 
 
-@pytest.fixture(scope="module")
-def other_data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Folder of as many images of the same size as the toy data have, with other values."""
-    folder = tmp_path_factory.mktemp("other data") / "data"
-    lra_data.write_images(folder)
-    pixels = folder / "input" / "valid.src"
-    *lines, last = pixels.read_text().splitlines()
-    pixels.write_text("\n".join([*lines, " ".join(reversed(last.split()))]) + "\n")
-    return str(folder)
-
-
-@pytest.mark.parametrize("kind", ["the same", "other data", "other metric", "earlier version"])
-def test_a_best_score_compares_with_its_like(train: Trainer, kind: str, other_data: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["the same", "other metric", "earlier version"])
+def test_a_best_score_compares_with_its_like(train: Trainer, kind: str, tmp_path: Path) -> None:
     train("a", "--max-epoch", 1)
     last = tmp_path / "a" / "checkpoint_last.pt"
     earlier = {skip_finished.KEY: {"metric": "loss", "maximize": False, "subset": "valid", "data": "x", "score": ""}}
@@ -121,8 +104,8 @@ def test_a_best_score_compares_with_its_like(train: Trainer, kind: str, other_da
     before = (tmp_path / "a" / "checkpoint_best.pt").read_bytes()
     accuracy = ["--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric"]
     metric = accuracy if kind == "other metric" else []
-    output = train("a", "--max-epoch", 2, *metric, data=other_data if kind == "other data" else None)
-    anew = kind.startswith("other")
+    output = train("a", "--max-epoch", 2, *metric)
+    anew = kind == "other metric"
     assert updates(output) == 16 and (f"best score in {last} is reset" in output) == anew
     assert ((tmp_path / "a" / "checkpoint_best.pt").read_bytes() != before) == anew
     assert not anew or best(tmp_path / "a") > 0
@@ -135,18 +118,6 @@ def test_nothing_is_left_of_the_training_before(train: Trainer, tmp_path: Path, 
     train("b", "--max-epoch", 1)
     del checkpoint_utils.save_checkpoint.best
     assert best(tmp_path / "b") > 0
-
-
-def test_the_digest_is_of_the_contents() -> None:
-    def data(*values: Any) -> List[Dict[str, Any]]:
-        return [{"id": place, "source": torch.tensor(value)} for place, value in enumerate(values)]
-
-    contents: List[Any] = [[1, 2], [1, 3], [1, 2, 3], [2, 1], [1.5, 2], [[1], [2]], []]
-    contents += [[1.00001], [1.00002], [[0] * 2001], [[0] * 1000 + [1] + [0] * 1000]]
-    assert len({skip_finished.digest(data(*values)) for values in contents}) == 11
-    assert skip_finished.digest(data(1, 2)) == skip_finished.digest(data(1, 2))
-    assert skip_finished.digest(iter([])) is None
-    assert skip_finished.digest(RoundRobinZipDatasets(OrderedDict(a=ListDataset([1, 2], [1, 1])))) is None
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,10 @@
 """Continue trainings: leave a finished one unchanged, save the last update, and compare a best score with its like."""
 
-import hashlib
 import logging
 import math
 import os
 import types
 import typing
-
-import numpy as np
-import torch
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import wrap
@@ -16,7 +12,6 @@ from fairseq_mega.compat.processes.batches import SEED
 
 logger = logging.getLogger("fairseq_mega.compat.processes.skip_finished")
 KEY = "validations"  # in the extra_state of a checkpoint: of what its best score is
-SAMPLES = 32  # of a validation set, read for its digest
 
 
 def keep_batches(call: hooks.Call) -> typing.Iterator[None]:
@@ -26,13 +21,13 @@ def keep_batches(call: hooks.Call) -> typing.Iterator[None]:
 
 
 def record_scores(call: hooks.Call) -> typing.Iterator[None]:
-    """Record in a checkpoint of which metric and data its best score is (event "write")."""
+    """Record in a checkpoint of which metric and subset its best score is (event "write")."""
     call.arguments["extra_state"][KEY] = getattr(call.arguments["self"], "scores", {})
     yield
 
 
 def look_for_updates(call: hooks.Call) -> typing.Iterator[None]:
-    """Forget a best score of another metric or other data, and end a training without updates (event "restore").
+    """Forget a best score of another metric or subset, and end a training without updates (event "restore").
 
     fairseq compares with the best score of the checkpoint, whatever it is of: checkpoint_best.pt might never be
     written. It notices the end of a finished training only after one more update. Where it makes no update
@@ -63,9 +58,10 @@ def look_for_updates(call: hooks.Call) -> typing.Iterator[None]:
     if not (extra_state and own):
         raise ValueError(f"nothing to train with {restored or 'no checkpoint'}: {reason}; change that limit")
     seed, requested = extra_state.get("train_iterator", {}).get(SEED), trainer.cfg.common.seed
-    other = f"--seed {seed}, not {requested}" if seed not in (None, requested) else "other validation data"
-    if seed not in (None, requested) or "samples" in others:
-        raise ValueError(f"nothing to train: {reason}, but {restored} is of {other}; give another --save-dir")
+    if seed not in (None, requested):
+        raise ValueError(
+            f"nothing to train: {reason}, but {restored} is of --seed {seed}, not {requested}; give another --save-dir"
+        )
     logger.info(f"nothing to train: {reason}")
     call.result = (call.result[0], types.SimpleNamespace(next_epoch_idx=math.nan))  # which ends the loop over epochs
 
@@ -79,37 +75,12 @@ def restored_file(cfg: typing.Any, suffix: str) -> str:
 
 
 def _scores_of(trainer: typing.Any) -> typing.Dict[str, typing.Any]:
-    saving, subset = trainer.cfg.checkpoint, trainer.cfg.dataset.valid_subset.split(",")[0]
+    saving = trainer.cfg.checkpoint
     return {
         "metric": saving.best_checkpoint_metric,
         "maximize": bool(saving.maximize_best_checkpoint_metric),
-        "subset": subset,
-        "samples": digest(trainer.task.datasets.get(subset)),
+        "subset": trainer.cfg.dataset.valid_subset.split(",")[0],
     }
-
-
-def digest(dataset: typing.Any) -> typing.Optional[str]:
-    """Return a digest of the number and some of the samples of a data set; None for one without places."""
-    from fairseq import utils
-    from fairseq.data import data_utils
-
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-        return None
-    if hasattr(dataset, "set_epoch"):
-        dataset.set_epoch(1)  # as in validation: random choices of each epoch are repeated
-    places = np.linspace(0, len(dataset) - 1, min(SAMPLES, len(dataset))).astype(int)
-    with torch.random.fork_rng(devices=[]), data_utils.numpy_seed(1):
-        torch.manual_seed(1)
-        try:
-            samples = [utils.apply_to_sample(_digest_of_values, dataset[int(place)]) for place in places]
-        except AssertionError:  # of a data set of several languages, which has no places before it has batches
-            return None
-    return hashlib.sha256(repr((len(dataset), samples)).encode()).hexdigest()[:32]
-
-
-def _digest_of_values(tensor: torch.Tensor) -> typing.Tuple[typing.Any, str]:
-    """Return the shape and a digest of all values: the text of a long tensor omits most of them."""
-    return tuple(tensor.shape), hashlib.sha256(tensor.double().numpy().tobytes()).hexdigest()
 
 
 def nothing_left(trainer: typing.Any, batches: typing.Any) -> typing.Optional[str]:
