@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.compat.files.card import KEY, Card, card_of, differences, lasting
+from fairseq_mega.compat.files.card import KEY, Card, card_of, differences
 from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.compat.files.settings import group_of, other_settings, seed_of, setting_of
 
@@ -122,8 +122,8 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
                 wide = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
                 sums[key] = sums[key] + wide if key in sums else wide
     checkpoint["model"] = _means(checkpoint["model"], sums, len(paths))
-    if lasting(card):
-        checkpoint[KEY] = lasting(card)
+    if card:
+        checkpoint[KEY] = card
     return _for_use(checkpoint)
 
 

@@ -5,10 +5,10 @@ from typing import Dict
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.compat.files.card import is_fingerprint
 from fairseq_mega.compat.files.loading import check_layout
 from fairseq_mega.modules.megalodon.norms import ScaledNorm, TimestepNorm
 
+FINGERPRINTS = ("dictionary_fingerprint", "dictionary_fingerprints")
 EMPTY = ("._float_tensor", ".version")  # ends of buffers of fairseq's adaptive tables, which hold no information
 
 
@@ -25,7 +25,7 @@ def upgrade_tensors(model: nn.Module, state_dict: Dict[str, Tensor], *optional: 
     Raises:
         OtherLayout: for tensors of the published code.
     """
-    for key in filter(is_fingerprint, list(state_dict)):
+    for key in [key for key in state_dict if key.endswith(FINGERPRINTS)]:
         del state_dict[key]
     check_layout(state_dict, "this checkpoint")
     own = model.state_dict()

@@ -218,24 +218,7 @@ def test_fairseq_translates_with_an_averaged_checkpoint(
     assert re.search(r"BLEU4? = ", output)
 
 
-OLD = ["decoder.dictionary_fingerprint", "dictionary_fingerprints"]  # of before checkpoints had cards
-
-
 class TestCards:
-    @pytest.mark.parametrize("name", OLD)
-    def test_fingerprints_must_be_the_same(self, name: str, tmp_path: Path, capsys: Any) -> None:
-        models = [{**weights(seed), name: torch.tensor([7, seed // 2])} for seed in (1, 2)]
-        paths = [write(tmp_path / f"{i}.pt", model) for i, model in enumerate(models)]
-        status = run("--inputs", *paths, "--output", tmp_path / "mean.pt")
-        assert status == 1
-        error = capsys.readouterr().err
-        assert re.search(f"{paths[1]} was trained on other data than {paths[0]} .(source|labels): ", error)
-        assert error.count("\n") == 1 and not (tmp_path / "mean.pt").exists()
-        models[1][name] = models[0][name].clone()
-        write(paths[1], models[1])
-        assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 0
-        assert torch.load(tmp_path / "mean.pt")["model"][name].equal(models[0][name])
-
     def test_entries_that_differ_are_named(self, tmp_path: Path, capsys: Any) -> None:
         texts: Tuple[Dict[str, str], ...] = (
             {"source": "0", "languages": "en-de", "labels": "a\nb"},

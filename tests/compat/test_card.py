@@ -1,6 +1,5 @@
 """Data cards: what is the same, what is not, what an earlier checkpoint has, and what has none."""
 
-import hashlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,18 +57,6 @@ def test_dictionaries(theirs: Dictionary, ours: Dictionary, differ: bool) -> Non
 )
 def test_the_first_label_that_differs_is_named(theirs: str, ours: str, found: List[str]) -> None:
     assert card.differences({card.LABELS: theirs, "x": "1"}, {card.LABELS: ours, "y": "2"}) == found
-
-
-@pytest.mark.parametrize("key", ["dictionary_fingerprint", "decoder.dictionary_fingerprint", "dictionary_fingerprints"])
-def test_fingerprints_of_old_checkpoints(key: str) -> None:
-    """The number was the beginning of a SHA-256 of the tokens, one on a line; so it was of the labels."""
-    texts = ["\n".join(dictionary("a").symbols), "\n".join(dictionary("0").symbols)]
-    numbers = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") for text in texts]
-    found = card.card_of({"model": {key: torch.tensor(numbers)}}, "old.pt")
-    own = {card.SOURCE: digest_of_dictionary(dictionary("a")), card.LABELS: texts[1]}
-    assert card.differences(found, own) == [] and card.lasting(found) == {}
-    other = {card.SOURCE: digest_of_dictionary(dictionary("b")), card.LABELS: texts[0]}
-    assert [line.split(":")[0] for line in card.differences(found, other)] == ["labels 0", "source"]
 
 
 def test_names_of_an_earlier_checkpoint() -> None:

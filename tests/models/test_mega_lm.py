@@ -29,7 +29,7 @@ def test_rotary_biases_take_any_chunk():
 
 
 def test_an_old_checkpoint_may_hold_a_fingerprint_of_its_dictionary():
-    """Among the tensors; it is compared before they are loaded, see compat.files.card."""
+    """Among the tensors, from which it is removed."""
     given = build().state_dict()
     given["decoder.dictionary_fingerprint"] = torch.tensor([7])
     build().load_state_dict(given)

@@ -34,10 +34,8 @@ INPUTS = frozenset((LENGTH, SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING, CLEA
 FREE = INPUTS | {LANGUAGES}  # which a new training that begins with the weights may change
 FOLLOWED = frozenset((FRAMING,))  # of which a model's replaces the data's
 PLAIN = INPUTS | {LABELS, LANGUAGES, SUBWORDS, TOKENIZER, UNIT}  # other entries are dictionaries, by their digests
-BEGINS = "SHA-256 begins with "  # of a dictionary in checkpoints older than EARLIER
 REMEDY = "Give the data folder and the options of its training, or for a new training another --save-dir"
 MOST_LABELS = 12  # that a line shows
-_FINGERPRINTS = re.compile(r"(?:^|\.)dictionary_fingerprints?$")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -72,7 +70,7 @@ def card_of(checkpoint: typing.Dict[str, typing.Any], where: typing.Any) -> Card
     earlier = KEY not in checkpoint
     found = checkpoint.get(EARLIER if earlier else KEY)
     if found is None:
-        return _from_fingerprints(checkpoint.get("model"))
+        return {}
     if not isinstance(found, dict) or not all(isinstance(text, str) for item in found.items() for text in item):
         raise ValueError(f"{where}: its entry {EARLIER if earlier else KEY!r} contains no data card")
     return {entry: _of_earlier(entry, text) for entry, text in found.items()} if earlier else dict(found)
@@ -84,29 +82,12 @@ def _of_earlier(entry: str, text: str) -> str:
     return ordered(text) if entry in PLAIN else digest(text)
 
 
-def _from_fingerprints(model: typing.Any) -> Card:
-    for name, tensor in model.items() if isinstance(model, dict) else ():
-        if isinstance(name, str) and is_fingerprint(name):
-            return {entry: f"{BEGINS}{number:014x}" for entry, number in zip((SOURCE, LABELS), tensor.tolist())}
-    return {}
-
-
-def is_fingerprint(name: str) -> bool:
-    """Return whether a tensor is a fingerprint of dictionaries, as in checkpoints older than any card."""
-    return _FINGERPRINTS.search(name) is not None
-
-
 def ordered(options: str) -> str:
     """Return the options of an encoder in alphabetical order, after its name; another text is returned unchanged."""
     if not options.startswith("--"):
         return options
     first, *further = options.split(" --")
     return " --".join([first, *sorted(further)])
-
-
-def lasting(card: Card) -> Card:
-    """Return a card without the beginnings of digests."""
-    return {entry: text for entry, text in card.items() if not text.startswith(BEGINS)}
 
 
 def shown(text: str) -> str:
@@ -126,14 +107,7 @@ def differences(
         places: where each of them is.
     """
     pairs = ((entry, first[entry], second[entry]) for entry in sorted(first.keys() & second.keys()))
-    return [_difference(entry, one, other, places) for entry, one, other in pairs if not _same(one, other)]
-
-
-def _same(one: str, other: str) -> bool:
-    short, whole = (one, other) if one.startswith(BEGINS) else (other, one)
-    if not short.startswith(BEGINS) or whole.startswith(BEGINS):
-        return one == other
-    return (whole if _DIGEST.fullmatch(whole) else digest(whole)).startswith(short[len(BEGINS) :])
+    return [_difference(entry, one, other, places) for entry, one, other in pairs if one != other]
 
 
 def _difference(entry: str, one: str, other: str, places: typing.Tuple[str, str]) -> str:
@@ -180,7 +154,7 @@ def _data_of(task: typing.Any) -> str:
 def _warn_of_what_is_not_compared(file: typing.Any, theirs: Card, own: Card, task: typing.Any) -> None:
     if own and not theirs:
         logger.warning(f"{file} has no data card: nothing records whether it was trained on data like {_data_of(task)}")
-    elif (LABELS in theirs) != (LABELS in own) and lasting(theirs):
+    elif (LABELS in theirs) != (LABELS in own) and theirs:
         named, numbered = (_data_of(task), file) if LABELS in own else (file, _data_of(task))
         classes = ", ".join((own.get(LABELS) or theirs[LABELS]).split("\n")[:3])
         logger.warning(
@@ -240,7 +214,7 @@ def add_card(call: hooks.Call) -> typing.Iterator[None]:
     yield
     trainer = call.arguments["self"]
     own = trainer.card if hasattr(trainer, "card") else trainer.task.data_card()
-    call.result[KEY] = lasting({**getattr(trainer.task, "trained_card", {}), **own})
+    call.result[KEY] = {**getattr(trainer.task, "trained_card", {}), **own}
 
 
 def read_card(call: hooks.Call) -> typing.Iterator[None]:

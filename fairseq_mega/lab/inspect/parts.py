@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Tuple
 
 from torch import Tensor
 
-from fairseq_mega.compat.files.card import card_of, lasting, shown
+from fairseq_mega.compat.files.card import card_of, shown
 from fairseq_mega.convert.options import flat_options
 
 # The first pattern that matches a tensor's name decides its part.
@@ -57,7 +57,7 @@ def description(checkpoint: Dict[str, Any]) -> List[Tuple[str, str]]:
         ("source positions", options.get("max_source_positions")),
         ("target positions", options.get("max_target_positions")),
         ("positions", options.get("max_positions")),
-        *((entry, shown(text)) for entry, text in sorted(lasting(card_of(checkpoint, "the checkpoint")).items())),
+        *((entry, shown(text)) for entry, text in sorted(card_of(checkpoint, "the checkpoint").items())),
         ("updates", history.get("num_updates")),
         ("optimizer", history.get("optimizer_name") or None),
         ("epoch", iterator.get("epoch")),
