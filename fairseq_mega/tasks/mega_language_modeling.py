@@ -16,7 +16,6 @@ from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from omegaconf import II, OmegaConf
 
-from fairseq_mega.compat.features.encoders import warn_of_another_split
 from fairseq_mega.compat.processes.batches import is_for_training
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
@@ -244,7 +243,6 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         """Return fairseq's tokens and lengths; with ``--context`` the lines continue the context's text."""
         if self.context is None:
             return super().get_interactive_tokens_and_lengths(lines, encode_fn)
-        warn_of_another_split(self, self.context.encoders)
         if self.context.last != self.dictionary.eos():
             encode_fn = functools.partial(encode_after_line_end, encode_fn)
         unread = self.context.unread

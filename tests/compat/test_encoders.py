@@ -10,20 +10,16 @@ from typing import Any, Dict, List, Optional
 import pytest
 import torch
 from fairseq.data import Dictionary
-from fairseq.dataclass.configs import FairseqConfig
-from fairseq.dataclass.utils import merge_with_parent
 from fairseq.registry import REGISTRIES
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
 from fairseq_mega.compat.features import encoders as compared
 from fairseq_mega.compat.files import card
-from fairseq_mega.data.text_cleaning import SENTENCES, mark_model
 from fairseq_mega.lab.inspect import attention
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.tasks.lra_text import FIRST, SECOND, LRATextTask
-from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
 from tests.support import helpers, json_texts
 
 
@@ -84,28 +80,6 @@ def test_what_a_training_remembers(
     assert card.card_of_training(trainer).get(card.SUBWORDS) == wanted
 
 
-@pytest.mark.parametrize(("road", "in_folder"), [("training", True), ("use", True), ("use", False)])
-def test_a_model_whose_copy_records_the_cleaning(
-    road: str, in_folder: bool, models: Dict[str, Path], tmp_path: Path
-) -> None:
-    """fairseq-mega-prepare own-pairs --model writes such a copy."""
-    given, copied = tmp_path / "given.model", tmp_path / "data" / compared.SUBWORDS_FILE
-    given.write_bytes(models["own"].read_bytes())
-    copied.parent.mkdir()
-    shutil.copy(given, copied)
-    mark_model(copied, SENTENCES)
-    task = translator(copied.parent, tokens_of(given))
-    task.trained_card = {card.SUBWORDS: card.digest_of_file(copied)}
-    bpe = argparse.Namespace(bpe="sentencepiece", sentencepiece_model=str(given))
-    if not in_folder:
-        copied.unlink()
-    with pytest.raises(card.OtherCard, match="subwords"):
-        if road == "use":
-            task.build_bpe(bpe)
-        else:
-            card.card_of_training(SimpleNamespace(task=task, cfg=SimpleNamespace(bpe=bpe)))
-
-
 @pytest.mark.parametrize(
     ("first", "second", "refused"),
     [("own", "own", False), ("own", "other", True), ("own", None, False), (None, None, False)],
@@ -131,26 +105,6 @@ def test_all_data_folders_have_one_model(
             task.data_card()
     else:
         assert (card.SUBWORDS in task.data_card()) == bool(first)
-
-
-@pytest.mark.parametrize(
-    ("texts", "joined"),
-    [
-        (["a b", "\u2581c d"], True),
-        (["\u2581c d", "a b"], True),
-        (["\u2581c d", "", "\u2581a"], False),
-        (["a b"], True),
-    ],
-)
-def test_pieces_come_out_where_all_texts_were_pieces(texts: List[str], joined: bool) -> None:
-    """Whatever the order of the texts of a buffer, and whatever the buffer before."""
-    encoder = compared.TextOrPieces(SimpleNamespace(encode=lambda text: f"cut {text}", decode=lambda text: "joined"))
-    for before in (["\u2581e"], ["e"]):
-        for buffer in (before, texts):
-            cut = [encoder.encode(text) for text in buffer]
-            found = [encoder.decode("\u2581e") for _ in buffer]
-        assert cut == [text if "\u2581" in text else f"cut {text}" for text in texts]
-        assert found == (["joined"] if joined else ["\u2581e"]) * len(texts)
 
 
 @pytest.mark.parametrize("road", ["interactive", "generate", "hub"])
@@ -228,48 +182,7 @@ def test_the_data_folder_has_what_cut_its_text(
 
     translation, tokens = answers(text, {})
     assert [translation, tokens] == answers(text, explicit) and tokens == cut
-    other, tokens = answers(cut, {})  # pieces in, pieces out
-    assert tokens == cut and other != translation
-    assert other.replace(" ", "").replace("\u2581", " ").strip() == translation
-
-
-@pytest.mark.parametrize("command", ["generate", "interactive"])
-@pytest.mark.parametrize(
-    ("post_process", "joined"),
-    [("sentencepiece", True), ("_EOW", True), (None, False), ("@@ ", False), ("none", False)],
-)
-def test_a_text_is_put_together_once(command: str, post_process: Optional[str], joined: bool, tmp_path: Path) -> None:
-    """The encoder does not decode what --post-process joins; without --bpe, words have no encoder."""
-    cfg = OmegaConf.structured(FairseqConfig)
-    cfg.common_eval.post_process, cfg.interactive.buffer_size = post_process, int(command == "interactive")
-    cfg.task = OmegaConf.structured(TranslationConfig(data=str(tmp_path), source_lang="de", target_lang="en"))
-    own = merge_with_parent(TranslationConfig(), cfg.task)  # as fairseq's setup_task does
-    task = TranslationTask(own, dictionary(["a"]), dictionary(["a"]))
-    assert compared.reads_lines(task) == (command == "interactive")
-    encoder = task.build_bpe(argparse.Namespace(bpe="characters"))
-    assert encoder.decode("a b") == ("a b" if joined else "ab") and encoder.encode("ab") == "a b"
-    assert task.build_bpe(argparse.Namespace(bpe=None)) is None
-
-
-@pytest.mark.parametrize("road", ["interactive", "inspect"])
-@pytest.mark.parametrize("text", ["name: \u2581 w1", "name: \u00e9", "\u2581 w1"])
-def test_plain_text_with_the_mark_of_pieces(
-    road: str, text: str, models: Dict[str, Path], tiny_model: Any, tmp_path: Path, device_flags: List[str], caplog: Any
-) -> None:
-    """It is read as subwords, so nearly all of it is unknown, which is logged."""
-    data = data_of_subwords(tiny_model.data, models["words"], tmp_path / "data")
-    torch.save({**torch.load(tiny_model.checkpoint), "card": {}}, tmp_path / "model.pt")
-    if road == "inspect":
-        attention.attention_for(tmp_path / "model.pt", data, text, None)
-        printed = caplog.messages
-    else:
-        flags = ["--path", tmp_path / "model.pt", *device_flags]
-        printed = helpers.run_fairseq("interactive", [data, *flags], f"w2\n{text}\n").splitlines()
-    assert len([message for message in printed if "(<unk>)" in message]) == 1
-
-
-def language_model(folder: Path, tokens: List[str]) -> Any:
-    return MegaLanguageModelingTask(MegaLanguageModelingConfig(data=str(folder)), dictionary(tokens))
+    assert answers(cut, {}) == [translation, cut]  # subwords are read unchanged
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> List[str]:
@@ -322,17 +235,11 @@ def translator(folder: Path, tokens: List[str]) -> Any:
         ("subword_nmt own", "subword_nmt own", False),
         ("subword_nmt own", "subword_nmt other", True),
         ("subword_nmt own", "subword_nmt| own", True),
-        ("subword_nmt| own", "subword_nmt own", True),
         ("subword_nmt own", "characters", True),
         ("sentencepiece own", "sentencepiece own", False),
         ("sentencepiece own", "sentencepiece other", True),
-        ("sentencepiece own", "subword_nmt own", True),
-        ("characters", "characters", False),
-        ("characters", "bytes", True),
         ("moses escape", "moses escape", False),
         ("moses escape", "moses", True),
-        ("moses", "moses dash_splits", True),
-        ("moses escape dash_splits", "space", True),
         ("space", "moses", True),
     ],
 )
@@ -364,10 +271,7 @@ def test_what_split_the_training_text_splits_all_text(
     [
         ("--tokenizer moses --moses-no-escape --moses-no-dash-splits", "moses escape dash_splits"),
         ("--bpe subword_nmt --bpe-codes CODES", "subword_nmt own"),
-        ("--bpe subword_nmt --bpe-codes CODES --bpe-separator |", "subword_nmt| own"),
         ("MODEL", "sentencepiece own"),
-        ("--bpe characters", "characters"),
-        ("--bpe bytes", "bytes"),
     ],
 )
 def test_encoders_in_an_earlier_checkpoint(
@@ -391,14 +295,11 @@ MOSES, CHARACTERS = {card.TOKENIZER: "--tokenizer moses"}, {card.SUBWORDS: "--bp
     [
         (CHARACTERS, {}, "", ["subwords: "]),
         (CHARACTERS, CHARACTERS, "", ["subwords: "]),  # which no file in the data folder splits
-        ({}, CHARACTERS, "", ["subwords: "]),
         ({card.SUBWORDS: "0"}, {}, "", ["subwords: "]),
         ({card.SUBWORDS: "0"}, {card.SUBWORDS: "0"}, "", []),  # by subwords.model of the data folder
         ({}, {}, "", []),
-        (MOSES, {}, "", []),
         (CHARACTERS, {}, "--bpe characters", []),
         (MOSES, {}, "--bpe characters", ["--bpe characters is used unchecked"]),
-        ({}, {}, "--bpe characters", ["--bpe characters is used unchecked"]),
     ],
 )
 def test_text_that_nothing_splits_or_that_is_split_by_what_nothing_records(
@@ -414,9 +315,8 @@ def test_text_that_nothing_splits_or_that_is_split_by_what_nothing_records(
 
 
 @pytest.mark.parametrize("road", ["interactive", "generate", "hub", "inspect"])
-@pytest.mark.parametrize("model", ["translator", "language model"])
-def test_roads_of_text_that_nothing_splits(model: str, road: str, tmp_path: Path, caplog: Any) -> None:
-    task = (translator if model == "translator" else language_model)(tmp_path, ["a"])
+def test_roads_of_text_that_nothing_splits(road: str, tmp_path: Path, caplog: Any) -> None:
+    task = translator(tmp_path, ["a"])
     task.trained_card = {**MOSES, **CHARACTERS}
     given = argparse.Namespace(tokenizer=None, bpe=None)
     if road == "hub":

@@ -191,42 +191,6 @@ def test_contexts_of_others(options: Any, unit: str, words: str, folders: Dict[s
     assert str(file) in str(found.value) and "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize(
-    ("first", "then", "words"),
-    [
-        ("", "", None),
-        ("moses", "moses", None),
-        ("moses", "", "was split with --tokenizer moses, and the text after it with no options: give the same"),
-        ("", "moses", "was split with no options, and the text after it with --tokenizer moses: give the same"),
-        ("space", "moses", "was split with --tokenizer space, and the text after it with --tokenizer moses"),
-        (None, "moses", None),
-    ],
-)
-@pytest.mark.parametrize("road", ["hub", "command"])
-def test_another_split(
-    first: Optional[str],
-    then: str,
-    words: Optional[str],
-    road: str,
-    folders: Dict[str, Path],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The file names the encoders of its text, unless it is older."""
-    file = tmp_path / "text.safetensors"
-    context = generator_of("mega", folders["words"], tokenizer=first).read(LINES)
-    later = generator_of("mega", folders["words"], tokenizer=then)
-    later.save_context(context if first is not None else context._replace(encoders=None), file)
-    for _ in range(2):  # and tell it once
-        if road == "hub":
-            later.complete("x", 1, context=later.load_context(file))
-        else:
-            later.task.context = later.load_context(file)
-            later.task.get_interactive_tokens_and_lengths(["x"], lambda line: line)
-    found = [message for message in caplog.messages if "was split with" in message]
-    assert len(found) == (words is not None) and (words is None or words in found[0])
-
-
 def test_files_that_are_none(folders: Dict[str, Path], tmp_path: Path) -> None:
     generator, file = generator_of("mega", folders["bytes"]), tmp_path / "text.safetensors"
     generator.save_context(generator.read(LINES), file)

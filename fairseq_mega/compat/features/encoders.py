@@ -14,7 +14,6 @@ from fairseq_mega.compat.patching import wrap
 logger = logging.getLogger(__name__)
 SUBWORDS_FILE = "subwords.model"  # in a data folder, the sentencepiece model that split its text
 MARK = "\u2581"  # of blanks, in subwords of sentencepiece
-JOINING = ("sentencepiece", "wordpiece", "letter", "_EOW")  # values of --post-process that remove all spaces
 
 
 def compare_encoders() -> None:
@@ -39,8 +38,7 @@ def folders_of(task: typing.Any) -> typing.List[str]:
 def _build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
     bpe = original(self, args)
     compare(SUBWORDS, described("bpe", args), self, reads_lines(self))
-    bpe = encoder_of_data(self, reads_lines(self)) if bpe is None else bpe
-    return bpe if bpe is None or not joins_output(self) else Joined(bpe)
+    return encoder_of_data(self, reads_lines(self)) if bpe is None else bpe
 
 
 def _build_compared_tokenizer(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
@@ -58,65 +56,25 @@ def _comparing(
         self.bpe = encoder_of_data(task, True)
 
 
-def settings_of_command(task: typing.Any) -> typing.Any:
-    """Return all settings of the command that made a task; None for a task without a command."""
-    settings = settings_of(task)
-    return settings._get_parent() if OmegaConf.is_config(settings) else None
-
-
 def reads_lines(task: typing.Any) -> bool:
     """Return whether the command of a task is fairseq-interactive, which sets a size of its buffer of lines."""
-    settings = settings_of_command(task)
-    return settings is not None and settings.interactive.buffer_size > 0
+    settings = settings_of(task)
+    return bool(OmegaConf.is_config(settings) and settings._get_parent().interactive.buffer_size > 0)
 
 
-def joins_output(task: typing.Any) -> bool:
-    """Return whether --post-process of a task's command removes all spaces of its output."""
-    settings = settings_of_command(task)
-    return settings is not None and settings.common_eval.post_process in JOINING
-
-
-class Joined:
-    """Encoder whose text --post-process joins, and which therefore must not decode: that would remove spaces."""
+class TextOrSubwords:
+    """An encoder of sentencepiece that returns text with the mark of sentencepiece (U+2581) unchanged."""
 
     def __init__(self, encoder: typing.Any) -> None:
         self.encoder = encoder
-
-    def __getattr__(self, name: str) -> typing.Any:
-        return getattr(self.encoder, name)
-
-    def decode(self, text: str) -> str:
-        """Return a text unchanged."""
-        return text
-
-
-class TextOrPieces:
-    """An encoder of sentencepiece that also accepts text split into subwords already: subwords in, subwords out.
-
-    Results are decoded after all texts of a buffer or a list were encoded, so that they are subwords where each of the
-    texts was. Texts and subwords together have text as their results.
-
-    Args:
-        encoder: of ``--bpe sentencepiece``.
-    """
-
-    def __init__(self, encoder: typing.Any) -> None:
-        self.encoder = encoder
-        self.got_subwords = False  # whether each text since the latest results was of subwords
-        self.begun = False  # whether there was such a text
 
     def encode(self, text: str) -> str:
-        """Return the subwords of a text; text with the mark of sentencepiece (U+2581) is returned unchanged."""
-        is_subwords = MARK in text
-        if text.strip():  # an empty line is either
-            self.got_subwords = is_subwords and (self.got_subwords or not self.begun)
-            self.begun = True
-        return text if is_subwords else self.encoder.encode(text)
+        """Return the subwords of a text or of subwords."""
+        return text if MARK in text else self.encoder.encode(text)
 
     def decode(self, text: str) -> str:
-        """Return the text of subwords, or the subwords themselves if all texts were split already."""
-        self.begun = False
-        return text if self.got_subwords else self.encoder.decode(text)
+        """Return the text of subwords."""
+        return self.encoder.decode(text)
 
 
 def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
@@ -138,7 +96,7 @@ def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
     if not reads_text or not os.path.isfile(model):
         return None
     logger.info(f"text is split by {model}, like the training text; lines of subwords are read unchanged")
-    return TextOrPieces(encoders.build_bpe(argparse.Namespace(bpe="sentencepiece", sentencepiece_model=model)))
+    return TextOrSubwords(encoders.build_bpe(argparse.Namespace(bpe="sentencepiece", sentencepiece_model=model)))
 
 
 def compare(entry: str, given: str, task: typing.Any, reads_text: bool) -> None:
@@ -155,7 +113,6 @@ def compare(entry: str, given: str, task: typing.Any, reads_text: bool) -> None:
     """
     own = task.data_card().get(entry)
     known = getattr(task, "trained_card", {}).get(entry, own)
-    used_encoders(task)[entry] = given or own or ""
     if not given:
         if reads_text:
             warn_of_unsplit_text(entry, task)
@@ -163,32 +120,6 @@ def compare(entry: str, given: str, task: typing.Any, reads_text: bool) -> None:
         warn_once(task, f"{options_of(given)} is used unchecked: no card records --{OPTIONS[entry]} of the training")
     elif given != known:
         raise OtherCard(f"{entry}: {options_of(given)} did not split the training text: give {options_of(known)}")
-
-
-def used_encoders(task: typing.Any) -> typing.Dict[str, str]:
-    """Return the encoders that split the text of a task, by entry: "" for none."""
-    return vars(task).setdefault("used_encoders", {})
-
-
-def warn_of_another_split(task: typing.Any, before: typing.Optional[typing.Mapping[str, str]]) -> None:
-    """Warn if other encoders split a text than the one before it.
-
-    Args:
-        task: its encoders were compared.
-        before: :func:`used_encoders` of the text before; None where they are not known.
-    """
-    now = used_encoders(task)
-    if before is None or dict(before) == now:
-        return
-    first, then = (
-        " ".join(options_of(used[entry]) for entry in OPTIONS if used.get(entry)) or "no options"
-        for used in (before, now)
-    )
-    warn_once(
-        task,
-        f"the text of the context was split with {first}, and the text after it with "
-        f"{then}: give the same options and files, unless one text is split already",
-    )
 
 
 def warn_of_unsplit_text(entry: str, task: typing.Any) -> None:

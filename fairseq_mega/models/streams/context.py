@@ -30,7 +30,6 @@ class Context(NamedTuple):
     states: Tuple[Optional[StreamState], ...]  # of each model, one row, after all tokens but the last; None: no token
     last: int  # token that is read next
     unread: str = ""  # end of the text, whose tokens depend on the text that follows
-    encoders: Optional[Dict[str, str]] = None  # that split the text, see used_encoders; None: not known
 
 
 @torch.no_grad()
@@ -93,7 +92,6 @@ def save_context(context: Context, path: Path, models: Sequence[Any], dictionary
             "steps": steps,
             "last": context.last,
             "unread": context.unread,
-            "encoders": context.encoders,
             "belongs_to": _origin(models, dictionary),
         }
     )
@@ -133,7 +131,7 @@ def load_context(path: Path, models: Sequence[Any], dictionary: Any) -> Context:
     for index, (model, step) in enumerate(zip(models, about["steps"])):
         own = {name.split(".", 1)[1]: tensor for name, tensor in tensors.items() if name.startswith(f"{index}.")}
         states.append(_state(model, step, about["last"], own) if step else None)
-    return Context(tuple(states), about["last"], about["unread"], about.get("encoders"))
+    return Context(tuple(states), about["last"], about["unread"])
 
 
 def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:

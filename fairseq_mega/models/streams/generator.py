@@ -9,7 +9,6 @@ import torch
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
-from fairseq_mega.compat.features.encoders import used_encoders, warn_of_another_split
 from fairseq_mega.compat.features.interactive import warn_unknown
 from fairseq_mega.data.text_units import LINE_END, TextUnit, encode_after_line_end, never_written, settled_lines
 from fairseq_mega.modules.state import StreamState
@@ -72,7 +71,7 @@ class TextGenerator(GeneratorHubInterface):
         end = self.bpe.settled(text) if parted_by_unit else settled_lines(text)
         *tokens, last = self.tokens_of(text[:end], before._replace(unread=""))
         states = read_tokens(list(self.models), tokens, before.states)[1] if tokens else before.states
-        return Context(states, last, text[end:], dict(used_encoders(self.task)))
+        return Context(states, last, text[end:])
 
     def save_context(self, context: Context, path: Union[str, Path]) -> None:
         """Write a context to a file, see :func:`fairseq_mega.models.streams.context.save_context`."""
@@ -174,12 +173,10 @@ class TextGenerator(GeneratorHubInterface):
         """Tokens of a text that may continue: ``</s>`` in front, and for the end of each line but the last.
 
         Where ``</s>`` ends documents, the text is one that continues. With a context its last token is in front, and
-        its unread text comes before the text. Tokens that are unknown to the model are logged, and other encoders than
-        those of the context.
+        its unread text comes before the text. Tokens that are unknown to the model are logged.
         """
         dictionary = self.task.source_dictionary
         context = context or self.empty
-        warn_of_another_split(self.task, context.encoders)
         text = context.unread + text
         lines = text.split("\n") if self.parts_lines else [text]
         begins = self.parts_lines or context.last == dictionary.eos()
