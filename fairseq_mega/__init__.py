@@ -31,5 +31,5 @@ def _register() -> None:
 
 
 startup.repair()
-startup.when_imported("torch", lambda torch: compat.prepare())
+startup.when_imported("torch", lambda torch: compat.require_torch())
 imports.when_fairseq_is_imported(_register)

@@ -15,7 +15,7 @@ import fairseq
 import pytest
 
 import fairseq_mega
-from fairseq_mega.compat.versions import oldest_torch as versions
+from fairseq_mega import compat as versions
 from fairseq_mega.ops.common import native
 from tests.support import helpers
 

@@ -7,12 +7,33 @@ because a command imports the plugin before it parses arguments or loads a check
 it is needed, so that commands which need neither torch nor fairseq start at once.
 """
 
+import importlib
 
-def prepare() -> None:
-    """Raise ImportError where torch is too old."""
-    from .versions import oldest_torch
+OLDEST_TORCH = (2, 4)  # the first with F.rms_norm, and with is_autocast_enabled(device_type)
 
-    oldest_torch.require_torch()
+WRAPPING = (  # modules that only wrap functions of fairseq
+    "features.adam",
+    "features.encoders",
+    "features.gradient_norm",
+    "features.no_weight_decay",
+    "features.translating",
+    "features.weight_copies",
+    "files.binarised",
+    "processes.distributed",
+    "versions.apex",
+)
+
+
+def require_torch() -> None:
+    """Raise ImportError for a torch that lacks what the package uses; pip checks it too, other installers do not."""
+    import torch
+
+    found = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if found < OLDEST_TORCH:
+        needed = ".".join(map(str, OLDEST_TORCH))
+        raise ImportError(
+            f"fairseq_mega needs torch {needed} or newer, found {torch.__version__}: pip install 'torch>={needed}'"
+        )
 
 
 def apply() -> None:
@@ -20,67 +41,32 @@ def apply() -> None:
 
     Raises ImportError where torch is too old.
     """
-    from . import checks, errors, hooks
-    from .features import (
-        adam,
-        autocast,
-        encoders,
-        gradient_norm,
-        interactive,
-        master_weights,
-        no_weight_decay,
-        overrides,
-        precision,
-        sharding,
-        translating,
-        weight_average,
-    )
-    from .files import binarised, card, expressions, loading, safe_globals, saving
-    from .processes import batches, distributed, interruption, launching, out_of_memory, skip_finished, workers
-    from .versions import apex, composing, copying, imports, numpy_names, oldest_torch
+    require_torch()
+    from . import checks, errors, hooks, patching
+    from .versions import imports
 
-    oldest_torch.require_torch()
     imports.import_fairseq()
     imports.undo_leaked_logging()
     imports.remember_user_dir()
+
+    from .features import autocast, interactive, overrides, precision, sharding
+    from .files import card, expressions, loading, safe_globals, saving
+    from .processes import batches, interruption, launching, skip_finished, workers
+    from .versions import fairseq_repairs
+
+    for module in WRAPPING:
+        importlib.import_module(f"{__name__}.{module}")
+    patching.wrap_all()
     safe_globals.allow_safe_globals()
     loading.load_data_only()
-    loading.read_the_named_file()
     loading.unpack_archives_into_their_folder()
     expressions.evaluate_literals_only()
-    numpy_names.restore_removed_numpy_names()
-    composing.keep_one_store()
-    composing.keep_references()
-    copying.copy_states_of_tasks()
-    binarised.compare_binarised_files()
-    batches.keep_last_batch()
-    batches.refuse_to_score_nothing()
+    fairseq_repairs.restore_removed_numpy_names()
+    fairseq_repairs.keep_one_store()
     batches.redraw_batches_each_epoch()
-    batches.go_on_at_the_same_place()
-    saving.copy_checkpoints_atomically()
-    card.compare_for_use()
-    encoders.compare_encoders()
     workers.start_workers_by_fork()
-    workers.end_workers_with_their_batches()
-    workers.end_background_loading_with_its_reader()
-    weight_average.copy_integers_into_the_average()
     launching.join_processes_of_hydra()
-    distributed.allow_torch_ddp_on_the_cpu()
-    distributed.gather_values_on_the_cpu()
-    distributed.validate_with_one_set_of_buffers()
-    distributed.score_no_empty_batches()
     sharding.shard_with_torch()
-    autocast.generate_under_autocast()
-    master_weights.keep_master_weights()
-    no_weight_decay.mark_float32_copies()
-    skip_finished.save_last_epochs()
-    interruption.end_with_a_checkpoint()
-    out_of_memory.end_training_without_memory()
-    translating.read_the_only_pair()
-    translating.score_validations_without_words()
-    apex.fuse_adam_where_it_runs()
-    adam.step_at_once()
-    gradient_norm.measure_where_the_gradients_are()
     errors.print_in_one_line()
     hooks.at(
         "parse",  # after fairseq has parsed the options, the functions run from the last to the first

@@ -14,12 +14,11 @@ called there.
 
 import argparse
 import contextlib
-import importlib
 import inspect
 import sys
 import typing
 
-from .patching import wrap
+from .patching import around
 
 EVENTS = {  # name -> module and function
     "parse": ("fairseq.options", "parse_args_and_arch"),
@@ -51,23 +50,21 @@ _functions: typing.Dict[str, typing.List[Function]] = {event: [] for event in EV
 
 
 def at(event: str, *functions: Function) -> None:
-    """Append functions to an event; a function that is there already is not added again.
-
-    Args:
-        event: a key of :data:`EVENTS`.
-        functions: see above.
-    """
+    """Append functions to an event, a key of :data:`EVENTS`; a function that is there already is not added again."""
     known = _functions[event]
     known += [function for function in functions if function not in known]
 
+
+def _runner(event: str) -> typing.Callable:
     def run(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        return run_with(known, original, *args, **kwargs)
+        return run_with(_functions[event], original, *args, **kwargs)
 
     run.__name__ = f"at_{event}"  # marks fairseq's function as wrapped
-    module, name = EVENTS[event]
-    owner: typing.Any = importlib.import_module(module)
-    *outer, name = name.split(".")
-    wrap(getattr(owner, outer[0]) if outer else owner, name, run)
+    return run
+
+
+for _event, _place in EVENTS.items():
+    around(*_place)(_runner(_event))
 
 
 def run_with(

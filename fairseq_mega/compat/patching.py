@@ -1,6 +1,7 @@
 """Wrap or replace functions of fairseq in all modules that refer to them, or names of a module for one of them."""
 
 import functools
+import importlib
 import inspect
 import sys
 import types
@@ -20,12 +21,34 @@ class ModuleWith(types.ModuleType):
         return getattr(self._original, name)
 
 
+Function = typing.TypeVar("Function", bound=typing.Callable)
+_noted: typing.List[typing.Tuple[str, str, typing.Callable]] = []
+
+
+def around(module: str, name: str) -> typing.Callable[[Function], Function]:
+    """Decorate a wrapper of the function ``name`` of a module, or ``CLASS.name``; :func:`wrap_all` installs it."""
+
+    def note(wrapper: Function) -> Function:
+        _noted.append((module, name, wrapper))
+        return wrapper
+
+    return note
+
+
+def wrap_all() -> None:
+    """Install all wrappers that :func:`around` decorates."""
+    for module, name, wrapper in _noted:
+        *outer, function = name.split(".")
+        owner: typing.Any = importlib.import_module(module)
+        wrap(getattr(owner, outer[0]) if outer else owner, function, wrapper)
+
+
 def wrap(owner: typing.Any, name: str, wrapper: typing.Callable) -> None:
     """Replace a function by ``wrapper(original, *args, **kwargs)``; a second call changes nothing.
 
     Args:
-        owner: the class, or the module of fairseq, that has the function. The function of a module is replaced wherever
-            a loaded module of fairseq refers to it.
+        owner: the class or the module that has the function. The function of a module is replaced in the module and
+            wherever a loaded module of fairseq refers to it.
         name: of the function.
         wrapper: its name marks the function as wrapped.
     """
@@ -35,6 +58,7 @@ def wrap(owner: typing.Any, name: str, wrapper: typing.Callable) -> None:
         return
     if isinstance(owner, types.ModuleType):
         replace_in_fairseq(name, original, replacement)
+        setattr(owner, name, replacement)
     elif isinstance(inspect.getattr_static(owner, name), staticmethod):
         setattr(owner, name, staticmethod(replacement))
     else:

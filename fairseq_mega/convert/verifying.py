@@ -13,7 +13,7 @@ from typing import Any, Dict, List
 import torch
 from torch import Tensor
 
-from fairseq_mega.compat.versions.torchvision_operators import import_torchvision
+from fairseq_mega.compat.versions.image_libraries import import_torchvision
 
 from .building import build_model
 from .megalodon import TABLES

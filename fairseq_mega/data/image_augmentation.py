@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_mega.compat.versions.posterizing import allow_no_bits
-from fairseq_mega.compat.versions.torchvision_operators import import_timm
+from fairseq_mega.compat.versions.image_libraries import allow_no_bits, import_timm
 
 from .image_arrays import DEVIATION, MEAN
 

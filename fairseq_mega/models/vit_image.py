@@ -8,7 +8,7 @@ from fairseq.models import register_model
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.compat.versions.torchvision_operators import import_timm
+from fairseq_mega.compat.versions.image_libraries import import_timm
 from fairseq_mega.modules.drawn import adopt
 from fairseq_mega.modules.images import check_images, check_patches
 

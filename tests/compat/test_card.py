@@ -268,7 +268,7 @@ def test_inputs_of_a_use_are_those_of_the_training(entry: str) -> None:
 
     def use(file: str, text: str) -> None:
         state = {card.KEY: (file, {entry: text}, {}), "rest": 1}
-        card._compare_for_use(lambda self, rest: asked.append(rest), task, state)
+        card.compare_for_use(lambda self, rest: asked.append(rest), task, state)
 
     if entry not in card.FOLLOWED:
         with pytest.raises(card.OtherCard, match=f"{entry}: 1 in the checkpoint, 2 in the data"):

@@ -321,7 +321,7 @@ def test_roads_of_text_that_nothing_splits(road: str, tmp_path: Path, caplog: An
     given = argparse.Namespace(tokenizer=None, bpe=None)
     if road == "hub":
         for _ in range(2):  # from_pretrained of a language model builds two interfaces
-            compared._comparing(lambda *_: None, SimpleNamespace(bpe=None), given, task, [])
+            compared.compare_encoders_of_the_hub(lambda *_: None, SimpleNamespace(bpe=None), given, task, [])
     elif road == "inspect":
         attention._encoded_source(task, "a")
     else:

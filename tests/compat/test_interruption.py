@@ -20,7 +20,7 @@ TWICE = """
 import os, signal
 from fairseq_mega.compat.processes import interruption
 with interruption.listening():
-    interruption._training = {training}
+    interruption.stop.trains = {training}
     for _ in range(2):
         os.kill(os.getpid(), signal.{name})
         print("after", flush=True)

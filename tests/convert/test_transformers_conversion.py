@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fairseq_mega.compat.files.loading import load_checkpoint
-from fairseq_mega.compat.versions.torchvision_operators import import_torchvision
+from fairseq_mega.compat.versions.image_libraries import import_torchvision
 from fairseq_mega.convert import command, transformers_mega
 from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.transformers_limits import DEFAULTS

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_mega.compat.features.no_weight_decay import has_no_weight_decay
-from fairseq_mega.compat.versions import torchvision_operators
+from fairseq_mega.compat.versions import image_libraries
 from tests.support import tiny_images
 
 pytestmark = tiny_images.needs_timm
@@ -28,6 +28,6 @@ def test_what_is_not_decayed():
 
 
 def test_without_timm(monkeypatch):
-    monkeypatch.setattr(torchvision_operators, "import_torchvision", lambda: exec("raise ImportError('none')"))
+    monkeypatch.setattr(image_libraries, "import_torchvision", lambda: exec("raise ImportError('none')"))
     with pytest.raises(ValueError, match="--arch vit_image requires timm, which is not installed .*--extras images"):
         tiny_images.build("vit_image")

@@ -8,7 +8,7 @@ import torch
 from fairseq.optim import FP16Optimizer
 from omegaconf import OmegaConf
 
-from fairseq_mega.compat.features.no_weight_decay import _copy_marks, exclude_from_weight_decay
+from fairseq_mega.compat.features.no_weight_decay import exclude_from_weight_decay, mark_float32_copies
 from fairseq_mega.optim.adam_selective_decay import SelectiveDecayAdam, SelectiveDecayAdamConfig
 from tests.support import helpers, tiny_images
 from tests.support.tiny_trainings import numbers
@@ -94,7 +94,7 @@ def test_float32_copies(flatten):
     params = parameters()
     joined = torch.nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in params]))
     original = (lambda *_: {0: joined}) if flatten else FP16Optimizer.build_fp32_params
-    copies = _copy_marks(original, SimpleNamespace(), params, flatten)
+    copies = mark_float32_copies(original, SimpleNamespace(), params, flatten)
     if flatten:
         with pytest.raises(ValueError, match="--fp16 joins .*: add --fp16-no-flatten-grads, or give --bf16"):
             SelectiveDecayAdam(config(), list(copies.values()))

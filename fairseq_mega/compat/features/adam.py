@@ -6,20 +6,15 @@ from collections import defaultdict
 
 import torch
 
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 
-def step_at_once() -> None:
+@around("fairseq.optim.adam", "Adam.step")
+def step_at_once(original: typing.Callable, self: torch.optim.Optimizer, closure: typing.Any = None) -> typing.Any:
     """Use PyTorch's fused kernel for --optimizer adam if all parameters are float32 on a CPU or GPU.
 
     Steps and states are fairseq's up to rounding.
     """
-    from fairseq.optim import adam
-
-    wrap(adam.Adam, "step", _step)
-
-
-def _step(original: typing.Callable, self: torch.optim.Optimizer, closure: typing.Any = None) -> typing.Any:
     groups = [(group, [p for p in group["params"] if p.grad is not None]) for group in self.param_groups]
     if closure is not None or not all(_fits(group, parameters) for group, parameters in groups):
         return original(self, closure)

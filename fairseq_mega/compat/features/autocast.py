@@ -11,7 +11,7 @@ import typing
 import torch
 
 from fairseq_mega.compat import hooks
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 
 def is_requested(common: typing.Any, device: str) -> bool:
@@ -72,22 +72,16 @@ def remember_autocast(call: hooks.Call) -> typing.Iterator[None]:
     yield
 
 
-def generate_under_autocast() -> None:
-    """Generate and score in the precision that the models store."""
-    from fairseq.sequence_generator import SequenceGenerator
-    from fairseq.sequence_scorer import SequenceScorer
-
-    wrap(SequenceGenerator, "generate", _generate)
-    wrap(SequenceScorer, "generate", _generate)
-
-
-def _generate(
+@around("fairseq.sequence_generator", "SequenceGenerator.generate")
+@around("fairseq.sequence_scorer", "SequenceScorer.generate")
+def generate_under_autocast(
     original: typing.Callable,
     self: typing.Any,
     models: typing.Sequence[typing.Any],
     *args: typing.Any,
     **kwargs: typing.Any,
 ) -> typing.Any:
+    """Generate and score in the precision that the models store."""
     device = getattr(models[0], "autocast_device", None)
     if device is None:
         return original(self, models, *args, **kwargs)

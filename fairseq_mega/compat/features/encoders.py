@@ -9,21 +9,11 @@ from omegaconf import OmegaConf
 
 from fairseq_mega.compat.files.card import OPTIONS, SUBWORDS, TOKENIZER, OtherCard, described, options_of
 from fairseq_mega.compat.files.settings import settings_of
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 logger = logging.getLogger(__name__)
 SUBWORDS_FILE = "subwords.model"  # in a data folder, the sentencepiece model that split its text
 MARK = "\u2581"  # of blanks, in subwords of sentencepiece
-
-
-def compare_encoders() -> None:
-    """Refuse encoders other than the training's, whose subwords and words the model does not have."""
-    from fairseq.hub_utils import GeneratorHubInterface
-    from fairseq.tasks import FairseqTask
-
-    wrap(FairseqTask, "build_bpe", _build_compared_bpe)
-    wrap(FairseqTask, "build_tokenizer", _build_compared_tokenizer)
-    wrap(GeneratorHubInterface, "__init__", _comparing)
 
 
 def folders_of(task: typing.Any) -> typing.List[str]:
@@ -35,20 +25,26 @@ def folders_of(task: typing.Any) -> typing.List[str]:
     return [text] if text else utils.split_paths(data) if isinstance(data, str) else [""]
 
 
-def _build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
+@around("fairseq.tasks.fairseq_task", "FairseqTask.build_bpe")
+def build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
+    """Refuse subwords other than the training's, which the model does not have."""
     bpe = original(self, args)
     compare(SUBWORDS, described("bpe", args), self, reads_lines(self))
     return encoder_of_data(self, reads_lines(self)) if bpe is None else bpe
 
 
-def _build_compared_tokenizer(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
+@around("fairseq.tasks.fairseq_task", "FairseqTask.build_tokenizer")
+def build_compared_tokenizer(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
+    """Refuse a tokenizer other than the training's."""
     compare(TOKENIZER, described("tokenizer", args), self, reads_lines(self))
     return original(self, args)
 
 
-def _comparing(
+@around("fairseq.hub_utils", "GeneratorHubInterface.__init__")
+def compare_encoders_of_the_hub(
     original: typing.Callable, self: typing.Any, cfg: typing.Any, task: typing.Any, models: typing.Any
 ) -> None:
+    """Compare the encoders of ``from_pretrained``, and split text by the data's where no option names one."""
     for entry, option in OPTIONS.items():
         compare(entry, described(option, getattr(cfg, option, None)), task, True)
     original(self, cfg, task, models)

@@ -4,25 +4,20 @@ import typing
 
 import torch
 
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 
-def measure_where_the_gradients_are() -> None:
-    """Compute the norm of --clip-norm on the device of the gradients; the norm is fairseq's up to rounding.
-
-    Without apex fairseq moves the norm to a visible GPU, which fails with --cpu.
-    """
-    from fairseq import utils
-
-    wrap(utils, "clip_grad_norm_", _clip_grad_norm)
-
-
-def _clip_grad_norm(
+@around("fairseq.utils", "clip_grad_norm_")
+def measure_where_the_gradients_are(
     original: typing.Callable,
     params: typing.Any,
     max_norm: float,
     aggregate_norm_fn: typing.Optional[typing.Callable[[torch.Tensor], torch.Tensor]] = None,
 ) -> torch.Tensor:
+    """Compute the norm of --clip-norm on the device of the gradients; the norm is fairseq's up to rounding.
+
+    Without apex fairseq moves the norm to a visible GPU, which fails with --cpu.
+    """
     params = [params] if isinstance(params, torch.Tensor) else [p for p in params if p is not None]
     grads = [p.grad.detach() for p in params if getattr(p, "grad", None) is not None]
     if not grads or any(hasattr(p, "expert") for p in params) or not _are_alike(grads):

@@ -26,11 +26,11 @@ def read_whole_lines(call: hooks.Call) -> typing.Iterator[None]:
     carriage returns, which shifts lines.
     """
     if "fairseq_cli.interactive" in sys.modules:
-        wrap(sys.modules["fairseq_cli.interactive"], "buffered_read", _buffered_read)
+        sys.modules["fairseq_cli.interactive"].buffered_read = _buffered_read  # type: ignore[attr-defined]
     yield
 
 
-def _buffered_read(original: typing.Callable, input: str, buffer_size: int) -> typing.Iterator[typing.List[str]]:
+def _buffered_read(input: str, buffer_size: int) -> typing.Iterator[typing.List[str]]:
     with _opened(input) as file:
         lines = (line.rstrip("\r\n") for line in file)
         yield from iter(lambda: list(itertools.islice(lines, max(1, buffer_size))), [])

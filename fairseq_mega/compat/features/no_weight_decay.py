@@ -4,7 +4,7 @@ import typing
 
 import torch
 
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 MARK = "_no_weight_decay"  # attribute of a parameter: True, or SOME for several weights in one tensor
 SOME = "some"
@@ -25,16 +25,11 @@ def has_lost_marks(parameter: torch.Tensor) -> bool:
     return getattr(parameter, MARK, None) == SOME
 
 
-def mark_float32_copies() -> None:
-    """Mark fairseq's float32 copies of marked parameters, which the optimiser updates with --fp16 and --bf16."""
-    from fairseq.optim import FP16Optimizer
-
-    wrap(FP16Optimizer, "build_fp32_params", _copy_marks)
-
-
-def _copy_marks(
+@around("fairseq.optim.fp16_optimizer", "FP16Optimizer.build_fp32_params")
+def mark_float32_copies(
     original: typing.Callable, args: typing.Any, params: typing.Sequence[torch.Tensor], flatten: bool = True
 ) -> typing.Any:
+    """Mark fairseq's float32 copies of marked parameters, which the optimiser updates with --fp16 and --bf16."""
     copies = original(args, params, flatten)
     if isinstance(copies, dict):  # one tensor on each device
         if any(has_no_weight_decay(parameter) for parameter in params):

@@ -6,10 +6,10 @@ import typing
 import torch
 
 from fairseq_mega.compat import hooks
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
-from .master_weights import KEY as MASTERS
 from .sharded_model import Shard, ShardedModel
+from .weight_copies import KEY as MASTERS
 
 BACKEND = "fully_sharded"
 Convert = typing.Callable[[Shard, torch.Tensor], torch.Tensor]
@@ -17,14 +17,8 @@ Convert = typing.Callable[[Shard, torch.Tensor], torch.Tensor]
 
 def shard_with_torch() -> None:
     """Shard parameters, gradients and optimiser state by torch, without the trainer's code for fairscale."""
-    from fairseq.distributed import fully_sharded_data_parallel
-    from fairseq.models import distributed_fairseq_model
     from fairseq.trainer import Trainer
 
-    wrap(fully_sharded_data_parallel, "fsdp_enable_wrap", _wrap_nothing)
-    wrap(distributed_fairseq_model, "DistributedFairseqModel", _share_out)
-    wrap(Trainer, "_build_optimizer", _keep_whole_states)
-    wrap(Trainer, "clip_grad_norm", _clip_by_the_whole_norm)
     Trainer.is_fsdp = property(lambda self: False)
     Trainer.always_call_state_dict_during_save_checkpoint = property(_is_shared_out)
 
@@ -33,15 +27,18 @@ def _is_shared_out(trainer: typing.Any) -> bool:
     return isinstance(trainer.model, ShardedModel)
 
 
+@around("fairseq.distributed.fully_sharded_data_parallel", "fsdp_enable_wrap")
 @contextlib.contextmanager
-def _wrap_nothing(original: typing.Callable, cfg: typing.Any) -> typing.Iterator[None]:
+def wrap_nothing(original: typing.Callable, cfg: typing.Any) -> typing.Iterator[None]:
     """Build a model whole; it is sharded when the trainer wraps it."""
     yield
 
 
-def _share_out(
+@around("fairseq.models.distributed_fairseq_model", "DistributedFairseqModel")
+def shard_model(
     original: typing.Callable, args: typing.Any, model: typing.Any, process_group: typing.Any, device: typing.Any
 ) -> typing.Any:
+    """Return the model in shards for --ddp-backend fully_sharded."""
     if args.ddp_backend != BACKEND:
         return original(args, model, process_group, device)
     from torch.distributed.device_mesh import DeviceMesh
@@ -70,7 +67,8 @@ def refuse_what_cannot_be_sharded(call: hooks.Call) -> typing.Iterator[None]:
     yield
 
 
-def _keep_whole_states(original: typing.Callable, self: typing.Any) -> None:
+@around("fairseq.trainer", "Trainer._build_optimizer")
+def keep_whole_states(original: typing.Callable, self: typing.Any) -> None:
     """Save whole tensors of the optimiser's state, and load this process's parts of them."""
     original(self)
     shards = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
@@ -106,7 +104,9 @@ def converted(
     return found
 
 
-def _clip_by_the_whole_norm(original: typing.Callable, self: typing.Any, clip_norm: float) -> torch.Tensor:
+@around("fairseq.trainer", "Trainer.clip_grad_norm")
+def clip_by_the_whole_norm(original: typing.Callable, self: typing.Any, clip_norm: float) -> torch.Tensor:
+    """Clip shards by the norm of all of them."""
     if not _is_shared_out(self):
         return original(self, clip_norm)
 

@@ -6,7 +6,7 @@ import typing
 
 import numpy as np
 
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 ORDERS = 4  # maximum n of the n-grams of BLEU
 USUAL = "13a"
@@ -16,13 +16,6 @@ TOKENIZERS = {  # first part of a language's code (ISO 639-1 or -3) -> sacreBLEU
     **dict.fromkeys(("ko", "kor"), "ko-mecab"),
     **dict.fromkeys(("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod"), "char"),
 }
-
-
-def read_the_only_pair() -> None:
-    """Read the languages of a folder with one pair; fairseq chooses any of several pairs."""
-    from fairseq.data import data_utils
-
-    wrap(data_utils, "infer_language_pair", _infer_pair)
 
 
 def tokenizer_of(language: str) -> str:
@@ -44,8 +37,11 @@ def pairs_of(folder: str) -> typing.List[typing.Tuple[str, str]]:
     return sorted(whole or found)
 
 
-def _infer_pair(original: typing.Callable, path: str) -> typing.Tuple[typing.Optional[str], typing.Optional[str]]:
-    """Return the pair of a folder, (None, None) without one.
+@around("fairseq.data.data_utils", "infer_language_pair")
+def read_the_only_pair(
+    original: typing.Callable, path: str
+) -> typing.Tuple[typing.Optional[str], typing.Optional[str]]:
+    """Return the pair of languages of a folder, (None, None) without one; fairseq chooses any of several pairs.
 
     Raises:
         OSError: if the folder does not exist.
@@ -58,20 +54,14 @@ def _infer_pair(original: typing.Callable, path: str) -> typing.Tuple[typing.Opt
     return pairs[0] if pairs else (None, None)
 
 
-def score_validations_without_words() -> None:
-    """Score a validation without words as 0: fairseq's training ends with a KeyError after its first updates."""
-    from fairseq.tasks.translation import TranslationTask
-
-    wrap(TranslationTask, "reduce_metrics", _reduce_with_bleu)
-
-
-def _reduce_with_bleu(
+@around("fairseq.tasks.translation", "TranslationTask.reduce_metrics")
+def score_validations_without_words(
     original: typing.Callable,
     self: typing.Any,
     logging_outputs: typing.Sequence[typing.Mapping[str, typing.Any]],
     criterion: typing.Any,
 ) -> None:
-    """Also log the numbers of a batch with empty translations, which fairseq skips."""
+    """Also log the numbers of a batch with empty translations: fairseq skips them, and ends without any others."""
     from fairseq.logging import metrics
 
     original(self, logging_outputs, criterion)

@@ -3,17 +3,12 @@
 import os
 import typing
 
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 
-def compare_binarised_files() -> None:
+@around("fairseq.data.indexed_dataset", "MMapIndexedDataset._do_init")
+def compare_binarised_files(original: typing.Callable, self: typing.Any, path: str) -> None:
     """Refuse a .bin file whose size is not that of its .idx file, which fairseq reads at wrong places."""
-    from fairseq.data.indexed_dataset import MMapIndexedDataset
-
-    wrap(MMapIndexedDataset, "_do_init", _open)
-
-
-def _open(original: typing.Callable, self: typing.Any, path: str) -> None:
     original(self, path)
     sizes, pointers = self._index.sizes, self._index._pointers
     listed = int(pointers[-1]) + int(sizes[-1]) * self._index.dtype().itemsize if len(sizes) else 0

@@ -14,7 +14,7 @@ import re
 import typing
 
 from fairseq_mega.compat import hooks
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 from .settings import other_settings, output_settings, settings_of
 
@@ -41,13 +41,6 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 class OtherCard(ValueError):
     """A checkpoint and data, or two checkpoints, have other cards; the message names the entries."""
-
-
-def compare_for_use() -> None:
-    """Compare the card wherever fairseq loads a model for use."""
-    from fairseq.tasks import FairseqTask
-
-    wrap(FairseqTask, "load_state_dict", _compare_for_use)
 
 
 def digest(text: str) -> str:
@@ -226,7 +219,8 @@ def read_card(call: hooks.Call) -> typing.Iterator[None]:
         checkpoint[state] = {**(checkpoint.get(state) or {}), KEY: about}
 
 
-def _compare_for_use(original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]) -> None:
+@around("fairseq.tasks.fairseq_task", "FairseqTask.load_state_dict")
+def compare_for_use(original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]) -> None:
     """Load a task's state from a checkpoint after a comparison of the checkpoint's card with that of the data."""
     if KEY in state:
         file, theirs, _ = state[KEY]

@@ -13,7 +13,7 @@ import zipfile
 import torch
 
 from fairseq_mega.compat.files.expressions import UnsafeExpression
-from fairseq_mega.compat.patching import ModuleWith, wrap
+from fairseq_mega.compat.patching import ModuleWith, around
 
 from . import safetensors_files
 from .safe_globals import RefusedContents
@@ -137,17 +137,11 @@ def load_data_only() -> None:
         module: typing.Any = importlib.import_module(f"fairseq.{name}")
         if not isinstance(module.torch, ModuleWith):
             module.torch = ModuleWith(torch, load=load_for_fairseq if module is checkpoint_utils else load)
-    wrap(checkpoint_utils, "load_model_ensemble_and_task", _refuse_code)
 
 
-def read_the_named_file() -> None:
-    """Make fairseq read the file of --path where it exists, not a file X-shard0.pt beside X.pt, of any training."""
-    from fairseq import checkpoint_utils
-
-    wrap(checkpoint_utils, "get_maybe_sharded_checkpoint_filename", _named_first)
-
-
-def _named_first(original: typing.Callable, filename: str, suffix: str, shard_idx: int, num_shards: int) -> str:
+@around("fairseq.checkpoint_utils", "get_maybe_sharded_checkpoint_filename")
+def read_the_named_file(original: typing.Callable, filename: str, suffix: str, shard_idx: int, num_shards: int) -> str:
+    """Read the file of --path where it exists, not a file X-shard0.pt beside X.pt, of any training."""
     found, named = original(filename, suffix, shard_idx, num_shards), filename.replace(".pt", f"{suffix}.pt")
     if num_shards > 1 or found == named or not os.path.isfile(named):
         return found
@@ -155,7 +149,8 @@ def _named_first(original: typing.Callable, filename: str, suffix: str, shard_id
     return named
 
 
-def _refuse_code(
+@around("fairseq.checkpoint_utils", "load_model_ensemble_and_task")
+def refuse_code(
     original: typing.Callable, filenames: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
     """Name the files of a configuration with code in it."""

@@ -6,23 +6,20 @@ import shutil
 import typing
 
 from fairseq_mega.compat import hooks
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 from .locks import lock_for_training
 
 
-def copy_checkpoints_atomically() -> None:
+@around("fairseq.file_io", "PathManager.copy")
+def copy_checkpoints_atomically(
+    original: typing.Callable, src_path: str, dst_path: str, overwrite: bool = False
+) -> bool:
     """Make checkpoint_best.pt and checkpoint_last.pt appear complete or not at all.
 
     fairseq writes the first file of a save under a temporary name but then copies it in place. A process killed during
     the copy leaves a truncated checkpoint_last.pt, from which no training can continue.
     """
-    from fairseq.file_io import PathManager
-
-    wrap(PathManager, "copy", _copy_atomically)
-
-
-def _copy_atomically(original: typing.Callable, src_path: str, dst_path: str, overwrite: bool = False) -> bool:
     from fairseq.file_io import PathManager
 
     remote = any(map(PathManager.path_requires_pathmanager, (src_path, dst_path)))

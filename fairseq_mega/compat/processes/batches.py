@@ -6,7 +6,7 @@ import typing
 
 import numpy as np
 
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 logger = logging.getLogger("fairseq_mega.compat.processes.batches")
 
@@ -15,19 +15,8 @@ PROCESSES = "processes_of_epoch"  # key in an iterator's state: processes that s
 SEED = "seed_of_epoch"  # key in an iterator's state: with the epoch's number it determines the order of batches
 
 
-def keep_last_batch() -> None:
-    """Keep the samples of the last batch.
-
-    fairseq drops the last batch if --required-batch-size-multiple (default 8) does not divide its size, in training,
-    validation and generation (facebookresearch/fairseq#5036). The other batches do not change; the dropped samples
-    follow in further batches within --max-tokens and --batch-size.
-    """
-    from fairseq.data import data_utils
-
-    wrap(data_utils, "batch_by_size", _batch_by_size)
-
-
-def _batch_by_size(
+@around("fairseq.data.data_utils", "batch_by_size")
+def keep_last_batch(
     original,
     indices,
     num_tokens_fn,
@@ -37,6 +26,12 @@ def _batch_by_size(
     required_batch_size_multiple=1,
     fixed_shapes=None,
 ):
+    """Keep the samples of the last batch.
+
+    fairseq drops the last batch if --required-batch-size-multiple (default 8) does not divide its size, in training,
+    validation and generation (facebookresearch/fairseq#5036). The other batches do not change; the dropped samples
+    follow in further batches within --max-tokens and --batch-size.
+    """
     if not isinstance(indices, np.ndarray):
         indices = np.fromiter(indices, dtype=np.int64, count=-1)
     if num_tokens_vec is not None and not isinstance(num_tokens_vec, np.ndarray):
@@ -53,14 +48,11 @@ def _batch_by_size(
     return batches
 
 
-def refuse_to_score_nothing() -> None:
+@around("fairseq.tasks.language_modeling", "LanguageModelingTask.eval_lm_dataloader")
+def refuse_to_score_nothing(
+    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
     """Report an evaluation without sequences, for which fairseq-eval-lm prints a perplexity of 1."""
-    from fairseq.tasks.language_modeling import LanguageModelingTask
-
-    wrap(LanguageModelingTask, "eval_lm_dataloader", _load_some)
-
-
-def _load_some(original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
     return _SomeBatches(original(self, *args, **kwargs))
 
 
@@ -94,25 +86,21 @@ def redraw_batches_each_epoch() -> None:
     FairseqDataset.can_reuse_epoch_itr_across_epochs = property(lambda self: False)
 
 
-def go_on_at_the_same_place() -> None:
+@around("fairseq.data.iterators", "EpochBatchIterator.state_dict")
+def save_number_and_seed(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
+    """Save what :func:`load_at_the_same_place` reads."""
+    return {**original(self), BATCHES: len(self), PROCESSES: self.num_shards, SEED: self.seed}
+
+
+@around("fairseq.data.iterators", "EpochBatchIterator.load_state_dict")
+def load_at_the_same_place(
+    original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]
+) -> typing.Any:
     """Resume an epoch at the same position if it has another number of batches, as with another number of processes.
 
     fairseq skips as many batches as each process had read: with fewer processes it repeats a part of the epoch, with
     more processes it skips a part or ends with a traceback. Another seed is a warning.
     """
-    from fairseq.data.iterators import EpochBatchIterator
-
-    wrap(EpochBatchIterator, "state_dict", _with_number_and_seed)
-    wrap(EpochBatchIterator, "load_state_dict", _load_at_the_same_place)
-
-
-def _with_number_and_seed(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
-    return {**original(self), BATCHES: len(self), PROCESSES: self.num_shards, SEED: self.seed}
-
-
-def _load_at_the_same_place(
-    original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]
-) -> typing.Any:
     place, now = state.get("iterations_in_epoch", 0), len(self)
     before = state.get(BATCHES, now)
     if place > 0 and before != now:

@@ -1,37 +1,29 @@
-"""Repair fairseq's training in several processes."""
+"""Repair fairseq's training in several processes, and on a GPU whose memory a batch exceeds."""
 
 import typing
 
 import torch
 
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
+
+Original = typing.Callable[..., typing.Any]
 
 
-def allow_torch_ddp_on_the_cpu() -> None:
+@around("fairseq.models.distributed_fairseq_model", "DistributedDataParallel")
+def allow_torch_ddp_on_the_cpu(original: Original, module: typing.Any, **options: typing.Any) -> typing.Any:
     """Make --ddp-backend pytorch_ddp, fairseq's default, train with --cpu: fairseq always names a GPU."""
-    from fairseq.models import distributed_fairseq_model
-
-    wrap(distributed_fairseq_model, "DistributedDataParallel", _on_its_device)
-
-
-def _on_its_device(original: typing.Callable, module: typing.Any, **options: typing.Any) -> typing.Any:
     if all(parameter.device.type == "cpu" for parameter in module.parameters()):
         options.update(device_ids=None, output_device=None)
     return original(module, **options)
 
 
-def validate_with_one_set_of_buffers() -> None:
+@around("fairseq.trainer", "Trainer.begin_valid_epoch")
+def validate_with_one_set_of_buffers(original: Original, self: typing.Any, epoch: int) -> None:
     """Make all processes validate with the buffers of the first process, which a checkpoint stores.
 
     A plain batch norm has running statistics of its process's batches only, so each process would validate its part of
     the data with another model.
     """
-    from fairseq.trainer import Trainer
-
-    wrap(Trainer, "begin_valid_epoch", _share_buffers)
-
-
-def _share_buffers(original: typing.Callable, self: typing.Any, epoch: int) -> None:
     whole = self.cfg.common.model_parallel_size == 1 and not self.is_fsdp and not self.tpu
     if self.data_parallel_world_size > 1 and whole:
         for buffer in self.get_model().buffers():
@@ -39,16 +31,11 @@ def _share_buffers(original: typing.Callable, self: typing.Any, epoch: int) -> N
     original(self, epoch)
 
 
-def gather_values_on_the_cpu() -> None:
-    """Gather logged values of processes with --cpu, for example in validation: fairseq requires a GPU's memory."""
-    from fairseq.distributed import utils
-
-    wrap(utils, "all_gather_list", _gather_by_gloo)
-
-
-def _gather_by_gloo(
-    original: typing.Callable, data: typing.Any, group: typing.Any = None, *args: typing.Any, **kwargs: typing.Any
+@around("fairseq.distributed.utils", "all_gather_list")
+def gather_values_on_the_cpu(
+    original: Original, data: typing.Any, group: typing.Any = None, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
+    """Gather logged values of processes with --cpu, for example in validation: fairseq requires a GPU's memory."""
     if torch.distributed.get_backend(group) != "gloo":
         return original(data, group, *args, **kwargs)
     found: typing.List[typing.Any] = [None] * torch.distributed.get_world_size(group)
@@ -56,14 +43,20 @@ def _gather_by_gloo(
     return found
 
 
-def score_no_empty_batches() -> None:
-    """Skip the empty last batches of fairseq-validate's processes if their number does not divide the batches."""
-    from fairseq.tasks import FairseqTask
-
-    wrap(FairseqTask, "valid_step", _score_unless_empty)
-
-
-def _score_unless_empty(
-    original: typing.Callable, self: typing.Any, sample: typing.Any, *args: typing.Any, **kwargs: typing.Any
+@around("fairseq.tasks.fairseq_task", "FairseqTask.valid_step")
+def score_no_empty_batches(
+    original: Original, self: typing.Any, sample: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
+    """Skip the empty last batches of fairseq-validate's processes if their number does not divide the batches."""
     return original(self, sample, *args, **kwargs) if sample else (0.0, 0, {})
+
+
+@around("fairseq.trainer", "Trainer._log_oom")
+def end_training_without_memory(original: Original, self: typing.Any, error: BaseException) -> None:
+    """End a training whose batch does not fit into the memory of a GPU.
+
+    fairseq logs pages of statistics, omits the batch and continues: the longest sequences would never be trained.
+    Validation repeats the batch with the memory of the gradients, as in fairseq.
+    """
+    if torch.is_grad_enabled():
+        raise error

@@ -15,33 +15,25 @@ import typing
 import torch
 
 from fairseq_mega.compat import hooks
-from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
+from fairseq_mega.compat.patching import around, globals_of_training, wrapped
 
 logger = logging.getLogger("fairseq_mega.compat.processes.interruption")
 
 MORE = "FAIRSEQ_MEGA_STOP_SIGNAL"  # environment variable
 REPEATS = 0.5  # seconds: timeout, torchrun and terminals may send a signal to a process, and again to its group
-_before: typing.Dict[int, typing.Any] = {}  # handlers that this module replaced
-_received: typing.Optional[signal.Signals] = None  # by this process
-_together: typing.Any = 0.0  # number of processes of this training that had received one in the last step
-_training = _saved = _passed_on = False
 
 
-def end_with_a_checkpoint() -> None:
-    """End a training after its update when it is requested to stop: by SIGTERM, SIGINT, and the signal of the variable
-    FAIRSEQ_MEGA_STOP_SIGNAL.
+class Stop:
+    """Requests to stop: of this process, and of all processes of its training."""
 
-    The same command then continues as if the training had not been interrupted. The workers of a data loader leave
-    signals to the main process.
-    """
-    from fairseq.trainer import Trainer
-    from torch.utils.data._utils import signal_handling
+    def __init__(self) -> None:
+        self.handlers: typing.Dict[int, typing.Any] = {}  # that this module replaced, by their signals
+        self.received: typing.Optional[signal.Signals] = None  # by this process
+        self.processes: typing.Any = 0.0  # that had received one in the last step
+        self.trains = self.has_saved = self.is_passed_on = False
 
-    wrap(Trainer, "begin_epoch", _begin_to_train)
-    wrap(Trainer, "_aggregate_logging_outputs", _share_what_was_received)
-    wrap(Trainer, "valid_step", _save_before_the_rest)
-    handlers = wrapped(signal_handling._set_worker_signal_handlers, _listen_to_the_main_process)
-    signal_handling._set_worker_signal_handlers = handlers
+
+stop = Stop()
 
 
 def signals() -> typing.List[signal.Signals]:
@@ -58,50 +50,51 @@ def signals() -> typing.List[signal.Signals]:
 
 @contextlib.contextmanager
 def listening() -> typing.Iterator[None]:
-    """Handle signals within the block, if this is the main thread.
+    """Handle signals within the block, if this is the main thread: the training ends after its update.
+
+    The signals are SIGTERM, SIGINT, and that of the variable FAIRSEQ_MEGA_STOP_SIGNAL. The same command then continues
+    as if the training had not been interrupted.
 
     Raises:
         SystemExit: at the end of the block, if processes that this one started have been requested to stop.
     """
-    global _received, _together, _training, _saved, _passed_on
+    global stop
     _listen()
     try:
         yield
     finally:
-        status = 128 + _received if _received is not None and _passed_on else 0
-        for number, handler in _before.items():
+        received, is_passed_on = stop.received, stop.is_passed_on
+        for number, handler in stop.handlers.items():
             signal.signal(number, handler)
-        _before.clear()
-        _received, _together, _training, _saved, _passed_on = None, 0.0, False, False, False
-        if status:
-            raise SystemExit(status)
+        stop = Stop()  # for the next training of this process
+        if received is not None and is_passed_on:
+            raise SystemExit(128 + received)
 
 
 def _listen() -> None:
-    if not _before and threading.current_thread() is threading.main_thread():
-        _before.update((number, signal.signal(number, _handle)) for number in signals())
+    if not stop.handlers and threading.current_thread() is threading.main_thread():
+        stop.handlers.update((number, signal.signal(number, _handle)) for number in signals())
 
 
 def _handle(number: int, frame: typing.Optional[types.FrameType]) -> None:
     """Note a signal, or pass it on to the processes of the training that this process started."""
-    global _received, _passed_on
     started = [child for child in multiprocessing.active_children() if not child.daemon]
-    if not (_training or started):
-        signal.signal(number, _before.pop(number))
+    if not (stop.trains or started):
+        signal.signal(number, stop.handlers.pop(number))
         signal.raise_signal(number)
         return
-    for other in _before:
+    for other in stop.handlers:
         signal.signal(other, signal.SIG_IGN)
-    _received, _passed_on = signal.Signals(number), bool(started)
+    stop.received, stop.is_passed_on = signal.Signals(number), bool(started)
     for child in started:
         with contextlib.suppress(ProcessLookupError):
             os.kill(typing.cast(int, child.pid), number)
     if not started and (not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0):
-        line = f"{_received.name}: the training ends after this update (a second signal ends it at once)\n"
+        line = f"{stop.received.name}: the training ends after this update (a second signal ends it at once)\n"
         with contextlib.suppress(OSError):
             os.write(2, line.encode())  # sys.stderr may be in the middle of a line
     time.sleep(REPEATS)
-    for other in _before:
+    for other in stop.handlers:
         signal.signal(other, signal.SIG_DFL)
 
 
@@ -111,27 +104,29 @@ def listen(call: hooks.Call) -> typing.Iterator[None]:
         yield
 
 
-def _begin_to_train(original: typing.Callable, self: typing.Any, epoch: int) -> None:
-    global _training
+@around("fairseq.trainer", "Trainer.begin_epoch")
+def begin_to_train(original: typing.Callable, self: typing.Any, epoch: int) -> None:
+    """Handle signals from the first update on."""
     namespace = globals_of_training()
     if namespace:
         namespace["validate_and_save"] = wrapped(namespace["validate_and_save"], _end_after_the_update)
         _listen()  # fairseq-hydra-train calls call_main before it imports this package
-        _training = True
+        stop.trains = True
     original(self, epoch)
 
 
-def _share_what_was_received(
+@around("fairseq.trainer", "Trainer._aggregate_logging_outputs")
+def share_what_was_received(
     original: typing.Callable, self: typing.Any, outputs: typing.Any, *to_sum: typing.Any, ignore: bool = False
 ) -> typing.Any:
     """Tell all processes in the same step whether one of them has received a signal."""
-    global _together
-    outputs, (*summed, _together) = original(self, outputs, *to_sum, float(_received is not None), ignore=ignore)
+    received = float(stop.received is not None)
+    outputs, (*summed, stop.processes) = original(self, outputs, *to_sum, received, ignore=ignore)
     return outputs, summed
 
 
 def _must_end(trainer: typing.Any) -> bool:
-    return float(_together) > 0 if trainer.data_parallel_world_size > 1 else _received is not None
+    return float(stop.processes) > 0 if trainer.data_parallel_world_size > 1 else stop.received is not None
 
 
 def _save(trainer: typing.Any) -> None:
@@ -143,15 +138,15 @@ def _save(trainer: typing.Any) -> None:
     checkpoint_utils.save_checkpoint(saving, trainer, trainer.batches, None)
 
 
-def _save_before_the_rest(
+@around("fairseq.trainer", "Trainer.valid_step")
+def save_before_the_rest(
     original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
     """Save in a validation, which may take longer than the machine waits; the validation continues."""
-    global _saved
     logged = original(self, *args, **kwargs)
-    if _training and not _saved and _must_end(self):
+    if stop.trains and not stop.has_saved and _must_end(self):
         _save(self)
-        _saved = True
+        stop.has_saved = True
     return logged
 
 
@@ -159,11 +154,11 @@ def _end_after_the_update(
     original: typing.Callable, cfg: typing.Any, trainer: typing.Any, *args: typing.Any
 ) -> typing.Any:
     """Validate and save as fairseq does; then save and end the process if a stop is requested and updates are left."""
-    losses, stop = original(cfg, trainer, *args)
-    if stop or not _must_end(trainer):
-        return losses, stop
+    losses, is_finished = original(cfg, trainer, *args)
+    if is_finished or not _must_end(trainer):
+        return losses, is_finished
     _save(trainer)
-    number, saving = _received or signal.SIGTERM, cfg.checkpoint
+    number, saving = stop.received or signal.SIGTERM, cfg.checkpoint
     last = os.path.join(saving.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
     what = "nothing is saved (--no-save)" if saving.no_save else f"the same command continues from {last}"
     logger.info(f"{number.name}: the training ends after update {trainer.get_num_updates()}; {what}")
@@ -172,7 +167,8 @@ def _end_after_the_update(
     raise SystemExit(128 + number)
 
 
-def _listen_to_the_main_process(original: typing.Callable) -> None:
+@around("torch.utils.data._utils.signal_handling", "_set_worker_signal_handlers")
+def listen_to_the_main_process(original: typing.Callable) -> None:
     """Make a worker ignore signals but the SIGTERM of the main process, which requires its batches until it ends."""
     original()
     if not sys.platform.startswith("linux"):

@@ -7,7 +7,7 @@ import types
 import typing
 
 from fairseq_mega.compat import hooks
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 from fairseq_mega.compat.processes.batches import SEED
 
 logger = logging.getLogger("fairseq_mega.compat.processes.skip_finished")
@@ -103,16 +103,12 @@ def nothing_left(trainer: typing.Any, batches: typing.Any) -> typing.Optional[st
     return None
 
 
-def save_last_epochs() -> None:
-    """Save the last update of a training: with --save-interval 5 --max-epoch 9 fairseq loses the last four epochs."""
-    from fairseq.trainer import Trainer
+@around("fairseq.trainer", "Trainer.lr_step")
+def save_last_epochs(original: typing.Callable, self: typing.Any, epoch: int, *losses: typing.Any) -> typing.Any:
+    """Save the last update of a training: with --save-interval 5 --max-epoch 9 fairseq loses the last four epochs.
 
-    wrap(Trainer, "lr_step", _step_and_save)
-
-
-def _step_and_save(original: typing.Callable, self: typing.Any, epoch: int, *losses: typing.Any) -> typing.Any:
-    """Step the schedule, and save if no epoch follows. Only fairseq's loop over epochs passes a loss, which may be
-    None."""
+    Only fairseq's loop over epochs passes a loss, which may be None.
+    """
     from fairseq import checkpoint_utils
 
     rate = original(self, epoch, *losses)

@@ -13,7 +13,7 @@ import weakref
 
 import torch
 
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 SHORT_EPOCH = 200  # batches; starting and ending a worker takes 20 to 100 ms
 
@@ -24,7 +24,10 @@ def start_workers_by_fork() -> None:
         multiprocessing.set_start_method("fork", force=True)
 
 
-def end_workers_with_their_batches() -> None:
+@around("fairseq.data.iterators", "EpochBatchIterator._get_iterator_for_epoch")
+def end_workers_with_their_batches(
+    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
     """End the workers of --num-workers after the last batch of an epoch, or when its batches are dropped.
 
     fairseq creates workers that outlive the epoch, for a DataLoader that is kept. If batches are drawn again in each
@@ -34,15 +37,6 @@ def end_workers_with_their_batches() -> None:
     Unless --num-workers is passed, the main process loads the batches if that is faster, see
     :func:`workers_are_of_use`.
     """
-    from fairseq.data import iterators
-
-    wrap(iterators.EpochBatchIterator, "_get_iterator_for_epoch", _batches_of_an_epoch)
-
-
-def _batches_of_an_epoch(
-    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
-    """Return the batches of an epoch, whose workers end with the epoch."""
     workers = self.num_workers
     self.persistent_workers = self.reuse_dataloader = False
     if not workers_are_requested(sys.argv) and not workers_are_of_use(len(self)):
@@ -76,20 +70,14 @@ def workers_are_requested(arguments: typing.Sequence[str]) -> bool:
     return any(re.match(r"(--num-workers|\+*dataset\.num_workers)(=|$)", argument) for argument in arguments)
 
 
-def end_background_loading_with_its_reader() -> None:
+@around("fairseq.data.iterators", "BufferedIterator._create_consumer")
+def end_background_loading_with_its_reader(original: typing.Callable, self: typing.Any) -> None:
     """End fairseq's thread that loads batches ahead when its reader is deleted, at the latest when Python shuts down.
 
     A training that reaches --max-update within an epoch, or a validation shortened by --max-valid-steps, leaves the
     thread and its workers waiting. If the shutdown finds the thread inside torch, Python unwinds it, and C++ aborts the
-    process: "terminate called without an active exception", exit status -6 after a complete training (seen once in some
-    hundred runs, on a busy machine).
+    process: "terminate called without an active exception", exit status -6 after a complete training.
     """
-    from fairseq.data.iterators import BufferedIterator
-
-    wrap(BufferedIterator, "_create_consumer", _create_finalized)
-
-
-def _create_finalized(original: typing.Callable, self: typing.Any) -> None:
     original(self)
     weakref.finalize(self, end_background_loading, self._consumer)
 

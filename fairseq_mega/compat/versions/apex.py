@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List
 
 import torch
 
-from fairseq_mega.compat.patching import wrap
+from fairseq_mega.compat.patching import around
 
 
 def can_fuse(params: List[Any]) -> bool:
@@ -14,19 +14,12 @@ def can_fuse(params: List[Any]) -> bool:
     return all(tensor.is_cuda and tensor.dtype in (torch.float32, torch.float16) for tensor in tensors)
 
 
-def fuse_adam_where_it_runs() -> None:
-    """Use apex's FusedAdam for --optimizer adam only where it runs; load checkpoints of Adam and FusedAdam into both.
+@around("fairseq.optim.adam", "FairseqAdam.__init__")
+def fuse_adam_where_it_runs(original: Callable, self: Any, cfg: Any, params: Any) -> None:
+    """Use apex's FusedAdam for --optimizer adam only where it runs.
 
-    fairseq uses FusedAdam whenever a GPU is visible, and fails with --cpu and with --memory-efficient-bf16. Adam stores
-    the number of steps for each parameter, FusedAdam for each group of parameters.
+    fairseq uses FusedAdam whenever a GPU is visible, and fails with --cpu and with --memory-efficient-bf16.
     """
-    from fairseq.optim import adam
-
-    wrap(adam.FairseqAdam, "__init__", _build_fitting)
-    wrap(adam.FairseqAdam, "load_state_dict", _load_either)
-
-
-def _build_fitting(original: Callable, self: Any, cfg: Any, params: Any) -> None:
     params = list(params)
     if torch.cuda.is_available() and not getattr(cfg, "use_old_adam", False) and not can_fuse(params):
         cfg = copy.copy(cfg)
@@ -34,7 +27,14 @@ def _build_fitting(original: Callable, self: Any, cfg: Any, params: Any) -> None
     original(self, cfg, params)
 
 
-def _load_either(original: Callable, self: Any, state_dict: Dict[str, Any], optimizer_overrides: Any = None) -> None:
+@around("fairseq.optim.adam", "FairseqAdam.load_state_dict")
+def load_either_adam(
+    original: Callable, self: Any, state_dict: Dict[str, Any], optimizer_overrides: Any = None
+) -> None:
+    """Load checkpoints of Adam and FusedAdam into both.
+
+    Adam stores the number of steps for each parameter, FusedAdam for each group of parameters.
+    """
     from fairseq.optim import adam
 
     fused = not isinstance(self.optimizer, adam.Adam)

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.compat.versions.torchvision_operators import import_torchvision
+from fairseq_mega.compat.versions.image_libraries import import_torchvision
 
 # As torchvision's own description of its operators, which fails where the library with the operators does not load.
 DESCRIBED = """

@@ -1,8 +1,9 @@
-"""Import torchvision, and timm, which requires it, even if its compiled operators were built for another torch."""
+"""Import torchvision and timm even if torchvision's operators were built for another torch, and posterize to 0 bits."""
 
 import importlib
 import re
-from typing import Any
+from functools import partial
+from typing import Any, Callable
 
 import torch
 
@@ -47,3 +48,24 @@ def import_timm(module: str, purpose: str) -> Any:
             f"{purpose} requires timm, which is not installed ({error}): run bash scripts/setup.sh --extras images, or "
             f"pip install 'fairseq_mega[images]'"
         ) from error
+
+
+def allow_no_bits(purpose: str) -> None:
+    """Make an image black if timm's RandAugment keeps 0 bits, which Pillow 13 and later reject.
+
+    Its "increasing" variant keeps 0 bits at the largest magnitude.
+
+    Args:
+        purpose: feature that requires timm, for the message.
+
+    Raises:
+        ValueError: if timm is not installed.
+    """
+    module = import_timm("timm.data.auto_augment", purpose)
+    operations, mended = module.NAME_TO_OP, partial(_posterize, module.posterize)
+    operations.update({name: mended for name, function in operations.items() if function is module.posterize})
+
+
+def _posterize(original: Callable, image: Any, bits: int, **settings: Any) -> Any:
+    """Keep the highest bits of each number of an image of PIL, in mode RGB or L."""
+    return original(image, bits, **settings) if bits > 0 else image.point(lambda _: 0)
