@@ -43,13 +43,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line and return the exit status: 0, or 1 after an error message."""
     args = build_parser().parse_args(argv)
     try:
-        if args.last_epochs is not None and args.dir is None:
-            raise AveragingError("--last-epochs requires --dir, the --save-dir of the training")
-        if args.last_epochs is None and args.dir is not None:
-            given = "--inputs" if args.ema is None else "--ema"
-            raise AveragingError(
-                f"--dir {args.dir} requires --last-epochs: omit it, or give --last-epochs instead of {given}"
-            )
+        if (args.last_epochs is None) != (args.dir is None):
+            raise AveragingError("--last-epochs and --dir, the --save-dir of the training: give both, or neither")
         if args.ema is not None:
             check_paths([args.ema], args.output)
             save(average_of_training(args.ema), args.output)

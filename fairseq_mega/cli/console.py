@@ -4,10 +4,8 @@ Each command runs the fairseq command of the same name with --user-dir set. A us
 exit status is 1 for errors of files and 2 for errors of values. FAIRSEQ_MEGA_TRACEBACK=1 keeps the traceback.
 """
 
-import argparse
 import contextlib
 import importlib
-import logging
 import os
 import sys
 import textwrap
@@ -15,18 +13,15 @@ import typing
 from pathlib import Path
 
 import torch
-from omegaconf import DictConfig
 
 import fairseq_mega
 from fairseq_mega.compat.errors import in_one_line, is_of_a_file
-from fairseq_mega.compat.features.architectures import architectures
 from fairseq_mega.compat.processes.cpu_process import configure_process
-from fairseq_mega.models.checkpoint_files import Origin, origin_of
+from fairseq_mega.models.checkpoint_files import origin_of
 
-from .arguments import check_arguments, option_value, requested_arch, with_task
-from .commands import logged_output, lost_output, quiet_libraries, reader_is_gone
+from .commands import failure, quiet_libraries
 from .progress import Progress, progress_lines
-from .usage import UsageError, explained_errors, model_of, plugin_flags
+from .usage import explained_errors, option_value, plugin_flags
 
 COMMANDS = {
     "train": "fairseq_cli.train",
@@ -35,52 +30,48 @@ COMMANDS = {
     "eval-lm": "fairseq_cli.eval_lm",
     "validate": "fairseq_cli.validate",
 }
-LOGS_SETTINGS = ("fairseq_cli.interactive", "fairseq_cli.generate", "fairseq_cli.eval_lm", "fairseq_cli.validate")
 FILE_ERROR, VALUE_ERROR = 1, 2
 
 
-def package_folder() -> str:
-    """Return the folder of the installed package, the value of fairseq's --user-dir."""
-    return next(iter(fairseq_mega.__path__))
-
-
 def with_user_dir(arguments: typing.Sequence[str]) -> typing.List[str]:
-    """Add --user-dir unless the arguments name another plugin.
+    """Add this package as --user-dir unless the arguments name another folder that exists, or another plugin."""
+    given = option_value(arguments, "--user-dir")
+    by_name = given is not None and os.path.basename(os.path.normpath(given)) == "fairseq_mega"
+    if given is not None and (os.path.exists(given) or not by_name):
+        return list(arguments)
+    return [*arguments, "--user-dir", next(iter(fairseq_mega.__path__))]  # the last one counts
+
+
+def with_task(command: str, arguments: typing.Sequence[str]) -> typing.List[str]:
+    """Add the --task of the checkpoint's training unless --task is passed; fairseq's default may be another task.
+
+    Nothing is added for fairseq-train, for --help, and for checkpoints in several files, whose names fairseq builds.
 
     Raises:
-        UsageError: if --user-dir is another copy of this package, which is imported already.
+        OSError, ValueError: if the file of --path cannot be read.
     """
-    ours = package_folder()
-    given = option_value(arguments, "--user-dir")
-    if given is None:
-        return ["--user-dir", ours, *arguments]
-    if os.path.basename(os.path.normpath(given)) != "fairseq_mega":
+    others = ("--task", "--checkpoint-suffix", "--checkpoint-shard-count")
+    if command == "train" or is_help(arguments) or any(option_value(arguments, option) for option in others):
         return list(arguments)
-    if os.path.exists(given) and not os.path.samefile(given, ours):
-        raise UsageError(
-            f"--user-dir {given} is not the copy of the package that this command uses ({ours}): "
-            "omit --user-dir, or install the other copy (pip install -e)"
-        )
-    return [*arguments, "--user-dir", ours]  # the last one counts
+    task = origin_of(option_value(arguments, "--path")).task
+    return [*arguments, *(["--task", task] if task else [])]
 
 
-def checkpoint_origin(command: str, arguments: typing.Sequence[str]) -> Origin:
-    """Return the origin of the checkpoint of --path; raise at once if the file cannot be read.
-
-    The origin is empty for fairseq-train, for --help, and for checkpoints in several files, whose names fairseq builds.
-    """
-    several = any(option_value(arguments, option) for option in ("--checkpoint-suffix", "--checkpoint-shard-count"))
-    if command == "train" or several or {"-h", "--help"} & set(arguments):
-        return Origin()
-    return origin_of(option_value(arguments, "--path"))
+def is_help(arguments: typing.Sequence[str]) -> bool:
+    """Return whether a command line requests help."""
+    return bool({"-h", "--help"} & set(arguments))
 
 
 def page_of_help(arguments: typing.Sequence[str]) -> str:
     """Return the page of fairseq-mega-train --help: the options of one model of this package, or all architectures."""
-    arch = requested_arch(arguments)
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    ours = [name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.split(".")[0] == "fairseq_mega"]
+    arch = option_value(arguments, "--arch", "-a")
     if arch is not None:
-        return tail_of_help("train", arguments) if arch in architectures() else ""
-    line = f"Architectures of this package: {', '.join(architectures())}; examples/MODELS.md describes them."
+        return tail_of_help("train", arguments) if arch in ours else ""
+    names = ", ".join(sorted(ours, key=lambda name: (not name.startswith("mega"), name)))
+    line = f"Architectures of this package: {names}; examples/MODELS.md describes them."
     return "\n".join(
         [
             "Train a model: fairseq-mega-train DATA --arch NAME [OPTION]...",
@@ -94,16 +85,18 @@ def page_of_help(arguments: typing.Sequence[str]) -> str:
 
 def tail_of_help(command: str, arguments: typing.Sequence[str]) -> str:
     """Return the flags of this package, printed below fairseq's page of options; of models only the one of --arch."""
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
     if command != "train":
-        return plugin_flags(["--task"])
-    arch = requested_arch(arguments)
+        return plugin_flags({"--task": None})
+    arch = option_value(arguments, "--arch", "-a")
     named = {option: option_value(arguments, option) for option in ("--task", "--lr-scheduler")}
-    return plugin_flags(chosen={"--arch": None if arch is None else model_of(arch), **named})
+    return plugin_flags({"--arch": ARCH_MODEL_NAME_REGISTRY.get(arch, arch), **named})
 
 
 def shows_progress(arguments: typing.Sequence[str]) -> bool:
     """Return whether a training prints progress lines: one process on a terminal, without --log-format."""
-    if not sys.stdout.isatty() or option_value(arguments, "--log-format") or {"-h", "--help"} & set(arguments):
+    if not sys.stdout.isatty() or option_value(arguments, "--log-format") or is_help(arguments):
         return False
     alone = option_value(arguments, "--distributed-world-size") in (None, "1") and "RANK" not in os.environ
     return alone and ("--cpu" in arguments or torch.cuda.device_count() < 2)
@@ -119,67 +112,36 @@ def training_progress(arguments: typing.Sequence[str]) -> typing.ContextManager[
     return progress_lines(progress, Path(option_value(arguments, "--save-dir") or "checkpoints") / "train.log")
 
 
-@contextlib.contextmanager
-def settings_unlogged() -> typing.Iterator[None]:
-    """Drop the dump of all settings, thousands of characters, that commands other than fairseq-train log first."""
-
-    def other(record: logging.LogRecord) -> bool:
-        return not isinstance(record.msg, (DictConfig, argparse.Namespace))
-
-    loggers = [logging.getLogger(name) for name in LOGS_SETTINGS]
-    for logger in loggers:
-        logger.addFilter(other)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(other)
-
-
 def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -> int:
     """Run the fairseq command `command` (a key of COMMANDS) and return the exit status.
 
     `arguments` defaults to the arguments of the process.
     """
-    try:
-        return _run(command, arguments)
-    except BrokenPipeError:
-        if reader_is_gone():
-            return FILE_ERROR
-        raise
-
-
-def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     name, saved = f"fairseq-mega-{command}", sys.argv
     quiet_libraries()
-    page = page_of_help(given) if command == "train" and {"-h", "--help"} & set(given) else ""
+    page = page_of_help(given) if command == "train" and is_help(given) else ""
     if page:
         print(f"{page}\n\n  fairseq-mega-train --help-all   options of every training, and of all models")
         return 0
     given = ["--help" if word == "--help-all" else word for word in given]
     try:
-        origin = checkpoint_origin(command, given)
-        check_arguments(command, given, origin)
         shown = command == "train" and shows_progress(given)
         as_json = ["--log-format", "json", "--log-interval", option_value(given, "--log-interval") or "20"]
-        sys.argv = [name, *with_user_dir(with_task(command, given, origin)), *(as_json if shown else [])]
-        of_results = contextlib.nullcontext() if command == "train" else logged_output()  # a training goes on
-        progress = training_progress(given) if shown else contextlib.nullcontext()
-        with explained_errors(), settings_unlogged(), of_results, progress:
+        sys.argv = [name, *with_user_dir(with_task(command, given)), *(as_json if shown else [])]
+        with explained_errors(), training_progress(given) if shown else contextlib.nullcontext():
             importlib.import_module(COMMANDS[command]).cli_main()
     except SystemExit as exit_request:
-        if exit_request.code == 0 and {"-h", "--help"} & set(given):
+        if exit_request.code == 0 and is_help(given):
             print("\n" + tail_of_help(command, given))
         raise
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        raise
+    except BrokenPipeError as error:
+        return failure(name, error)
     except Exception as error:
-        problem = lost_output()
-        line = in_one_line(name, error) if problem is None else f"{name}: error: {problem}"
+        line = in_one_line(name, error)
         if line is None:
             raise
         print(line, file=sys.stderr)

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import logging
 import sys
-import time
 from pathlib import Path
 from typing import Any, Iterator, List, Optional
 
@@ -16,14 +15,13 @@ from fairseq_cli import interactive as fairseq_interactive
 
 from fairseq_mega.compat.files.expressions import literal
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.models.streams.context import Context, check_name
+from fairseq_mega.models.streams.context import check_name
 from fairseq_mega.models.streams.generator import TextGenerator
 
 from .usage import UsageError
 
 logger = logging.getLogger("fairseq_mega.cli.interactive")
 BLOCK = 1 << 16  # characters per read
-PATIENCE = 10.0  # seconds between two lines of the log
 PROMPT = "> "
 
 
@@ -90,16 +88,13 @@ def check_files(given: argparse.Namespace) -> None:
 
     Raises:
         OSError: if the text cannot be found.
-        UsageError: if one of the options is missing, the text is empty, or the context cannot be written to its file.
+        ValueError: if one of the options is missing, the text is empty, or the context cannot be written to its file.
     """
     if None in (given.read, given.save_context):
         raise UsageError("--read and --save-context: give both, or neither")
     if not given.read.stat().st_size:
         raise UsageError(f"--read {given.read} is empty: give a text")
-    try:
-        check_name(given.save_context)
-    except ValueError as error:
-        raise UsageError(f"--save-context {error}") from None
+    check_name(given.save_context)
     if given.save_context.exists() or not given.save_context.parent.is_dir():
         raise UsageError(f"--save-context {given.save_context}: give a new name in a folder that exists")
 
@@ -119,18 +114,13 @@ def read(cfg: Any, file: Path, output: Path) -> None:
     generator = load(cfg)
     before: Optional[str] = getattr(cfg.task, "context", None)
     context = None if before is None else generator.load_context(before)
-    begun = logged = time.monotonic()
     for part in parts(file, "\n" if generator.parts_lines else None):
         context = generator.read(part, context)
-        if time.monotonic() - logged > PATIENCE:
-            logged = time.monotonic()
-            logger.info(f"{tokens_of(context):,} tokens read")
     assert context is not None
     generator.save_context(context, output)
-    seconds = time.monotonic() - begun
-    logger.info(
-        f"{tokens_of(context):,} tokens in {output} ({output.stat().st_size:,} bytes), read in {seconds:.1f} seconds"
-    )
+    state = context.states[0]
+    count = 0 if state is None else state.step  # counts the </s> before the text, not the last token of the text
+    logger.info(f"{count:,} tokens in {output} ({output.stat().st_size:,} bytes)")
 
 
 def parts(file: Path, line_end: Optional[str]) -> Iterator[str]:
@@ -141,20 +131,11 @@ def parts(file: Path, line_end: Optional[str]) -> Iterator[str]:
     """
     last = ""
     with file.open(encoding="utf-8", newline=line_end) as stream:
-        try:
-            for part in iter(lambda: stream.read(BLOCK), ""):
-                yield part
-                last = part[-1]
-        except UnicodeDecodeError as error:
-            raise UsageError(f"--read {file}: {error}") from error
+        for part in iter(lambda: stream.read(BLOCK), ""):
+            yield part
+            last = part[-1]
     if last != "\n":
         yield "\n"
-
-
-def tokens_of(context: Context) -> int:
-    """Return the number of tokens that were read."""
-    state = context.states[0]
-    return 0 if state is None else state.step  # counts the </s> before the text, not the last token of the text
 
 
 def load(cfg: Any) -> TextGenerator:
@@ -169,15 +150,9 @@ def load(cfg: Any) -> TextGenerator:
         utils.split_paths(cfg.common_eval.path),
         arg_overrides=literal(cfg.common_eval.model_overrides),
         task=task,
-        suffix=cfg.checkpoint.checkpoint_suffix,
-        strict=cfg.checkpoint.checkpoint_shard_count == 1,
-        num_shards=cfg.checkpoint.checkpoint_shard_count,
     )
     if not all(isinstance(model, MegaLanguageModel) for model in models):
-        raise UsageError(
-            f"--read requires a language model of this package, and --path {cfg.common_eval.path} is another model: "
-            "omit --read and --save-context"
-        )
+        raise UsageError(f"--read requires a language model of this package: --path {cfg.common_eval.path} is another")
     device = torch.device("cuda" if torch.cuda.is_available() and not cfg.common.cpu else "cpu")
     for model in models:
         if cfg.common.fp16:

@@ -1,4 +1,4 @@
-"""Print errors of parsers in one line, where fairseq prints a page of options, and describe this package's flags."""
+"""Read words of a command line, print errors of parsers in one line, and describe this package's flags."""
 
 import argparse
 import contextlib
@@ -9,64 +9,57 @@ import fairseq_mega
 from fairseq_mega.compat.errors import LONGEST
 
 UNKNOWN = "unrecognized arguments: "  # argparse's words
+Chosen = typing.Mapping[str, typing.Optional[str]]
 
 
 class UsageError(ValueError):
     """An error on the command line."""
 
 
-def plugin_parsers(
-    kinds: typing.Container[str] = ("--arch", "--task", "--lr-scheduler"),
-) -> typing.Iterator[typing.Tuple[str, argparse.ArgumentParser]]:
-    """Yield a title such as "--arch mega" and a parser of its flags, for every choice that this package adds."""
+def option_value(arguments: typing.Sequence[str], *options: str) -> typing.Optional[str]:
+    """Return the last value of an option, passed as `--option value` or `--option=value`, or None.
+
+    Args:
+        arguments: words of a command line.
+        options: the names of the option.
+    """
+    value = None
+    for i, argument in enumerate(arguments):
+        name, equals, rest = argument.partition("=")
+        if argument in options and i + 1 < len(arguments):
+            value = arguments[i + 1]
+        elif equals and name in options:
+            value = rest
+    return value
+
+
+def plugin_flags(chosen: typing.Optional[Chosen] = None) -> str:
+    """Describe the flags of the package's models, tasks and schedules, which fairseq's own --help never shows.
+
+    Args:
+        chosen: name of the one model, task or schedule to describe by ``--arch``, ``--task`` or ``--lr-scheduler``, or
+            None for all of them; options that are missing are not described. By default all of them are.
+    """
     from fairseq.dataclass.utils import gen_parser_from_dataclass
     from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
     from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY, LR_SCHEDULER_REGISTRY
     from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 
-    for option, classes, dataclasses in (
-        ("--arch", MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY),
-        ("--task", TASK_REGISTRY, TASK_DATACLASS_REGISTRY),
-        ("--lr-scheduler", LR_SCHEDULER_REGISTRY, LR_SCHEDULER_DATACLASS_REGISTRY),
-    ):
-        for name, cls in sorted(classes.items()):
-            dataclass = dataclasses.get(name)
-            ours = cls.__module__.split(".")[0] == fairseq_mega.__name__ and dataclass is not None
-            if option not in kinds or not ours:
-                continue
-            parser = argparse.ArgumentParser(add_help=False, usage=argparse.SUPPRESS, allow_abbrev=False)
-            gen_parser_from_dataclass(parser.add_argument_group(f"with {option} {name}"), dataclass())
-            yield f"{option} {name}", parser
-
-
-def plugin_flags(
-    kinds: typing.Container[str] = ("--arch", "--task", "--lr-scheduler"),
-    chosen: typing.Optional[typing.Mapping[str, typing.Optional[str]]] = None,
-) -> str:
-    """Describe the flags of the package's models, tasks and schedules, which fairseq's own --help never shows.
-
-    Args:
-        kinds: options whose choices are described.
-        chosen: the one choice to describe, by option; None means all choices.
-    """
+    registries = {
+        "--arch": (MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY),
+        "--task": (TASK_REGISTRY, TASK_DATACLASS_REGISTRY),
+        "--lr-scheduler": (LR_SCHEDULER_REGISTRY, LR_SCHEDULER_DATACLASS_REGISTRY),
+    }
     texts = []
-    for title, parser in plugin_parsers(kinds):
-        kind, _, name = title.partition(" ")
-        if (chosen or {}).get(kind) in (None, name):
-            texts.append(parser.format_help().strip())
+    for option, only in (chosen or dict.fromkeys(registries)).items():
+        classes, dataclasses = registries[option]
+        for name, cls in sorted(classes.items()):
+            ours = cls.__module__.split(".")[0] == fairseq_mega.__name__ and name in dataclasses
+            if ours and only in (None, name):
+                parser = argparse.ArgumentParser(add_help=False, usage=argparse.SUPPRESS, allow_abbrev=False)
+                gen_parser_from_dataclass(parser.add_argument_group(f"with {option} {name}"), dataclasses[name]())
+                texts.append(parser.format_help().strip())
     return "\n\n".join(texts)
-
-
-def model_of(arch: str) -> str:
-    """Return the name of an architecture's model."""
-    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
-
-    return str(ARCH_MODEL_NAME_REGISTRY.get(arch, arch))
-
-
-def alternatives(names: typing.Sequence[str]) -> str:
-    """Return names as "a, b or c"."""
-    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 class Parser(argparse.ArgumentParser):

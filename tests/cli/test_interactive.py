@@ -1,6 +1,5 @@
 """fairseq-mega-interactive: a text is read once, and prompts of later calls go on from it."""
 
-import gzip
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,7 +57,7 @@ def reading(
         request.param, folder / "checkpoint_last.pt", Path(str(given[0])), folder / "a.safetensors", device_flags
     )
     output = run_fairseq("interactive", made.arguments("--read", folder / "text.txt", "--save-context", made.context))
-    assert f"62 tokens in {made.context} ({made.context.stat().st_size:,} bytes)" in output
+    assert f"62 tokens in {made.context} " in output
     return made
 
 
@@ -103,14 +102,11 @@ def test_read_on(reading: Reading, tmp_path: Path) -> None:
 
 
 def test_a_file_is_read_in_parts(reading: Reading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their ends are anywhere, and the log shows how far it came."""
+    """Their ends are anywhere."""
     monkeypatch.setattr(interactive, "BLOCK", 7)
-    monkeypatch.setattr(interactive, "PATIENCE", -1.0)
     (tmp_path / "text.txt").write_text(TEXT)
     context = tmp_path / "text.safetensors"
-    options = ["--read", tmp_path / "text.txt", "--save-context", context]
-    output = run_fairseq("interactive", reading.arguments(*options))
-    assert output.count("tokens read\n") == -(-len(TEXT) // 7) + 1
+    run_fairseq("interactive", reading.arguments("--read", tmp_path / "text.txt", "--save-context", context))
     assert reading._replace(context=context).answers() == reading.answers()
 
 
@@ -166,27 +162,14 @@ def errors(command: str, given: List[object]) -> str:
 def test_errors(reading: Reading, tmp_path: Path) -> None:
     text, new = tmp_path / "text.txt", tmp_path / "new.safetensors"
     text.write_text(TEXT)
-    wide, latin, packed, empty = (tmp_path / name for name in ("wide.txt", "latin.txt", "packed.gz", "empty.txt"))
-    wide.write_bytes(TEXT.encode("utf-16"))
-    latin.write_bytes(f"{TEXT} caf\xe9\n".encode("latin-1"))
-    packed.write_bytes(gzip.compress(TEXT.encode()))
-    empty.write_bytes(b"")
+    (tmp_path / "latin.txt").write_bytes(f"{TEXT} caf\xe9\n".encode("latin-1"))
+    (tmp_path / "empty.txt").touch()
     for options, words in (
         (["--read", text], "--save-context"),
-        (["--save-context", new], "--read"),
-        (["--read", tmp_path / "none", "--save-context", new], "none"),
-        (["--read", wide, "--save-context", new], f"--read {wide}: 'utf-8' codec"),
-        (["--read", latin, "--save-context", new], f"--read {latin}: 'utf-8' codec"),
-        (["--read", packed, "--save-context", new], f"--read {packed}: 'utf-8' codec"),
-        (["--read", empty, "--save-context", new], f"--read {empty}"),
-        (["--read", text, "--save-context", tmp_path / "new.pt"], "--save-context"),
+        (["--read", tmp_path / "latin.txt", "--save-context", new], "'utf-8' codec"),
+        (["--read", tmp_path / "empty.txt", "--save-context", new], "--read"),
+        (["--read", text, "--save-context", tmp_path / "new.pt"], "new.pt"),
         (["--read", text, "--save-context", reading.context], "--save-context"),
-        (
-            ["--read", text, "--save-context", tmp_path / "none" / "new.safetensors"],
-            "--save-context",
-        ),
-        (["--context", tmp_path / "none.safetensors"], "none.safetensors"),
-        (["--context", reading.checkpoint], "is not a file of safetensors"),
         (["--context", reading.context, "--test-chunk-size", 4], "--decoder-chunk-size 4"),
     ):
         assert words in errors("interactive", reading.arguments(*options)), options
@@ -194,13 +177,6 @@ def test_errors(reading: Reading, tmp_path: Path) -> None:
     for command, option, value in (("train", "--arch", "mega_lm"), ("eval-lm", "--path", reading.checkpoint)):
         given = [reading.data, "--task", "mega_language_modeling", option, value, "--context", reading.context]
         assert f"error: --context {reading.context}: " in errors(command, given)
-
-
-def test_reading_is_for_language_models(tiny_model, tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text(TEXT)
-    options = ["--read", tmp_path / "text.txt", "--save-context", tmp_path / "new.safetensors"]
-    given = [tiny_model.data, "--path", tiny_model.checkpoint, *options]
-    assert "--read requires a language model of this package" in errors("interactive", given)
 
 
 @pytest.mark.parametrize(
