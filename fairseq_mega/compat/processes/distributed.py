@@ -44,6 +44,7 @@ def gather_values_on_the_cpu(
 
 
 @around("fairseq.tasks.fairseq_task", "FairseqTask.valid_step")
+@around("fairseq.tasks.translation", "TranslationTask.valid_step")  # also scores translations
 def score_no_empty_batches(
     original: Original, self: typing.Any, sample: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
