@@ -59,9 +59,9 @@ def test_errors(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         load_checkpoint(path)
     path.write_bytes(b"no such file")
-    with pytest.raises(ValueError, match="is not a checkpoint in safetensors"):
+    with pytest.raises(ValueError, match="is not a file of safetensors"):
         load_checkpoint(path)
-    with pytest.raises(ValueError, match="cannot be written as JSON"):
+    with pytest.raises(TypeError, match="object"):
         save({"model": {}, "cfg": {"a": object()}}, path)
     assert path.read_bytes() == b"no such file" and len(list(tmp_path.iterdir())) == 2
 

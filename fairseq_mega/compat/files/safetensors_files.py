@@ -12,6 +12,7 @@ import json
 import os
 import typing
 
+import safetensors.torch
 import torch
 
 from .card import EARLIER, KEY
@@ -47,32 +48,26 @@ def read_tensors(path: typing.Any) -> typing.Dict[str, torch.Tensor]:
         OSError: if it is missing.
         UnreadableSafetensors: if it is damaged, or of another kind.
     """
-    library = _library()
     with _errors_naming(path):
-        return library.load_file(os.fspath(path))
+        return safetensors.torch.load_file(os.fspath(path))
 
 
 def read_texts(path: typing.Any) -> typing.Dict[str, str]:
-    """Return the texts in the header of a file of safetensors.
-
-    Raises:
-        OSError: if it is missing.
-        UnreadableSafetensors: if it is damaged, or of another kind.
-    """
-    library = _library()
-    with _errors_naming(path), library.safe_open(os.fspath(path), framework="pt") as file:
+    """Return the texts in the header of a file of safetensors; raises as :func:`read_tensors`."""
+    with _errors_naming(path), safetensors.safe_open(os.fspath(path), framework="pt") as file:
         return file.metadata() or {}
 
 
 @contextlib.contextmanager
 def _errors_naming(path: typing.Any) -> typing.Iterator[None]:
-    """Turn the library's errors into UnreadableSafetensors."""
+    """Turn errors of the contents into UnreadableSafetensors."""
     try:
         yield
     except OSError:
         raise
     except Exception as error:
-        raise UnreadableSafetensors(f"{path} is not a file of safetensors ({_reason(error)})") from error
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise UnreadableSafetensors(f"{path} is not a file of safetensors ({reason})") from error
 
 
 def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
@@ -85,17 +80,12 @@ def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
     where = configuration_file(path)
     if not os.path.exists(where):
         raise FileNotFoundError(f"{where} does not exist: the configuration of {path} belongs there")
-    try:
+    with _errors_naming(f"{path} with {where}"):
         with open(where, encoding="utf-8") as file:
             checkpoint = json.load(file)
         shared, digest = checkpoint.pop(SHARED, {}), checkpoint.pop(DIGEST, None)
         tensors, expected = read_tensors(path), read_texts(path).get(DIGEST, digest)
         tensors.update({name: tensors[owner] for name, owner in shared.items()})
-    except OSError:
-        raise
-    except Exception as error:
-        message = f"{path} with {where} is not a checkpoint in safetensors ({_reason(error)})"
-        raise UnreadableSafetensors(message) from error
     if digest != expected:
         raise UnreadableSafetensors(
             f"{path} and {where} belong to different checkpoints: copy both files of a checkpoint together"
@@ -110,16 +100,13 @@ def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
 
     Raises:
         OSError: if a file cannot be written.
-        ValueError: if the configuration contains more than plain values.
+        TypeError: if the configuration contains more than plain values.
     """
     tensors, shared = _without_copies(checkpoint["model"])
     plain = {key: checkpoint[key] for key in ("args", "cfg", KEY, EARLIER) if checkpoint.get(key) is not None}
     plain[SHARED] = shared
-    try:
-        digest = hashlib.sha256(json.dumps(plain, default=_plain).encode()).hexdigest()
-        text = json.dumps({**plain, DIGEST: digest}, default=_plain, indent=1)
-    except TypeError as error:
-        raise ValueError(f"{path}: its configuration cannot be written as JSON ({error})") from error
+    digest = hashlib.sha256(json.dumps(plain, default=_plain).encode()).hexdigest()
+    text = json.dumps({**plain, DIGEST: digest}, default=_plain, indent=1)
     description = configuration_file(path)
     partial = f"{description}.partial"
     try:
@@ -145,14 +132,11 @@ def write_tensors(tensors: typing.Dict[str, torch.Tensor], path: typing.Any, tex
     """
     partial = f"{os.fspath(path)}.partial"
     try:
-        try:
-            _library().save_file(tensors, partial, metadata=texts)
-        except OSError:
-            raise
-        except Exception as error:  # the library has its own type of errors
-            raise OSError(f"{path} cannot be written ({_reason(error)})") from error
+        safetensors.torch.save_file(tensors, partial, metadata=texts)
         os.chmod(partial, 0o644)
         os.replace(partial, path)
+    except safetensors.SafetensorError as error:
+        raise OSError(f"{path} cannot be written ({error})") from error
     finally:
         if os.path.exists(partial):
             os.remove(partial)
@@ -184,17 +168,3 @@ def _plain(value: typing.Any) -> typing.Any:
     if hasattr(value, "__iter__"):
         return list(value)
     raise TypeError(f"{type(value).__name__} {value!r}")
-
-
-def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-def _library() -> typing.Any:
-    try:
-        import safetensors.torch
-    except ImportError:
-        raise ValueError(
-            "a checkpoint in safetensors requires the package safetensors: pip install safetensors"
-        ) from None
-    return safetensors.torch
