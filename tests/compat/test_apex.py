@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator
 
 import pytest
-import torch
 
-from fairseq_mega.compat.versions import apex
 from tests.support import helpers
 from tests.support.prepared import PreparedPython
 
@@ -74,11 +72,10 @@ torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
     with_apex(program)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_adam_where_fused_adam_cannot_step(dtype: str, with_apex: Callable[[str], None]) -> None:
-    """Plain Adam steps with --cpu, or parameters in bfloat16, beside a GPU."""
-    program = f"""
-params, plain = build(False, dtype=torch.{dtype})
+def test_adam_where_fused_adam_cannot_step(with_apex: Callable[[str], None]) -> None:
+    """Plain Adam steps with --cpu beside a GPU."""
+    program = """
+params, plain = build(False)
 assert type(plain.optimizer) is Adam, plain.optimizer
 steps(params, plain, range(2))
 """
@@ -124,9 +121,3 @@ plain = steps(*build(True), range(6))
 assert (ends[0][0] - plain[0]).abs().max() > 0.01 and torch.allclose(ends[0][1], plain[1], rtol=1e-5, atol=1e-6)
 """
     with_apex(program)
-
-
-def test_what_fused_adam_can_step() -> None:
-    """Nothing on the CPU; groups of parameters are looked into."""
-    parameter = torch.nn.Parameter(torch.zeros(2))
-    assert not apex.can_fuse([parameter]) and not apex.can_fuse([{"params": [parameter]}])

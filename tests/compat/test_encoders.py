@@ -16,10 +16,8 @@ from omegaconf import OmegaConf
 
 from fairseq_mega.compat.features import encoders as compared
 from fairseq_mega.compat.files import card
-from fairseq_mega.lab.inspect import attention
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.mega import MegaModel
-from fairseq_mega.tasks.lra_text import FIRST, SECOND, LRATextTask
 from tests.support import helpers, json_texts
 
 
@@ -84,22 +82,17 @@ def test_what_a_training_remembers(
     ("first", "second", "refused"),
     [("own", "own", False), ("own", "other", True), ("own", None, False), (None, None, False)],
 )
-@pytest.mark.parametrize("kind", ["translation", "retrieval"])
 def test_all_data_folders_have_one_model(
-    kind: str, first: Optional[str], second: Optional[str], refused: bool, models: Dict[str, Path], tmp_path: Path
+    first: Optional[str], second: Optional[str], refused: bool, models: Dict[str, Path], tmp_path: Path
 ) -> None:
-    """Compare those of DATA1:DATA2 and of the two documents of retrieval, of which the first alone is read."""
-    folders = [tmp_path / name for name in (FIRST, SECOND)]
+    """Compare those of DATA1:DATA2, of which the first alone is read."""
+    folders = [tmp_path / name for name in ("one", "two")]
     for folder, model in zip(folders, (first, second)):
         folder.mkdir()
         if model:
             shutil.copy(models[model], folder / compared.SUBWORDS_FILE)
-    task: Any
-    if kind == "translation":
-        task = translator(folders[0], ["a"])
-        task.cfg.data = ":".join(map(str, folders))
-    else:
-        task = LRATextTask(argparse.Namespace(data=str(tmp_path)), dictionary(["a"]), dictionary(["0"]))
+    task = translator(folders[0], ["a"])
+    task.cfg.data = ":".join(map(str, folders))
     if refused:
         with pytest.raises(card.OtherCard, match=f"subwords: .* {folders[0]}/subwords.model, .* {folders[1]}/subw"):
             task.data_card()
@@ -266,26 +259,6 @@ def test_what_split_the_training_text_splits_all_text(
         assert build(now, task) is not None
 
 
-@pytest.mark.parametrize(
-    ("earlier", "given"),
-    [
-        ("--tokenizer moses --moses-no-escape --moses-no-dash-splits", "moses escape dash_splits"),
-        ("--bpe subword_nmt --bpe-codes CODES", "subword_nmt own"),
-        ("MODEL", "sentencepiece own"),
-    ],
-)
-def test_encoders_in_an_earlier_checkpoint(
-    earlier: str, given: str, codes: Dict[str, Path], models: Dict[str, Path]
-) -> None:
-    text = earlier.replace("CODES", card.digest_of_file(codes["own"]))
-    text = text.replace("MODEL", card.digest_of_file(models["own"]))
-    options = options_of(given, codes, models)
-    (option,) = {"bpe", "tokenizer"} & set(options)
-    entry = next(entry for entry, name in card.OPTIONS.items() if name == option)
-    found = card.card_of({"names": {entry: text}}, "a.pt")
-    assert found == {entry: card.described(option, SimpleNamespace(**options))}
-
-
 MOSES, CHARACTERS = {card.TOKENIZER: "--tokenizer moses"}, {card.SUBWORDS: "--bpe characters"}
 
 
@@ -312,22 +285,3 @@ def test_text_that_nothing_splits_or_that_is_split_by_what_nothing_records(
     found = warnings_in(caplog)
     assert len(found) == len(warned) * (reads_text or bool(given))
     assert all(message.startswith(beginning) for message, beginning in zip(found, warned))
-
-
-@pytest.mark.parametrize("road", ["interactive", "generate", "hub", "inspect"])
-def test_roads_of_text_that_nothing_splits(road: str, tmp_path: Path, caplog: Any) -> None:
-    task = translator(tmp_path, ["a"])
-    task.trained_card = {**MOSES, **CHARACTERS}
-    given = argparse.Namespace(tokenizer=None, bpe=None)
-    if road == "hub":
-        for _ in range(2):  # from_pretrained of a language model builds two interfaces
-            compared.compare_encoders_of_the_hub(lambda *_: None, SimpleNamespace(bpe=None), given, task, [])
-    elif road == "inspect":
-        attention._encoded_source(task, "a")
-    else:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compared, "reads_lines", lambda task: road == "interactive")
-            task.build_tokenizer(given)
-            task.build_bpe(given)
-    found = [line.split(":")[0] for line in warnings_in(caplog)]
-    assert sorted(entry for entry in found if entry in card.OPTIONS) == ["subwords", "tokenizer"] * (road != "generate")

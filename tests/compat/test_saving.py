@@ -15,7 +15,6 @@ import pytest
 from fairseq.file_io import PathManager
 
 from fairseq_mega.compat.files import locks
-from fairseq_mega.data import token_index
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.reproduce import runner
 from tests.support import helpers, tiny_trainings
@@ -52,15 +51,6 @@ locks.lock_for_training(sys.argv[1], owner)
 print("locked", flush=True)
 time.sleep(600)
 """
-
-
-class Vocabulary:
-    """Units that are words."""
-
-    digest = "words"
-
-    def encode(self, texts: List[str], threads: int = 1) -> List[List[str]]:
-        return [text.split() for text in texts]
 
 
 class Owner:
@@ -112,11 +102,9 @@ class TestLock:
         found = {path.name for path in tmp_path.iterdir()} - {locks.TRAINING}
         assert found == {"checkpoint_best.pt", "checkpoint_last.pt", "notes.tmp"}
 
-    @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-    @pytest.mark.parametrize("use", ["training", "preparing", "counting", "reproducing"])
+    @pytest.mark.parametrize("use", ["training", "preparing", "reproducing"])
     def test_file_systems_without_locks(
         self,
-        code: int,
         use: str,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
@@ -125,7 +113,7 @@ class TestLock:
         """All go on, and say that they are to be alone."""
 
         def fails(*_: object) -> None:
-            raise OSError(code, os.strerror(code))
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
         monkeypatch.setattr("fcntl.lockf", fails)
         monkeypatch.setattr("fcntl.flock", fails)
@@ -134,13 +122,10 @@ class TestLock:
         elif use == "preparing":
             with WorkFolder(tmp_path / "out", {}) as work:
                 work.publish({})
-        elif use == "counting":
-            (tmp_path / "a.jsonl").write_text('{"text": "a b"}\n')
-            token_index.load_or_count(token_index.Source(tmp_path / "a.jsonl"), Vocabulary())  # type: ignore[arg-type]
         else:
             with runner.made_by_one(tmp_path / "data"):
                 pass
-        assert f"cannot be locked ([Errno {code}]" in caplog.text and "at a time" in caplog.text
+        assert "cannot be locked" in caplog.text and "at a time" in caplog.text
 
     def test_threads_of_a_process_take_turns(self, tmp_path: Path) -> None:
         inside, most = 0, 0

@@ -1,19 +1,66 @@
-"""A torch that is too old is named when the package is imported."""
+"""Repairs that make fairseq run with the installed torch, NumPy and hydra."""
 
+import copy
+from argparse import Namespace
+from typing import Dict, List
+
+import numpy as np
 import pytest
 import torch
+from fairseq import options
+from fairseq.data import data_utils
+from fairseq.data.token_block_dataset import TokenBlockDataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from hydra.core.config_store import ConfigStore
 
 from fairseq_mega import compat
 
 
-@pytest.mark.parametrize("found", ["2.3.1+cpu", "1.13.1"])
-def test_an_old_torch_is_named(monkeypatch, found):
+@pytest.mark.parametrize(("found", "old"), [("2.3.1+cpu", True), ("2.4.0", False), ("2.10.0a0+git1234", False)])
+def test_an_old_torch_is_named(monkeypatch: pytest.MonkeyPatch, found: str, old: bool) -> None:
     monkeypatch.setattr(torch, "__version__", found)
-    with pytest.raises(ImportError, match=f"fairseq_mega needs torch 2.4 or newer, found {found[:6]}"):
+    if not old:
+        compat.require_torch()
+        return
+    with pytest.raises(ImportError, match="found 2.3.1"):
         compat.apply()
 
 
-@pytest.mark.parametrize("found", ["2.4.0", "2.10.0a0+git1234", "3.0.1"])
-def test_later_ones_are_not(monkeypatch, found):
-    monkeypatch.setattr(torch, "__version__", found)
-    compat.require_torch()
+def test_numpy_itself_is_untouched() -> None:
+    if int(np.__version__.split(".")[0]) < 2:
+        pytest.skip("NumPy 1 has these names itself")
+    assert not hasattr(np, "compat") and not hasattr(np, "int")
+
+
+def test_buckets() -> None:
+    buckets = data_utils.get_buckets(np.array([3, 5, 5, 9, 12, 30]), 3)
+    assert buckets[-1] == 30 and list(buckets) == sorted(buckets)
+
+
+def test_sentence_blocks() -> None:
+    tokens = [torch.tensor([5, 6, 2]), torch.tensor([7, 2])]
+    blocks = TokenBlockDataset(tokens, [3, 2], None, pad=1, eos=2, break_mode="eos")
+    assert [block.tolist() for block in (blocks[0], blocks[1])] == [[5, 6, 2], [7, 2]]
+
+
+def composed(rate: str) -> List[float]:
+    given = ["data", "--task", "translation", "--arch", "mega", "--lr-scheduler", "inverse_sqrt", "--lr", rate]
+    parsed = options.parse_args_and_arch(options.get_training_parser(), given)
+    return list(convert_namespace_to_omegaconf(parsed).lr_scheduler.lr)
+
+
+def test_one_configuration_is_not_the_next_ones_default() -> None:
+    """The store of configurations is not copied, and what is composed leaves it as it is."""
+    store = ConfigStore.instance()
+    assert copy.deepcopy([store])[0] is store
+    node = copy.deepcopy(store._load("lr_scheduler/inverse_sqrt.yaml").node)
+    assert [composed(rate) for rate in ("0.25", "0.5", "0.25")] == [[0.25], [0.5], [0.25]]
+    assert store._load("lr_scheduler/inverse_sqrt.yaml").node == node
+
+
+@pytest.mark.parametrize("given", [{}, {"sentence_avg": False}, {"sentence_avg": True}])
+def test_a_switch_that_follows_another_one(given: Dict[str, bool]) -> None:
+    """Also in a checkpoint without the option, such as a converted one: its loss is that of a token."""
+    options = Namespace(criterion="cross_entropy", task="translation", arch="mega", **given)
+    cfg = convert_namespace_to_omegaconf(options)
+    assert cfg.criterion.sentence_avg is cfg.optimization.sentence_avg is given.get("sentence_avg", False)
