@@ -42,11 +42,10 @@ def apply() -> None:
     Raises ImportError where torch is too old.
     """
     require_torch()
-    from . import checks, errors, hooks, patching
+    from . import checks, hooks, patching
     from .versions import imports
 
     imports.import_fairseq()
-    imports.undo_leaked_logging()
     imports.remember_user_dir()
 
     from .features import autocast, interactive, overrides, precision, sharding
@@ -65,24 +64,22 @@ def apply() -> None:
     fairseq_repairs.keep_one_store()
     batches.redraw_batches_each_epoch()
     workers.start_workers_by_fork()
-    launching.join_processes_of_hydra()
     sharding.shard_with_torch()
-    errors.print_in_one_line()
     hooks.at(
         "parse",  # after fairseq has parsed the options, the functions run from the last to the first
         precision.parse_precision,
         checks.check_parsed,
         precision.separate_bf16_from_tpu,
-        launching.parse_local_rank,
+        launching.count_processes,
         interactive.read_whole_lines,
     )
     hooks.at("run", interruption.listen, autocast.evaluate_under_autocast, launching.call_in_processes)
-    hooks.at("build", checks.check_settings, sharding.refuse_what_cannot_be_sharded, autocast.train_under_autocast)
+    hooks.at("build", checks.check_settings, autocast.train_under_autocast)
     hooks.at("restore", saving.lock_save_dir, skip_finished.look_for_updates)
     hooks.at("batches", skip_finished.keep_batches)
     hooks.at("load", card.compare_for_training)
     hooks.at("read", card.read_card, overrides.refuse_unknown_overrides)
-    hooks.at("write", sharding.help_to_save, skip_finished.record_scores)
+    hooks.at("write", sharding.help_to_save)
     hooks.at("state", card.add_card, autocast.record_precision)
     hooks.at("infer", autocast.remember_autocast)
     hooks.at("lines", interactive.drop_byte_order_marks, interactive.warn_unknown_tokens)

@@ -11,18 +11,10 @@ import typing
 from pathlib import Path
 
 from . import hooks
-from .errors import UserError
 
 Options = typing.Mapping[str, typing.Any]  # by the names of fairseq's parser
 OF_LOSSES = ("loss", "nll_loss", "ppl")  # metrics of which the lowest is the best
 OF_MATCHES = ("accuracy", "bleu")  # metrics of which the highest is the best
-OF_LABEL_SMOOTHING = "label_smoothed_cross_entropy"
-COMPUTED = {  # criterion -> metrics of a validation beside those of the task
-    "cross_entropy": OF_LOSSES,
-    OF_LABEL_SMOOTHING: OF_LOSSES,
-    "adaptive_loss": OF_LOSSES,
-    "lra_cross_entropy": ("loss", "accuracy"),
-}
 IN_GROUPS = ("common", "dataset", "distributed_training", "optimization", "checkpoint", "ema", "model")
 NAMED_GROUPS = ("task", "criterion", "optimizer", "lr_scheduler")  # of hydra; their _name is an option
 
@@ -57,25 +49,18 @@ def _has_the_tasks_criterion(given: Options) -> bool:
     return own is None or "max_update" not in given or given["criterion"] in own
 
 
-def _is_computed(given: Options) -> bool:
-    metric, criterion = given["best_checkpoint_metric"], given.get("criterion")
-    if metric == "bleu":
-        return bool(given.get("eval_bleu"))
-    if metric == "accuracy" and criterion == OF_LABEL_SMOOTHING:
-        return bool(given.get("report_accuracy"))
-    return criterion not in COMPUTED or metric in (*COMPUTED[criterion], "num_updates")
-
-
 def _is_the_right_end(given: Options) -> bool:
     metric, highest = given.get("best_checkpoint_metric"), given["maximize_best_checkpoint_metric"]
     return metric not in (OF_LOSSES if highest else OF_MATCHES)
 
 
-def _has_updates_for_its_period(given: Options) -> bool:
-    period = given.get("lr_period_updates")
-    if given.get("lr_scheduler") != "cosine" or (period is not None and period > 0):
-        return True
-    return not given.get("max_update") or given["warmup_updates"] < given["max_update"]
+def _can_be_sharded(given: Options) -> bool:
+    switches = ("cpu_offload", "use_sharded_state", "use_bmuf", "store_ema")
+    return given["ddp_backend"] != "fully_sharded" or not (
+        any(given.get(switch) for switch in switches)
+        or given.get("zero_sharding", "none") != "none"
+        or given.get("optimizer") == "adam_selective_decay"  # no mark of a parameter stays with its shard
+    )
 
 
 def _is_saved(given: Options) -> bool:
@@ -95,26 +80,16 @@ CHECKS = (
         "for masked_lm",
     ),
     Check(
-        "best_checkpoint_metric",
-        _is_computed,
-        "the validation does not compute it, and the training would end at its first validation: give another metric, "
-        "such as loss; bleu requires --eval-bleu, accuracy of label_smoothed_cross_entropy --report-accuracy",
-    ),
-    Check(
         "maximize_best_checkpoint_metric",
         _is_the_right_end,
         "checkpoint_best.pt would be the worst: give it for accuracy and bleu, and omit it for losses",
     ),
-    Check(
-        "warmup_updates",
-        _has_updates_for_its_period,
-        "the learning rate of --lr-scheduler cosine would never decay: give fewer than --max-update",
-    ),
     Check("restore_file", _is_saved, "does not exist, and the training would start from scratch: give a checkpoint"),
     Check(
-        "share_all_embeddings",
-        lambda given: not (given["share_all_embeddings"] and given.get("adaptive_softmax_cutoff")),
-        "an adaptive softmax has tables of its own: omit one of the two options",
+        "ddp_backend",
+        _can_be_sharded,
+        "fully_sharded cannot be combined with --cpu-offload, --use-sharded-state, --zero-sharding, --use-bmuf, "
+        "--store-ema or --optimizer adam_selective_decay: omit one of them",
     ),
     Check(
         "source_lang",
@@ -149,14 +124,22 @@ CHECKS = (
 )
 
 
-def problem(given: Options) -> typing.Optional[UserError]:
-    """Return the error for the first option that is wrong, or None."""
+def problem(given: Options) -> typing.Optional[str]:
+    """Return what is wrong with the first option that is wrong, or None."""
     for option, test, remedy in CHECKS:
         value = given.get(option)
         if value is not None and not test(given):
             flag = f"--{option.replace('_', '-')}"
-            return UserError(flag if isinstance(value, bool) else f"{flag} {value}", remedy)
+            return f"{flag}: {remedy}" if isinstance(value, bool) else f"{flag} {value}: {remedy}"
     return None
+
+
+def require_models(models: typing.Iterable[typing.Any], *kinds: type) -> None:
+    """Raise a ValueError unless all models are of these classes."""
+    for model in models:
+        if not isinstance(model, kinds):
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise ValueError(f"the checkpoint has a model {type(model).__name__}, and {names} is required")
 
 
 def options_of(cfg: typing.Any) -> typing.Dict[str, typing.Any]:
@@ -174,7 +157,7 @@ def check_parsed(call: hooks.Call) -> typing.Iterator[None]:
     yield
     found = problem(vars(hooks.parsed(call)))
     if found is not None:
-        call.arguments["parser"].error(str(found))
+        call.arguments["parser"].error(found)
 
 
 def check_settings(call: hooks.Call) -> typing.Iterator[None]:
@@ -182,5 +165,5 @@ def check_settings(call: hooks.Call) -> typing.Iterator[None]:
     if Path(sys.argv[0]).stem.replace("_", "-") in ("fairseq-hydra-train", "hydra-train"):
         found = problem(options_of(call.arguments["cfg"]))
         if found is not None:
-            raise found
+            raise ValueError(found)
     yield

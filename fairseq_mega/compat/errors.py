@@ -3,33 +3,17 @@
 import os
 import pickle
 import re
-import sys
 import textwrap
 import traceback
-import types
 import typing
-from pathlib import Path
 
 OF_FILES = (OSError, EOFError)
 OF_VALUES = (ValueError, ImportError, FloatingPointError, pickle.UnpicklingError)
 IN_WORDS = (OSError, ValueError, ImportError)  # errors whose text is a sentence, without the name of the class
 OF_LIBRARIES = (AssertionError, KeyError, RuntimeError)  # fairseq's and torch's for wrong options and lost workers
-COMMANDS = ("train", "hydra-train", "generate", "interactive", "eval-lm", "validate")
 OF_MEMORY = re.compile("out of memory|allocate memory|bad_alloc")  # RuntimeErrors of CUDA; of a CPU; of C++
-FULL = "HYDRA_FULL_ERROR"  # makes hydra raise an error instead of printing it
 LONGEST = 700  # torch names each tensor of another model, argparse each of hundreds of architectures
 SOURCES = ("fairseq", "fairseq_cli", os.path.join("torch", "utils", "data"))
-
-
-class UserError(ValueError):
-    """An error of a user's: the problem, and the remedy beside it."""
-
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(problem, remedy)
-        self.problem, self.remedy = problem, remedy
-
-    def __str__(self) -> str:
-        return f"{self.problem}: {self.remedy}"
 
 
 def is_of_a_file(error: BaseException) -> bool:
@@ -74,34 +58,3 @@ def in_one_line(program: str, error: BaseException) -> typing.Optional[str]:
     if os.environ.get("FAIRSEQ_MEGA_TRACEBACK", "0") != "0" or not is_users_error(error):
         return None
     return f"{program}: error: {describe(error)} (traceback: FAIRSEQ_MEGA_TRACEBACK=1)"
-
-
-def print_in_one_line() -> None:
-    """Print a user's error in one line when fairseq-train or another command of fairseq has loaded the plugin.
-
-    FAIRSEQ_MEGA_TRACEBACK=1, and hydra's own HYDRA_FULL_ERROR=1, keep the traceback.
-    """
-    program = command_of(Path(sys.argv[0]))
-    if program is None or FULL in os.environ:
-        return
-    os.environ[FULL] = "1"
-    print_others = sys.excepthook
-
-    def print_error(
-        kind: typing.Type[BaseException], error: BaseException, trace: typing.Optional[types.TracebackType]
-    ) -> None:
-        line = in_one_line(program, error)
-        if line is None:
-            print_others(kind, error, trace)
-        else:
-            sys.stdout.flush()
-            print(line, file=sys.stderr)
-
-    sys.excepthook = print_error
-
-
-def command_of(path: Path) -> typing.Optional[str]:
-    """Return the name of fairseq's command of a script or module, None for other programs."""
-    stem = path.name[: -len(path.suffix)] if path.suffix in (".py", ".exe") else path.name
-    name = f"fairseq-{stem.replace('_', '-')}" if path.parent.name == "fairseq_cli" else stem
-    return name if name in [f"fairseq-{command}" for command in COMMANDS] else None

@@ -8,7 +8,7 @@ from fairseq.models import FairseqLanguageModel, register_model
 from omegaconf import DictConfig
 from torch import Tensor
 
-from fairseq_mega.compat.features import architectures
+from fairseq_mega.compat import checks
 
 from .checkpoints import upgrade_tensors
 from .decode_weights import DecodesPacked
@@ -82,7 +82,7 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         from .streams.generator import TextGenerator
 
         hub = super().from_pretrained(*args, **kwargs)
-        architectures.require_models(hub.models, cls)
+        checks.require_models(hub.models, cls)
         return TextGenerator(hub.cfg, hub.task, hub.models)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:

@@ -25,15 +25,11 @@ PARSERS = {
 OF_TRAINING = ["--arch", "mega_tiny", "--optimizer", "adam", "--max-update", "100"]
 CLASSES = ["--arch", "mega_lra_listop", "--task", "lra-text", "--optimizer", "adam"]
 SMOOTHED = ["--criterion", "label_smoothed_cross_entropy"]
-COSINE = ["--lr-scheduler", "cosine"]
+SHARDED = ["--ddp-backend", "fully_sharded"]
 REFUSED: List[Tuple[str, str, List[str]]] = [  # command, option that the message begins with, words
     ("train", "--criterion", CLASSES),
     ("train", "--criterion", [*CLASSES, "--criterion", "label_smoothed_cross_entropy"]),
     ("train", "--criterion", ["--arch", "mega_masked_lm_tiny", "--task", "masked_lm"]),
-    ("train", "--best-checkpoint-metric", ["--best-checkpoint-metric", "acuracy"]),
-    ("train", "--best-checkpoint-metric", ["--best-checkpoint-metric", "accuracy"]),
-    ("train", "--best-checkpoint-metric", [*SMOOTHED, "--best-checkpoint-metric", "accuracy"]),
-    ("train", "--best-checkpoint-metric", ["--best-checkpoint-metric", "bleu"]),
     (
         "train",
         "--maximize-best-checkpoint-metric",
@@ -41,9 +37,10 @@ REFUSED: List[Tuple[str, str, List[str]]] = [  # command, option that the messag
     ),
     ("train", "--maximize-best-checkpoint-metric", ["--eval-bleu", "--best-checkpoint-metric", "bleu"]),
     ("train", "--maximize-best-checkpoint-metric", ["--maximize-best-checkpoint-metric"]),
-    ("train", "--warmup-updates", [*COSINE, "--warmup-updates", "100"]),
     ("train", "--restore-file", ["--restore-file", "missing/checkpoint_last.pt"]),
-    ("train", "--share-all-embeddings", ["--share-all-embeddings", "--adaptive-softmax-cutoff", "8"]),
+    ("train", "--ddp-backend", [*SHARDED, "--store-ema"]),
+    ("train", "--ddp-backend", [*SHARDED, "--optimizer", "adam_selective_decay"]),
+    ("train", "--ddp-backend", [*SHARDED, "--zero-sharding", "os"]),
     ("validate", "--gen-subset", ["--gen-subset", "valid"]),
     ("eval-lm", "--valid-subset", ["--valid-subset", "test"]),
     ("generate", "--valid-subset", ["--valid-subset", "test"]),
@@ -59,9 +56,7 @@ ACCEPTED: List[Tuple[str, List[str]]] = [
     ("train", ["--best-checkpoint-metric", "ppl"]),
     ("train", ["--eval-bleu", "--best-checkpoint-metric", "bleu", "--max"]),
     ("train", [*SMOOTHED, "--report-accuracy", "--best-checkpoint-metric", "accuracy", "--max"]),
-    ("train", [*COSINE, "--warmup-updates", "99"]),
-    ("train", [*COSINE, "--warmup-updates", "100", "--lr-period-updates", "50"]),
-    ("train", ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4000"]),
+    ("train", SHARDED),
     ("train", ["--source-lang", "en", "--target-lang", "de"]),
     ("train", ["--restore-file", "there/checkpoint.pt"]),
     ("train", ["--restore-file", "there/parts.pt"]),

@@ -1,11 +1,8 @@
 """Importing fairseq and the plugin: silent, explained where it fails, and no logging left behind."""
 
-import logging
 import os
 import subprocess
 import sys
-import types
-from typing import Optional
 
 import pytest
 from fairseq import options
@@ -13,7 +10,6 @@ from fairseq.data import data_utils
 from fairseq.file_io import PathManager
 
 from fairseq_mega import compat
-from fairseq_mega.compat.versions import imports
 from tests.support import helpers
 
 
@@ -59,39 +55,6 @@ def test_the_user_dir_of_a_command_is_silent() -> None:
     environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY)}
     done = subprocess.run([sys.executable, "-c", USER_DIR], capture_output=True, text=True, env=environment)
     assert done.returncode == 0 and "imported" not in done.stdout + done.stderr
-
-
-class TestLeakedLogging:
-    def leave_like_wav2vec(self, monkeypatch: pytest.MonkeyPatch, command: Optional[str]) -> logging.Logger:
-        """Put the root logger in the state in which fairseq's wav2vec2_classification leaves it."""
-        logger = logging.getLogger()
-        leaked = logging.StreamHandler()
-        leaked.setFormatter(logging.Formatter(logging.BASIC_FORMAT, None))
-        monkeypatch.setattr(logger, "handlers", [leaked])
-        monkeypatch.setattr(logger, "level", logging.DEBUG)
-        for other in ("interactive", "eval_lm", "generate"):
-            monkeypatch.delitem(sys.modules, f"fairseq_cli.{other}", raising=False)
-        if command is not None:
-            monkeypatch.setitem(sys.modules, f"fairseq_cli.{command}", types.ModuleType(command))
-        return logger
-
-    def test_late_commands_log_to_stdout(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-        root = self.leave_like_wav2vec(monkeypatch, "eval_lm")
-        imports.undo_leaked_logging()
-        root.info("Loss (base 2): 1.0")
-        captured = capsys.readouterr()
-        assert captured.out.endswith("| INFO | root | Loss (base 2): 1.0\n") and captured.err == ""
-
-    def test_generate_configures_logging_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        root = self.leave_like_wav2vec(monkeypatch, "generate")
-        imports.undo_leaked_logging()
-        assert root.handlers == [] and root.level == logging.WARNING
-
-    def test_other_programs_keep_theirs(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        root = self.leave_like_wav2vec(monkeypatch, None)
-        before = list(root.handlers)
-        imports.undo_leaked_logging()
-        assert root.handlers == before and root.level == logging.DEBUG
 
 
 def test_statistics_of_other_tasks_are_imported_when_they_are_computed() -> None:

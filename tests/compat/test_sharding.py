@@ -9,8 +9,7 @@ import torch.distributed.fsdp as fsdp
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
 
-from fairseq_mega.compat.features.sharded_model import Shard, ShardedModel, is_shared
-from fairseq_mega.compat.features.sharding import converted
+from fairseq_mega.compat.features.sharding import Shard, ShardedModel, converted, is_shared
 from tests.support import tiny_llama, tiny_lm, tiny_megalodon
 from tests.support.numerics import assert_close
 from tests.support.processes import run_group

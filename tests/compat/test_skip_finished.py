@@ -8,7 +8,6 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_mega.compat.processes import skip_finished
 from tests.support import helpers, tiny_trainings
 
 OPTIONS: List[object] = ["--cpu", "--num-workers", 0, "--no-epoch-checkpoints"]
@@ -92,23 +91,6 @@ def test_the_time_of_another_training_does_not_count(train: Trainer, finished: P
     change(finished / "checkpoint_last.pt", previous_training_time=3600.0 * 24)
     begin = ["--finetune-from-model", finished / "checkpoint_last.pt"]
     assert updates(train("b", "--stop-time-hours", 1, "--max-epoch", 1, *begin)) == 8
-
-
-@pytest.mark.parametrize("kind", ["the same", "other metric", "earlier version"])
-def test_a_best_score_compares_with_its_like(train: Trainer, kind: str, tmp_path: Path) -> None:
-    train("a", "--max-epoch", 1)
-    last = tmp_path / "a" / "checkpoint_last.pt"
-    earlier = {skip_finished.KEY: {"metric": "loss", "maximize": False, "subset": "valid", "data": "x", "score": ""}}
-    unbeaten = 1000.0 if kind == "other metric" else UNBEATEN  # of the metric of the second training
-    change(last, best=unbeaten, **(earlier if kind == "earlier version" else {}))
-    before = (tmp_path / "a" / "checkpoint_best.pt").read_bytes()
-    accuracy = ["--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric"]
-    metric = accuracy if kind == "other metric" else []
-    output = train("a", "--max-epoch", 2, *metric)
-    anew = kind == "other metric"
-    assert updates(output) == 16 and (f"best score in {last} is reset" in output) == anew
-    assert ((tmp_path / "a" / "checkpoint_best.pt").read_bytes() != before) == anew
-    assert not anew or best(tmp_path / "a") > 0
 
 
 def test_nothing_is_left_of_the_training_before(train: Trainer, tmp_path: Path, monkeypatch: Any) -> None:

@@ -82,21 +82,3 @@ def test_two_processes_train_as_one_does(
     else:
         helpers.train_with_two_processes(going_on("from two", "two"), BACKEND)
     assert_same_training(checkpoint(tmp_path / "from two"), checkpoint(tmp_path / "from one"), tolerance)
-
-
-@NEEDS_TORCH
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (["--use-sharded-state"], "--ddp-backend fully_sharded cannot be combined with --use-sharded-state"),
-        (["--cpu-offload"], "cannot be combined with --cpu-offload"),
-        (["--store-ema"], "cannot be combined with --store-ema"),
-        (["--optimizer", "adam_selective_decay"], "cannot be combined with --optimizer adam_selective_decay"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(
-    options: Any, message: str, trainings: tiny_trainings.Trainings, tmp_path: Path
-) -> None:
-    arguments = trainings.arguments("megalodon", *OPTIONS, "--ddp-backend", BACKEND, *options, "--cpu", "--no-save")
-    with pytest.raises(ValueError, match=message):
-        helpers.run_fairseq("train", [*arguments, "--save-dir", tmp_path])

@@ -15,7 +15,6 @@ from fairseq_mega.compat.patching import wrap
 logger = logging.getLogger(__name__)
 
 BYTE_ORDER_MARK = "\ufeff"
-TO_LINE_FEEDS = r"`tr '\r' '\n'` makes line feeds of them"  # remedy for carriage returns
 Steps = typing.Sequence[str]
 
 
@@ -50,10 +49,7 @@ def drop_byte_order_marks(call: hooks.Call) -> typing.Iterator[None]:
 
     Many UTF-8 files begin with a byte-order mark, so joined files have marks at the beginning of later lines.
     """
-    lines = call.arguments["lines"]
-    if any("\r" in line for line in lines):
-        logger.warning(f"a line has carriage returns in it, which do not end lines ({TO_LINE_FEEDS})")
-    call.arguments["lines"] = [line.lstrip(BYTE_ORDER_MARK) for line in lines]
+    call.arguments["lines"] = [line.lstrip(BYTE_ORDER_MARK) for line in call.arguments["lines"]]
     yield
 
 

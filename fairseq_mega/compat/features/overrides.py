@@ -1,7 +1,10 @@
 """Options that override settings of a checkpoint (from_pretrained, --model-overrides): fairseq ignores unknown ones."""
 
+import argparse
 import logging
 import typing
+
+from omegaconf import OmegaConf, open_dict
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.features import decode_weights
@@ -28,7 +31,6 @@ def refuse_unknown_overrides(call: hooks.Call) -> typing.Iterator[None]:
 def _replace_criterion(settings: typing.Any, path: str) -> None:
     """Replace a checkpoint's criterion that its task does not accept, or a missing one, by the task's first."""
     from fairseq.tasks import TASK_REGISTRY
-    from omegaconf import OmegaConf, open_dict
 
     task, trained = (getattr(settings.get(group), "_name", None) for group in ("task", "criterion"))
     own = getattr(TASK_REGISTRY.get(task), "criterions", None)
@@ -41,16 +43,13 @@ def _replace_criterion(settings: typing.Any, path: str) -> None:
 
 def names_of(settings: typing.Any) -> typing.Set[str]:
     """Return the names in nested settings, of groups and of their options."""
-    if not hasattr(settings, "items"):
-        return set(vars(settings)) if hasattr(settings, "__dict__") and not isinstance(settings, type) else set()
-    found = set(settings)
-    for name in settings:
-        value = settings._get_node(name) if hasattr(settings, "_get_node") else settings[name]
-        if not hasattr(value, "items") and hasattr(value, "_value"):
-            value = value._value()  # the Namespace of a task with options in argparse
-        if hasattr(value, "items") or type(value).__name__ == "Namespace":
-            found |= names_of(value)
-    return found
+    if OmegaConf.is_config(settings):
+        settings = OmegaConf.to_container(settings)
+    elif isinstance(settings, argparse.Namespace):  # of a task with options in argparse
+        settings = vars(settings)
+    if not isinstance(settings, dict):
+        return set()
+    return set(settings).union(*map(names_of, settings.values()))
 
 
 def _of_text_tools() -> typing.Set[str]:

@@ -8,20 +8,24 @@
 """
 
 import argparse
+import functools
 import logging
 import os
+import time
 import typing
 
 import torch
 
 from fairseq_mega.compat import hooks
 
-from .bfloat16_speed import WORTH, bfloat16_speedup
-
 logger = logging.getLogger("fairseq_mega.precision")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "auto")
 MEANING = "precision of matrix products; auto: bf16 where it is fast, else fp32"
 AMPERE = (8, 0)  # compute capability of the first GPUs with products of bfloat16 and TF32
+WORTH = 2.0  # minimum speed of bfloat16 relative to float32: below, the rest of the computation cancels the gain
+SHAPE = (256, 512, 512)  # rows, inner and columns: 0.13 GFLOP, about a millisecond of one core in float32
+REPEATS = 5
+LONGEST = 0.05  # seconds; a slower bfloat16 product is not measured again
 FLAGS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
 SETS: typing.Dict[str, typing.Sequence[str]] = {  # fairseq's flags for a precision, the most exact first
     "fp32": (),
@@ -36,6 +40,38 @@ class Choice(typing.NamedTuple):
 
     precision: str
     reason: str
+
+
+def product_seconds() -> typing.Dict[torch.dtype, float]:
+    """Return the minimum time of a matrix product on one core, measured in turn for float32 and bfloat16.
+
+    The time is the thread's CPU time, which depends little on the load of the machine.
+    """
+    rows, inner, columns = SHAPE
+    best = {torch.float32: float("inf"), torch.bfloat16: float("inf")}
+    for repeat in range(REPEATS + 1):
+        for dtype in best:
+            left, right = (torch.full(size, 0.5, dtype=dtype) for size in ((rows, inner), (inner, columns)))
+            began = time.thread_time()
+            torch.mm(left, right)
+            seconds = time.thread_time() - began
+            if repeat > 0:  # the library initializes in the first product
+                best[dtype] = min(best[dtype], seconds)
+        if LONGEST < best[torch.bfloat16] < float("inf"):
+            break
+    return best
+
+
+@functools.lru_cache(maxsize=None)
+def bfloat16_speedup() -> float:
+    """Return the speed of bfloat16 products on this CPU as a multiple of float32's; measured once per process."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        seconds = product_seconds()
+    finally:
+        torch.set_num_threads(threads)
+    return round(seconds[torch.float32] / seconds[torch.bfloat16], 2)
 
 
 def of(common: typing.Mapping[str, typing.Any]) -> str:

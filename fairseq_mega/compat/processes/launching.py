@@ -9,50 +9,20 @@ import torch
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.checks import command_of
-from fairseq_mega.compat.patching import globals_of_training, wrapped
 
 BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 IN_ONE_PROCESS = ("generate", "interactive", "eval-lm")
 
 
-def join_processes_of_hydra() -> None:
-    """Join the processes of fairseq-hydra-train, which imports the plugin after its ``call_main``."""
-    training = globals_of_training()
-    if training:
-        training["add_defaults"] = wrapped(training["add_defaults"], _add_defaults_and_join)
+def count_processes(call: hooks.Call) -> typing.Iterator[None]:
+    """Set --distributed-world-size to 1 with --cpu, and for commands that work in one process (event "parse").
 
-
-def _add_defaults_and_join(original: typing.Callable, cfg: typing.Any) -> None:
-    """Complete the settings of a training, and join the processes of torchrun if call_main began it as a single one."""
-    from fairseq.distributed import utils
-
-    original(cfg)
-    options, joined = cfg.distributed_training, torch.distributed.is_initialized()
-    if joined or started_processes() == 1 or options.distributed_world_size > 1 or cfg.common.tpu:
-        return
-    read_variables(options)
-    if options.distributed_world_size == 1:
-        return
-    if cfg.common.cpu or not torch.cuda.is_available():
-        options.distributed_backend, options.device_id = "gloo", 0
-    else:
-        torch.cuda.set_device(options.device_id)
-    options.distributed_rank = utils.distributed_init(cfg)
-
-
-def parse_local_rank(call: hooks.Call) -> typing.Iterator[None]:
-    """Accept --local-rank, which torch.distributed.launch passes to each process (event "parse").
-
-    Set --distributed-world-size to 1 with --cpu, and for commands that work in one process: with two GPUs
-    fairseq-generate would translate every second batch, and fairseq-interactive would start two processes that read the
-    same lines.
+    With two GPUs fairseq-generate would translate every second batch, and fairseq-interactive would start two processes
+    that read the same lines.
 
     Raises:
         ValueError: if such a command has several processes, each of which would do the whole work.
     """
-    known = call.arguments["parser"]._option_string_actions
-    if "--local_rank" in known:
-        known.setdefault("--local-rank", known["--local_rank"])
     yield
     options = hooks.parsed(call)
     if not hasattr(options, "distributed_world_size"):

@@ -1,4 +1,4 @@
-"""Continue trainings: leave a finished one unchanged, save the last update, and compare a best score with its like."""
+"""Continue trainings: leave a finished one unchanged, and save the last update."""
 
 import logging
 import math
@@ -11,7 +11,6 @@ from fairseq_mega.compat.patching import around
 from fairseq_mega.compat.processes.batches import SEED
 
 logger = logging.getLogger("fairseq_mega.compat.processes.skip_finished")
-KEY = "validations"  # in the extra_state of a checkpoint: of what its best score is
 
 
 def keep_batches(call: hooks.Call) -> typing.Iterator[None]:
@@ -20,18 +19,11 @@ def keep_batches(call: hooks.Call) -> typing.Iterator[None]:
     call.arguments["self"].batches = call.result
 
 
-def record_scores(call: hooks.Call) -> typing.Iterator[None]:
-    """Record in a checkpoint of which metric and subset its best score is (event "write")."""
-    call.arguments["extra_state"][KEY] = getattr(call.arguments["self"], "scores", {})
-    yield
-
-
 def look_for_updates(call: hooks.Call) -> typing.Iterator[None]:
-    """Forget a best score of another metric or subset, and end a training without updates (event "restore").
+    """End a training without updates (event "restore").
 
-    fairseq compares with the best score of the checkpoint, whatever it is of: checkpoint_best.pt might never be
-    written. It notices the end of a finished training only after one more update. Where it makes no update
-    (--max-epoch, --stop-min-lr), it ends as a success, with an empty folder if --restore-file is in another one.
+    fairseq notices the end of a finished training only after one more update. Where it makes no update (--max-epoch,
+    --stop-min-lr), it ends as a success, with an empty folder if --restore-file is in another one.
 
     Raises:
         ValueError: if no update is left, unless the same training has finished in --save-dir.
@@ -45,12 +37,6 @@ def look_for_updates(call: hooks.Call) -> typing.Iterator[None]:
     extra_state, batches = call.result[0] or {}, call.result[1]
     if cfg.reset_optimizer or cfg.reset_meters or restored == cfg.finetune_from_model:
         trainer._previous_training_time = 0  # of the other training
-    trainer.scores = _scores_of(trainer)
-    pairs = ((name, extra_state.get(KEY, {}).get(name), now) for name, now in trainer.scores.items())
-    others = [name for name, before, now in pairs if None not in (before, now) and before != now]
-    if others and hasattr(save, "best"):
-        logger.info(f"the best score in {restored} is reset: it is of another {' and '.join(others)}")
-        del save.best
     reason = nothing_left(trainer, batches)
     if reason is None:
         return
@@ -72,15 +58,6 @@ def restored_file(cfg: typing.Any, suffix: str) -> str:
         return str(cfg.restore_file).replace(".pt", f"{suffix}.pt")
     last = os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
     return last if os.path.exists(last) else str(cfg.finetune_from_model or "")
-
-
-def _scores_of(trainer: typing.Any) -> typing.Dict[str, typing.Any]:
-    saving = trainer.cfg.checkpoint
-    return {
-        "metric": saving.best_checkpoint_metric,
-        "maximize": bool(saving.maximize_best_checkpoint_metric),
-        "subset": trainer.cfg.dataset.valid_subset.split(",")[0],
-    }
 
 
 def nothing_left(trainer: typing.Any, batches: typing.Any) -> typing.Optional[str]:

@@ -1,4 +1,4 @@
-"""Import fairseq without its messages, and restore the logging that its commands configure."""
+"""Import fairseq without its messages."""
 
 import contextlib
 import importlib
@@ -9,9 +9,6 @@ import types
 import typing
 
 from fairseq_mega.compat import startup
-
-CLI_LOG_FORMAT = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
-CLI_DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 # Modules for metrics of one task and one criterion of fairseq; importing them takes a quarter of a command's start.
 SLOW = ("sklearn", "sklearn.metrics", "scipy.stats")
@@ -91,26 +88,3 @@ def deferred(names: typing.Sequence[str]) -> typing.Iterator[None]:
     finally:
         for name in stand_ins:
             del sys.modules[name]
-
-
-def undo_leaked_logging() -> None:
-    """Restore the log format and stream that fairseq-generate, -interactive and -eval-lm configure.
-
-    These commands import fairseq first, whose wav2vec2_classification calls logging.basicConfig(level=DEBUG). The
-    commands' own basicConfig is then ignored, and their results ("Loss (base 2): ...") are written to stderr.
-    """
-    root = logging.getLogger()
-    late = {"fairseq_cli.interactive", "fairseq_cli.eval_lm"} & set(sys.modules)
-    if not late and "fairseq_cli.generate" not in sys.modules:
-        return
-    if len(root.handlers) != 1 or root.level != logging.DEBUG:
-        return
-    (handler,) = root.handlers
-    template = getattr(handler.formatter, "_fmt", None)
-    if type(handler) is not logging.StreamHandler or template != logging.BASIC_FORMAT:
-        return
-    root.removeHandler(handler)
-    root.setLevel(logging.WARNING)
-    if late:  # fairseq-generate configures logging later, for its output file
-        level = os.environ.get("LOGLEVEL", "INFO").upper()
-        logging.basicConfig(format=CLI_LOG_FORMAT, datefmt=CLI_DATE_FORMAT, level=level, stream=sys.stdout)

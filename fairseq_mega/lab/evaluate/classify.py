@@ -18,7 +18,8 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_mega.cli.commands import exit_status
-from fairseq_mega.compat.features import architectures, precision
+from fairseq_mega.compat import checks
+from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.evaluate.new_examples import answers_to, reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.image_classifier import ImageClassifier
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     for path in args.files:
         path.open("rb").close()  # raises before the first answer
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], {"data": str(args.data)})
-    architectures.require_models([model], SequenceClassifier, ImageClassifier)
+    checks.require_models([model], SequenceClassifier, ImageClassifier)
     reader = reader_of(task)
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
     model.to(device).eval()

@@ -14,7 +14,8 @@ from fairseq import checkpoint_utils, utils
 from fairseq.models import FairseqLanguageModel
 from torch import Tensor
 
-from fairseq_mega.compat.features import architectures, precision
+from fairseq_mega.compat import checks
+from fairseq_mega.compat.features import precision
 from fairseq_mega.criterions.adaptive_loss import adaptive_nll
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
@@ -75,7 +76,7 @@ def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device
             )
         state["cfg"].task.test_chunk_size = chunk_size
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
-    architectures.require_models([model], FairseqLanguageModel)
+    checks.require_models([model], FairseqLanguageModel)
     model.to(device).eval()
     return model, task, training_of(state)
 
