@@ -155,21 +155,6 @@ def test_inputs_are_never_overwritten_nor_counted_twice(tmp_path: Path, capsys: 
     assert [path.read_bytes() for path in paths] == before
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--last-epochs", "2"], "--dir"),
-        (["--inputs", "{tmp}/checkpoint1.pt", "--dir", "{tmp}"], "--last-epochs"),
-        (["--last-epochs", "2", "--dir", "{tmp}"], "has only 1 epoch checkpoints"),
-    ],
-)
-def test_a_wrong_choice_of_epochs_is_refused(tmp_path: Path, capsys: Any, options: List[str], message: str) -> None:
-    (tmp_path / "checkpoint1.pt").touch()
-    arguments = [option.format(tmp=tmp_path) for option in options]
-    assert run(*arguments, "--output", tmp_path / "mean.pt") == 1
-    assert message in capsys.readouterr().err
-
-
 def test_fairseq_translates_with_an_averaged_checkpoint(
     tmp_path: Path, tiny_corpus: Path, device_flags: List[str]
 ) -> None:

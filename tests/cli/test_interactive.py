@@ -78,16 +78,6 @@ def test_answers_are_those_after_the_whole_text(reading: Reading) -> None:
             torch.testing.assert_close([float(x) for x in found.split()], want, atol=1.1e-4, rtol=0)
 
 
-def test_python_goes_on_from_it_too(reading: Reading) -> None:
-    hub = MODELS[reading.kind].from_pretrained(
-        str(reading.checkpoint.parent), reading.checkpoint.name, str(reading.data)
-    )
-    context = hub.load_context(reading.context)
-    whole = hub.complete(TEXT + "\nw1", 20, seed=1)
-    assert hub.complete("w1", 20, seed=1, context=context) == whole
-    assert hub.complete("w1", 20, seed=1) != whole
-
-
 def test_read_on(reading: Reading, tmp_path: Path) -> None:
     """A text in two calls is the text in one."""
     texts = {"first": TEXT[:24], "second": TEXT[24:]}

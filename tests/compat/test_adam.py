@@ -58,17 +58,6 @@ def test_the_steps_are_fairseqs(fused, eps, decay, parameters):
         torch.testing.assert_close(one.double(), other, rtol=1e-6, atol=1e-6)
 
 
-def test_groups_have_options_of_their_own(fused, parameters):
-    def build(dtype):
-        first, *rest = parameters(dtype)
-        return Adam([{"params": [first], "lr": 0.1, "weight_decay": 0.5}, {"params": rest}], **OPTIONS)
-
-    got, want = take_steps(build(torch.float32), range(3)), take_steps(build(torch.float64), range(3))
-    assert fused == [1, 3] * 3
-    for one, other in zip(got, want):
-        torch.testing.assert_close(one.double(), other, rtol=1e-6, atol=1e-6)
-
-
 def test_a_training_goes_on_where_either_way_left_it(parameters):
     """The state that is saved is fairseq's, and the one it saved is taken up."""
     whole = take_steps(Adam(parameters(), **OPTIONS), range(4))

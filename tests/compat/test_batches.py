@@ -48,13 +48,6 @@ class TestLastBatch:
         assert sum(map(len, data_utils.batch_by_size(*arguments, max(lengths), None, 8))) == len(lengths)
         assert sum(map(len, data_utils.batch_by_size(*arguments, -1, 2, 8))) == len(lengths)
 
-    def test_indices_of_any_kind(self) -> None:
-        batches = data_utils.batch_by_size(iter(range(9)), lambda i: 1, [1] * 9, None, 8, 8)
-        assert [len(batch) for batch in batches] == [8, 1]
-
-    def test_no_indices_make_no_batches(self) -> None:
-        assert data_utils.batch_by_size(np.arange(0), lambda i: 1, None, 100, None, 8) == []
-
     @pytest.mark.parametrize("limit", [["--max-tokens", "500"], ["--batch-size", "32"]])
     def test_generate_translates_461_of_461(self, tiny_model, device_flags, limit) -> None:
         beam = ["--beam", "2", "--max-len-b", "5", "--gen-subset", "test"]

@@ -110,12 +110,6 @@ def test_a_checkpoint_without_a_card_is_loaded_with_a_warning(theirs: Dict[str, 
     assert ["a.pt has no data card" in line for line in caplog.messages] == [True] * (not theirs)
 
 
-def test_tasks_of_many_languages() -> None:
-    """All dictionaries are compared, each by its language: the task decides which of them is the source's."""
-    task: Any = SimpleNamespace(args=SimpleNamespace(data="x"), dicts={"de": dictionary("a"), "en": dictionary("b")})
-    assert set(card_of_task(task)) == {"de", "en"}
-
-
 def test_a_training_writes_it_and_fairseq_reads_the_rest(tiny_model: Any) -> None:
     """The entry stands for itself: all that fairseq looks for is as it was, and so is the state of the task."""
     checkpoint = torch.load(tiny_model.checkpoint)
@@ -142,13 +136,6 @@ def test_class_folders_of_any_split(split: str, tmp_path: Path) -> None:
     assert task.labels() == ["cat", "dog"]
     with pytest.raises(card.OtherCard, match="labels 0: ape in the checkpoint, cat in the data"):
         card.check("a.pt", {"labels": "ape\ncat"}, task, task.data_card())
-
-
-def test_classes_without_folders_have_the_names_of_the_training(tmp_path: Path) -> None:
-    task = test_image_classification.task_of(tmp_path)
-    assert task.labels() == []
-    card.check("a.pt", {"labels": "cat\ndog"}, task, task.data_card())
-    assert task.labels() == ["cat", "dog"]
 
 
 @pytest.mark.parametrize("anew", [False, True])
@@ -285,11 +272,3 @@ def test_settings_that_folders_record(files: Dict[str, Any], found: Any, tmp_pat
         (tmp_path / name).write_text(json.dumps(content))
     settings = settings_of_data(tmp_path)
     assert tuple(settings.get(entry) for entry in (card.UNIT, card.CLEANING, card.LENGTH)) == found
-
-
-@pytest.mark.parametrize("content", ["{", "[]"])
-@pytest.mark.parametrize("name", ["card.json", "unit.json"])
-def test_a_broken_record_is_named(name: str, content: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(ValueError, match=name):
-        settings_of_data(tmp_path)

@@ -58,12 +58,6 @@ def test_anything_else_is_refused_in_one_line(text: str) -> None:
     assert len(str(refusal.value)) < 400 and "\n" not in str(refusal.value)
 
 
-def test_other_types_are_an_error_as_in_eval() -> None:
-    with pytest.raises(TypeError):
-        evaluate(True)
-    assert utils.eval_bool(True, default="default") == "default"  # fairseq relies on it
-
-
 @pytest.mark.parametrize("function", ["eval_str_list", "eval_str_dict", "eval_bool"])
 def test_functions_of_fairseq_run_nothing(function: str, tmp_path: Path) -> None:
     with pytest.raises(UnsafeExpression):

@@ -42,21 +42,6 @@ def test_import_is_silent_and_leaves_the_root_logger_alone() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-USER_DIR = """
-import argparse, logging
-logging.basicConfig(level="INFO")
-import fairseq_mega
-from fairseq import utils
-utils.import_user_module(argparse.Namespace(user_dir=list(fairseq_mega.__path__)[0]))
-"""
-
-
-def test_the_user_dir_of_a_command_is_silent() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY)}
-    done = subprocess.run([sys.executable, "-c", USER_DIR], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0 and "imported" not in done.stdout + done.stderr
-
-
 def test_statistics_of_other_tasks_are_imported_when_they_are_computed() -> None:
     code = """
 import sys, fairseq_mega

@@ -45,16 +45,6 @@ class TestContents:
             with pytest.raises(UnreadableFile, match=r"a\.pt is not a checkpoint of fairseq \(it has no 'model'\)"):
                 load_checkpoint(tmp_path / "a.pt")
 
-    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(FileNotFoundError, match=r"a\.pt does not exist"):
-            load(tmp_path / "a.pt")
-
-    @pytest.mark.parametrize("name", ["a", "a.pt", "a.safetensors"])
-    def test_a_folder_is_named(self, name: str, tmp_path: Path) -> None:
-        (tmp_path / name).mkdir()
-        with pytest.raises(OSError, match=f"{tmp_path / name} is a folder; give the file of a checkpoint in it"):
-            load(tmp_path / name)
-
 
 class TestDamage:
     def test_is_printed_with_the_name(self, tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import argparse
 import logging
-import os
-from typing import List
 
 import pytest
 import torch
@@ -89,28 +87,6 @@ def test_flags_of_fairseq(cpu_with, caplog):
 def test_two_ways_to_say_it():
     with pytest.raises(ValueError, match="--precision fp32 and --amp"):
         parsed("--precision", "fp32", "--amp")
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("auto", torch.bfloat16)]
-)
-def test_evaluating(cpu_with, name, dtype):
-    cpu_with(3.0)
-    with precision.evaluating(name, "cpu"):
-        assert torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype == dtype
-
-
-@pytest.mark.parametrize(("name", "rounding"), [("fp32", "highest"), ("tf32", "high")])
-def test_a_gpu_rounds_where_it_may(monkeypatch, name, rounding):
-    """The processes that fairseq starts for further GPUs read it from the environment."""
-    gpu_with(monkeypatch, (8, 0))
-    asked: List[str] = []
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
-    monkeypatch.setenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "0")
-    with precision.evaluating(name, "cuda"):
-        assert not torch.is_autocast_enabled("cuda")
-    assert asked == [rounding]
-    assert os.environ["TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"] == ("1" if name == "tf32" else "0")
 
 
 @pytest.fixture

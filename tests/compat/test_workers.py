@@ -14,10 +14,9 @@ from typing import Iterator, List
 import pytest
 import torch
 from fairseq.data import FairseqDataset
-from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBatchIterator
+from fairseq.data.iterators import BackgroundConsumer, EpochBatchIterator
 
 from fairseq_mega.compat.processes import workers as workers_module
-from fairseq_mega.compat.processes.workers import end_background_loading
 from tests.support import grids, helpers, tiny_trainings
 
 BATCHES = 12
@@ -101,12 +100,6 @@ class TestWorkers:
         gc.collect()
         assert ended() and time.monotonic() - start < 50.0
 
-    def test_a_second_epoch_of_the_same_iterator(self, buffer: int) -> None:
-        iterator = epochs(2, buffer)
-        for _ in range(2):
-            assert sorted(iterator.next_epoch_itr(shuffle=True)) == [[number] for number in range(BATCHES)]
-        assert iterator.epoch == 2
-
 
 @pytest.mark.parametrize(
     ("version", "method", "asked"),
@@ -158,31 +151,6 @@ print("left:", multiprocessing.active_children(), names)
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert "left: [] []" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
     assert done.returncode == 0 and done.stderr == ""
-
-
-@pytest.mark.parametrize("queued", [1, 100])
-def test_background_loading_ends_before_the_interpreter_does(queued: int) -> None:
-    loaded = []
-
-    def batches() -> Iterator[int]:
-        for number in range(100_000):
-            loaded.append(number)
-            time.sleep(0.001)
-            yield number
-
-    class Source:
-        def __iter__(self) -> Iterator[int]:
-            return batches()
-
-        def __len__(self) -> int:
-            return 100_000
-
-    iterator = BufferedIterator(queued, Source())
-    assert next(iterator) == 0
-    thread = iterator._consumer
-    assert thread.is_alive()
-    end_background_loading(thread)
-    assert not thread.is_alive() and len(loaded) < 1000
 
 
 def test_running_threads_are_known_at_exit() -> None:
