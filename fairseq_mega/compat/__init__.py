@@ -12,13 +12,11 @@ import importlib
 OLDEST_TORCH = (2, 4)  # the first with F.rms_norm, and with is_autocast_enabled(device_type)
 
 WRAPPING = (  # modules that only wrap functions of fairseq
-    "features.adam",
     "features.encoders",
-    "features.gradient_norm",
     "features.no_weight_decay",
+    "features.optimizing",
     "features.translating",
     "features.weight_copies",
-    "files.binarised",
     "processes.distributed",
     "versions.apex",
 )

@@ -22,13 +22,10 @@ logger = logging.getLogger(__name__)
 Card = typing.Dict[str, str]
 KEY = "card"  # in a checkpoint
 EARLIER = "names"  # in an earlier checkpoint, with all tokens of dictionaries, one a line
-SOURCE, TARGET, LABELS, LANGUAGES, SUBWORDS, TOKENIZER = (
-    *("source", "target", "labels", "languages", "subwords", "tokenizer"),
-)
-LENGTH, SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING = (
-    *("length", "samples", "scale", "pixels", "normalization", "framing"),
-)
-UNIT, CLEANING, RATE = "unit", "cleaning", "rate"
+SOURCE, TARGET, LABELS, LANGUAGES = "source", "target", "labels", "languages"
+SUBWORDS, TOKENIZER, UNIT, CLEANING = "subwords", "tokenizer", "unit", "cleaning"
+LENGTH, SAMPLES, SCALE, RATE, PIXELS = "length", "samples", "scale", "rate", "pixels"
+NORMALIZATION, FRAMING = "normalization", "framing"
 OPTIONS = {SUBWORDS: "bpe", TOKENIZER: "tokenizer"}  # that name encoders of text
 INPUTS = frozenset((LENGTH, SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING, CLEANING, RATE))
 FREE = INPUTS | {LANGUAGES}  # which a new training that begins with the weights may change
@@ -86,19 +83,14 @@ def ordered(options: str) -> str:
 def shown(text: str) -> str:
     """Return an entry in a line: a digest by its first digits, and of many labels the first."""
     lines = text.split("\n")
-    first = ", ".join(lines[:MOST_LABELS]) + (f", ... ({len(lines):,})" if len(lines) > MOST_LABELS else "")
-    return f"SHA-256 {text[:12]}..." if _DIGEST.fullmatch(text) else first
+    more = f", ... ({len(lines):,})" if len(lines) > MOST_LABELS else ""
+    return f"SHA-256 {text[:12]}..." if _DIGEST.fullmatch(text) else ", ".join(lines[:MOST_LABELS]) + more
 
 
 def differences(
     first: Card, second: Card, places: typing.Tuple[str, str] = ("the checkpoint", "the data")
 ) -> typing.List[str]:
-    """Describe the entries that two cards have and that differ, in alphabetical order.
-
-    Args:
-        first, second: the cards.
-        places: where each of them is.
-    """
+    """Describe the entries that two cards have and that differ, in alphabetical order; ``places`` names the cards."""
     pairs = ((entry, first[entry], second[entry]) for entry in sorted(first.keys() & second.keys()))
     return [_difference(entry, one, other, places) for entry, one, other in pairs if one != other]
 
@@ -148,12 +140,8 @@ def _warn_of_what_is_not_compared(file: typing.Any, theirs: Card, own: Card, tas
     if own and not theirs:
         logger.warning(f"{file} has no data card: nothing records whether it was trained on data like {_data_of(task)}")
     elif (LABELS in theirs) != (LABELS in own) and theirs:
-        named, numbered = (_data_of(task), file) if LABELS in own else (file, _data_of(task))
-        classes = ", ".join((own.get(LABELS) or theirs[LABELS]).split("\n")[:3])
-        logger.warning(
-            f"{numbered} has no labels to compare with those of {named}: classes 0, 1, ... must be {classes}, ...: "
-            f"labels and accuracy are wrong otherwise"
-        )
+        numbered, labels = (file, own[LABELS]) if LABELS in own else (_data_of(task), theirs[LABELS])
+        logger.warning(f"{numbered} has no labels to compare: its classes 0, 1, ... must be {shown(labels)}")
 
 
 def described(option: str, cfg: typing.Any) -> str:

@@ -1,4 +1,4 @@
-"""Read files of torch.save: always as data, whatever torch's default is, and with readable errors."""
+"""Read files of torch.save: always as data, whatever torch's default is; and whole files of binarised data."""
 
 import errno
 import importlib
@@ -158,6 +158,20 @@ def refuse_code(
         return original(filenames, *args, **kwargs)
     except UnsafeExpression as error:
         raise RefusedContents(f"{', '.join(map(str, filenames))} is refused: {error}") from error
+
+
+@around("fairseq.data.indexed_dataset", "MMapIndexedDataset._do_init")
+def compare_binarised_files(original: typing.Callable, self: typing.Any, path: str) -> None:
+    """Refuse a .bin file whose size is not that of its .idx file, which fairseq reads at wrong places."""
+    original(self, path)
+    sizes, pointers = self._index.sizes, self._index._pointers
+    listed = int(pointers[-1]) + int(sizes[-1]) * self._index.dtype().itemsize if len(sizes) else 0
+    found = os.path.getsize(f"{path}.bin")
+    if found != listed:
+        raise ValueError(
+            f"{path}.bin has {found:,} bytes, and its index {path}.idx lists {listed:,}: one of them is cut off or of "
+            "other data; make the data again, or copy both files again"
+        )
 
 
 class _ArchiveOfAFolder(tarfile.TarFile):

@@ -1,9 +1,10 @@
-"""fairseq's Adam in one pass: its own steps in float64, whatever the parameters are."""
+"""fairseq's Adam in one pass: its own steps in float64; the norm of all gradients, and clipping by it."""
 
 import copy
 
 import pytest
 import torch
+from fairseq import utils
 from fairseq.optim.adam import Adam
 
 import fairseq_mega  # noqa: F401 (takes the steps at once)
@@ -129,3 +130,49 @@ def test_the_default_type_and_device_are_not_asked(fused, parameters):
     with torch.device("meta"):
         optimizer.step()
     assert len(fused) == 4 and all(torch.equal(one, other) for one, other in zip(first, second))
+
+
+@pytest.fixture
+def gradients(device):
+    def draw(dtype=torch.float32):
+        found = [
+            torch.nn.Parameter(torch.zeros(size, device=device, dtype=dtype)) for size in ((40, 7), (999,), (), (0,))
+        ]
+        generator = torch.Generator().manual_seed(1)
+        for p in found:
+            p.grad = torch.randn(p.shape, generator=generator).to(p)
+        return [*found, torch.nn.Parameter(torch.zeros(3, device=device))]  # the last has no gradient
+
+    return draw
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("max_norm", [0.0, 5.0, 1e3])
+def test_clips_by_the_norm_of_all(gradients, dtype, max_norm):
+    params = gradients(dtype)
+    before = [p.grad.double() for p in params[:-1]]
+    want = torch.stack([grad.square().sum() for grad in before]).sum().sqrt()
+    norm = utils.clip_grad_norm_(iter(params), max_norm)
+    assert norm.dtype == torch.float32 and norm.device == params[0].device
+    torch.testing.assert_close(norm.double(), want, rtol=1e-6, atol=0.0)
+    factor = min(1.0, max_norm / (want.item() + 1e-6)) if max_norm > 0 else 1.0
+    for p, grad in zip(params, before):
+        torch.testing.assert_close(p.grad.double(), factor * grad, rtol=2 * torch.finfo(dtype).eps, atol=0.0)
+
+
+def test_a_gpu_in_sight_is_left_alone(gradients, monkeypatch):
+    """Gradients of --cpu stay on the CPU where there is a GPU."""
+    params = [p.cpu() for p in gradients()[:-1]]
+    grads = [p.grad.cpu() for p in gradients()[:-1]]
+    for p, grad in zip(params, grads):
+        p.grad = grad
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: pytest.fail("asked for a GPU"))
+    assert utils.clip_grad_norm_(params, 1.0).device.type == "cpu"
+    torch.testing.assert_close(utils.clip_grad_norm_(params, 0.0), torch.tensor(1.0), rtol=1e-5, atol=0.0)
+
+
+def test_the_norm_is_that_of_all_processes(gradients):
+    assert utils.clip_grad_norm_(
+        gradients(), 0.0, aggregate_norm_fn=lambda norm: 2 * norm
+    ) == 2 * utils.clip_grad_norm_(gradients(), 0.0)
