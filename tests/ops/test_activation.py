@@ -173,21 +173,6 @@ def test_a_graph_that_never_runs_backward_is_freed():
         assert storage.expired()
 
 
-def test_errors():
-    x = torch.randn(2, 5)
-    for given in ((x, x[:1], None, None), (x, x.double(), None, None), (x, None, x[:, :3], torch.ones(5))):
-        with pytest.raises(RuntimeError, match="must have the shape and type of x"):
-            native.operators.silu(*given)
-    with pytest.raises(RuntimeError, match="skip and omega belong together"):
-        native.operators.silu(x, None, x, None)
-    with pytest.raises(RuntimeError, match="omega must be float32, 1 for each column of x"):
-        native.operators.silu(x, None, x, torch.ones(4))
-    with pytest.raises(RuntimeError, match="kappa must be float32, 2 for each column of x"):
-        native.operators.query_key(x, torch.ones(5), torch.ones(2, 5))
-    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_PATHS"):
-        silu(x, path="quick")
-
-
 def kept_bytes(run):
     """Bytes of the different memory that a computation keeps for its backward pass, and its result."""
     seen = {}

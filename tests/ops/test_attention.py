@@ -193,11 +193,3 @@ def test_weights_of_softmax_sum_to_one():
     inputs = tensors(5, 7)
     weights = attention_weights(inputs["q"], inputs["k"], Options(bias=inputs["bias"], causal=True))
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5, dtype=torch.float64))
-
-
-def test_errors():
-    inputs = tensors(3, 3)
-    with pytest.raises(ValueError, match="argument `function`.*softmax, relu2, laplace"):
-        attention(**inputs, function="sigmoid")
-    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_PATHS"):
-        attention(**inputs, path="flash")

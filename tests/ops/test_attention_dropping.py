@@ -144,9 +144,3 @@ def test_gradients_of_dropped_keys(path, function):
         return attention(*values[:3], bias=values[3], **options)
 
     assert torch.autograd.gradcheck(run, tuple(inputs.values()))
-
-
-@pytest.mark.parametrize("rates", [{"dropout": -0.1}, {"dropout": 1.5}, {"drop_key": 1.0}])
-def test_probabilities_out_of_range(rates):
-    with pytest.raises(ValueError, match="dropout and drop_key are probabilities"):
-        attention(**tensors(3, 3), **rates)

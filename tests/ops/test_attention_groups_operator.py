@@ -92,29 +92,3 @@ def test_where_it_is_chosen(threads, groups, queries, weights, dtype, path, monk
     assert ops.PATHS.choose("auto", q, weights) == path
     monkeypatch.setattr(ops, "FAST", False)
     assert ops.PATHS.choose("auto", q, weights) != "native_blocks"
-
-
-def test_other_devices_have_other_kernels():
-    with pytest.raises(RuntimeError, match="'native_blocks' cannot run: it is for tensors on a CPU, found meta"):
-        attention(*(torch.zeros(2, 3, 4, device="meta") for _ in range(3)), path="native_blocks")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"k": torch.zeros(2, 6, 5)}, r"q, k and v must be \(groups, queries, z\)"),
-        ({"v": torch.zeros(2, 6, 3, dtype=torch.float64)}, "q, k and v must have one type"),
-        ({"q": torch.zeros(2, 0, 4)}, "must not be empty"),
-        ({"counts": None}, "padding and counts belong together"),
-        ({"padding": torch.zeros(1, 6, dtype=torch.bool)}, r"padding must be \(groups, keys\)"),
-        ({"bias": torch.zeros(10)}, "bias must be the queries"),
-        ({"bias": torch.zeros(11).double()}, "bias must be contiguous float32"),
-        ({"seed": None}, "a seed is needed exactly where something is dropped"),
-        ({"scale": 0.0}, "scale must be positive in float32"),
-    ],
-)
-def test_errors(change, message):
-    names = [argument.name for argument in native.operators.attention_groups.default._schema.arguments]
-    values = [torch.zeros(2, 6, 4), torch.zeros(2, 6, 4), torch.zeros(2, 6, 3), torch.zeros(11), *options()]
-    with pytest.raises(RuntimeError, match=f"attention_groups: .*{message}"):
-        native.operators.attention_groups(**{**dict(zip(names, values)), **change})

@@ -170,24 +170,6 @@ def test_accuracy_of_exp(kernel_device):
     assert ((powers - want).abs() <= 3e-7 * want).all()
 
 
-def test_forced_path_is_an_error_where_it_cannot_run(monkeypatch):
-    inputs = tensors(3, 3)
-    monkeypatch.setattr(native, "PROBLEM", None)
-    with pytest.raises(TypeError, match="float32, bfloat16 and float16.*float64"):
-        attention(**inputs, path="native")
-    monkeypatch.setattr(native, "PROBLEM", "_C.so is not beside the package")
-    with pytest.raises(RuntimeError, match="path 'native' cannot run: it needs the compiled kernels.*build it with"):
-        attention(**{n: t.float() for n, t in inputs.items()}, path="native")
-
-
-def test_without_the_kernels_the_torch_paths_serve(monkeypatch):
-    """The automatic choice of a size that the kernels would be used for."""
-    monkeypatch.setattr(native, "PROBLEM", "there are none")
-    inputs = {name: tensor.float() for name, tensor in tensors(300, 300).items()}
-    out = attention(**inputs, function="laplace", drop_key=0.1)
-    assert torch.isfinite(out).all()
-
-
 def test_the_kernels_are_chosen(kernel_device, monkeypatch):
     calls = []
 
@@ -204,27 +186,3 @@ def test_the_kernels_are_chosen(kernel_device, monkeypatch):
     assert calls
     attention(**{n: t.double() for n, t in large.items()})
     assert len(calls) == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"seed": None}, "a seed is needed exactly where something is dropped"),
-        ({"counts": None}, "padding and counts belong together"),
-        ({"statistics": None}, "softmax needs statistics"),
-        ({"first_row": 1}, "must lie within the queries and keys"),
-        ({"bias": torch.zeros(11, dtype=torch.float64)}, "bias must be contiguous float32"),
-        ({"bias": torch.zeros(12)}, "must hold all visible keys"),
-        ({"dropout": 1.5}, "dropout must be a probability"),
-        ({"function": 3}, "function must be"),
-        ({"scale": 0.0}, "scale must be positive in float32, or 0 for relu2 and laplace"),
-        ({"scale": -1.0}, "scale must be positive"),
-        ({"scale": 1e-60}, "scale must be positive"),
-        ({"scale": math.inf}, "scale must be positive"),
-    ],
-)
-def test_errors_of_the_operators(kernel_device, change, message):
-    change = {n: v.to(kernel_device) if isinstance(v, torch.Tensor) else v for n, v in change.items()}
-    options = {**arguments(kernel_device), **change}
-    with pytest.raises(RuntimeError, match=f"attention_weights_: .*{message}"):
-        native.operators.attention_weights_(torch.zeros(2, 5, 7, device=kernel_device), None, **options)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fairseq_mega.ops.common import native
-from tests.support import grids, helpers
+from tests.support import helpers
 
 LOWER = ("baseline", "avx2", "avx512", "avx512_bf16")
 # Every kernel in float32 and bfloat16, forward and backward.
@@ -81,48 +81,3 @@ def test_a_level_that_the_machine_lacks(monkeypatch, wrong):
         native._choose_cpu_level()
     with pytest.raises(RuntimeError, match=f"no CPU level {wrong}: choose from baseline"):
         native.operators.set_cpu_level(wrong)
-
-
-WRONG = {
-    "FAIRSEQ_MEGA_CPU_LEVEL=avx3": ("cli.console import train", "choose from baseline, "),
-    "FAIRSEQ_MEGA_NATIVE=on": ("convert.command import main", "choose from auto, off, require"),
-    "FAIRSEQ_MEGA_CPU_LEVEL=AVX2": ("modules.mega_layer import MegaLayer", "choose from baseline, "),
-    "FAIRSEQ_MEGA_CPU_LEVEL=avx512_bf16,": ("lab.reproduce.command import main", "choose from baseline, "),
-}
-
-
-@pytest.mark.parametrize("wrong", grids.mostly_exhaustive(list(WRONG), kept=2))
-def test_a_wrong_variable_takes_one_line_of_every_command(wrong):
-    """Commands import the package first: nothing of theirs can catch the error."""
-    call, words = WRONG[wrong]
-    name, _, value = wrong.partition("=")
-    done = subprocess.run(
-        [sys.executable, "-c", f"from fairseq_mega.{call}; import fairseq_mega.ops.common.native"],
-        cwd=helpers.REPOSITORY,
-        env={**os.environ, name: value},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.splitlines()[-1].startswith(f"fairseq_mega: error: {wrong}: {words}")
-    assert "Traceback" not in done.stderr
-
-
-def test_a_wrong_level_without_the_kernels(monkeypatch, capsys):
-    """It is none either; and only its own error is printed in one line."""
-    monkeypatch.setattr(native, "PROBLEM", "none here")
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/fairseq-mega-train"])
-    monkeypatch.setenv(native.LEVEL_VARIABLE, "avx512")
-    native._choose_cpu_level()
-    monkeypatch.setenv(native.LEVEL_VARIABLE, "avx3")
-    with pytest.raises(ValueError, match="choose from baseline, avx2, avx512, avx512_bf16, amx_bf16$") as caught:
-        native._choose_cpu_level()
-    message = f"fairseq-mega-train: error: {caught.value}\n"
-    sys.excepthook(ValueError, caught.value, caught.tb)
-    assert capsys.readouterr().err == message
-    sys.excepthook(ValueError, ValueError("another"), None)
-    assert capsys.readouterr().err == "ValueError: another\n"
-    monkeypatch.setenv("FAIRSEQ_MEGA_TRACEBACK", "1")
-    sys.excepthook(ValueError, caught.value, caught.tb)
-    assert capsys.readouterr().err.startswith("Traceback")

@@ -211,17 +211,3 @@ def test_padding_takes_the_other_path(path):
             out = run(built, x[:, t : t + 1], out, padding_mask=mask[:, t : t + 1], return_state=True)
             outputs.append(out.hidden)
     torch.testing.assert_close(torch.cat(outputs, 1)[~mask], want)
-
-
-def test_bad_input(path):
-    path("quick")
-    with pytest.raises(ValueError, match="unknown decoding path 'quick'.*choose from auto, reference, native"):
-        stream(attention(), hidden(1, 1, 11).float(), (1,))
-    room, gates = torch.zeros(1, 4, 2), torch.zeros(1, 2 * 3 + 2 + 2)
-    scale, step = torch.zeros(2, 2), native.operators.attention_step
-    with pytest.raises(RuntimeError, match="no room for step 4 in 4"):
-        step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(5), room, room.clone(), 4, 0)
-    with pytest.raises(RuntimeError, match="bias must be a contiguous float32 tensor"):
-        step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(3), room, room.clone(), 3, 0)
-    with pytest.raises(RuntimeError, match="values must be a contiguous float32 tensor"):
-        step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(4), room, room.double(), 3, 0)

@@ -102,28 +102,6 @@ def test_operator_keeps_torchs_rules():
     )
 
 
-@needs_kernels
-@pytest.mark.parametrize(("changed", "message"), [({"p": 1.5}, "probability"), ({"seed": torch.ones(2)}, "one int64")])
-def test_errors(changed, message):
-    call = {"x": torch.ones(2, 3), "seed": torch.tensor(1), "p": P, **changed}
-    with pytest.raises(RuntimeError, match=message):
-        native.operators.dropout(**call)
-    with pytest.raises(RuntimeError, match=message):
-        x = call.pop("x")
-        native.operators.gated_residual(x, x, x, None, **call)
-
-
-@needs_kernels
-@pytest.mark.parametrize("rate", [-0.1, 1.5, torch.nan])
-def test_what_is_no_probability_is_refused(rate):
-    x = draw(2, 3)
-    for call in (lambda: dropout(x, rate, path="native"), lambda: gated_residual(x, x, x, dropout=rate, path="native")):
-        with pytest.raises(RuntimeError, match="p must be a probability"):
-            call()
-    with pytest.raises(ValueError, match="dropout must be a probability, found"):
-        Dropout(rate)
-
-
 def test_a_single_number():
     torch.manual_seed(1)
     assert {dropout(torch.tensor(3.0), 0.5).item() for _ in range(20)} == {0.0, 6.0}

@@ -31,13 +31,6 @@ def divide(batch: int, length: int, width: int, bidirectional: bool, multiproces
     return Division(*native.operators.ema_scan_division(batch, length, width, bidirectional, multiprocessors))
 
 
-def rounded_up(division: Division, multiprocessors: int = H200) -> Division:
-    """Return the division with as many segments as fill the GPU at least once, which may be a little more."""
-    if division.units >= multiprocessors:
-        return division.cut(1)
-    return division.cut(min(division.tiles, -(-2 * multiprocessors // division.units)))
-
-
 def time(division: Division, bidirectional: bool, multiprocessors: int = H200) -> float:
     """Return the time in units of one tile where two blocks share a multiprocessor and the input is read once."""
     slots = 2 * multiprocessors
@@ -71,21 +64,6 @@ def test_no_other_division_takes_less_time(bidirectional, multiprocessors):
         assert time(found, bidirectional, multiprocessors) == pytest.approx(best), (batch, length, width, found)
 
 
-def test_rounding_up_is_never_better_and_often_worse():
-    worse = 0
-    for shape in shapes():
-        found = divide(*shape, False)
-        ratio = time(found, False) / time(rounded_up(found), False)
-        assert ratio < 1.001, (shape, found)
-        worse += ratio < 0.9
-    assert worse >= 15
-
-
 @pytest.mark.parametrize("batch, width, segments", [(8, 1024, 1), (16, 512, 1), (1, 512, 64), (2, 1024, 64)])
 def test_both_directions_in_one_segment_where_there_are_enough_units(batch, width, segments):
     assert divide(batch, 8192, width, True).segments == segments
-
-
-def test_errors():
-    with pytest.raises(RuntimeError, match="sizes must be at least 1"):
-        divide(1, 0, 32, False)

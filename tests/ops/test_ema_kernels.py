@@ -5,7 +5,7 @@ import torch
 
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.ema import gated_ema_step
-from tests.ops.ema_cases import BATCH, WIDTH, N, case, coefficients_of, complex_parameters, parameters, run, signal
+from tests.ops.ema_cases import BATCH, WIDTH, N, case, coefficients_of, complex_parameters, parameters, run
 from tests.support.numerics import assert_close, gradients, leaves
 
 
@@ -104,36 +104,6 @@ def test_kernels_read_any_strides(kernel_device):
     turned = {**plain, "x": plain["x"].transpose(0, 1).contiguous().transpose(0, 1)}
     assert not turned["x"].is_contiguous()
     torch.testing.assert_close(run(turned, "native", **options), run(plain, "native", **options))
-
-
-def test_kernel_errors(kernel_device):
-    x = torch.zeros(2, 5, 3, device=kernel_device)
-    rows = [torch.zeros(3, 4, device=kernel_device) for _ in range(3)]
-    scan = native.operators.ema_scan
-    rest = (None, None, None, False, False, 0)
-    for arguments, message in (
-        ((x[0], *rows, *rest), "x must be \\(B, L, D\\)"),
-        ((x.double(), *rows, *rest), "float32, bfloat16 or float16"),
-        ((x, rows[0], rows[1][:2], rows[2], *rest), "coefficients must have D rows"),
-        ((x, rows[0], rows[1].double(), rows[2], *rest), "expansion must be float32"),
-        ((x, rows[0][:, :2], rows[1], rows[2], *rest), "log_decay and projection must both be"),
-        ((x, *rows, x.new_zeros(2, 3, 5), *rest[1:]), "state must be \\(B, D, N\\)"),
-        ((x, *rows, None, x[..., 0], *rest[2:]), "padding_mask must be bool"),
-        ((x, *rows, None, None, x[:, :4, 0] > 0, *rest[3:]), "reset_mask must be \\(B, L\\)"),
-        ((x, *rows, x.new_zeros(2, 3, 4), None, None, False, False, 3), "truncated EMA carries no state"),
-    ):
-        with pytest.raises(RuntimeError, match=message):
-            scan(*arguments)
-
-
-def test_a_missing_extension_is_named(monkeypatch):
-    monkeypatch.setattr(native, "PROBLEM", "it is not there")
-    with pytest.raises(RuntimeError, match="ema path 'native' cannot run: it needs .*it is not there; build it with: "):
-        run({**parameters(), "x": signal(4)}, "native")
-    monkeypatch.undo()
-    if native.PROBLEM is None:
-        with pytest.raises(TypeError, match="float64"):
-            run({**parameters(), "x": signal(4)}, "native")
 
 
 @pytest.mark.parametrize("kind", ["real", "complex"])

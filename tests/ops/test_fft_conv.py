@@ -16,7 +16,6 @@ from fairseq_mega.ops.fft_conv import (
     ring_convolution,
     ring_kernel,
     ring_size,
-    ring_unavailable,
 )
 from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves
 
@@ -252,54 +251,6 @@ def test_compiles_into_one_graph(kernel_device):
     found, expected = gradients(got, inputs), gradients(want, inputs)
     for name in inputs:
         torch.testing.assert_close(found[name], expected[name], msg=name)
-
-
-@with_kernels
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda x, ring: (x[0], ring), r"x must be \(B, L, D\)"),
-        (lambda x, ring: (x.double(), ring), "x must be float32, bfloat16 or float16"),
-        (lambda x, ring: (x, ring.double()), "ring must be float32"),
-        (lambda x, ring: (x, ring[:2]), r"ring must be \(D, 2S\), with the D of x"),
-        (lambda x, ring: (x, ring[0]), r"ring must be \(D, 2S\), with the D of x"),
-        (lambda x, ring: (x, ring[:, :16]), "S a power of two from 16 to 16384, found 16 columns"),
-        (lambda x, ring: (x, ring[:, :63]), "S a power of two from 16 to 16384, found 63 columns"),
-        (lambda x, ring: (x, ring.repeat(1, 1024)), "S a power of two from 16 to 16384, found 65536 columns"),
-        (lambda x, ring: (x, ring[:, :32]), "x has 20 steps, a ring of 32 columns serves 16 at most"),
-    ],
-)
-def test_messages_of_the_operator(kernel_device, change, message):
-    x, ring, _ = (t.to(kernel_device) for t in problem(20))
-    with pytest.raises(RuntimeError, match=f"ring_convolution: .*{message}"):
-        native.operators.ring_convolution(*change(x, ring))
-
-
-@with_kernels
-def test_messages_of_the_backward_operator(kernel_device):
-    x, ring, grad_y = (t.to(kernel_device) for t in problem(20))
-    for wrong in (grad_y[:, :5], grad_y[0], grad_y.bfloat16()):
-        with pytest.raises(RuntimeError, match="grad_y must have the shape and the dtype of x"):
-            native.operators.ring_convolution_backward(wrong, x, ring)
-
-
-@with_kernels
-def test_what_the_kernels_cannot_do(kernel_device):
-    ring = torch.zeros(WIDTH, 32, device=kernel_device)
-    for x, message in (
-        (torch.zeros(1, LONGEST + 1, WIDTH), "up to 16384 steps, found 16385"),
-        (torch.zeros(1, 5, WIDTH, dtype=torch.float64), "float32, bfloat16 and float16, found torch.float64"),
-    ):
-        with pytest.raises(RuntimeError, match=message):
-            ring_convolution(x.to(kernel_device), ring)
-    assert ring_unavailable(torch.device(kernel_device), LONGEST) is None
-
-
-def test_without_the_kernels():
-    """On the CPU the error names torch's FFT, or the build."""
-    x, ring, _ = problem(20)
-    with pytest.raises(RuntimeError, match="the FFT convolution kernel cannot run: .*(torch's FFT|build it with)"):
-        ring_convolution(x, ring)
 
 
 @pytest.mark.parametrize(("length", "columns"), [(1, 32), (16, 32), (17, 64), (32, 64), (16384, 32768)])

@@ -95,14 +95,6 @@ def test_operator_keeps_torchs_rules(kernel_device):
     torch.library.opcheck(native.operators.gated_residual_backward.default, (plain[0], *plain, seed, 0.2))
 
 
-def test_errors(kernel_device):
-    inputs = {name: tensor.float().to(kernel_device) for name, tensor in tensors(2, 5).items()}
-    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_PATHS"):
-        gated_residual(**inputs, path="quick")
-    with pytest.raises(RuntimeError, match="must have one shape and type"):
-        gated_residual(**{**inputs, "update": inputs["update"][:1]}, path="native")
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_halves_are_read_and_rounded_as_torch_does(cpu_level, dtype):
     """All finite numbers; half the way between two of them a gate of one half has to round, and to break ties."""

@@ -187,26 +187,3 @@ def test_gradients_flow_to_the_input():
     if native.PROBLEM is None:
         with pytest.raises(RuntimeError, match="no gradients"):
             packed_linear(x, packed, path="native")
-
-
-@needs_kernels
-def test_what_does_not_fit_is_refused():
-    packed: Any = pack(matrix(4, 6), "int8")
-    x = matrix(2, 6)
-    for bad in (
-        PackedMatrix(packed.data[:, :5], packed.scale),
-        PackedMatrix(packed.data, packed.scale[:3]),
-        PackedMatrix(packed.data.short(), packed.scale),
-        PackedMatrix(packed.data, packed.scale.double()),
-    ):
-        with pytest.raises(RuntimeError, match="packed_linear"):
-            packed_linear(x, bad, path="native")
-    with pytest.raises(RuntimeError, match="bias must be"):
-        packed_linear(x, packed, torch.zeros(3), path="native")
-
-
-def test_what_cannot_be_packed_is_refused():
-    with pytest.raises(ValueError, match="'int4': choose from bf16, int8"):
-        pack(matrix(2, 2), "int4")
-    with pytest.raises(ValueError, match="infinite"):
-        pack(torch.full((2, 2), float("inf")), "int8")

@@ -115,23 +115,6 @@ def test_results_need_not_be_kept():
         torch.testing.assert_close(found[0][name], found[1][name], rtol=0, atol=0, msg=name)
 
 
-@needs_kernels
-def test_what_does_not_fit_is_refused():
-    x, columns, turns = torch.ones(2, 3, 8), torch.ones(2, 2, 4), torch.ones(5, 2, 4)
-    operator = native.operators.rotary_query_key
-    for bad in (
-        (x[0], columns, columns, turns, 0),
-        (x, columns[:, :, :3], columns, turns, 0),
-        (x, columns, columns[:1], turns, 0),
-        (x, columns, columns, turns[:, :1], 0),
-        (x, columns, columns, turns[:0], 0),
-        (x, columns, columns, turns, -1),
-        (x, columns.double(), columns, turns, 0),
-    ):
-        with pytest.raises(RuntimeError, match="rotary_query_key: "):
-            operator(*bad, 1e-5)
-
-
 def test_rotation_keeps_lengths_and_depends_on_distances_alone():
     q, k = torch.randn(2, 1, 40, 8, dtype=torch.float64)
     q, k = (rotate(x[:, :1].expand(-1, 40, -1), 0, -1, 1e4) for x in (q, k))

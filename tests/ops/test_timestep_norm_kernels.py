@@ -4,8 +4,6 @@ import pytest
 import torch
 
 from fairseq_mega.ops.common import native
-from fairseq_mega.ops.common.dispatch import VARIABLE
-from fairseq_mega.ops.timestep_norm import TimestepNormState, timestep_norm
 from tests.ops.timestep_norm_cases import COUNTS, call, draw, padding, run
 from tests.support.numerics import gradients, leaves
 
@@ -55,39 +53,6 @@ def test_compiles_without_a_break(path, kernel_device):
         torch.testing.assert_close(got, want)
 
 
-def test_errors(monkeypatch):
-    tensors = {name: value.float() for name, value in draw(4).items()}
-    x, weight, bias = tensors["x"], tensors["weight"], tensors["bias"]
-    with pytest.raises(ValueError, match="7 groups .norm_num_groups. do not divide 24"):
-        timestep_norm(x, weight, bias, 7)
-    with pytest.raises(ValueError, match="weight has shape"):
-        timestep_norm(x, weight[1:], bias, 2)
-    with pytest.raises(ValueError, match=r"padding mask has shape .*expected \(6, 4\)"):
-        timestep_norm(x, weight, bias, 2, padding_mask=torch.zeros(6, 5, dtype=torch.bool))
-    with pytest.raises(ValueError, match="must be bool"):
-        timestep_norm(x, weight, bias, 2, padding_mask=torch.zeros(6, 4))
-    with pytest.raises(ValueError, match="count must be int64"):
-        run({**tensors}, None, counts=(0.5,) * len(COUNTS))
-    with pytest.raises(ValueError, match="state mean has shape"):
-        timestep_norm(x, weight, bias, 2, state=TimestepNormState(torch.zeros(6).long(), x[:, 0], x[:, 0]))
-    monkeypatch.setenv(VARIABLE, "timestep_norm=fastest")
-    with pytest.raises(ValueError, match=f"{VARIABLE}.*choose from"):
-        timestep_norm(x, weight, bias, 2)
-    monkeypatch.setattr(native, "PROBLEM", "it is missing in this test")
-    monkeypatch.setenv(VARIABLE, "timestep_norm=native")
-    with pytest.raises(RuntimeError, match="needs the compiled kernels.*build it with"):
-        timestep_norm(x, weight, bias, 2)
-    monkeypatch.setattr(native, "PROBLEM", None)
-    with pytest.raises(TypeError, match="float64"):
-        timestep_norm(x.double(), weight, bias, 2)
-
-
 def test_kernels_are_the_choice_where_they_can_be(kernel_device):
     tensors = {name: value.float().to(kernel_device) for name, value in draw(20).items()}
     assert torch.equal(run(tensors, None)["y"], run(tensors, "native")["y"])
-    x, weight, bias, *statistics = (tensors[name] for name in ("x", "weight", "bias", "mean", "variance"))
-    count = torch.tensor(COUNTS, device=kernel_device)
-    with pytest.raises(RuntimeError, match="must be float32"):
-        native.operators.timestep_norm(x, weight.double(), bias, count, *statistics, None, 1e-5)
-    with pytest.raises(RuntimeError, match="mean must be float64"):
-        native.operators.timestep_norm(x, weight, bias, count, *statistics, None, 1e-5)
