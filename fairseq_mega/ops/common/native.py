@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import os
-import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
@@ -32,37 +31,16 @@ def sources_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def _in_one_line(error: Exception) -> Exception:
-    """Return an error about the environment that Python prints without a traceback.
-
-    The error ends the import of the package in its own and in fairseq's commands. FAIRSEQ_MEGA_TRACEBACK=1 keeps the
-    traceback.
-    """
-    print_others = sys.excepthook
-
-    def print_error(kind: Any, found: BaseException, trace: Any) -> None:
-        if found is error and os.environ.get("FAIRSEQ_MEGA_TRACEBACK", "0") == "0":
-            command = Path(sys.argv[0]).name
-            named = command not in ("", "-m", "-c", "__main__.py")
-            print(f"{command if named else NAMESPACE}: error: {error}", file=sys.stderr)
-        else:
-            print_others(kind, found, trace)
-
-    sys.excepthook = print_error
-    return error
-
-
 def _load() -> Optional[str]:
     """Load the extension; return the reason why it cannot be used, or None."""
     mode = os.environ.get(VARIABLE, "auto")
     if mode not in MODES:
-        raise _in_one_line(ValueError(f"{VARIABLE}={mode}: choose from {', '.join(MODES)}"))
+        raise ValueError(f"{VARIABLE}={mode}: choose from {', '.join(MODES)}")
     if mode == "off":
         return f"it is switched off by {VARIABLE}=off"
     problem = _try_to_load()
     if problem is not None and mode == "require":
-        message = f"{VARIABLE}=require, but the compiled kernels cannot be used: {problem}; {REMEDY}"
-        raise _in_one_line(RuntimeError(message))
+        raise RuntimeError(f"{VARIABLE}=require, but the compiled kernels cannot be used: {problem}; {REMEDY}")
     return problem
 
 
@@ -83,8 +61,7 @@ def _choose_cpu_level() -> None:
     """Run the kernels for CPUs at the level that the environment sets, by default the highest."""
     requested, levels = os.environ.get(LEVEL_VARIABLE), cpu_levels() or LEVELS
     if requested and requested not in levels:
-        which = ", all that this machine has" if PROBLEM is None else ""
-        raise _in_one_line(ValueError(f"{LEVEL_VARIABLE}={requested}: choose from {', '.join(levels)}{which}"))
+        raise ValueError(f"{LEVEL_VARIABLE}={requested}: choose from {', '.join(levels)}")
     if PROBLEM is None:
         torch.ops.fairseq_mega.set_cpu_level(requested or levels[-1])
 
