@@ -84,13 +84,10 @@ def test_apex_gives_what_torch_gives(
     [
         ("2.13.0", "rmsnorm", torch.bfloat16, (2, 8), False, True),
         ("2.13.0", "scalenorm", torch.float16, (2, 8), True, True),
-        ("2.13.0", "rmsnorm", torch.float32, (2, 8), True, False),
         ("2.9.0+cu126", "rmsnorm", torch.float32, (2, 8), True, False),
         ("2.8.0", "rmsnorm", torch.float32, (2, 8), True, True),
-        ("2.13.0", "layernorm", torch.bfloat16, (32768, 8), True, False),
         ("2.8.1", "layernorm", torch.float32, (32768, 8), True, False),
         ("2.7.1", "layernorm", torch.float32, (32768, 8), True, True),
-        ("2.7.1", "layernorm", torch.float32, (2, 16384, 8), True, True),
         ("2.7.1", "layernorm", torch.float32, (32768, 8), False, False),
         ("2.7.1", "layernorm", torch.float32, (32767, 8), True, False),
         ("2.7.1", "layernorm", torch.float16, (32768, 1025), True, False),
@@ -128,10 +125,3 @@ def test_never_elsewhere(monkeypatch: pytest.MonkeyPatch, used: List[str]) -> No
     assert not apex_norms.possible(x, weight)
     monkeypatch.undo()
     assert not apex_norms.possible(x, weight)
-
-
-def test_unknown_mode(monkeypatch: pytest.MonkeyPatch, used: List[str]) -> None:
-    monkeypatch.setenv(apex_norms.VARIABLE, "fast")
-    apex_norms.mode.cache_clear()
-    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_APEX=fast: choose from auto, on, off"):
-        build_norm("rmsnorm", 8)(torch.ones(2, 8))

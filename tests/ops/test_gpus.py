@@ -134,13 +134,8 @@ def test_attention_falls_back(gpus, monkeypatch):
     monkeypatch.setattr("fairseq_mega.ops.attention.native_attention", None)  # not to be called
     got = attention(*(q.as_subclass(Displaced) for _ in range(3)))
     torch.testing.assert_close(got.as_subclass(torch.Tensor), want)
-
-
-def test_forced_attention_is_an_error(gpus):
-    gpus(T4)
-    q = torch.zeros(1, 4, 2).as_subclass(Displaced)
     with pytest.raises(RuntimeError, match="they do not run on cuda:0, T4"):
-        attention(q, q, q, path="native")
+        attention(*(q.as_subclass(Displaced) for _ in range(3)), path="native")
 
 
 @pytest.mark.parametrize("found, longest", [(RTX_4090, 8192), (A100, 16384)], ids=lambda found: str(found))
