@@ -64,9 +64,14 @@ def compare(inputs, path, device="cpu", dtype=torch.float32, mask=None, **option
     assert_all_close(output_and_gradients(inputs, dtype, path, device, mask, **options), want, baseline)
 
 
+def small_blocks(monkeypatch):
+    """Make the kernels compute blocks of several groups or of 16 queries, in place of one that holds everything."""
+    monkeypatch.setattr(kernels, "BLOCK_WEIGHTS", {"cpu": 1 << 11, "cuda": 1 << 11})
+    monkeypatch.setattr(kernels, "MIN_QUERIES", 16)
+
+
 @pytest.fixture(params=["one block", "many blocks"])
 def block_size(request, monkeypatch):
-    """Runs a test with blocks that hold everything, and with some of several groups or of 16 queries."""
+    """Run a test with one block, and with several."""
     if request.param == "many blocks":
-        monkeypatch.setattr(kernels, "BLOCK_WEIGHTS", {"cpu": 1 << 11, "cuda": 1 << 11})
-        monkeypatch.setattr(kernels, "MIN_QUERIES", 16)
+        small_blocks(monkeypatch)

@@ -16,7 +16,7 @@ TESTS = {
     "ema": ("widths_and_dimensions", "half_precision_computes_in_float32"),
     "timestep_norm": ("kernels_equal_recurrence", "kernels_in_half_precision"),
     "gate": ("kernels_equal_formula", "half_precision_computes_in_float32"),
-    "attention_native": ("long_rows", "sixteen_bits"),
+    "attention_paths": ("long_rows", "sixteen_bits_and_widths"),
     "decoding": ("steps_equal_the_whole",),
     "step": ("ema_step", "attention_step", "mix_step"),
     "packed_linear": ("kernel_equals_the_definition", "a_single_row_of_any_size"),
