@@ -31,7 +31,7 @@ NEEDED = {"tests": "pytest", "sanitizer": "pytest", "plots": "matplotlib"}
 TESTS: Dict[str, Tuple[Sequence[str], str]] = {
     "ema": (("ops/test_ema.py", "ops/test_ema_kernels.py"), ""),
     "fft": (("ops/test_fft_conv.py",), ""),
-    "attention-native": (("ops/test_attention_native.py",), ""),
+    "attention-paths": (("ops/test_attention_paths.py",), ""),
     "attention": (("ops/test_attention.py", "ops/test_attention_kernels.py", "ops/test_attention_dropping.py"), ""),
     "norm": (tuple(f"ops/test_timestep_norm{part}.py" for part in ("", "_kernels", "_streams", "_digits")), ""),
     "gate-decoding": (("ops/test_gate.py", "ops/test_decoding.py"), ""),
@@ -45,7 +45,7 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
     "ema-widths": (("ops/test_ema.py",), "widths or tiles or half_precision or in_shared_memory"),
     "ema-truncation": (("ops/test_ema.py", "ops/test_ema_kernels.py"), "truncation or step or strides"),
     "fft": (("ops/test_fft_conv.py",), "channels_and_rows or strides or half or rings_of"),
-    "attention": (("ops/test_attention_native.py",), "(equals_reference and shape2) or long_rows or groups or chunks"),
+    "attention": (("ops/test_attention_paths.py",), "(equals_the_formula and shape2) or long_rows or groups or chunks"),
     "dropping": (("ops/test_attention_dropping.py",), "formula_with_its_mask and shape1"),
     "norm": (
         ("ops/test_timestep_norm.py", "ops/test_timestep_norm_streams.py"),
