@@ -14,7 +14,7 @@ LOWER = ("baseline", "avx2", "avx512", "avx512_bf16")
 # Every kernel in float32 and bfloat16, forward and backward.
 TESTS = {
     "ema": ("widths_and_dimensions", "half_precision_computes_in_float32"),
-    "timestep_norm": ("kernels_equal_recurrence", "kernels_in_half_precision"),
+    "timestep_norm": ("equals_the_recurrence", "half_precision"),
     "gate": ("kernels_equal_formula", "half_precision_computes_in_float32"),
     "attention_paths": ("long_rows", "sixteen_bits_and_widths"),
     "decoding": ("steps_equal_the_whole",),

@@ -1,60 +1,80 @@
-"""The timestep norm's paths against its recurrence: values, final statistics, every gradient, padding."""
+"""The contract of the timestep norm's paths: values, statistics and every gradient are those of its recurrence."""
 
 import math
 
 import pytest
 import torch
 
-from fairseq_mega.ops.timestep_norm import timestep_norm
-from tests.ops.timestep_norm_cases import COUNTS, LENGTHS, SHAPES, compare, draw, padding, run
-from tests.support.numerics import gradients, leaves
+from fairseq_mega.ops.timestep_norm import TimestepNormState, timestep_norm
+from tests.ops.timestep_norm_cases import COUNTS, LENGTHS, SHAPES, compare, draw, exact, padding, run
+from tests.support.kernels import KERNELS, select
+from tests.support.numerics import assert_close, gradients, leaves
+
+ALL = ("reference", "torch", *KERNELS)
+FAST = ALL[1:]
+
+
+@pytest.fixture
+def choose(request, monkeypatch):
+    """Return the path and the device of a name of ALL."""
+
+    def chosen(name):
+        if name not in KERNELS:
+            return name, torch.device("cpu")
+        torch.use_deterministic_algorithms(True, warn_only=True)  # NaN in what the extension allocates
+        request.addfinalizer(lambda: torch.use_deterministic_algorithms(False))
+        return "native", select(name, request, monkeypatch)
+
+    return chosen
+
+
+@pytest.fixture(params=ALL)
+def any_path(request, choose):
+    return choose(request.param)
+
+
+@pytest.fixture(params=FAST)
+def fast_path(request, choose):
+    return choose(request.param)
+
+
+@pytest.fixture(params=KERNELS)
+def kernels(request, choose):
+    return choose(request.param)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize(("width", "groups"), SHAPES)
-def test_kernels_equal_recurrence(width, groups, length, kernel_device):
-    compare(draw(length, width, groups), torch.float32, "native", kernel_device)
+def test_equals_the_recurrence(width, groups, length, fast_path):
+    path, device = fast_path
+    tensors = draw(length, width, groups)
+    compare(tensors, torch.float32, path, device)
+    if path == "torch" and (width, groups) in SHAPES[:3]:
+        compare(tensors, torch.float64, path, device)
 
 
 @pytest.mark.parametrize(("batch", "length"), [(520, 70), (1, 2180)])
-def test_kernels_with_many_sequences_or_tiles(batch, length, kernel_device):
+def test_many_sequences_or_tiles(batch, length, kernels):
     """Kernels are right where a full GPU has one block for all tiles, and where every tile has its own block."""
     counts = tuple(COUNTS[i % len(COUNTS)] for i in range(1, batch + 1))
-    compare(draw(length, 8, 1, batch), torch.float32, "native", kernel_device, counts)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize(("width", "groups"), SHAPES[:3])
-def test_torch_equals_recurrence(width, groups, length, dtype):
-    compare(draw(length, width, groups), dtype, "torch")
+    compare(draw(length, 8, 1, batch), torch.float32, *kernels, counts)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_kernels_in_half_precision(dtype, kernel_device):
-    mask = padding("interior", 67)
-    compare(draw(67, 80, 2), dtype, "native", kernel_device, mask=mask)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_torch_in_half_precision(dtype):
-    compare(draw(67, 80, 2), dtype, "torch", mask=padding("interior", 67))
+def test_half_precision(dtype, fast_path):
+    compare(draw(67, 80, 2), dtype, *fast_path, mask=padding("interior", 67))
 
 
 @pytest.mark.parametrize("kind", ["left", "right", "interior", "one", "everything"])
 @pytest.mark.parametrize("length", [7, 65, 131])
-def test_padding_in_kernels(kind, length, kernel_device):
-    compare(draw(length), torch.float32, "native", kernel_device, mask=padding(kind, length))
+def test_padding(kind, length, fast_path):
+    compare(draw(length), torch.float32, *fast_path, mask=padding(kind, length))
+    if fast_path[0] == "torch":
+        compare(draw(length), torch.float64, "torch", mask=padding(kind, length))
 
 
-@pytest.mark.parametrize("kind", ["left", "right", "interior", "one", "everything"])
-@pytest.mark.parametrize("length", [7, 65])
-def test_padding_in_torch(kind, length):
-    compare(draw(length), torch.float64, "torch", mask=padding(kind, length))
-    compare(draw(length), torch.float32, "torch", mask=padding(kind, length))
-
-
-def check_that_padding_is_never_seen(path, device):
+def test_padding_is_never_seen(any_path):
+    path, device = any_path
     mask = padding("interior", 40).to(device)
     tensors = {name: value.to(device) for name, value in draw(40).items()}
     clean, spoilt = leaves(tensors, torch.float32), leaves(tensors, torch.float32)
@@ -72,15 +92,6 @@ def check_that_padding_is_never_seen(path, device):
     assert (found.masked_select(mask.unsqueeze(-1)) == 0).all()
 
 
-def test_padding_is_never_seen_by_kernels(kernel_device):
-    check_that_padding_is_never_seen("native", kernel_device)
-
-
-@pytest.mark.parametrize("path", ["reference", "torch"])
-def test_padding_is_never_seen(path):
-    check_that_padding_is_never_seen(path, "cpu")
-
-
 def test_gradcheck():
     inputs = leaves(draw(5, 4, 2), torch.float64)
     names = list(inputs)
@@ -96,8 +107,9 @@ GOLDEN_FIRST = [2.264182, 1.341406, -0.681409, -1.127257, -1.206937, 0.444995, 1
 GOLDEN_LAST = [-0.216537, -1.235175, 0.128369, 0.783967, 0.109611, -0.097327, -1.346475, -1.548377]
 
 
-def check_golden_values(path, device):
+def test_golden_values(any_path):
     """Row "timestep norm" of the published arithmetic: parameters 0.5 sin(1), 0.5 sin(2), ..., x a cosine wave."""
+    path, device = any_path
     t, b, j = torch.arange(6.0)[None, :, None], torch.arange(2.0)[:, None, None], torch.arange(8.0)[None, None]
     x = torch.cos(0.3 * t + 0.7 * b + 1.1 * j).to(device)
     parameter = 0.5 * torch.sin(torch.arange(1.0, 9.0)).to(device)
@@ -107,10 +119,133 @@ def check_golden_values(path, device):
     assert y.double().sum().item() == pytest.approx(-14.180963, abs=2e-5)
 
 
-def test_golden_values_of_kernels(kernel_device):
-    check_golden_values("native", kernel_device)
+@pytest.mark.parametrize("pieces", [(1,) * 70, (64, 6), (1, 65, 4), (33, 37)])
+def test_pieces_equal_the_whole(pieces, any_path):
+    """The whole sequence in pieces, the statistics handed on: outputs, statistics, and gradients through them."""
+    path, device = any_path
+    tensors = draw(70)
+    want_inputs = leaves(tensors, torch.float64)
+    want = run(want_inputs, "reference")
+    inputs = leaves({name: value.to(device) for name, value in tensors.items()}, torch.float32)
+    outputs, state = [], {"mean": inputs["mean"], "variance": inputs["variance"]}
+    counts = COUNTS
+    for piece in inputs["x"].split(pieces, dim=1):
+        found = run({**inputs, **state, "x": piece}, path, counts)
+        outputs.append(found["y"])
+        state = {name: found[name] for name in state}
+        counts = tuple(count + piece.size(1) for count in counts)
+    got = {"y": torch.cat(outputs, dim=1), **state}
+    for name, value in want.items():
+        error = (got[name].cpu().double() - value).abs().max()
+        assert error < 2e-5, f"{name}: {error:.3g}"
+    join = lambda results: torch.cat([value.flatten() for value in results.values()])
+    want_gradients = gradients(join(want), want_inputs)
+    for name, value in gradients(join(got).cpu(), inputs).items():
+        assert_close(f"gradient of {name}", value.cpu(), want_gradients[name])
 
 
-@pytest.mark.parametrize("path", ["reference", "torch"])
-def test_golden_values(path):
-    check_golden_values(path, "cpu")
+def test_no_digit_is_lost_in_a_long_stream(fast_path):
+    """Far from zero and late in a stream, nothing is lost."""
+    path, device = fast_path
+    generator = torch.Generator().manual_seed(5)
+    for length, count, shift in ((20_000, 0, 0.0), (4_000, 1_000_000, 2.0)):
+        x = (1000.0 + shift + torch.randn(1, length, 8, generator=generator)).to(device)
+        mean = torch.full((1, 2), 1000.0, device=device)
+        state = TimestepNormState(torch.tensor([count], device=device), mean, torch.ones_like(mean))
+        zero = torch.zeros(8, device=device)
+        y, state = timestep_norm(x, zero, zero, 2, state=state, path=path)
+        want_y, want_mean, want_variance = exact(x.cpu(), 2, 1000.0, count, 1000.0, 1.0)
+        assert (y.cpu().double() - want_y).abs().max() < 3e-6
+        assert (state.mean.cpu() - want_mean).abs().max() < 1e-6  # half a unit in the last place of 1000 is 3e-5
+        assert (state.variance.cpu() - want_variance).abs().max() < 2e-6
+        assert state.count.item() == count + length
+
+
+@pytest.mark.parametrize("jump", [slice(0, 1), slice(70, None)])
+def test_a_jump_costs_no_digits(jump, fast_path):
+    """A first step far away from the others: sums of squares around it would cancel."""
+    tensors = draw(100)
+    tensors["x"][:, jump] += 3e3
+    compare(tensors, torch.float32, *fast_path, counts=(0,) * len(COUNTS))
+
+
+def test_a_fresh_stream_ignores_statistics_without_weight(any_path):
+    """However large they are: nothing of them may be left after rounding."""
+    path, device = any_path
+    tensors = {name: value.float().to(device) for name, value in draw(6).items()}
+    fresh = (0,) * len(COUNTS)
+    want = run({**tensors, "mean": 0 * tensors["mean"], "variance": 0 * tensors["variance"]}, path, fresh)
+    got = run({**tensors, "mean": tensors["mean"] + 1e20, "variance": tensors["variance"] + 1e20}, path, fresh)
+    for name, value in want.items():
+        assert torch.equal(got[name], value), name
+
+
+# The statistics are carried in float64: no call rounds them, however many there are.
+BATCH, LENGTH, GROUPS, FEATURES, COUNT = 2, 5, 3, 4, 1000
+STEPS = 100_000
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_call_rounds_the_statistics(dtype, any_path):
+    """Groups of equal features, whose mean and variance have no rounding of their own, against sums in float64."""
+    path, device = any_path
+    generator = torch.Generator().manual_seed(2)
+    values = torch.randint(90, 110, (BATCH, LENGTH, GROUPS), generator=generator)
+    x = values.repeat_interleave(FEATURES, dim=-1).to(device, dtype)
+    before = torch.rand(4, BATCH, GROUPS, generator=generator, dtype=torch.float64)
+    mean, variance = (100 + before[0]).requires_grad_(), (1 + before[1]).requires_grad_()
+    count = torch.full((BATCH,), COUNT, device=device)
+    zero = torch.zeros(GROUPS * FEATURES, device=device)
+    carried = TimestepNormState(count, mean.to(device), variance.to(device))
+    y, state = timestep_norm(x, zero, zero, GROUPS, state=carried, path=path)
+    assert y.dtype == dtype
+    got = [state.mean.cpu(), state.variance.cpu()]
+    got += torch.autograd.grad(got, (mean, variance), list(before[2:]))
+    _, *want = exact(x.cpu(), GROUPS, 100.0, COUNT, mean.unsqueeze(1), variance.unsqueeze(1))
+    want += torch.autograd.grad(want, (mean, variance), list(before[2:]))
+    # A kernel's backward pass has the way of a mean in float32: 1e-9 here, where a rounded gradient is off by 3e-8.
+    bounds = {"mean": 1e-13, "variance": 1e-13, "gradient of mean": 5e-9, "gradient of variance": 5e-9}
+    for (name, bound), value, expected in zip(bounds.items(), got, want):
+        assert value.dtype == torch.float64, name
+        error = (value - expected).abs().max()
+        assert error <= bound, f"{name}: {error:.3g}"
+
+
+@pytest.mark.parametrize("path", ["reference", "torch", None])
+@pytest.mark.parametrize("length", [0, 2])
+def test_statistics_of_less_precision_are_widened(path, length):
+    mean, variance = torch.rand(2, BATCH, 1).requires_grad_()
+    zero = torch.zeros(FEATURES)
+    state = TimestepNormState(torch.full((BATCH,), COUNT), mean, variance)
+    y, state = timestep_norm(torch.rand(BATCH, length, FEATURES), zero, zero, 1, state=state, path=path)
+    assert y.dtype == torch.float32 and state.mean.dtype == state.variance.dtype == torch.float64
+    found = torch.autograd.grad(state.mean.sum() + state.variance.sum(), (mean, variance))
+    assert all(gradient.dtype == torch.float32 and gradient.abs().min() > 0.9 for gradient in found)
+
+
+def random_pieces(steps):
+    """Lengths of 1 to 50 that make up most of a stream; the last fifth is read step by step."""
+    lengths = torch.randint(1, 51, (steps,), generator=torch.Generator().manual_seed(4)).tolist()
+    pieces, rest = [], steps * 4 // 5
+    while rest > 0:
+        pieces.append(min(lengths.pop(), rest))
+        rest -= pieces[-1]
+    return [*pieces, *[1] * (steps - sum(pieces))]
+
+
+@pytest.mark.parametrize("name, steps", [("reference", 2_000), ("torch", 8_000), ("cpu", STEPS)])
+@torch.no_grad()
+def test_a_long_stream_in_random_pieces(name, steps, choose):
+    """Mean 100 and deviation 1: y and the statistics are as far from the truth as float32 alone makes them."""
+    path, _ = choose(name)
+    generator = torch.Generator().manual_seed(3)
+    x = 100 + torch.randn(1, steps, 8, generator=generator)
+    zero, state, outputs = torch.zeros(8), None, []
+    for piece in x.split(random_pieces(steps), dim=1):
+        y, state = timestep_norm(piece, zero, zero, 2, state=state, path=path)
+        outputs.append(y)
+    want_y, want_mean, want_variance = exact(x, 2, 100.0)
+    assert state is not None and state.count.item() == steps
+    assert (state.mean - want_mean).abs().max() < 3.8e-6  # half a unit in the last place of 100
+    assert (state.variance - want_variance).abs().max() < 1.2e-7  # one of 1
+    assert (torch.cat(outputs, dim=1) - want_y).abs()[:, 100:].max() < 2e-6
