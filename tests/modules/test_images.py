@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from fairseq_mega.modules.errors import FieldError
 from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 
 
@@ -34,15 +33,3 @@ def test_the_head_has_its_layer_before_the_mean():
     hidden = x @ head.hidden.weight.T + head.hidden.bias
     want = (hidden * torch.sigmoid(hidden)).mean(1) @ head.output.weight.T + head.output.bias
     torch.testing.assert_close(head(x), want)
-
-
-@pytest.mark.parametrize(("image", "patch"), [(13, 4), (2, 4), (16, 5)])
-def test_patches_that_do_not_fit(image, patch):
-    with pytest.raises(FieldError, match=f"patch_size {patch} does not divide image_size {image}: give sizes"):
-        PatchEmbedding(8, image, patch)
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 13, 12), (2, 3, 8, 8), (2, 1, 12, 12), (3, 12, 12)])
-def test_other_shapes_are_refused(shape):
-    with pytest.raises(FieldError, match=r"reads images \(batch, 3, 12, 12\), see image_size; resize or crop them"):
-        PatchEmbedding(8, 12, 4)(torch.zeros(shape))

@@ -23,7 +23,9 @@ from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.modules.megalodon.norms import TimestepNorm
 from fairseq_mega.modules.s4d_layer import S4dLayer, S4dLayerConfig
 from fairseq_mega.modules.transformer_layer import TransformerLayer, TransformerLayerConfig
+from fairseq_mega.ops.common.dispatch import VARIABLE
 from tests.support.layers import reorder, run
+from tests.support.numerics import assert_close
 
 BATCH, WIDTH, SOURCE = 3, 8, 5
 MEGA: Dict[str, Any] = {"hidden_dim": 12, "z_dim": 4, "ema_dim": 3, "ffn_dim": 10, "max_positions": 32}
@@ -35,6 +37,8 @@ OPTIONS: Dict[str, Dict[str, Any]] = {
         for bias in ("simple", "rotary")
     },
     "mega prenorm": {**MEGA, "normalize_before": True},
+    "mega scalenorm": {**MEGA, "norm": "scalenorm"},
+    "mega rmsnorm": {**MEGA, "norm": "rmsnorm", "normalize_before": True},
     "mega cross": {**MEGA, "cross_attention": True},
     "megalodon": {**MEGALODON, "swiglu": True},
     "megalodon one head": {**MEGALODON, "heads": 1, "layer_scale": True},
@@ -42,10 +46,13 @@ OPTIONS: Dict[str, Dict[str, Any]] = {
     "transformer": {"heads": 2, "ffn_dim": 10},
     "s4d": {"ema_dim": 4, "norm": "layernorm"},
 }
+WITHOUT_CHUNKS = ("llama", "transformer", "s4d")
 KINDS = [kind for kind in OPTIONS if kind not in ("transformer", "s4d")]  # that read streams
 REMEMBERING = [kind for kind in KINDS if kind != "llama"]  # that have a memory, and chunks
 PADDED = [kind for kind in REMEMBERING if kind != "mega cross"]  # cross attention counts all steps
 BIDIRECTIONAL = [kind for kind in OPTIONS if kind != "llama"]
+OPTIONS["mega batchnorm"] = {**MEGA, "norm": "batchnorm"}  # in evaluation
+BIDIRECTIONAL.append("mega batchnorm")
 CLASSES: Dict[str, Any] = {
     "mega": (MegaLayer, MegaLayerConfig),
     "megalodon": (MegalodonLayer, MegalodonLayerConfig),
@@ -58,10 +65,10 @@ FEW = [(kind, size) for kind, size in CHUNKED if size in (-1, 4)]
 PIECES = [(1,) * 13, (13,), (3, 8, 2), (4, 4, 4, 1), (1, 12), (11, 2), (5, 5, 3), (2, 2, 9)]
 
 
-def layer(kind: str, chunk_size: int = -1, bidirectional: bool = False) -> Any:
-    torch.manual_seed(0)
+def layer(kind: str, chunk_size: int = -1, bidirectional: bool = False, seed: int = 0) -> Any:
+    torch.manual_seed(seed)
     module, config = CLASSES[kind.split()[0]]
-    changes = {"chunk_size": chunk_size, "bidirectional": bidirectional} if kind in REMEMBERING else {}
+    changes = {} if kind in WITHOUT_CHUNKS else {"chunk_size": chunk_size, "bidirectional": bidirectional}
     built = module(config(embed_dim=WIDTH, **OPTIONS[kind], **changes)).double().eval()
     with torch.no_grad():  # away from the near-zero start, where attention hardly matters
         for parameter in built.parameters():
@@ -316,16 +323,31 @@ def test_a_padded_row_is_the_row_without_padding(kind: str, chunk_size: int, row
 
 @pytest.mark.parametrize(("kind", "chunk_size"), FEW)
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_no_value_at_padding_reaches_a_gradient(kind: str, chunk_size: int, bidirectional: bool) -> None:
-    built, context = layer(kind, chunk_size, bidirectional), source(kind)
-    mask = torch.zeros(BATCH, 13, dtype=torch.bool)
+@pytest.mark.parametrize("path", ["auto", "reference"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_no_value_at_padding_reaches_anything(
+    kind: str, chunk_size: int, bidirectional: bool, path: str, dtype: Any, value: float, monkeypatch: Any
+) -> None:
+    """Neither through 0 * NaN in the attention, nor into the gradients of inputs, the encoder's output and weights."""
+    monkeypatch.setenv(VARIABLE, path)
+    built = layer(kind, chunk_size, bidirectional and kind != "llama").to(dtype)
+    mask, source_mask = torch.zeros(BATCH, 13, dtype=torch.bool), torch.zeros(BATCH, SOURCE, dtype=torch.bool)
     mask[0, 8:] = mask[1, 2:4] = mask[2] = True
+    source_mask[0, 3:] = source_mask[1] = True
     found = []
-    for value in (0.0, math.nan):
-        x = hidden(13).masked_fill(mask.unsqueeze(-1), value).requires_grad_()
-        out = run(built, x, padding_mask=mask, **context).hidden[~mask]
-        found.append([out, *torch.autograd.grad(out.square().sum(), list(built.parameters()))])
-    for got, want in zip(found[1], found[0]):
+    for padding_value in (0.0, value):
+        given = [hidden(13).to(dtype).masked_fill(mask.unsqueeze(-1), padding_value).requires_grad_()]
+        context: Dict[str, Any] = {"padding_mask": mask}
+        if source(kind):
+            given.append(source(kind, dtype)["encoder_out"].masked_fill(source_mask.unsqueeze(-1), padding_value))
+            context.update(encoder_out=given[1].requires_grad_(), encoder_padding_mask=source_mask)
+        out = run(built, given[0], **context).hidden[~mask]
+        gradients = torch.autograd.grad(out.square().sum(), [*given, *built.parameters()])
+        assert all(gradient.isfinite().all() for gradient in gradients)
+        real = [gradient[~absent] for gradient, absent in zip(gradients, (mask, source_mask)[: len(given)])]
+        found.append([out, *real, *gradients[len(given) :]])
+    for got, want in zip(*found):
         torch.testing.assert_close(got, want)
 
 
@@ -367,6 +389,88 @@ def test_state_follows_its_rows(kind: str, chunk_size: int) -> None:
     before = run(built, x[:, :10], return_state=True, **context)
     after = run(built, x[order, 10:], reorder(before, order), return_state=True).hidden
     torch.testing.assert_close(after, whole[order, 10:])
+
+
+@pytest.mark.parametrize("kind", ["mega cross", "megalodon"])
+def test_an_order_that_changes_nothing_copies_nothing(kind: str) -> None:
+    built, context = layer(kind, 4), source(kind)
+    before = run(built, hidden(6), return_state=True, **context)
+    kept = reorder(before, torch.arange(BATCH))
+    assert all(same is part for same, part in zip(tensors_of(kept.memory), tensors_of(before.memory)))
+    assert all(same is part for same, part in zip(kept.cache.attention, before.cache.attention))
+    fewer = reorder(before, torch.arange(BATCH - 1))  # its first rows are in order, too
+    for some, every in zip(tensors_of(fewer.memory), tensors_of(before.memory)):
+        assert torch.equal(some, every[:-1])
+    assert torch.equal(fewer.cache.attention.keys.steps, before.cache.attention.keys.steps[:-1])
+
+
+@pytest.mark.parametrize(("batch", "length"), [(BATCH, 0), (0, 5), (0, 0)])
+@pytest.mark.parametrize(("kind", "chunk_size"), FEW)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_nothing_to_read_changes_nothing(kind: str, chunk_size: int, batch: int, length: int, dtype: Any) -> None:
+    """No sequences or no steps: an empty result, the state as it was, and gradients of zero."""
+    built = layer(kind, chunk_size).to(dtype)
+    context = {name: tensor[:batch] for name, tensor in source(kind, dtype).items()}
+    x = hidden(6, rows=batch).to(dtype)
+    with torch.no_grad():
+        before = run(built, x, return_state=True, **context)
+    empty = torch.empty(batch, length, WIDTH, dtype=dtype, requires_grad=True)
+    for past in (before, None):
+        for mask in (None, torch.zeros(batch, length, dtype=torch.bool)):
+            out = run(built, empty, past, padding_mask=mask, return_state=True, **context)
+            assert out.hidden.shape == empty.shape
+            if length == 0 and past is not None:
+                for got, want in zip(tensors_of(out.memory), tensors_of(past.memory)):
+                    torch.testing.assert_close(got, want, rtol=0, atol=0)
+                assert torch.equal(out.cache.attention.keys.steps, past.cache.attention.keys.steps)
+            with torch.no_grad():
+                after = [out, past if length == 0 else out]
+                steps = [run(built, x[:, :1], other, return_state=True, **context).hidden for other in after]
+            torch.testing.assert_close(*steps)
+            out.hidden.sum().backward()
+    assert all(parameter.grad is None or parameter.grad.eq(0).all() for parameter in built.parameters())
+
+
+@pytest.mark.parametrize(("kind", "chunk_size"), FEW)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_is_near_float64(kind: str, chunk_size: int, dtype: torch.dtype) -> None:
+    """As weights and under autocast; what crosses chunks keeps at least float32."""
+    if dtype == torch.float16 and kind.startswith("megalodon"):
+        pytest.skip("MEGALODON refuses float16, see the contracts of the models")
+    built, x, context = layer(kind, chunk_size), hidden(13), source(kind)
+    want = run(built, x, **context).hidden
+    assert_close("float32", run(built.float(), x.float(), **source(kind, torch.float32)).hidden, want)
+    with torch.autocast("cpu", dtype):
+        cast = run(built, x.float(), return_state=True, **source(kind, torch.float32))
+    half = run(built.to(dtype), x.to(dtype), return_state=True, **source(kind, dtype))
+    assert half.hidden.dtype == dtype
+    for out in (cast, half):
+        assert (out.hidden.double() - want).norm() / want.norm() < (0.05 if dtype == torch.bfloat16 else 0.01)
+        assert all(tensor.dtype not in (torch.bfloat16, torch.float16) for tensor in tensors_of(out.memory))
+
+
+def outputs_of(built: Any, x: Tensor, context: Any) -> Tensor:
+    """The whole, the beginning of a stream in one call and in steps, without gradients."""
+    with torch.no_grad():
+        streamed = [stream(built, x, pieces, **context)[0] for pieces in ((13,), (1,) * 13)]
+        return torch.stack([run(built, x, **context).hidden, *streamed])
+
+
+@pytest.mark.parametrize(("kind", "chunk_size"), FEW)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)  # decoding has kernels of its own in float32
+@pytest.mark.parametrize("write", ["copy_", "data", "load_state_dict"])
+def test_new_weights_take_effect(kind: str, chunk_size: int, dtype: torch.dtype, write: str) -> None:
+    """Nothing is kept across a change of weights, those behind torch's back included, as of an average of them."""
+    built, other = (layer(kind, chunk_size, seed=seed).to(dtype) for seed in (0, 9))
+    x, context = hidden(13).to(dtype), source(kind, dtype)
+    before, want = outputs_of(built, x, context), outputs_of(other, x, context)
+    if write == "load_state_dict":
+        built.load_state_dict(other.state_dict())
+    else:
+        for parameter, value in zip(built.parameters(), other.parameters()):
+            (parameter.data if write == "data" else parameter.detach()).copy_(value)
+    assert not torch.equal(before, want)
+    torch.testing.assert_close(outputs_of(built, x, context), want, rtol=0, atol=0)
 
 
 LENGTHS = (9, 4, 6, 0, 1)  # real steps of rows that end in padding

@@ -11,7 +11,6 @@ from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import VARIABLE
 from tests.support.layers import run
-from tests.support.numerics import assert_close
 
 REFERENCE = "ema=reference,attention=reference,activation=reference,gate=reference,norm=reference,query_key=reference"
 KINDS: Dict[str, Dict[str, Any]] = {
@@ -81,38 +80,6 @@ def test_one_word_puts_a_layer_on_its_references(kind, monkeypatch):
             for t in range(5):
                 out = layer(x[:, t : t + 1], LayerContext(return_state=True), out.memory, out.cache)
                 torch.testing.assert_close(out.hidden[:, 0], whole[:, t], rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_compiles_into_one_graph(kind, device):
-    layer = layer_of(kind).to(device)
-    x = torch.randn(2, 16, 16, device=device, requires_grad=True)
-    torch._dynamo.reset()
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    parameters = list(layer.parameters())
-    got, want = compiled(x).hidden, layer(x).hidden
-    torch.testing.assert_close(got, want)
-    found = torch.autograd.grad(got.square().sum(), [x, *parameters])
-    expected = torch.autograd.grad(want.square().sum(), [x, *parameters])
-    for gradient, other in zip(found, expected):
-        torch.testing.assert_close(gradient, other, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_autocast_and_half_weights(kind, dtype, device):
-    if dtype == torch.float16 and native.PROBLEM is not None and device.type == "cpu":
-        pytest.skip(f"float16 on the CPU is the compiled kernels': {native.PROBLEM}")
-    layer = layer_of(kind).to(device).eval()
-    x = torch.randn(2, 21, 16, device=device)
-    with torch.no_grad():
-        want = layer.double()(x.double()).hidden
-        layer.float()
-        with torch.autocast(device.type, dtype=dtype):
-            mixed = layer(x).hidden
-        half = layer.to(dtype)(x.to(dtype)).hidden
-    for name, out in (("autocast", mixed), ("half", half)):
-        assert_close(name, out.to(dtype), want)
 
 
 @pytest.mark.parametrize("kind", ["causal"])

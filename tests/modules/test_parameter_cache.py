@@ -2,11 +2,15 @@
 
 import copy
 
+import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 from fairseq_mega.modules.parameter_cache import ParameterCache
 from fairseq_mega.modules.relative_bias import RotaryRelativeBias
+from tests.modules.test_layer_contract import layer, stream
+from tests.support.layers import run
 
 
 class Doubling(nn.Module):
@@ -40,16 +44,6 @@ def test_prepared_values_are_kept_until_parameters_change():
         assert module.eval()(prepared).tolist() == [6, 6]
         assert copy.deepcopy(prepared)._values == {} and prepared._values != {}
     assert module(prepared).requires_grad
-
-
-def test_parameters_that_are_not_there_do_not_change():
-    module, prepared = Doubling().eval(), ParameterCache()
-    module.register_parameter("bias", None)
-    with torch.no_grad():
-        assert module(prepared) is module(prepared) and module.computed == 1
-        module.bias = nn.Parameter(torch.zeros(2))
-        module(prepared)
-    assert module.computed == 2
 
 
 def test_rotary_bias_of_a_step_is_part_of_one_table():
@@ -103,3 +97,31 @@ def test_values_of_all_modules_are_kept_until_one_of_their_tensors_changes():
         module.linear = nn.Linear(2, 2)
         assert changes() == 1
     assert prepared.get_of_all(module, "sum", module.compute).requires_grad
+
+
+class Scaled(nn.Module):
+    """``factor`` times a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(1.0, dtype=torch.float64))
+
+    def forward(self, weight):
+        return self.factor * weight
+
+
+@pytest.mark.parametrize("write", [lambda factor: factor.mul_(2.0), lambda factor: factor.data.mul_(2.0)])
+def test_parametrised_weights_are_never_stale(write):
+    built = layer("mega softmax rotary")
+    scales = [Scaled(), Scaled()]
+    parametrize.register_parametrization(built.attention.ema, "eta", scales[0])
+    parametrize.register_parametrization(built.attention.relative_bias, "alpha", scales[1])
+    x = torch.randn(3, 6, 8, dtype=torch.float64)
+    with torch.no_grad():
+        _, before = stream(built, x[:, :5], (1,) * 5)
+        for scale in scales:
+            write(scale.factor)
+        got = run(built, x[:, 5:], before, return_state=True).hidden
+    want = run(built, x[:, 5:], before, return_state=True).hidden
+    assert want.requires_grad, "with gradients nothing is ever kept"
+    torch.testing.assert_close(got, want)

@@ -6,9 +6,7 @@ from typing import List
 import pytest
 import torch
 
-from fairseq_mega.modules.s4d_layer import S4dLayer, S4dLayerConfig
 from fairseq_mega.modules.state_space import DiagonalStateSpace, SlowParameter, frequencies
-from tests.support.layers import run
 from tests.support.numerics import assert_close, gradients
 
 LENGTHS = (1, 2, 31, 64)
@@ -112,17 +110,3 @@ def test_steps_have_a_rate_of_their_own(rates, steps_move):
             parameter.add_(1)
     torch.testing.assert_close(system.log_step() - before[0], torch.full((3, 1), steps_move))
     torch.testing.assert_close(system.frequency() - before[1], torch.full((3, 2), rates.get("rate", 0.1)))
-
-
-@pytest.mark.parametrize("norm", ["layernorm", "batchnorm"])
-@pytest.mark.parametrize("normalize_before", [False, True])
-def test_padding_changes_nothing(norm, normalize_before):
-    torch.manual_seed(1)
-    layer = S4dLayer(S4dLayerConfig(6, 8, norm=norm, normalize_before=normalize_before)).double().eval()
-    x = torch.randn(2, 9, 6, dtype=torch.float64)
-    mask = torch.zeros(2, 9, dtype=torch.bool)
-    mask[1, 5:] = True
-    spoilt = x.masked_fill(mask.unsqueeze(-1), float("nan"))
-    got = run(layer, spoilt, padding_mask=mask).hidden
-    torch.testing.assert_close(got[0], run(layer, x[:1]).hidden[0])
-    torch.testing.assert_close(got[1, :5], run(layer, x[1:, :5]).hidden[0])

@@ -5,7 +5,6 @@ import torch
 
 from fairseq_mega.modules import MegaLayer, MegaLayerConfig
 from fairseq_mega.modules.dropout import StochasticDepth
-from fairseq_mega.modules.errors import FieldError
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
@@ -97,9 +96,3 @@ def test_steps_that_drop_are_no_plain_ones():
     with torch.no_grad():
         calls = [(deep.attention(x, context).hidden, deep.feed_forward(x, x)) for _ in range(50)]
     assert all(100 < sum(int((out == x).all(-1).sum()) for out in outputs) < 200 for outputs in zip(*calls))
-
-
-@pytest.mark.parametrize("build", [layer, megalodon])
-def test_a_probability_is_needed(build):
-    with pytest.raises(FieldError, match=r"stochastic_depth 1.0: .*\[0, 1\)"):
-        build(stochastic_depth=1.0)

@@ -60,32 +60,3 @@ def test_the_example_trains_without_fairseq() -> None:
 def test_registration_comes_with_fairseq(imports: str) -> None:
     """Whatever is imported first, all is registered once, and quietly."""
     assert run(f"import sys\n{imports}\n{REGISTERED}") == ""
-
-
-def test_a_failed_import_of_fairseq_can_be_tried_again() -> None:
-    program = """
-import importlib.machinery, sys, types
-import fairseq_mega
-
-class Broken:
-    def find_spec(self, name, path=None, target=None):
-        if name == "fairseq":
-            raise ImportError("not today")
-
-broken = Broken()
-(ours,) = (place for place, finder in enumerate(sys.meta_path) if getattr(finder, "name", "") == "fairseq")
-sys.meta_path.insert(ours + 1, broken)
-try:
-    import fairseq
-except ImportError as error:
-    assert "not today" in str(error)
-sys.meta_path.remove(broken)
-"""
-    run(program + REGISTERED)
-
-
-def test_an_unknown_part_is_an_attribute_error() -> None:
-    import fairseq_mega
-
-    with pytest.raises(AttributeError, match="'fairseq_mega' has no attribute 'nothing'"):
-        _ = fairseq_mega.nothing
