@@ -1,22 +1,16 @@
 """An error in a layer, which names a field, reaches the user with the flag."""
 
-from argparse import Namespace
 from dataclasses import fields
 
 import pytest
 import torch
 from fairseq.models import MODEL_DATACLASS_REGISTRY
-from omegaconf import OmegaConf
 
-from fairseq_mega.models.mega import MegaConfig
-from fairseq_mega.models.options.configurations import complete, layer_config, layer_flags, naming_flags
-from fairseq_mega.modules.activation import get_activation
+from fairseq_mega.models.options.configurations import layer_flags, naming_flags
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.errors import FieldError
 from fairseq_mega.modules.llama_layer import LlamaLayerConfig
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
-from fairseq_mega.modules.norm import build_norm
-from fairseq_mega.modules.relative_bias import SimpleRelativeBias, build_relative_bias
 from fairseq_mega.modules.s4d_layer import S4dLayerConfig
 from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 from tests.support.tiny_classifier import build
@@ -42,9 +36,6 @@ CONFIGS = {
 }
 
 
-decoding = naming_flags("decoder", "max_target_positions")
-
-
 @naming_flags("encoder", "max_source_positions")
 def fail(field, *, value):
     """A layer of an encoder."""
@@ -59,12 +50,6 @@ def test_a_field_becomes_a_flag(field, flag):
         fail(field, value=3)
     assert type(info.value) is ValueError and isinstance(info.value.__cause__, FieldError)
     assert fail.__name__ == "fail" and fail.__doc__ == "A layer of an encoder."
-
-
-def test_other_errors_and_results_pass():
-    with pytest.raises(KeyError, match="ema_dim"):
-        decoding(vars(fail).__getitem__)("ema_dim")
-    assert decoding(len)("four") == 4
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -84,29 +69,3 @@ def test_a_model_compiles_into_one_graph():
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(numbers), model(numbers))
-
-
-@pytest.mark.parametrize(("queries", "keys", "offset"), [(10, 3, 0), (1, 3, 9), (3, 10, 0)])
-def test_simple_bias_names_what_is_too_long(queries, keys, offset):
-    bias = decoding(SimpleRelativeBias(9).forward)
-    with pytest.raises(ValueError, match="10 positions is longer than the 9 .*--max-target-positions"):
-        bias(queries, keys, offset)
-
-
-def test_unknown_kinds():
-    with pytest.raises(ValueError, match="--rel-pos-bias"):
-        decoding(build_relative_bias)("alibi", 4, 4, "max_positions")
-    with pytest.raises(ValueError, match="--normalization-type"):
-        decoding(build_norm)("groupnorm", 6)
-    with pytest.raises(ValueError, match="--activation-fn"):
-        decoding(get_activation)("swish2")
-
-
-def test_choices_that_the_parser_would_refuse():
-    cfg = OmegaConf.to_container(complete(MegaConfig, Namespace()))
-    for option, value in (
-        *(("attention_activation_fn", "sigmoid"), ("rel_pos_bias", "alibi")),
-        *(("normalization_type", "groupnorm"), ("activation_fn", "swish2")),
-    ):
-        with pytest.raises(ValueError, match=f"^--{option.replace('_', '-')} {value}"):
-            layer_config(OmegaConf.create({**cfg, option: value}), "encoder", "max_source_positions")

@@ -4,17 +4,12 @@ import ast
 import inspect
 from collections import Counter, defaultdict
 from dataclasses import fields
-from enum import Enum
 from pathlib import Path
-from typing import Any, DefaultDict, Dict, List, Optional, Set
+from typing import Any, DefaultDict, List, Set
 
-import pytest
-from fairseq.dataclass import ChoiceEnum
 from fairseq.models import MODEL_DATACLASS_REGISTRY
-from omegaconf import OmegaConf
 
 from fairseq_mega import models
-from fairseq_mega.models.options.option import Option, Role, following, layer_fields, of_side, with_options
 from fairseq_mega.models.options.table import IMAGES, LAYERS
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.llama_layer import LlamaLayerConfig
@@ -23,65 +18,6 @@ from fairseq_mega.modules.s4d_layer import S4dLayerConfig
 from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 
 OURS = [name for name, config in MODEL_DATACLASS_REGISTRY.items() if config.__module__.startswith("fairseq_mega.")]
-SHAPE = (
-    Option("{side}_width", int, 8, Role.TENSORS, "width", "embed_dim"),
-    Option(
-        "{side}_inner",
-        Optional[int],
-        None,
-        Role.TENSORS,
-        "default: --{side}-width",
-        "ffn_dim",
-        lambda inner, read: inner or 3,
-    ),
-    Option("{side}_depth", int, 2, Role.TENSORS, "depth"),
-    Option("kind", ChoiceEnum(["a", "b"]), "a", Role.OUTPUTS, "kind", "heads"),
-)
-
-
-@with_options(*of_side("encoder", SHAPE), kind={"default": "b", "alias": "--sort"})
-class Own:
-    """Options of a model."""
-
-
-@with_options(*of_side("encoder", SHAPE), *following(SHAPE))
-class Both:
-    """Options of an encoder and of a decoder that follows it."""
-
-
-def test_a_class_of_options() -> None:
-    options: Any = Own
-    own = {option.name: option for option in fields(options) if option.name != "_name"}
-    assert [*own] == ["encoder_width", "encoder_inner", "encoder_depth", "kind"]
-    assert [option.default for option in own.values()] == [8, None, 2, "b"]
-    assert dict(own["encoder_inner"].metadata) == {"help": "default: --encoder-width"}
-    assert dict(own["kind"].metadata) == {"help": "kind", "argparse_alias": "--sort"}
-    assert (Own.__name__, Own.__module__, Own.__doc__) == ("Own", __name__, "Options of a model.")
-
-
-def test_a_decoder_that_follows_leaves_its_shape_open() -> None:
-    rows = following(SHAPE)
-    assert [row.name for row in rows] == ["decoder_width", "decoder_inner", "decoder_depth"]
-    assert [row.type for row in rows] == [Optional[int], Optional[int], int]
-    assert [row.default for row in rows] == [None, None, 2]
-
-
-@pytest.mark.parametrize(("table", "changes", "odd"), [((), {"height": {}}, "height"), (SHAPE[3:] * 2, {}, "kind")])
-def test_rows_that_do_not_fit(table: Any, changes: Dict[str, Any], odd: str) -> None:
-    with pytest.raises(ValueError, match=f"twice, or not at all: {odd}"):
-        with_options(*table, **changes)
-
-
-def test_fields_of_a_layer() -> None:
-    """Names in place of members of an enumeration; what the model or the layer lacks is omitted."""
-    cfg = OmegaConf.structured(Both)
-    cfg.kind, cfg.decoder_inner = "b", 5
-    assert isinstance(cfg.kind, Enum)
-    encoder = layer_fields(
-        LlamaLayerConfig, (*SHAPE, Option("rope", float, 1.0, Role.OUTPUTS, "", "rope_base")), cfg, "encoder"
-    )
-    assert encoder == {"embed_dim": 8, "ffn_dim": 3, "heads": "b"} and type(encoder["heads"]) is str
-    assert layer_fields(LlamaLayerConfig, SHAPE, cfg, "decoder") == {"embed_dim": 8, "ffn_dim": 5, "heads": "b"}
 
 
 def test_each_option_is_declared_once() -> None:

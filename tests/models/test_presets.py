@@ -79,21 +79,3 @@ def test_tied_tables_of_a_preset_have_the_bands_that_are_given(given, other, par
 def test_a_tied_adaptive_model_by_a_preset_with_one_plain_table():
     model = tiny_lm.build(arch="mega_lm_tiny", **{**tiny_lm.ADAPTIVE, SHARED: None})
     assert model.decoder.adaptive_softmax is not None and not model.decoder.shared_output
-
-
-def test_names_of_one_model():
-    for names in (("mega_lm_adaptive_big", "mega_lm_wiki103"), ("mega_sc_raw_base", "mega_sc_raw", "sc_raw")):
-        assert all(presets.preset(name) == presets.preset(names[0]) for name in names)
-
-
-def test_an_unknown_preset():
-    with pytest.raises(ValueError, match="preset mega_huge is unknown: give one of llama_lm_11m, "):
-        presets.preset("mega_huge")
-
-
-@pytest.mark.parametrize("text", ["dropout: 0.1\n", "_name: mega\n_name: mega_lm\n"])
-def test_a_preset_without_its_model(tmp_path, monkeypatch, text):
-    (tmp_path / "mega_mine.yaml").write_text(text)
-    monkeypatch.setattr(presets, "FOLDER", tmp_path)
-    with pytest.raises(ValueError, match=r"mega_mine\.yaml has [02] lines '_name: MODEL'"):
-        presets.register_presets()
