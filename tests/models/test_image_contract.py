@@ -1,4 +1,4 @@
-"""The contract of all image classifiers: gradients, recomputation, stochastic depth, defaults, refused input."""
+"""The contract of all image classifiers: sizes, gradients, recomputation, stochastic depth, weight decay, input."""
 
 import re
 from argparse import Namespace
@@ -6,18 +6,39 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from fairseq.models import ARCH_MODEL_REGISTRY
 
+from fairseq_mega.compat.features.no_weight_decay import has_no_weight_decay
+from fairseq_mega.convert.tensors import publish_state_dict
 from fairseq_mega.modules.dropout import StochasticDepth
 from tests.support import tiny_images
+from tests.support.tiny_mega import lively
 
 OURS = ("mega_image", "megalodon_image")
-ALL = (*OURS, pytest.param("vit_image", marks=tiny_images.needs_timm))
+VIT = tiny_images.needs_timm
+ALL = (*OURS, pytest.param("vit_image", marks=VIT))
 build: Any = tiny_images.build
 
 
 def images(count: int = 2) -> torch.Tensor:
     return torch.randn(count, 3, 12, 12, generator=torch.Generator().manual_seed(1))
+
+
+SIZES = {  # all parameters, and a layer's; those of ViT-B are DeiT-B's (Touvron et al., ICML 2021, Table 5: 86M)
+    "mega_image_base": (90_734_140, 7_385_991),
+    "mega_image_tiny": (6_209_596, 482_823),
+    "megalodon_image_base": (90_711_016, 7_384_064),  # MEGALODON, Table 4: 90M
+    "vit_image_deit_b": (86_567_656, 7_087_872),
+}
+
+
+@pytest.mark.parametrize("arch", [pytest.param(a, marks=VIT if a.startswith("vit") else ()) for a in SIZES])
+def test_published_sizes(arch: str) -> None:
+    with torch.device("meta"):
+        model = build(arch)
+    layers = model.encoder.blocks if arch.startswith("vit") else model.encoder.layers
+    assert [sum(p.numel() for p in part.parameters()) for part in (model, layers[0])] == list(SIZES[arch])
 
 
 @pytest.mark.parametrize("arch", ALL)
@@ -64,9 +85,78 @@ def test_the_defaults_are_the_base_model(arch: str) -> None:
         assert rates[::2] == rates[1::2] == pytest.approx([most * index / 11 for index in range(12)])
 
 
+@pytest.mark.parametrize("norm", ["layernorm", "batchnorm"])
+def test_weight_decay_omits_what_the_published_training_omits(norm: str) -> None:
+    """Parameters without weight decay have the published names and shapes; each of ours has a published name."""
+    parameters = dict(build("mega_image", normalization_type=norm).named_parameters())
+    published = publish_state_dict(parameters, shared_output=False)
+    assert len(published) == len(parameters)
+    want = {
+        name
+        for name, tensor in published.items()
+        if name.endswith(".bias") or (name.endswith(".weight") and tensor.dim() == 1) or name == "pos_embed"
+    }
+    marked = {name: parameter for name, parameter in parameters.items() if has_no_weight_decay(parameter)}
+    assert set(publish_state_dict(marked, shared_output=False)) == want
+    assert {"pos_embed", "head.bias", "blocks.2.mega_layer.norm.norm.weight", "patch_embed.pemb.proj.bias"} <= want
+    assert not {"blocks.0.mega_layer.move.omega", "blocks.0.mega_layer.rel_pos_bias.rel_pos_bias"} & want
+    assert all(name in published for name in ("blocks.0.mega_layer.move.omega", "blocks.0.nffn.fc1.weight"))
+
+
+def plain(model: Any, batch: torch.Tensor) -> torch.Tensor:
+    """Logits patch by patch, layer by layer, and by torch's own group norm over features and patches."""
+    weight, encoder = dict(model.named_parameters()), model.encoder
+    patches = [batch[:, :, i : i + 4, j : j + 4].flatten(1) for i in range(0, 12, 4) for j in range(0, 12, 4)]
+    x = torch.stack(patches, 1) @ weight["encoder.embedding.patches.weight"].flatten(1).t()
+    x = x + weight["encoder.embedding.patches.bias"] + weight["encoder.embedding.positions"]
+    for layer in encoder.layers:
+        hidden = layer.attention(x).hidden
+        x = layer.feed_forward(hidden, residual=x)
+    scale, shift = weight["encoder.final_norm.weight"] + 1, weight["encoder.final_norm.bias"]
+    x = F.group_norm(x.transpose(1, 2), 4, scale, shift).transpose(1, 2)
+    x = F.silu(x @ weight["head.hidden.weight"].t() + weight["head.hidden.bias"]).mean(1)
+    return x @ weight["head.output.weight"].t() + weight["head.output.bias"]
+
+
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_values_and_gradients(recomputed: bool) -> None:
+    """Logits, and the gradients of the parameters and of each pixel, are those of the plain formulas."""
+    model = lively(build("megalodon_image", drop_path=0.0, checkpoint_activations=recomputed)).train()
+    batch = images(3).double().requires_grad_()
+    found, want = model(batch), plain(model, batch)
+    torch.testing.assert_close(found, want)
+    assert found.shape == (3, 5)
+    over = [batch, *model.parameters()]
+    gradients = [torch.autograd.grad(logits.square().sum(), over, retain_graph=True) for logits in (found, want)]
+    for mine, other in zip(*gradients):
+        assert mine.abs().max() > 0
+        torch.testing.assert_close(mine, other)
+    assert gradients[0][0].abs().amin() > 0
+
+
+def test_what_megalodon_does_not_decay() -> None:
+    free = {name for name, parameter in build("megalodon_image").named_parameters() if has_no_weight_decay(parameter)}
+    layer = ("norm.weight", "norm.bias", "ema_norm.weight", "value_proj.bias", "gate_proj.bias")
+    parts = [*(f"attention.{part}" for part in layer), "feed_forward.norm.weight", "feed_forward.norm.bias"]
+    ends = ("embedding.patches.bias", "embedding.positions", "final_norm.weight", "final_norm.bias")
+    want = {f"encoder.layers.{index}.{part}" for index in range(3) for part in parts}
+    assert free == want | {f"encoder.{end}" for end in ends} | {"head.hidden.bias", "head.output.bias"}
+
+
+@VIT
+def test_what_a_vision_transformer_does_not_decay() -> None:
+    free = {name for name, tensor in build("vit_image").named_parameters() if has_no_weight_decay(tensor)}
+    assert {"encoder.cls_token", "encoder.pos_embed", "encoder.norm.weight", "encoder.head.bias"} <= free
+    assert not {"encoder.head.weight", "encoder.blocks.0.attn.qkv.weight", "encoder.patch_embed.proj.weight"} & free
+
+
+def test_float16_is_refused_by_megalodon() -> None:
+    with pytest.raises(ValueError, match="^--fp16 or --amp"):
+        build("megalodon_image").half()(images())
+
+
 @pytest.mark.parametrize("arch", ALL)
 @pytest.mark.parametrize("shape", [(2, 3, 13, 12), (2, 3, 8, 8), (2, 1, 12, 12), (3, 12, 12)])
 def test_other_shapes_are_refused(arch: str, shape: Any) -> None:
-    message = f"input of shape {shape}: this model reads images (batch, 3, 12, 12), see --image-size; resize or crop"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+    with pytest.raises(ValueError, match=rf"^input of shape {re.escape(str(shape))}: .*--image-size"):
         build(arch)(torch.zeros(shape))
