@@ -1,12 +1,13 @@
-"""--retain-dropout: evaluation drops what training does, in every model, decoding step by step included."""
+"""Dropout retained in evaluation (--retain-dropout), and begun with an update of a training (--late-dropout)."""
 
 from argparse import Namespace
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import pytest
 import torch
 
-from tests.support import tiny_classifier, tiny_lm, tiny_mega
+from fairseq_mega.modules.dropout import Dropout
+from tests.support import tiny_classifier, tiny_lm, tiny_mega, tiny_megalodon
 
 DROPOUTS = ["dropout", "attention_dropout", "hidden_dropout", "activation_dropout"]
 
@@ -29,6 +30,7 @@ BUILDERS: Dict[str, Callable[..., Any]] = {
     "S4D classifier": lambda **options: tiny_classifier.build("s4d_lra", **options),
     "transformer classifier": lambda **options: tiny_classifier.build("transformer_lra", **options),
 }
+LATE = {"translation": tiny_mega.build, "language model": tiny_lm.build, "MEGALODON": tiny_megalodon.build}
 UNKNOWN = [
     ("transformer classifier", "hidden_dropout"),
     *(("S4D classifier", f"{part}_dropout") for part in ("attention", "hidden", "activation")),
@@ -79,3 +81,28 @@ def test_single_steps_drop_too(option):
             out, _ = model.decoder(tokens[:, :step], incremental_state=state)
         results.append(out)
     assert not torch.equal(*results)
+
+
+BEGIN = 3
+DROPPING = {"dropout": 0.5, "attention_dropout": 0.5, "hidden_dropout": 0.5, "late_dropout": BEGIN}
+
+
+@pytest.mark.parametrize("kind", LATE)
+def test_late_dropout_begins_with_its_update(kind: str) -> None:
+    model = tiny_mega.lively(LATE[kind](**DROPPING)).float().train()
+    for updates in (0, BEGIN - 1, BEGIN, BEGIN + 1, BEGIN - 1):  # the last one: an earlier checkpoint
+        model.set_num_updates(updates)
+        assert torch.equal(*outputs(model, kind)) == (updates < BEGIN), updates
+        dropouts: List[Dropout] = [module for module in model.modules() if isinstance(module, Dropout) and module.p]
+        assert dropouts and all(module.active == (updates >= BEGIN) for module in dropouts)
+    model.set_num_updates(BEGIN)
+    assert torch.equal(*outputs(model.eval(), kind))
+
+
+@pytest.mark.parametrize("kind", LATE)
+def test_retained_dropout_does_not_wait(kind: str) -> None:
+    model = tiny_mega.lively(LATE[kind](**DROPPING)).float().eval()
+    for name, module in model.named_modules():
+        if isinstance(module, Dropout):
+            module.make_generation_fast_(name, retain_dropout=True)
+    assert not torch.equal(*outputs(model, kind))
