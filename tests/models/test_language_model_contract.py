@@ -7,6 +7,8 @@ import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fairseq_mega.models.presets import preset_names
 from fairseq_mega.models.streams.scoring import Carry
@@ -64,12 +66,14 @@ def test_whole_equals_chunks_equals_tokens(model: Any, length: int) -> None:
     torch.testing.assert_close(by_chunk, whole[:, ends], atol=2e-6, rtol=0)
 
 
-@pytest.mark.parametrize("pieces", [(11, 12), (3, 8, 12), (1, 9, 13), (5, 5, 13), (22, 1)])
-def test_pieces_may_cross_chunk_ends(model: Any, pieces: Any) -> None:
-    read = tokens(2, LENGTH)
-    ends = torch.tensor(pieces).cumsum(0) - 1
-    found = advance(model, read.split(pieces, dim=1))
-    torch.testing.assert_close(found, log_probs(model, read)[:, ends], atol=2e-6, rtol=0)
+@settings(max_examples=12, deadline=None)
+@given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=8), chunk=st.sampled_from([-1, 1, 4, 5, 30]))
+def test_random_pieces_equal_the_whole(kind: str, lengths: Any, chunk: int) -> None:
+    model = lively(build(kind, **({} if kind == "llama" else {"decoder_chunk_size": chunk})))
+    read, ends = tokens(2, sum(lengths)), torch.tensor(lengths).cumsum(0) - 1
+    whole = log_probs(model, read)
+    for pieces, positions in ((lengths, ends), ((1,) * read.size(1), slice(None))):
+        torch.testing.assert_close(advance(model, read.split(pieces, dim=1)), whole[:, positions], atol=2e-6, rtol=0)
 
 
 def test_future_padding_and_order_change_nothing(model: Any) -> None:

@@ -4,11 +4,7 @@ from argparse import Namespace
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 
-from fairseq_mega.models.mega import MegaConfig
-from fairseq_mega.models.mega_encoder import align_left, rows
-from fairseq_mega.models.options.configurations import complete
 from fairseq_mega.models.presets import preset_names
 from tests.support.tiny_mega import PAD, batch, build, dictionary, lively, task
 
@@ -30,16 +26,6 @@ def test_every_arch_builds_from_its_defaults(arch):
     logits, extra = model(batch(), None, batch(seed=2))
     assert logits.shape == (3, 7, 24) and torch.isfinite(logits).all()
     assert extra["attn"][0].shape == (3, 7, 7)
-
-
-def test_configurations_of_any_origin_become_alike():
-    defaults = OmegaConf.structured(MegaConfig)
-    old = Namespace(encoder_layers=3, retired_option=1)
-    completed = complete(MegaConfig, old)
-    assert completed.encoder_layers == 3 and completed.decoder_layers == defaults.decoder_layers
-    assert "retired_option" not in completed and completed.max_source_positions == 1024
-    again = complete(MegaConfig, OmegaConf.create({"encoder_layers": 3, "max_source_positions": 7}))
-    assert again.encoder_layers == 3 and again.max_source_positions == 7
 
 
 def test_decoder_options_default_to_the_encoders():
@@ -80,13 +66,6 @@ def test_published_source_padding_keeps_published_positions(chunk_size):
     torch.testing.assert_close(model(right, None, target)[0], model(left, None, target)[0])
 
 
-def test_align_left():
-    tokens = batch(left=True, extra=2)
-    aligned, order = align_left(tokens, tokens.eq(PAD))
-    assert aligned.equal(torch.nn.functional.pad(batch(), (0, 2), value=PAD))
-    assert rows(aligned, order).equal(tokens)
-
-
 def test_embeddings_are_shared_as_asked():
     none, output, everything = (
         build(),
@@ -111,29 +90,9 @@ def test_padding_before_targets_is_refused(options, value):
     build(task=plain)
 
 
-def test_sequences_beyond_the_bias_name_lengths_and_option():
+def test_sequences_beyond_the_bias_name_the_option():
     model = build(max_source_positions=6, max_target_positions=6)
-    with pytest.raises(ValueError, match="7 positions is longer than the 6 .*--max-source-positions"):
-        model(batch(), None, batch((3, 3, 3)))
-    with pytest.raises(ValueError, match="7 positions is longer than the 6 .*--max-target-positions"):
-        model(batch((3, 3, 3)), None, batch())
-    longer = {"encoder_out": [torch.zeros(7, 3, 8)], "encoder_padding_mask": []}
-    both = "--max-source-positions / --max-target-positions"
-    with pytest.raises(ValueError, match=f"7 positions is longer than the 6 .*{both}.*--rel-pos-bias rotary"):
-        model.decoder(batch((3, 3, 3)), longer)
-
-
-def test_checkpoints_of_other_models_are_refused():
-    model = build()
-    state = model.state_dict()
-    model.load_state_dict(state)
-    with pytest.raises(ValueError, match="written by the published code, .*fairseq-mega-convert"):
-        model.load_state_dict({"encoder.layers.0.mega_layer.move.alpha": torch.zeros(1)})
-    with pytest.raises(RuntimeError, match=r'(?s)Missing key.* "decoder.layers.0.attention.mu".*Unexpected key.* "x"'):
-        model.load_state_dict(
-            {**{k: v for k, v in state.items() if "0.attention.mu" not in k or "enc" in k}, "x": torch.ones(1)}
-        )
-    with pytest.raises(RuntimeError, match=r"size mismatch for encoder.layers.0.attention.kappa: .*\[2, 4\].*\[2, 8\]"):
-        build(encoder_z_dim=8, decoder_z_dim=8, rel_pos_bias="rotary").load_state_dict(
-            build(rel_pos_bias="rotary").state_dict()
-        )
+    for source, target in ((7, 3), (3, 7)):
+        option = "source" if source == 7 else "target"
+        with pytest.raises(ValueError, match=f"7 positions is longer than the 6 .*--max-{option}-positions"):
+            model(batch((source,) * 3), None, batch((target,) * 3))
