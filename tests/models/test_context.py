@@ -191,28 +191,17 @@ def test_contexts_of_others(options: Any, unit: str, words: str, folders: Dict[s
     assert str(file) in str(found.value) and "\n" not in str(found.value)
 
 
-def test_files_that_are_none(folders: Dict[str, Path], tmp_path: Path) -> None:
+def test_damaged_files(folders: Dict[str, Path], tmp_path: Path) -> None:
     generator, file = generator_of("mega", folders["bytes"]), tmp_path / "text.safetensors"
     generator.save_context(generator.read(LINES), file)
     good = file.read_bytes()
     (place,) = [index for index in range(len(good)) if good.startswith(b'\\"last\\": ', index)]
-    broken = {
-        "is not a file of safetensors": good[:-3],
-        "is not a file of  safetensors": b"text",
-        "is damaged": good[:-9] + bytes([good[-9] ^ 1]) + good[-8:],
-        "is  damaged": good[: place + 10] + b"9" + good[place + 11 :],
-    }
-    for words, content in broken.items():
+    weights = safetensors.torch.save({"weight": torch.ones(2)})
+    tensor, token = (good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :] for at in (len(good) - 9, place + 10))
+    for content in (good[:-3], b"text", tensor, token, weights):
         file.write_bytes(content)
-        with pytest.raises(ContextError, match=words.replace("  ", " ")):
+        with pytest.raises(ContextError, match=str(file)):
             generator.load_context(file)
-    safetensors.torch.save_file({"weight": torch.ones(2)}, file)
-    with pytest.raises(ContextError, match="holds no context"):
-        generator.load_context(file)
-    with pytest.raises(FileNotFoundError, match="none.safetensors"):
-        generator.load_context(tmp_path / "none.safetensors")
-    with pytest.raises(ValueError, match="a name that ends with .safetensors"):
-        generator.save_context(generator.read(""), tmp_path / "text.pt")
 
 
 def test_tokens_after_a_context(folders: Dict[str, Path]) -> None:
