@@ -15,11 +15,11 @@ from torch import Tensor
 
 from fairseq_mega.compat.files.safetensors_files import no_history, read_tensors
 from fairseq_mega.models.checkpoint_files import save
+from fairseq_mega.modules.activation import ACTIVATIONS
 
 from .megalodon import load_tensors, read_json
 from .options import flat_options
 from .tensors import convert_state_dict, publish_state_dict
-from .transformers_limits import DEFAULTS, check_config, check_options
 
 CONFIGURATION, SAFE, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
 UNREAD = "unread_biases"  # in extra_state
@@ -47,6 +47,51 @@ OPTIONS = {  # published name -> ours
     "nffn_activation_dropout_prob": "activation_dropout",
     "use_feature_dropout": "feature_dropout",
     "tie_word_embeddings": "share_encoder_input_output_embed",
+}
+
+
+DEFAULTS: Dict[str, Any] = {  # of transformers' MegaConfig
+    "vocab_size": 30522,
+    "hidden_size": 128,
+    "num_hidden_layers": 4,
+    "intermediate_size": 256,
+    "ema_projection_size": 16,
+    "bidirectional": True,
+    "shared_representation_size": 64,
+    "use_chunking": False,
+    "chunk_size": -1,
+    "truncation": None,
+    "normalize_before_mega": True,
+    "normalization_type": "scalenorm",
+    "norm_affine": True,
+    "activation": "silu",
+    "attention_activation": "softmax",
+    "dropout_prob": 0.1,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "use_feature_dropout": False,
+    "use_normalized_ffn": True,
+    "nffn_hidden_size": 256,
+    "normalize_before_ffn": True,
+    "nffn_activation_dropout_prob": 0.1,
+    "max_positions": 2048,
+    "add_token_type_embeddings": False,
+    "type_vocab_size": 2,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "relative_positional_bias": "rotary",
+    "add_lm_hidden_dense_layer": True,
+    "tie_word_embeddings": True,
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+REQUIRED = {
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "bidirectional": True,
+    "norm_affine": True,
+    "pad_token_id": 1,
 }
 
 
@@ -80,7 +125,7 @@ def convert_transformers(published: Dict[str, Any], where: str) -> Dict[str, Any
         ValueError: if the configuration is not supported.
     """
     config = published["transformers"]
-    check_config(config, f"--input {where}")
+    _check_config(config, where)
     values = {ours: config[theirs] for theirs, ours in OPTIONS.items()}
     chunked, covered = config["use_chunking"], covered_positions(config)
     values["encoder_chunk_size"] = config["chunk_size"] if chunked else -1
@@ -108,6 +153,36 @@ def convert_transformers(published: Dict[str, Any], where: str) -> Dict[str, Any
     return {"args": options, "model": model, "extra_state": extra, "optimizer_history": no_history()}
 
 
+def _check_config(config: Dict[str, Any], where: str) -> None:
+    """Raise a ValueError that lists the settings that no model of this package has."""
+    odd = [key for key, value in REQUIRED.items() if config[key] != value]
+    if config["use_normalized_ffn"] and config["normalize_before_ffn"] != config["normalize_before_mega"]:
+        odd.append("normalize_before_ffn")  # one option here
+    if config["normalization_type"] == "rmsnorm":
+        odd.append("normalization_type")  # transformers' rmsnorm multiplies by its weight and divides by nothing
+    if config["relative_positional_bias"] == "simple" and config["chunk_size"] > config["max_positions"]:
+        odd.append("chunk_size")
+    if config["activation"] not in ACTIVATIONS:
+        odd.append("activation")
+    if odd:
+        found = ", ".join(f"{key} {config[key]}" for key in odd)
+        raise ValueError(f"--input {where}: this package has no model with {found} in {CONFIGURATION}")
+
+
+def _check_options(options: Dict[str, Any], where: str) -> None:
+    """Raise a ValueError that lists the options of our masked language model that transformers' model lacks."""
+    lacking = {
+        "a model without --no-final-norm": options.get("normalize_before") and not options.get("no_final_norm"),
+        "a model without --no-scale-embedding": not options.get("no_scale_embedding"),
+        "--normalize-embedding": options.get("normalize_embedding"),
+        "--normalization-type rmsnorm, which does not normalize there": options.get("normalization_type") == "rmsnorm",
+        "--encoder-n-dim 0": options.get("encoder_n_dim") == 0,
+    }
+    found = [option for option, holds in lacking.items() if holds]
+    if found:
+        raise ValueError(f"--input {where}: --to official: transformers' MegaModel does not support {', '.join(found)}")
+
+
 def covered_positions(config: Dict[str, Any]) -> int:
     """Return P, the position at which a simple bias is centred: the chunk size if given, else max_positions."""
     chunk = int(config.get("chunk_size", -1))
@@ -121,7 +196,7 @@ def publish_transformers(checkpoint: Dict[str, Any], where: str) -> Dict[str, An
         ValueError: if transformers' model does not support the options.
     """
     options = flat_options(checkpoint)
-    check_options(options, f"--input {where}")
+    _check_options(options, where)
     model = publish_state_dict(checkpoint["model"], shared_output=False)
     unread = (checkpoint.get("extra_state") or {}).get(UNREAD) or {}
     given = {theirs: options[ours] for theirs, ours in OPTIONS.items() if options.get(ours) is not None}

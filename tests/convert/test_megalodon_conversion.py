@@ -14,36 +14,13 @@ from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert import command
 from fairseq_mega.convert.building import check_complete
 from fairseq_mega.convert.megalodon import convert_megalodon, publish_megalodon, read_consolidated
-from fairseq_mega.convert.megalodon_names import FREQUENCIES, PRIORS, published_name
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
-from tests.support import pickles, tiny_classifier, tiny_images, tiny_lm
+from tests.support import tiny_classifier, tiny_images, tiny_lm
 from tests.support.plain import megalodon
 from tests.support.plain.comparing import assert_same, largest_difference, our_ids
 from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 
 OURS = {"order": "fairseq"}  # of tokens, in a published layout that was written here
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_there_and_back(ranks: int, tmp_path: Path) -> None:
-    whole = model()
-    write(tmp_path / "official", whole, ranks)
-    read = read_consolidated(tmp_path / "official")
-    assert_same(read["model"], whole)
-    converted = convert_megalodon(read, "official")
-    assert_same(publish_megalodon(converted)["model"], whole)
-    assert converted["args"].decoder_attention_heads == 2 and converted["args"].rope_base == 10000.0
-
-
-def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    write(tmp_path / "official", model(), 2)
-    for given in (["official", "ours.pt"], ["ours.pt", "back", "--to", "official"]):
-        arguments = ["--input", str(tmp_path / given[0]), "--output", str(tmp_path / given[1]), *given[2:], "--verify"]
-        assert command.main(arguments) == 0
-    assert_same(read_consolidated(tmp_path / "back")["model"], model())
-    assert capsys.readouterr().err.count("Padding is a new token and has no probability") == 1
-    options = load_checkpoint(tmp_path / "ours.pt")["args"]
-    assert (options.arch, options.criterion) == ("megalodon_lm", "cross_entropy")
 
 
 def test_the_model_takes_all_of_it(tmp_path: Path) -> None:
@@ -157,29 +134,6 @@ def test_the_window_of_statistics_comes_back(
     assert bool(getattr(back, "no_padding_logit", False)) is (not symbols)
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("residual_hops", 1, "--residual-hops 1: the published code supports only 2"),
-        ("reset_at_document_ends", True, "--reset-at-document-ends: the published code does not reset"),
-        ("adaptive_softmax_cutoff", "10,30", "--adaptive-softmax-cutoff 10,30: the published code has one projection"),
-        ("statistics_window", 1, "--statistics-window 1: the published code always computes the statistics"),
-    ],
-)
-def test_models_that_the_published_code_lacks_are_refused(
-    option: str, value: object, message: str, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    ours = convert_megalodon(
-        {"config": {"model": CONFIG}, "model": model(), "symbols": {"order": "fairseq"}}, "official"
-    )
-    setattr(ours["args"], option, value)
-    torch.save(ours, tmp_path / "ours.pt")
-    with pytest.raises(SystemExit):
-        command.main(["--input", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "there"), "--to", "official"])
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "there").exists()
-
-
 def test_adaptive_tables_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     ours = convert_megalodon(
         {"config": {"model": CONFIG}, "model": model(), "symbols": {"order": "fairseq"}}, "official"
@@ -221,41 +175,6 @@ def test_the_dictionary_of_a_tokeniser(tmp_path: Path) -> None:
     assert our_ids(torch.tensor([tokeniser.bos_id(), tokeniser.eos_id(), tokeniser.unk_id()])).tolist() == [
         *(dictionary.bos(), dictionary.eos(), dictionary.unk())
     ]
-
-
-def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    whole = model()
-    del whole["layers.1.mega.wv.bias"], whole["layers.0.mega.wr.bias"]
-    write(tmp_path / "official", {**whole, "layers.0.spare": torch.ones(2)}, 1)
-    with pytest.raises(SystemExit):
-        command.main(["--input", str(tmp_path / "official"), "--output", str(tmp_path / "ours.pt")])
-    printed = capsys.readouterr().err
-    assert "3 tensors do not fit" in printed and "left over: layers.0.spare (2,)" in printed
-    assert "missing: layers.1.mega.wv.bias (12,)" in printed
-    joined = " + ".join(f"layers.0.mega.{name}.bias" for name in ("wz", "wr", "wh1"))
-    assert f"wrong shape: {joined} is (16,), the options require (28,)" in printed
-
-
-def test_what_is_missing_in_a_file_of_ours_has_our_name(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    ours = convert_megalodon(
-        {"config": {"model": CONFIG}, "model": model(), "symbols": {"order": "fairseq"}}, "official"
-    )
-    del ours["model"]["decoder.layers.1.attention.mu"]
-    torch.save(ours, tmp_path / "ours.pt")
-    with pytest.raises(SystemExit):
-        command.main(["--input", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "there"), "--to", "official"])
-    assert "missing: decoder.layers.1.attention.mu (2, 8)" in capsys.readouterr().err
-    assert not (tmp_path / "there").exists()
-
-
-def test_every_published_name_is_found_for_ours() -> None:
-    """Each tensor of a published model by its own name, or among those that are joined with it."""
-    converted = convert_megalodon(
-        {"config": {"model": CONFIG}, "model": model(), "symbols": {"order": "fairseq"}}, "official"
-    )["model"]
-    names = [name for ours in converted for name in published_name(ours).split(" + ")]
-    assert set(names) == {name for name in model() if not name.endswith((*PRIORS, FREQUENCIES))}
-    assert published_name("decoder.layers.0.spare") == "decoder.layers.0.spare"
 
 
 def test_ranks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -312,14 +231,3 @@ def test_what_no_model_here_has_is_refused(tmp_path: Path) -> None:
         convert_megalodon({"config": {"model": {**CONFIG, "output_size": size}}, "model": model()}, "official")
     with pytest.raises(ValueError, match="norm_eps 0.001 is not supported: give a model with 1e-05"):
         convert_megalodon({"config": {"model": {"norm_eps": 1e-3}}, "model": {}}, "official")
-
-
-def test_no_rank_runs_code(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "official", model(), 2)
-    harmful = {**torch.load("official/consolidated.01.pth"), "x": pickles.Call(Path.touch, (Path("made"),))}
-    pickles.write(harmful, "official/consolidated.01.pth")
-    with pytest.raises(SystemExit):
-        command.main(["--input", "official", "--output", "ours.pt"])
-    assert "consolidated.01.pth is refused: it contains" in capsys.readouterr().err
-    assert not Path("made").exists() and not Path("ours.pt").exists()
