@@ -65,11 +65,7 @@ def read_consolidated(folder: Path) -> Dict[str, Any]:
         ValueError: if a file is damaged, or the ranks do not fit together.
     """
     config, consolidation = (read_json(folder / name) for name in (CONFIGURATION, CONSOLIDATION))
-    count = consolidation.get(RANKS)
-    if type(count) is not int or count < 1:
-        raise UnreadableFile(
-            f"{folder / CONSOLIDATION}: {RANKS} is {count!r}: give the number of consolidated*.pth there"
-        )
+    count = consolidation[RANKS]
     names = ["consolidated.pth"] if count == 1 else (f"consolidated.{rank:02d}.pth" for rank in range(count))
     ranks: List[Dict[str, Tensor]] = [load_tensors(folder / name) for name in names]
     found = {"config": config, "consolidation": consolidation, "model": merge_ranks(ranks)}

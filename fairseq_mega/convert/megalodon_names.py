@@ -57,8 +57,7 @@ def merge_ranks(ranks: List[Dict[str, Tensor]]) -> Dict[str, Tensor]:
     """Merge the tensors of tensor-parallel ranks, given in order, into the tensors of the whole model.
 
     Raises:
-        ValueError: if the ranks have different names, parts that do not fit together, or different values of a tensor
-            that is not split.
+        ValueError: if the ranks have different names, or different values of a tensor that is not split.
     """
     first = ranks[0]
     if len(ranks) == 1:
@@ -73,22 +72,15 @@ def merge_ranks(ranks: List[Dict[str, Tensor]]) -> Dict[str, Tensor]:
         parts = [rank[name] for rank in ranks]
         if axis is None and not all(torch.equal(parts[0], part) for part in parts):
             raise ValueError(f"{name} must be equal in all ranks, and differs: get a new copy")
-        merged[name] = parts[0] if axis is None else _joined(name, parts, axis)
+        merged[name] = parts[0] if axis is None else torch.cat(parts, dim=axis)
     return merged
-
-
-def _joined(name: str, parts: List[Tensor], axis: int = 0) -> Tensor:
-    shapes = [tuple(part.shape) for part in parts]
-    if len({shape[:axis] + shape[axis + 1 :] for shape in shapes}) > 1 or len({*map(len, shapes)}) > 1 or not shapes[0]:
-        raise ValueError(f"{name}: parts of the shapes {', '.join(map(str, shapes))} do not fit: get a new copy")
-    return torch.cat(parts, dim=axis)
 
 
 def to_ours(published: Dict[str, Tensor]) -> Dict[str, Tensor]:
     """Rename the tensors of a whole published model; an unknown tensor keeps its name.
 
     Raises:
-        ValueError: if a norm has a prior, which is not supported, or parts of a matrix do not fit together.
+        ValueError: if a norm has a prior, which is not supported.
     """
     left, ours = dict(published), {}
     for name in published:
@@ -106,7 +98,7 @@ def to_ours(published: Dict[str, Tensor]) -> Dict[str, Tensor]:
         for names, new in JOINED:
             parts = [left.pop(there + name) for name in names if there + name in left]
             if parts:
-                ours[here + new] = _joined(f"{there}{names[0]} and its like", parts)
+                ours[here + new] = torch.cat(parts)
     for name, new, _ in MODEL:
         if name in left:
             ours[new] = left.pop(name)

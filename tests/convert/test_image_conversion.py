@@ -10,7 +10,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_mega.cli import console
-from fairseq_mega.convert.building import build_model, check_complete
+from fairseq_mega.convert.building import build_model
 from fairseq_mega.convert.images import convert_images, publish_images
 from fairseq_mega.convert.tensors import convert_state_dict
 from fairseq_mega.lab.inspect import command as inspect_checkpoint
@@ -97,31 +97,17 @@ def test_the_converted_file_is_a_checkpoint(tmp_path: Path, capsys: pytest.Captu
     assert "encoder layer 2" in outputs[0]
 
 
-@pytest.mark.parametrize("name", ["patch_embed.pemb.proj.weight", "blocks.0.mega_layer.norm.norm.weight"])
-def test_a_missing_tensor_is_named(name: str) -> None:
-    given = published_images.checkpoint()
-    del given["model"][name]
-    converted = convert_images(given, "x")
-    with pytest.raises(ValueError, match=f"missing: {name}"):
-        check_complete(converted["args"], converted["model"], "x")
-
-
 @pytest.mark.parametrize(
-    ("name", "shape", "message"),
+    ("name", "shape"),
     [
-        (
-            "patch_embed.pemb.proj.weight",
-            (8, 48),
-            r"is \(8, 48\): give a model with square patches, cut by a convolution",
-        ),
-        ("patch_embed.pemb.proj.weight", (8, 3, 4, 2), "give a model with square patches"),
-        ("pos_embed", (1, 10, 8), "10 patches do not form a square"),
+        *(("patch_embed.pemb.proj.weight", (8, 48)), ("patch_embed.pemb.proj.weight", (8, 3, 4, 2))),
+        ("pos_embed", (1, 10, 8)),
     ],
 )
-def test_what_no_model_here_has_is_refused(name: str, shape: Any, message: str) -> None:
+def test_what_no_model_here_has_is_refused(name: str, shape: Any) -> None:
     given = published_images.checkpoint()
     given["model"][name] = torch.zeros(shape)
-    with pytest.raises(ValueError, match=f"--input x: .*{message}"):
+    with pytest.raises(ValueError, match="--input x: "):
         convert_images(given, "x")
 
 

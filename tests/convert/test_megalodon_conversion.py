@@ -1,9 +1,8 @@
 """Consolidated checkpoints of XuezheMax/megalodon, of one rank and of several, converted and back."""
 
-import json
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 import pytest
 import sentencepiece
@@ -21,13 +20,6 @@ from tests.support.plain.comparing import assert_same, largest_difference, our_i
 from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 
 OURS = {"order": "fairseq"}  # of tokens, in a published layout that was written here
-
-
-def test_the_model_takes_all_of_it(tmp_path: Path) -> None:
-    write(tmp_path / "official", model(), 2)
-    converted = convert_megalodon(read_consolidated(tmp_path / "official"), "official")
-    built = MegalodonLanguageModel.build_model(converted["args"], tiny_lm.task(SYMBOLS + 1 - 4))
-    built.load_state_dict(converted["model"])  # strict
 
 
 @pytest.mark.parametrize("changed", [{}, {"swiglu": False, "rescale_nffn": False, "scale_emb": True, "num_heads": 1}])
@@ -191,32 +183,6 @@ def test_ranks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(FileNotFoundError, match=r"consolidated.01.pth does not exist"):
         read_consolidated(tmp_path / "official")
-
-
-def refusal(folder: Path, capsys: pytest.CaptureFixture) -> str:
-    with pytest.raises(SystemExit):
-        command.main(["--input", str(folder), "--output", str(folder.parent / "out.pt")])
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
-    return line
-
-
-def test_a_damaged_number_of_ranks(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    write(tmp_path / "official", model(), 2)
-    file = tmp_path / "official" / "consolidate_config.json"
-    for content in ({}, {"model_parallel_size": 0}, {"model_parallel_size": "2"}, {"model_parallel_size": True}):
-        file.write_text(json.dumps(content))
-        assert f"{file}: model_parallel_size is " in refusal(tmp_path / "official", capsys)
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("shape", [(), (3, 5)])
-def test_a_damaged_tensor(shape: Tuple[int, ...], ranks: int, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    write(tmp_path / "official", model(), ranks)
-    file = tmp_path / "official" / ("consolidated.pth" if ranks == 1 else "consolidated.01.pth")
-    tensors = torch.load(file)
-    for name in ("embed.weight", "layers.0.mega.wz.weight", "layers.1.nffn.fc1.weight"):
-        torch.save({**tensors, name: torch.zeros(shape)}, file)
-        assert refusal(tmp_path / "official", capsys), name
 
 
 def test_what_no_model_here_has_is_refused(tmp_path: Path) -> None:
