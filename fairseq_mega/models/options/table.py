@@ -20,6 +20,7 @@ from fairseq_mega.ops.attention import FUNCTIONS
 
 from .option import Option, Role
 
+TENSORS, OUTPUTS, RUN, TRAINING = Role.TENSORS, Role.OUTPUTS, Role.RUN, Role.TRAINING
 INPUT_TYPES = ("text", "image")
 ActivationChoice = ChoiceEnum(list(ACTIVATIONS))
 NormChoice = ChoiceEnum(list(NORMS))
@@ -46,38 +47,34 @@ def as_reach(truncation: int, read: Mapping[str, Any]) -> Optional[int]:
 
 
 # Rows of layers of several kinds.
-WIDTH = Option("{side}_embed_dim", int, 512, Role.TENSORS, "width d", "embed_dim")
-DEPTH = Option("{side}_layers", int, 6, Role.TENSORS, "number of layers")
-VALUES = Option("{side}_hidden_dim", int, 1024, Role.TENSORS, "width v of the attention's values", "hidden_dim")
-SHARED = Option("{side}_z_dim", int, 128, Role.TENSORS, "width z of the shared query/key representation", "z_dim")
-EMA = Option("{side}_n_dim", int, 16, Role.TENSORS, "EMA dimensions N per feature, 0 for no EMA", "ema_dim")
-FFN = Option("{side}_ffn_embed_dim", int, 512, Role.TENSORS, "inner width of the FFN", "ffn_dim")
+WIDTH = Option("{side}_embed_dim", int, 512, TENSORS, "width d", "embed_dim")
+DEPTH = Option("{side}_layers", int, 6, TENSORS, "number of layers")
+VALUES = Option("{side}_hidden_dim", int, 1024, TENSORS, "width v of the attention's values", "hidden_dim")
+SHARED = Option("{side}_z_dim", int, 128, TENSORS, "width z of the shared query/key representation", "z_dim")
+EMA = Option("{side}_n_dim", int, 16, TENSORS, "EMA dimensions N per feature, 0 for no EMA", "ema_dim")
+FFN = Option("{side}_ffn_embed_dim", int, 512, TENSORS, "inner width of the FFN", "ffn_dim")
 OPEN_FFN = FFN._replace(type=Optional[int], default=None)
-HEADS = Option("{side}_attention_heads", int, 1, Role.OUTPUTS, "attention heads", "heads")
-CHUNK = Option("{side}_chunk_size", int, -1, Role.OUTPUTS, "attention chunk C, -1 for full attention", "chunk_size")
-ACTIVATION = Option("activation_fn", ActivationChoice, "silu", Role.OUTPUTS, "activation function", "activation")
-NORM = Option("normalization_type", NormChoice, "layernorm", Role.OUTPUTS, "norm of all sub-layers", "norm")
+HEADS = Option("{side}_attention_heads", int, 1, OUTPUTS, "attention heads", "heads")
+CHUNK = Option("{side}_chunk_size", int, -1, OUTPUTS, "attention chunk C, -1 for full attention", "chunk_size")
+ACTIVATION = Option("activation_fn", ActivationChoice, "silu", OUTPUTS, "activation function", "activation")
+NORM = Option("normalization_type", NormChoice, "layernorm", OUTPUTS, "norm of all sub-layers", "norm")
 PRE_NORM = Option(
-    "normalize_before", bool, False, Role.OUTPUTS, "norm before each sub-layer instead of after it", "normalize_before"
+    "normalize_before", bool, False, OUTPUTS, "norm before each sub-layer instead of after it", "normalize_before"
 )
-ROPE = Option("rope_base", float, 10000.0, Role.OUTPUTS, "base of the rotary positions", "rope_base")
-DROPOUT = Option(
-    "dropout", float, 0.1, Role.TRAINING, "dropout of embeddings and of each sub-layer's output", "dropout"
-)
+ROPE = Option("rope_base", float, 10000.0, OUTPUTS, "base of the rotary positions", "rope_base")
+DROPOUT = Option("dropout", float, 0.1, TRAINING, "dropout of embeddings and of each sub-layer's output", "dropout")
 ATTENTION_DROPOUT = Option(
-    "attention_dropout", float, 0.0, Role.TRAINING, "dropout of attention weights", "attention_dropout"
+    "attention_dropout", float, 0.0, TRAINING, "dropout of attention weights", "attention_dropout"
 )
-HIDDEN_DROPOUT = Option(
-    "hidden_dropout", float, 0.0, Role.TRAINING, "dropout of the attention's values", "hidden_dropout"
-)
+HIDDEN_DROPOUT = Option("hidden_dropout", float, 0.0, TRAINING, "dropout of the attention's values", "hidden_dropout")
 FFN_DROPOUT = Option(
-    "activation_dropout", float, 0.0, Role.TRAINING, "dropout after the activation of the FFN", "activation_dropout"
+    "activation_dropout", float, 0.0, TRAINING, "dropout after the activation of the FFN", "activation_dropout"
 )
 RECOMPUTATION = Option(
     "checkpoint_activations",
     bool,
     False,
-    Role.TRAINING,
+    TRAINING,
     "recompute each layer in the backward pass: less memory, about a third more time",
     "checkpoint_activations",
 )
@@ -99,37 +96,30 @@ MEGA = (
         "attention_activation_fn",
         ChoiceEnum(list(FUNCTIONS)),
         "softmax",
-        Role.OUTPUTS,
+        OUTPUTS,
         "attention function",
         "attention_function",
     ),
-    Option(
-        "rel_pos_bias", ChoiceEnum(list(BIASES)), "simple", Role.OUTPUTS, "relative positional bias", "relative_bias"
-    ),
+    Option("rel_pos_bias", ChoiceEnum(list(BIASES)), "simple", OUTPUTS, "relative positional bias", "relative_bias"),
     Option(
         "truncation_length",
         int,
         0,
-        Role.RUN,
+        RUN,
         "length of the EMA's kernel when no state is carried (training); below 1: no truncation",
         "truncation",
         as_reach,
     ),
     NORM,
     PRE_NORM,
-    Option("normalize_embedding", bool, False, Role.TENSORS, "norm on the embeddings (post-norm models only)"),
-    Option("no_scale_embedding", bool, False, Role.OUTPUTS, "do not scale embeddings by sqrt(d)"),
+    Option("normalize_embedding", bool, False, TENSORS, "norm on the embeddings (post-norm models only)"),
+    Option("no_scale_embedding", bool, False, OUTPUTS, "do not scale embeddings by sqrt(d)"),
     DROPOUT._replace(help="dropout of embeddings, EMA output, candidate and FFN output"),
     ATTENTION_DROPOUT,
     HIDDEN_DROPOUT,
     FFN_DROPOUT,
     Option(
-        "feature_dropout",
-        bool,
-        False,
-        Role.TRAINING,
-        "drop whole features instead of single elements",
-        "feature_dropout",
+        "feature_dropout", bool, False, TRAINING, "drop whole features instead of single elements", "feature_dropout"
     ),
     RECOMPUTATION,
 )
@@ -145,46 +135,31 @@ MEGALODON_WIDTHS = (
 MEGALODON_KIND = (
     ROPE,
     Option(
-        "norm_num_groups",
-        int,
-        32,
-        Role.OUTPUTS,
-        "groups of features that share their statistics over time",
-        "norm_groups",
+        "norm_num_groups", int, 32, OUTPUTS, "groups of features that share their statistics over time", "norm_groups"
     ),
     Option(
         "no_affine_norm",
         bool,
         False,
-        Role.TENSORS,
+        TENSORS,
         "no learned scale and shift in the norms over features (norms over time keep them)",
         "norm_affine",
         negated,
     ),
-    Option("swiglu", bool, False, Role.TENSORS, "use an FFN with a gate: three matrices instead of two", "swiglu"),
+    Option("swiglu", bool, False, TENSORS, "use an FFN with a gate: three matrices instead of two", "swiglu"),
     Option(
-        "layer_scale",
-        bool,
-        False,
-        Role.TENSORS,
-        "learn a scale of the FFN's output, initially 0.1 / 2^layer",
-        "layer_scale",
+        "layer_scale", bool, False, TENSORS, "learn a scale of the FFN's output, initially 0.1 / 2^layer", "layer_scale"
     ),
     Option(
         "residual_hops",
         int,
         2,
-        Role.OUTPUTS,
+        OUTPUTS,
         "input of the FFN's residual connection: 2: the layer's input, as in the paper; 1: the attention's output",
         "residual_hops",
     ),
     Option(
-        "init_mode",
-        ChoiceEnum(list(INIT_MODES)),
-        "he",
-        Role.TRAINING,
-        "initialization of the layers' matrices",
-        "init_mode",
+        "init_mode", ChoiceEnum(list(INIT_MODES)), "he", TRAINING, "initialization of the layers' matrices", "init_mode"
     ),
     DROPOUT._replace(default=0.0),
     ATTENTION_DROPOUT._replace(help="dropout in the attention, see --attention-drops"),
@@ -192,7 +167,7 @@ MEGALODON_KIND = (
         "attention_drops",
         ChoiceEnum(list(DROPPED)),
         "keys",
-        Role.TRAINING,
+        TRAINING,
         "target of attention dropout: keys before the softmax, or weights after it",
         "attention_drops",
     ),
@@ -203,7 +178,7 @@ EMA_NORM = Option(
     "ema_norm",
     ChoiceEnum(list(EMA_NORMS)),
     "rmsnorm",
-    Role.OUTPUTS,
+    OUTPUTS,
     "function after the EMA: an RMS norm, or SiLU as in MEGA",
     "ema_norm",
 )
@@ -238,17 +213,17 @@ S4D = (
         "state_space_init",
         ChoiceEnum(list(INITIALIZATIONS)),
         "inv",
-        Role.TRAINING,
+        TRAINING,
         "first frequencies: S4D-Lin or S4D-Inv",
         "initialization",
     ),
-    Option("least_step", float, 0.001, Role.TRAINING, "smallest first step of a feature", "least_step"),
-    Option("largest_step", float, 0.1, Role.TRAINING, "largest first step of a feature", "largest_step"),
+    Option("least_step", float, 0.001, TRAINING, "smallest first step of a feature", "least_step"),
+    Option("largest_step", float, 0.1, TRAINING, "largest first step of a feature", "largest_step"),
     Option(
         "state_space_rate",
         float,
         0.1,
-        Role.TRAINING,
+        TRAINING,
         "learning rate of the modes, relative to the other parameters'",
         "rate",
     ),
@@ -256,7 +231,7 @@ S4D = (
         "state_space_step_rate",
         Optional[float],
         None,
-        Role.TRAINING,
+        TRAINING,
         "learning rate of the steps, relative to the other parameters' (default: --state-space-rate)",
         "step_rate",
     ),
@@ -269,24 +244,24 @@ S4D = (
 
 # Models, kind by kind.
 IMAGES = (
-    Option("image_size", int, 224, Role.TENSORS, "height and width of the images in pixels", "image_size"),
-    Option("patch_size", int, 16, Role.TENSORS, "height and width of the patches of an image in pixels", "patch_size"),
-    Option("image_class_num", int, 1000, Role.TENSORS, "number of classes"),
+    Option("image_size", int, 224, TENSORS, "height and width of the images in pixels", "image_size"),
+    Option("patch_size", int, 16, TENSORS, "height and width of the patches of an image in pixels", "patch_size"),
+    Option("image_class_num", int, 1000, TENSORS, "number of classes"),
     Option(
         "drop_path",
         float,
         0.2,
-        Role.TRAINING,
+        TRAINING,
         "stochastic depth: probability that an image skips the last layer; lower layers have smaller ones",
         "stochastic_depth",
     ),
 )
-LONGEST = Option("max_positions", int, 1024, Role.TENSORS, "longest input")
+LONGEST = Option("max_positions", int, 1024, TENSORS, "longest input")
 PAD_BATCHES = Option(
     "pad_batches",
     bool,
     False,
-    Role.TRAINING,
+    TRAINING,
     "compute the padding after shorter texts, too: slower, with the same results except for dropout",
 )
 CLASSIFIER = (
@@ -294,7 +269,7 @@ CLASSIFIER = (
         "input_type",
         Optional[ChoiceEnum(list(INPUT_TYPES))],
         None,
-        Role.TENSORS,
+        TENSORS,
         "text: tokens; image: real numbers of images or speech (default: the task's)",
     ),
     LONGEST._replace(help="longest input: a longer text is cut, a longer image is an error"),
@@ -302,88 +277,80 @@ CLASSIFIER = (
         "sen_rep_type",
         ChoiceEnum(list(POOLINGS)),
         "mp",
-        Role.OUTPUTS,
+        OUTPUTS,
         "sentence vector: mean over the positions (mp), or a <CLS> token in front (cls)",
     ),
-    Option("sentence_class_num", int, 2, Role.TENSORS, "number of classes"),
-    Option("classifier_layers", int, 1, Role.TENSORS, "hidden layers of the head"),
-    Option("classifier_out_dim", int, 256, Role.TENSORS, "width of the head's hidden layers"),
-    Option(
-        "classifier_activation_fn", ActivationChoice, "gelu", Role.OUTPUTS, "activation of the head's hidden layers"
-    ),
+    Option("sentence_class_num", int, 2, TENSORS, "number of classes"),
+    Option("classifier_layers", int, 1, TENSORS, "hidden layers of the head"),
+    Option("classifier_out_dim", int, 256, TENSORS, "width of the head's hidden layers"),
+    Option("classifier_activation_fn", ActivationChoice, "gelu", OUTPUTS, "activation of the head's hidden layers"),
     PAD_BATCHES,
 )
 DECODER_TABLES = (
-    Option("decoder_embed_path", Optional[str], None, Role.TRAINING, "pretrained embeddings"),
-    Option("share_decoder_input_output_embed", bool, False, Role.TENSORS, "one table for input and output embeddings"),
-    Option("adaptive_input", bool, False, Role.TENSORS, "narrower input embeddings of the decoder for rarer words"),
+    Option("decoder_embed_path", Optional[str], None, TRAINING, "pretrained embeddings"),
+    Option("share_decoder_input_output_embed", bool, False, TENSORS, "one table for input and output embeddings"),
+    Option("adaptive_input", bool, False, TENSORS, "narrower input embeddings of the decoder for rarer words"),
     Option(
-        "adaptive_input_factor",
-        float,
-        4,
-        Role.TENSORS,
-        "factor between the widths of successive bands of --adaptive-input",
+        "adaptive_input_factor", float, 4, TENSORS, "factor between the widths of successive bands of --adaptive-input"
     ),
     Option(
         "adaptive_input_cutoff",
         Optional[str],
         None,
-        Role.TENSORS,
+        TENSORS,
         "ends of the bands, comma separated (default: --adaptive-softmax-cutoff)",
     ),
     Option(
         "adaptive_softmax_cutoff",
         Optional[str],
         None,
-        Role.TENSORS,
+        TENSORS,
         "use an adaptive softmax with these ends of bands, comma separated; requires --criterion adaptive_loss",
     ),
     Option(
         "adaptive_softmax_dropout",
         float,
         0.0,
-        Role.TRAINING,
+        TRAINING,
         "dropout of the adaptive softmax's input and of its rarer bands",
     ),
     Option(
         "adaptive_softmax_factor",
         float,
         4,
-        Role.TENSORS,
+        TENSORS,
         "factor between the widths of successive bands of the adaptive softmax",
     ),
-    Option("tie_adaptive_weights", bool, False, Role.TENSORS, "one table per band for adaptive input and softmax"),
-    Option(
-        "tie_adaptive_proj", bool, False, Role.TENSORS, "one projection per band, too (requires --tie-adaptive-weights)"
-    ),
+    Option("tie_adaptive_weights", bool, False, TENSORS, "one table per band for adaptive input and softmax"),
+    Option("tie_adaptive_proj", bool, False, TENSORS, "one projection per band, too (requires --tie-adaptive-weights)"),
 )
 LATE_DROPOUT = Option(
     "late_dropout",
     int,
     0,
-    Role.TRAINING,
+    TRAINING,
     "number of updates without dropout at the beginning of a training, for models that read their text only a few "
     "times (Liu et al., ICML 2023)",
 )
-TARGET_POSITIONS = Option("max_target_positions", Optional[int], II("task.max_target_positions"), Role.TENSORS)
+TARGET_POSITIONS = Option("max_target_positions", Optional[int], II("task.max_target_positions"), TENSORS)
 LANGUAGE_MODEL = (
     Option(
         "decoder_input_dim",
         Optional[int],
         None,
-        Role.TENSORS,
+        TENSORS,
         "width of the input embeddings, or of the first band of --adaptive-input (default: d)",
     ),
     *DECODER_TABLES,
     LATE_DROPOUT,
     TARGET_POSITIONS,
-    Option("tokens_per_sample", int, II("task.tokens_per_sample"), Role.TENSORS),
+    Option("tokens_per_sample", int, II("task.tokens_per_sample"), TENSORS),
 )
 DOCUMENTS = Option(
     "reset_at_document_ends",
     bool,
     False,
-    Role.OUTPUTS,
+    OUTPUTS,
     "</s>, the end of every line, ends a document: attention, memory and norm statistics begin again",
 )
 LAYERS = (*MEGA, *MEGALODON, EMA_NORM, *LLAMA, *TRANSFORMER, *S4D)  # rows of all kinds of layers
