@@ -2,11 +2,9 @@
 
 from typing import Dict
 
-import torch
 from torch import Tensor, nn
 
 from fairseq_mega.compat.files.loading import check_layout
-from fairseq_mega.modules.megalodon.norms import ScaledNorm, TimestepNorm
 
 FINGERPRINTS = ("dictionary_fingerprint", "dictionary_fingerprints")
 EMPTY = ("._float_tensor", ".version")  # ends of buffers of fairseq's adaptive tables, which hold no information
@@ -30,24 +28,6 @@ def upgrade_tensors(model: nn.Module, state_dict: Dict[str, Tensor], *optional: 
     check_layout(state_dict, "this checkpoint")
     own = model.state_dict()
     known = {key: tensor for key, tensor in own.items() if key.endswith(EMPTY) or key in optional}
-    known.update(_plain_norms(model, state_dict))
     missing = own.keys() - state_dict.keys()
     if missing <= known.keys():
         state_dict.update({key: known[key] for key in missing})
-
-
-def _plain_norms(model: nn.Module, state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
-    """Return scale one (stored minus one) and shift zero of norms over time without a tensor in a checkpoint.
-
-    Before these norms had parameters in every model, models with --no-affine-norm stored none.
-    """
-    norms = [(name, module) for name, module in model.named_modules() if isinstance(module, ScaledNorm)]
-    plain: Dict[str, Tensor] = {}
-    if all(norm.weight is not None for _, norm in norms):
-        return plain
-    for name, norm in norms:
-        if isinstance(norm, TimestepNorm):
-            parameters = {f"{name}.{key}": parameter for key, parameter in norm.named_parameters()}
-            if parameters.keys().isdisjoint(state_dict):
-                plain.update({key: torch.zeros_like(parameter) for key, parameter in parameters.items()})
-    return plain

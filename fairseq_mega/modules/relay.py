@@ -10,11 +10,13 @@ whose input is normalised with the statistics that arrive.
 Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.5.
 """
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple, TypeVar
+from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from .state import named_tensors, with_named_tensors
 
 Memory = TypeVar("Memory")  # tensors and None in NamedTuples, for instance LayerMemory
 
@@ -63,9 +65,9 @@ class Relay:
         if tag not in self._arrived:
             arrived = _Arrival.apply(_anchor(), self._wire, tag, tensors_of(like))
             self._arrived[tag] = tuple(part.detach() for part in arrived)
-            return with_tensors(like, iter(arrived))
+            return with_tensors(like, arrived)
         again = [part.detach().requires_grad_(_has_gradient(part.dtype)) for part in self._arrived[tag]]
-        return with_tensors(like, iter(again))
+        return with_tensors(like, again)
 
     def send(self, layer: Any, x: Tensor, memory: Memory) -> Tensor:
         """Send the memory after this piece to the next one.
@@ -142,16 +144,12 @@ class _Departure(torch.autograd.Function):
 
 def tensors_of(memory: Any) -> List[Tensor]:
     """Return the tensors of a memory, in order."""
-    if isinstance(memory, Tensor):
-        return [memory]
-    return [tensor for part in memory for tensor in tensors_of(part)] if isinstance(memory, tuple) else []
+    return list(named_tensors(memory).values())
 
 
-def with_tensors(like: Any, tensors: Iterator[Tensor]) -> Any:
-    """Return a memory of the form of ``like`` with the next tensors."""
-    if isinstance(like, Tensor):
-        return next(tensors)
-    return type(like)(*(with_tensors(part, tensors) for part in like)) if isinstance(like, tuple) else like
+def with_tensors(like: Any, tensors: Sequence[Tensor]) -> Any:
+    """Return a memory of the form of ``like`` with other tensors."""
+    return with_named_tensors(like, dict(zip(named_tensors(like), tensors)))
 
 
 def pack(tensors: Sequence[Tensor]) -> Tensor:

@@ -240,7 +240,7 @@ def test_a_message_keeps_every_bit():
     memory = LayerMemory(torch.randn(3, 2, 2, dtype=torch.complex64).conj(), statistics)
     parts = tensors_of(memory)
     forms = [Form.of(part) for part in parts]
-    again = with_tensors(memory, iter(unpack(pack(parts), forms)))
+    again = with_tensors(memory, unpack(pack(parts), forms))
     assert isinstance(again, LayerMemory) and isinstance(again.norm, TimestepNormState)
     assert all(torch.equal(one, other) for one, other in zip(tensors_of(again), parts))
-    assert with_tensors(LayerMemory(torch.ones(1)), iter([torch.zeros(1)])).norm is None
+    assert with_tensors(LayerMemory(torch.ones(1)), [torch.zeros(1)]).norm is None
