@@ -4,7 +4,7 @@ import re
 from argparse import Namespace
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List
 
 import yaml
 from fairseq.models import register_model_architecture
@@ -52,23 +52,9 @@ def _fill(name: str, args: Namespace) -> None:
     width = getattr(args, "decoder_embed_dim", values.get("decoder_embed_dim"))
     if getattr(args, "decoder_input_dim", None) not in (None, width):
         excluded.add("share_decoder_input_output_embed")
-    if values.get("tie_adaptive_weights") and not excluded.intersection(_TIED):
-        _agree_on_bands(args, values, excluded)
     for option, value in values.items():
         if option not in excluded:
             setattr(args, option, getattr(args, option, value))
-
-
-def _agree_on_bands(args: Namespace, values: Dict[str, Any], excluded: Set[str]) -> None:
-    """Set the bands of tied tables to those of the side that is passed; two sides that differ are not tied."""
-    for part in ("cutoff", "factor"):
-        sides = [f"adaptive_{side}_{part}" for side in ("input", "softmax")]
-        given = {getattr(args, side) for side in sides if hasattr(args, side)}
-        if len(given) == 1:
-            follow = [side for side in sides if part == "factor" or values.get(side)]  # no cutoff: it follows anyway
-            values.update(dict.fromkeys(follow, given.pop()))
-        elif given:
-            excluded.update(_TIED)
 
 
 def _texts() -> Dict[str, str]:

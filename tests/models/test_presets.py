@@ -57,7 +57,6 @@ SHARED = "share_decoder_input_output_embed"
         ("mega_lm_tiny", {SHARED: True, "adaptive_softmax_cutoff": "6,12"}, []),  # check_tables refuses both
         ("megalodon_lm_wiki103", {SHARED: True}, TABLES),
         ("mega_lm_adaptive_base", {"decoder_embed_path": "words.txt"}, ["adaptive_input", *TABLES[2:]]),
-        ("mega_lm_adaptive_base", {"adaptive_input_cutoff": "6,12", "adaptive_softmax_cutoff": "6,9"}, TABLES[2:]),
     ],
 )
 def test_what_is_given_removes_what_contradicts_it_from_a_preset(arch, given, dropped):
@@ -65,15 +64,6 @@ def test_what_is_given_removes_what_contradicts_it_from_a_preset(arch, given, dr
     ARCH_CONFIG_REGISTRY[arch](options)
     left = {option: value for option, value in presets.preset(arch).items() if option not in dropped}
     assert vars(options) == {**left, **given}
-
-
-@pytest.mark.parametrize("given, other", [("input", "softmax"), ("softmax", "input")])
-@pytest.mark.parametrize("part, value", [("cutoff", "6,12"), ("factor", 2.0)])
-def test_tied_tables_of_a_preset_have_the_bands_that_are_given(given, other, part, value):
-    options = Namespace(**{f"adaptive_{given}_{part}": value})
-    ARCH_CONFIG_REGISTRY["mega_lm_adaptive_base"](options)
-    follows = None if (other, part) == ("input", "cutoff") else value  # None: that of the output, see models.tables
-    assert getattr(options, f"adaptive_{other}_{part}", None) == follows and options.tie_adaptive_weights
 
 
 def test_a_tied_adaptive_model_by_a_preset_with_one_plain_table():
