@@ -6,7 +6,7 @@ from typing import Optional
 from fairseq_mega.ops.attention import FUNCTIONS
 
 from .activation import ACTIVATIONS
-from .errors import FieldError, check_at_least, check_choice, check_probability
+from .errors import FieldError, check_layer
 from .norm import NORMS
 from .relative_bias import BIASES
 
@@ -45,33 +45,14 @@ class MegaLayerConfig:
     checkpoint_activations: bool = False  # recompute the layer in the backward pass
 
     def __post_init__(self) -> None:
-        for field, value, least in (
-            ("embed_dim", self.embed_dim, 1),
-            ("hidden_dim", self.hidden_dim, 1),
-            ("z_dim", self.z_dim, 1),
-            ("ema_dim", self.ema_dim, 0),
-            ("ffn_dim", self.ffn_dim, 0),
-            ("max_positions", self.max_positions, 1),
-        ):
-            check_at_least(field, value, least)
-        if self.chunk_size == 0 or self.chunk_size < -1:
-            message = "{field} {value}: give a chunk length of at least 1, or -1 for full attention"
-            raise FieldError("chunk_size", message, value=self.chunk_size)
-        for field, probability in (
-            ("dropout", self.dropout),
-            ("attention_dropout", self.attention_dropout),
-            ("hidden_dropout", self.hidden_dropout),
-            ("activation_dropout", self.activation_dropout),
-            ("stochastic_depth", self.stochastic_depth),
-        ):
-            check_probability(field, probability)
-        for field, name, known in (
-            ("attention_function", self.attention_function, FUNCTIONS),
-            ("activation", self.activation, tuple(ACTIVATIONS)),
-            ("relative_bias", self.relative_bias, BIASES),
-            ("norm", self.norm, NORMS),
-        ):
-            check_choice(field, name, known)
+        check_layer(
+            self,
+            {"embed_dim": 1, "hidden_dim": 1, "z_dim": 1, "ema_dim": 0, "ffn_dim": 0, "max_positions": 1},
+            attention_function=FUNCTIONS,
+            activation=tuple(ACTIVATIONS),
+            relative_bias=BIASES,
+            norm=NORMS,
+        )
         if self.relative_bias == "rotary" and self.z_dim % 2 != 0:
             raise FieldError(
                 "z_dim", "{field} {value}: {relative_bias} rotary requires an even number", value=self.z_dim

@@ -40,6 +40,36 @@ def check_choice(field: str, name: str, known: Sequence[str]) -> None:
         raise FieldError(field, "{field} {name}: choose from {known}", name=name, known=", ".join(known))
 
 
+def check_multiple(field: str, total: int, count: int, parts: str) -> None:
+    """Raise a FieldError if the value of a field is not a multiple of ``count``, which the message calls ``parts``."""
+    if total % count:
+        raise FieldError(
+            field, "{field} {total}: must be a multiple of " + parts + " = {count}", total=total, count=count
+        )
+
+
+def check_layer(config: Any, least: Mapping[str, int], **choices: Sequence[str]) -> None:
+    """Raise a FieldError for a field of a layer's configuration that is out of range.
+
+    Args:
+        config: its dropouts and ``stochastic_depth`` are probabilities, its ``chunk_size`` is -1 or at least 1.
+        least: the smallest values of fields.
+        choices: the names that fields can have.
+    """
+    for field, value in vars(config).items():
+        if field in least:
+            check_at_least(field, value, least[field])
+        elif field in choices:
+            check_choice(field, value, choices[field])
+        elif field == "chunk_size" and (value == 0 or value < -1):
+            message = "{field} {value}: give a chunk length of at least 1, or -1 for full attention"
+            raise FieldError(field, message, value=value)
+        elif field == "rope_base" and not value > 1.0:
+            raise FieldError(field, "{field} {value}: must be greater than 1", value=value)
+        elif field == "stochastic_depth" or (field.endswith("dropout") and field != "feature_dropout"):
+            check_probability(field, value)
+
+
 class _Words(Dict[str, Any]):
     """Words of a message; a field without another name keeps its own."""
 

@@ -12,7 +12,7 @@ from fairseq_mega.ops.rotary import rotate
 
 from .attention_cache import cached
 from .dropout import Dropout
-from .errors import FieldError, check_at_least, check_probability
+from .errors import check_layer, check_multiple
 from .layer import PLAIN, LayerContext, LayerOutput
 from .linear import linear
 from .megalodon.norms import at_least_float32
@@ -38,15 +38,8 @@ class LlamaLayerConfig:
     attention_dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        for field, value in (("embed_dim", self.embed_dim), ("heads", self.heads), ("ffn_dim", self.ffn_dim)):
-            check_at_least(field, value)
-        if self.embed_dim % (2 * self.heads) != 0:
-            message = "{field} {value}: must be a multiple of 2 x {heads} = {count}"
-            raise FieldError("embed_dim", message, value=self.embed_dim, count=2 * self.heads)
-        if not self.rope_base > 1.0:
-            raise FieldError("rope_base", "{field} {value}: must be greater than 1", value=self.rope_base)
-        check_probability("dropout", self.dropout)
-        check_probability("attention_dropout", self.attention_dropout)
+        check_layer(self, dict.fromkeys(("embed_dim", "heads", "ffn_dim"), 1))
+        check_multiple("embed_dim", self.embed_dim, 2 * self.heads, "2 x {heads}")
 
 
 class LlamaLayer(nn.Module):

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import Dropout
-from .errors import FieldError, check_at_least, check_choice, check_probability
+from .errors import FieldError, check_layer
 from .layer import PLAIN, LayerContext, LayerOutput
 from .linear import Linear
 from .norm import NORMS, build_norm
@@ -36,7 +36,7 @@ class S4dLayerConfig:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        check_at_least("embed_dim", self.embed_dim)
+        check_layer(self, {"embed_dim": 1}, norm=NORMS, initialization=INITIALIZATIONS)
         if self.ema_dim < 2 or self.ema_dim % 2:
             message = "{field} {value}: modes come in conjugate pairs, give an even number of at least 2"
             raise FieldError("ema_dim", message, value=self.ema_dim)
@@ -47,9 +47,6 @@ class S4dLayerConfig:
             raise FieldError("rate", "{field} {value}: must be above 0, for example 0.1", value=self.rate)
         if self.step_rate is not None and not self.step_rate > 0:
             raise FieldError("step_rate", "{field} {value}: must be above 0, for example 1", value=self.step_rate)
-        check_probability("dropout", self.dropout)
-        check_choice("norm", self.norm, NORMS)
-        check_choice("initialization", self.initialization, INITIALIZATIONS)
 
 
 class S4dLayer(nn.Module):

@@ -10,7 +10,7 @@ from fairseq_mega.ops.attention import multi_head_attention
 from .activation import get_activation
 from .documents import Documents
 from .dropout import Dropout
-from .errors import FieldError, check_at_least, check_probability
+from .errors import FieldError, check_layer
 from .layer import PLAIN, LayerContext, LayerOutput
 from .linear import linear
 from .norm import build_norm
@@ -37,17 +37,10 @@ class TransformerLayerConfig:
     activation_dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        for field, value in (("embed_dim", self.embed_dim), ("heads", self.heads), ("ffn_dim", self.ffn_dim)):
-            check_at_least(field, value)
+        check_layer(self, dict.fromkeys(("embed_dim", "heads", "ffn_dim"), 1))
         if self.embed_dim % self.heads != 0:
             message = "{heads} {value} does not divide {embed_dim} {width}: give a divisor"
             raise FieldError("heads", message, value=self.heads, width=self.embed_dim)
-        for field, probability in (
-            ("dropout", self.dropout),
-            ("attention_dropout", self.attention_dropout),
-            ("activation_dropout", self.activation_dropout),
-        ):
-            check_probability(field, probability)
 
 
 class TransformerLayer(nn.Module):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairseq_mega.modules.errors import FieldError, check_at_least, check_choice, check_probability
+from fairseq_mega.modules.errors import FieldError, check_layer, check_multiple
 
 from .initialization import INIT_MODES
 
@@ -42,42 +42,14 @@ class MegalodonLayerConfig:
     checkpoint_activations: bool = False  # recompute the layer in the backward pass
 
     def __post_init__(self) -> None:
-        for field, value, least in (
-            ("embed_dim", self.embed_dim, 2),
-            ("hidden_dim", self.hidden_dim, 1),
-            ("z_dim", self.z_dim, 1),
-            ("ema_dim", self.ema_dim, 1),
-            ("ffn_dim", self.ffn_dim, 1),
-            ("heads", self.heads, 1),
-            ("norm_groups", self.norm_groups, 1),
-        ):
-            check_at_least(field, value, least)
-        if self.chunk_size == 0 or self.chunk_size < -1:
-            message = "{field} {value}: give a chunk length of at least 1, or -1 for full attention"
-            raise FieldError("chunk_size", message, value=self.chunk_size)
-        if not self.rope_base > 1.0:
-            raise FieldError("rope_base", "{field} {value}: must be greater than 1", value=self.rope_base)
+        least = {
+            "embed_dim": 2,
+            **dict.fromkeys(("hidden_dim", "z_dim", "ema_dim", "ffn_dim", "heads", "norm_groups"), 1),
+        }
+        check_layer(self, least, attention_drops=DROPPED, ema_norm=EMA_NORMS, init_mode=INIT_MODES)
         if self.residual_hops not in (1, 2):
             message = "{field} {value}: give 1, around each sub-layer, or 2, around both"
             raise FieldError("residual_hops", message, value=self.residual_hops)
-        for field, total, count, parts in (
-            ("z_dim", self.z_dim, 2 * self.heads, "2 x {heads}"),
-            ("hidden_dim", self.hidden_dim, self.heads, "{heads}"),
-            ("embed_dim", self.embed_dim, self.norm_groups, "{norm_groups}"),
-        ):
-            if total % count != 0:
-                message = "{field} {value}: must be a multiple of " + parts + " = {count}"
-                raise FieldError(field, message, value=total, count=count)
-        for field, probability in (
-            ("dropout", self.dropout),
-            ("attention_dropout", self.attention_dropout),
-            ("hidden_dropout", self.hidden_dropout),
-            ("stochastic_depth", self.stochastic_depth),
-        ):
-            check_probability(field, probability)
-        for field, name, known in (
-            ("attention_drops", self.attention_drops, DROPPED),
-            ("ema_norm", self.ema_norm, EMA_NORMS),
-            ("init_mode", self.init_mode, INIT_MODES),
-        ):
-            check_choice(field, name, known)
+        check_multiple("z_dim", self.z_dim, 2 * self.heads, "2 x {heads}")
+        check_multiple("hidden_dim", self.hidden_dim, self.heads, "{heads}")
+        check_multiple("embed_dim", self.embed_dim, self.norm_groups, "{norm_groups}")
