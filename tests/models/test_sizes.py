@@ -56,7 +56,7 @@ def test_rare_bands_cost_their_share() -> None:
 
 
 def test_parameters_without_timm() -> None:
-    """Those of DeiT-B, whose layers are timm's; tests/models/test_vit_image.py counts the same with timm."""
+    """Those of DeiT-B, whose layers are timm's; tests/models/test_image_contract.py counts the same with timm."""
     assert parameters(build(PIXELS, 4)) == 86_567_656
     assert all(parameter.is_meta for parameter in build(PIXELS, 4).parameters())
 

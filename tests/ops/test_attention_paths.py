@@ -13,7 +13,7 @@ from tests.support.numerics import OUTPUT_FACTOR, assert_close, gradients, leave
 
 SCALE = 0.37  # in the place of tau; the tensors' own would be 1 / sqrt(8) for softmax
 # Around a pair, a tile's rows, a panel's 32, a block's 64 rows, a warp's and a block's number of threads.
-SHAPES = [(1, 1), (1, 7), (3, 7), (12, 13), (33, 33), (37, 37), (63, 65), (129, 129), (300, 300), (19, 250)]
+SHAPES = [(1, 1), (1, 7), (3, 7), (12, 13), (33, 33), (63, 65), (129, 129), (300, 300), (19, 250)]
 LONG_ROWS = [(3, 256), (3, 257), (2, 1024), (2, 1025), (3, 4097), (2, 8193)]
 WIDTHS = [(8, 6), (5, 7), (33, 70), (32, 64)]  # z, v; odd ones are no pairs of bfloat16
 TORCH = ["torch", "torch_blockwise"]
@@ -58,14 +58,13 @@ def kernel(request, choose):
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("side", [None, "right", "left"])
-@pytest.mark.parametrize("scale", [None, SCALE])
-@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("variant", ["bias", "no bias", "scale"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_equals_the_formula(any_path, function, causal, side, scale, biased, shape):
+def test_equals_the_formula(any_path, function, causal, side, variant, shape):
     path, device = any_path
-    batch = (3,) if shape[0] < 100 else (2,)
+    batch, scale = (3,) if shape[0] < 100 else (2,), SCALE if variant == "scale" else None
     inputs = tensors(*shape, batch)
-    if not biased:
+    if variant == "no bias":
         del inputs["bias"]
     mask = padding(batch, shape[1], side)
     compare(inputs, path, device, mask=mask, function=function, causal=causal, scale=scale)
@@ -91,11 +90,11 @@ def test_many_groups(kernel, function):
 @pytest.mark.parametrize("widths", WIDTHS)
 @pytest.mark.parametrize("shape", [(20, 75), (45, 45), (150, 163)])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("scale", [None, SCALE])
-def test_sixteen_bits_and_widths(kernel, function, dtype, widths, shape, causal, scale):
+def test_sixteen_bits_and_widths(kernel, function, dtype, widths, shape, causal):
     """Pairs of queries, of which the first key of a panel is seen by the second one only."""
     path, device = kernel
     inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(*shape, (2,), *widths).items()}
+    scale = SCALE if dtype == torch.float16 else None
     compare(inputs, path, device, dtype, padding((2,), shape[1]), function=function, causal=causal, scale=scale)
 
 
@@ -135,13 +134,12 @@ def test_any_leading_axes_and_strides(any_path, function, leading, side):
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("scale", [None, SCALE])
 @pytest.mark.parametrize(("length", "chunk"), [(1, 4), (3, 4), (4, 4), (5, 4), (11, 4), (32, 4), (63, 64), (150, 64)])
-def test_chunks_are_separate_attentions(any_path, function, causal, scale, length, chunk):
+def test_chunks_are_separate_attentions(any_path, function, causal, length, chunk):
     path, device = any_path
     inputs = {name: tensor.float().to(device) for name, tensor in tensors(length, length).items()}
     bias, mask = torch.randn(2 * chunk - 1, device=device), padding((2,), length).to(device)
-    options = {"function": function, "causal": causal, "scale": scale}
+    options = {"function": function, "causal": causal, "scale": SCALE if length % 2 else None}
     q, k, v = (inputs[name] for name in "qkv")
     out = chunked_attention(q, k, v, chunk, bias=bias, padding_mask=mask, path=path, **options)
     for start in range(0, length, chunk):

@@ -211,3 +211,18 @@ def test_padding_takes_the_other_path(path):
             out = run(built, x[:, t : t + 1], out, padding_mask=mask[:, t : t + 1], return_state=True)
             outputs.append(out.hidden)
     torch.testing.assert_close(torch.cat(outputs, 1)[~mask], want)
+
+
+@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
+@pytest.mark.parametrize(("shape", "width"), [("odd", 11), ("vectors", 16)])
+def test_logits_far_apart(function, shape, width, path):
+    """Only the largest logit counts, wherever it stands."""
+    built = attention(shape, attention_function=function)
+    with torch.no_grad():
+        built.kappa.mul_(100.0)
+    x = hidden(6, 19, width)
+    path("reference")
+    want, _ = stream(built.double(), x, (1,) * 19)
+    path("native")
+    got, _ = stream(built.float(), x.float(), (1,) * 19)
+    assert_close("output", got, want)
