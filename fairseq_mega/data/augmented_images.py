@@ -1,41 +1,167 @@
-"""Datasets of transformed images: the same in each epoch, or with new random numbers in each epoch."""
+"""Images for training and evaluation: normalised arrays, and transforms by timm, with new random numbers each epoch."""
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import contextlib
+import random
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 import torch
+from torch import Tensor
+
+from fairseq_mega.compat.versions.image_libraries import allow_no_bits, import_timm
 
 from .classified import ClassifiedDataset
-from .image_augmentation import BatchMixing, seeded
 
+# Mean and standard deviation of ImageNet's red, green and blue, on the scale of [0, 1].
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+RANDAUGMENT = "rand-m9-mstd0.5-inc1"  # two operations, magnitude 9 with noise 0.5, in the "increasing" variants
+KEPT = 224 / 256  # visible part of the shorter side in evaluation
 ROUND = 256  # with repetitions, an epoch has a multiple of this many images
 
 
-class TransformedImageDataset(ClassifiedDataset):
-    """Images with a class each, all of one size after the transform.
+def normalized(image: np.ndarray) -> Tensor:
+    """Return an image (H, W, 3) of uint8 as (3, H, W) float32, normalised by ImageNet's mean and deviation."""
+    pixels = torch.from_numpy(image).float() / 255
+    return ((pixels - torch.tensor(MEAN)) / torch.tensor(DEVIATION)).permute(2, 0, 1).contiguous()
+
+
+def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder per class") -> Any:
+    """Return the map from an image of PIL to its centre, (3, size, size) float32.
+
+    The image is resized bicubically and normalised by ImageNet's mean and deviation.
+
+    Args:
+        size: height and width.
+        kept: ``size`` divided by the shorter side after the resize.
+        purpose: feature that requires timm, for the message if timm is not installed.
+    """
+    return import_timm("timm.data", purpose).create_transform(
+        size, is_training=False, interpolation="bicubic", mean=MEAN, std=DEVIATION, crop_pct=kept
+    )
+
+
+def training_transform(size: int) -> Any:
+    """Return the transform of training: random crop, flip, RandAugment and random erasing; result (3, size, size).
+
+    Source: MEGA, Table 11; settings of the published code (XuezheMax/mega-image).
+    """
+    purpose = "--augmentation randaugment"
+    allow_no_bits(purpose)
+    return import_timm("timm.data", purpose).create_transform(
+        size,
+        is_training=True,
+        interpolation="bicubic",
+        mean=MEAN,
+        std=DEVIATION,
+        auto_augment=RANDAUGMENT,
+        re_prob=0.25,
+        re_mode="pixel",
+        re_count=1,
+    )
+
+
+@contextlib.contextmanager
+def seeded(*key: int) -> Iterator[None]:
+    """Seed the generators of Python, numpy and torch (CPU) within the block, then restore them.
+
+    Args:
+        key: whole numbers of at least 0; the seeds depend on all of them.
+    """
+    python, numpy, tensors = random.getstate(), np.random.get_state(), torch.default_generator.get_state()
+    seeds = [int(seed) for seed in np.random.SeedSequence(key).generate_state(3)]
+    try:
+        random.seed(seeds[0])
+        np.random.seed(seeds[1])
+        torch.default_generator.manual_seed(seeds[2])  # torch.manual_seed would seed GPUs, too
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.default_generator.set_state(tensors)
+
+
+class BatchMixing:
+    """Mixup or CutMix within a batch, and smoothed targets.
+
+    Every batch is mixed with one proportion. If both kinds are active, each is chosen with probability 1/2.
+
+    Args:
+        classes: number of classes.
+        mixup: alpha of the Beta distribution of Mixup's proportions, 0 for no Mixup.
+        cutmix: alpha of CutMix, 0 for no CutMix.
+        smoothing: part of a target's weight that is spread over all classes.
+
+    Source: MEGA, Table 11; Zhang et al., ICLR 2018; Yun et al., ICCV 2019.
+    """
+
+    def __init__(self, classes: int, mixup: float, cutmix: float, smoothing: float) -> None:
+        self.classes, self.smoothing = classes, smoothing
+        self.mixer: Any = None
+        if mixup or cutmix:
+            self.mixer = import_timm("timm.data", "--mixup and --cutmix").Mixup(
+                mixup_alpha=mixup,
+                cutmix_alpha=cutmix,
+                prob=1.0,
+                switch_prob=0.5,
+                mode="batch",
+                label_smoothing=smoothing,
+                num_classes=classes,
+            )
+
+    def __call__(self, images: Tensor, labels: Tensor) -> Tuple[Tensor, Tensor]:
+        """Mix a batch with numpy's random generator.
+
+        Args:
+            images: (B, 3, H, W); may be overwritten.
+            labels: (B,) long.
+
+        Returns:
+            The images and the weights of the classes, (B, classes) float32 with rows that sum to one.
+        """
+        if self.mixer is None:
+            apart = torch.nn.functional.one_hot(labels, self.classes).float()
+            return images, apart * (1 - self.smoothing) + self.smoothing / self.classes
+        count = len(images)
+        if count % 2:  # timm mixes only even numbers of images: repeat the last image
+            images, labels = torch.cat([images, images[-1:]]), torch.cat([labels, labels[-1:]])
+        images, targets = self.mixer(images, labels)
+        return images[:count], targets[:count]
+
+
+class ImageDataset(ClassifiedDataset):
+    """Images with a class each, all of one size after the transform; the length of an image is the number of pixels.
 
     Args:
         images: n images of PIL, or arrays (H, W, 3) of uint8.
         labels: (n,) integers.
-        transform: maps an image of PIL to (3, size, size) float32.
+        transform: maps an image of PIL to (3, size, size) float32; None: arrays are only normalised.
         size: height and width.
         order: see :class:`fairseq_mega.data.classified.ClassifiedDataset`.
     """
 
     def __init__(
-        self, images: Any, labels: np.ndarray, transform: Callable, size: int, order: Optional[np.ndarray] = None
+        self,
+        images: Any,
+        labels: np.ndarray,
+        transform: Optional[Callable],
+        size: int,
+        order: Optional[np.ndarray] = None,
     ) -> None:
-        super().__init__(labels, np.full(len(labels), size * size), order)
+        super().__init__(labels, np.full(len(images), size * size), order)
         self.images, self.transform = images, transform
 
-    def source(self, index: int) -> torch.Tensor:
+    def source(self, index: int) -> Tensor:
         """Return an image (3, size, size)."""
-        from PIL import Image
-
         image = self.images[index]
-        return self.transform(Image.fromarray(image) if isinstance(image, np.ndarray) else image)
+        if self.transform is None:
+            return normalized(image)
+        if isinstance(image, np.ndarray):
+            from PIL import Image
 
-    def collate_sources(self, sources: List[torch.Tensor]) -> Dict[str, torch.Tensor]:
+            image = Image.fromarray(image)
+        return self.transform(image)
+
+    def collate_sources(self, sources: List[Tensor]) -> Dict[str, Tensor]:
         """Return ``images`` (B, 3, size, size)."""
         return {"images": torch.stack(sources)}
 
@@ -49,7 +175,7 @@ def images_per_epoch(count: int, repetitions: int) -> int:
     return count if repetitions == 1 or count < ROUND else count // ROUND * ROUND
 
 
-class AugmentedImageDataset(TransformedImageDataset):
+class AugmentedImageDataset(ImageDataset):
     """Training images with a new order and new augmentations in each epoch.
 
     An epoch contains the first images of a permutation, each ``repetitions`` times in a row. Items are positions in
@@ -61,7 +187,7 @@ class AugmentedImageDataset(TransformedImageDataset):
     GPUs have the same batches and random numbers. fairseq must not shuffle these batches.
 
     Args:
-        images, labels, transform, size: see :class:`TransformedImageDataset`; the transform may be random.
+        images, labels, transform, size: see :class:`ImageDataset`; the transform may be random.
         seed: seed of all random numbers.
         repetitions: number of times that each image of an epoch occurs in the epoch.
         mixing: mixing of each batch, None for none.
@@ -82,7 +208,8 @@ class AugmentedImageDataset(TransformedImageDataset):
         shuffle: bool = True,
     ) -> None:
         super().__init__(images, labels, transform, size)
-        assert shuffle or repetitions == 1, "the same images in each epoch"
+        if not shuffle and repetitions > 1:
+            raise ValueError("--no-shuffle and --repeated-augmentation: every epoch would have the same part of images")
         count = images_per_epoch(len(labels), repetitions)
         self.sizes, self.order = self.sizes[:count], self.order[:count]
         self.seed, self.repetitions, self.mixing, self.shuffle = seed, repetitions, mixing, shuffle

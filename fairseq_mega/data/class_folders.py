@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
 PARTS = frozenset(("train", "valid", "val", "test"))  # of a data set
 
@@ -48,21 +48,19 @@ def listing(folder: Path, endings: Sequence[str], depth: Optional[int] = None) -
     """
     files: List[str] = []
     omitted: Counter[str] = Counter()
-    right = tuple(endings)
-    for place, names, hidden_folders in walk_once(folder):
+    for place, _, names in walk_once(folder):
         inside = place.relative_to(folder).parts
         is_here = depth is None or len(inside) == depth
         where = "" if is_here else " in deeper folders" if len(inside) > (depth or 0) else " beside the folders"
         for name in names:
-            is_right = name.lower().endswith(right)
-            if is_hidden(name):
-                omitted.update([f"hidden {ending_of(name)}"] * is_right)
+            is_right = name.lower().endswith(tuple(endings))
+            ending = os.path.splitext(name)[1].lower() or "without an ending"
+            if any(map(is_hidden, (*inside, name))):
+                omitted.update([f"hidden {ending}"] * is_right)
             elif is_right and is_here:
                 files.append(os.path.join(*inside, name))
             else:
-                omitted[ending_of(name) + where] += 1
-        for _, _, hidden in (entry for name in hidden_folders for entry in os.walk(place / name)):
-            omitted.update(f"hidden {ending_of(name)}" for name in hidden if name.lower().endswith(right))
+                omitted[ending + where] += 1
     return Listing(sorted(files, key=lambda name: name.replace(os.sep, "\0")), omitted)
 
 
@@ -71,17 +69,12 @@ def class_names(folder: Path, things: str = "images") -> List[str]:
 
     Raises:
         FileNotFoundError: if the folder does not exist.
-        ValueError: if the folder holds no folders, or a name is of several lines.
+        ValueError: if the folder holds no folders, or a name is of several lines: a data card stores a name a line.
     """
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} does not exist: give a folder with one folder of {things} per class")
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if not is_hidden(entry.name) and entry.is_dir())
-    if not names:
-        raise ValueError(f"{folder} holds no folders: give a folder with one folder of {things} per class")
-    for name in names:
-        if "\n" in name:
-            raise ValueError(f"{folder} holds a folder {name!r}, and names of classes have one line: rename the folder")
+    if not names or any("\n" in name for name in names):
+        raise ValueError(f"{folder} must hold one folder of {things} per class, with a name of one line: {names}")
     return names
 
 
@@ -90,10 +83,7 @@ def check_labels(folder: Path, labels: Sequence[str], things: str = "images") ->
     if len(labels) < 2:
         raise ValueError(f"--dir {folder}: two folders of {things} LABEL/FILE at least are needed, found {labels}")
     if PARTS.issuperset(label.lower() for label in labels):
-        raise ValueError(
-            f"--dir {folder}: its folders {listed(labels)} are parts of a data set, not labels: make a folder for "
-            f"each label, with its {things}"
-        )
+        raise ValueError(f"--dir {folder}: its folders {listed(labels)} are parts of a data set, not labels")
 
 
 def class_files(folder: Path, kind: FileKind) -> Tuple[Dict[str, List[str]], Listing]:
@@ -107,13 +97,12 @@ def class_files(folder: Path, kind: FileKind) -> Tuple[Dict[str, List[str]], Lis
     for file in whole.files:
         label, name = os.path.split(file)
         found[label].append(name)
-    for label, names in found.items():
-        if not names:
-            others = listing(folder / label, kind.endings, depth=0).described()
-            raise ValueError(
-                f"{folder / label} holds no {kind.things} ({', '.join(kind.endings)}){others and f', but {others}'}"
-                f": the files of a class must lie directly in its folder; convert or move them, or move the folder away"
-            )
+    empty = [label for label, names in found.items() if not names]
+    if empty:
+        raise ValueError(
+            f"{folder / empty[0]} holds no {kind.things} ({', '.join(kind.endings)}) directly in it, but "
+            f"{whole.described() or 'no other files'} in {folder}"
+        )
     return found, whole
 
 
@@ -122,35 +111,32 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def ending_of(name: str) -> str:
-    """Return the ending of a file's name in lower case, or "without an ending"."""
-    return os.path.splitext(name)[1].lower() or "without an ending"
-
-
 def is_hidden(name: str) -> bool:
     """Return whether a file or folder is hidden."""
     return name.startswith(".")
 
 
 def walk_once(folder: Path) -> Iterator[Tuple[Path, List[str], List[str]]]:
-    """Yield a folder and the folders below it, and for each the sorted names of its files and its hidden folders.
+    """Yield each folder from a folder on, with the sorted names of its folders and files.
 
-    Linked folders are followed after the others, each real folder once; hidden folders are not entered.
+    Linked folders are followed after the others, and hidden folders after those, each real folder once.
 
     Raises:
         OSError: if a folder cannot be read.
     """
-    seen, waiting = set(), [str(folder)]
-    while waiting:
-        for place, folders, names in os.walk(waiting.pop(0), onerror=_fail):
-            hidden = [name for name in folders if is_hidden(name)]
-            folders[:] = sorted({*folders}.difference(hidden))
+    seen: Set[str] = set()
+    waiting: List[str] = [str(folder)]
+    hidden: List[str] = []
+    while waiting or hidden:
+        for place, folders, names in os.walk((waiting or hidden).pop(0), onerror=_fail):
             if os.path.realpath(place) in seen:
                 folders.clear()
                 continue
             seen.add(os.path.realpath(place))
+            hidden += [os.path.join(place, name) for name in folders if is_hidden(name)]
+            folders[:] = sorted(name for name in folders if not is_hidden(name))
             waiting += filter(os.path.islink, (os.path.join(place, name) for name in folders))
-            yield Path(place), sorted(names), hidden
+            yield Path(place), folders, sorted(names)
 
 
 def _fail(error: OSError) -> NoReturn:
@@ -161,9 +147,8 @@ def files_below(folder: Path) -> Tuple[List[Path], List[Path]]:
     """Return the sorted files below a folder, as :func:`walk_once` finds them, and the hidden ones."""
     found: List[Path] = []
     hidden: List[Path] = []
-    for place, names, hidden_folders in walk_once(folder):
+    for place, _, names in walk_once(folder):
+        inside = place.relative_to(folder).parts
         for name in names:
-            (hidden if is_hidden(name) else found).append(place / name)
-        for name in hidden_folders:
-            hidden += [Path(top, file) for top, _, files in os.walk(place / name) for file in files]
+            (hidden if any(map(is_hidden, (*inside, name))) else found).append(place / name)
     return sorted(found), sorted(hidden)

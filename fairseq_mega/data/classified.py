@@ -1,15 +1,14 @@
-"""Base of the datasets of classification tasks: one class per example, and every example in a batch."""
+"""Datasets of classification tasks: one class per example, and every example in a batch."""
 
-import logging
-from typing import Any, Dict, List, Optional
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
-from fairseq.data import data_utils
+from fairseq.data import Dictionary, data_utils
+from torch import Tensor
 
 from .sized import SizedDataset
-
-logger = logging.getLogger(__name__)
 
 
 class ClassifiedDataset(SizedDataset):
@@ -21,18 +20,23 @@ class ClassifiedDataset(SizedDataset):
         labels: (n,) integers.
         sizes: (n,) lengths of the examples.
         order: (n,) order of the examples in batches; None: the order of the data.
+
+    Raises:
+        ValueError: if the numbers of labels and examples differ.
     """
 
     def __init__(self, labels: np.ndarray, sizes: np.ndarray, order: Optional[np.ndarray] = None) -> None:
         self.labels = np.asarray(labels, dtype=np.int64)
         self.sizes = np.asarray(sizes, dtype=np.int64)
         self.order = np.arange(len(self.labels)) if order is None else order
+        if len(self.labels) != len(self.sizes):
+            raise ValueError(f"{len(self.sizes)} examples and {len(self.labels)} labels do not belong together")
 
     def source(self, index: int) -> Any:
         """Return the input of one example."""
         raise NotImplementedError
 
-    def collate_sources(self, sources: List[Any]) -> Dict[str, torch.Tensor]:
+    def collate_sources(self, sources: List[Any]) -> Dict[str, Tensor]:
         """Return ``net_input`` of a batch."""
         raise NotImplementedError
 
@@ -58,15 +62,78 @@ class ClassifiedDataset(SizedDataset):
         """Return the order of the examples, the same in every epoch; fairseq shuffles the batches."""
         return self.order
 
-    def batch_by_size(
+
+class ClassifiedTextDataset(ClassifiedDataset):
+    """Texts, or pairs of texts to compare, padded on the right.
+
+    Args:
+        documents: one or two indexed datasets of token lines, each line with its ``</s>``.
+        labels: (n,) integers.
+        padding: padding token.
+        longest: maximum tokens of a text; a longer text is cut at its end; None: no limit.
+        first: token before each text (``<CLS>``), included in the length; None: no token.
+
+    Source: the published code's task lra-text.
+    """
+
+    def __init__(
         self,
-        indices: np.ndarray,
-        max_tokens: Optional[int] = None,
-        max_sentences: Optional[int] = None,
-        required_batch_size_multiple: int = 1,
-    ) -> Any:
-        """Return consecutive batches of all examples; a required multiple would exclude the last examples."""
-        return super().batch_by_size(indices, max_tokens, max_sentences, 1)
+        documents: Sequence[Any],
+        labels: np.ndarray,
+        padding: int,
+        longest: Optional[int] = None,
+        first: Optional[int] = None,
+    ) -> None:
+        self.documents, self.padding, self.longest, self.first = list(documents), padding, longest, first
+        lengths = sum(np.minimum(texts.sizes + (first is not None), longest or np.inf) for texts in documents)
+        super().__init__(labels, np.asarray(lengths))
+
+    def source(self, index: int) -> List[Tensor]:
+        """Return the tokens of each document of an example."""
+        first = torch.tensor([] if self.first is None else [self.first], dtype=torch.long)
+        return [torch.cat([first, texts[index].long()])[: self.longest] for texts in self.documents]
+
+    def collate_sources(self, sources: List[List[Tensor]]) -> Dict[str, Tensor]:
+        """Return ``src_tokens`` (B, L) and ``src_lengths`` (B,), and ``src1_...`` for second documents."""
+        batch = {}
+        for name, texts in zip(("src", "src1"), zip(*sources)):
+            batch[f"{name}_tokens"] = data_utils.collate_tokens(list(texts), self.padding)
+            batch[f"{name}_lengths"] = torch.tensor([len(tokens) for tokens in texts])
+        return batch
+
+
+class NumberSequenceDataset(ClassifiedDataset):
+    """Sequences of numbers, all of one length: images as rows of pixels, and raw speech.
+
+    Args:
+        sequences: rows (n, L) of uint8 pixels or float samples.
+        labels: (n,) integers.
+        normalization: mean and standard deviation of pixels in [0, 1], for ``(x / 255 - mean) / std``; None: no
+            normalization.
+        order: see :class:`ClassifiedDataset`.
+    """
+
+    def __init__(
+        self,
+        sequences: Any,
+        labels: np.ndarray,
+        normalization: Optional[Sequence[float]] = None,
+        order: Optional[np.ndarray] = None,
+    ) -> None:
+        super().__init__(labels, np.full(*sequences.shape), order)
+        self.sequences, self.normalization = sequences, normalization
+
+    def source(self, index: int) -> np.ndarray:
+        """Return the numbers (L,) of an example, not normalised."""
+        return np.asarray(self.sequences[index])
+
+    def collate_sources(self, sources: List[np.ndarray]) -> Dict[str, Tensor]:
+        """Return ``src_tokens`` (B, L) float32 and ``src_lengths`` (B,)."""
+        numbers = torch.from_numpy(np.stack(sources)).float()
+        if self.normalization is not None:
+            mean, deviation = self.normalization
+            numbers = (numbers / 255 - mean) / deviation
+        return {"src_tokens": numbers, "src_lengths": torch.full((len(sources),), numbers.size(1))}
 
 
 def shuffled(count: int, seed: int) -> np.ndarray:
@@ -75,27 +142,38 @@ def shuffled(count: int, seed: int) -> np.ndarray:
         return np.random.permutation(count)
 
 
-def check_labels(
-    labels: np.ndarray, classes: Optional[int], where: str, first: int = 1, option: str = "--sentence-class-num"
-) -> None:
-    """Raise a ValueError that names file and line if a label is out of range; warn of labels that are all the same.
+def read_labels(path: Path) -> np.ndarray:
+    """Read labels (n,) int64 from a file with one integer per line.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: names the line that is not an integer.
+    """
+    labels = []
+    with open(path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                labels.append(int(line))
+            except ValueError as error:
+                raise ValueError(f"{path} line {number} is not a class: {error}") from error
+    return np.array(labels, dtype=np.int64)
+
+
+def read_classes(lines: Any, dictionary: Dictionary, where: str) -> np.ndarray:
+    """Return the classes (n,) of binarised label lines: ranks in the dictionary, 0 for the most frequent label.
 
     Args:
-        labels: (n,) integers.
-        classes: number of classes; None: no limit.
-        where: name of the file.
-        first: number of the first line; 0 for files of arrays, whose items are counted from 0.
-        option: name of the option with the number of classes.
+        lines: indexed dataset; each line has a label and ``</s>``.
+        dictionary: dictionary of the labels.
+        where: name of the file, for messages.
+
+    Raises:
+        ValueError: if a line has no label, several labels, or a label that is not in the dictionary.
     """
-    wrong = np.flatnonzero((labels < 0) | (labels >= (np.iinfo(np.int64).max if classes is None else classes)))
-    if len(wrong):
-        place = "line" if first else "item"
-        needed = int(labels.max()) + 1
-        more = classes is not None and needed > classes
-        remedy = f": a training on these labels requires {option} {needed}" if more else ""
-        raise ValueError(
-            f"{where} {place} {wrong[0] + first}: class {labels[wrong[0]]} does not exist, classes are 0 to "
-            f"{'...' if classes is None else classes - 1} ({option} {classes}){remedy}"
-        )
-    if len(labels) > 1 and (labels == labels[0]).all():
-        logger.warning(f"{where}: all {len(labels):,} examples have class {labels[0]}, so any accuracy means little")
+    classes = np.empty(len(lines), dtype=np.int64)
+    for number in range(len(lines)):
+        tokens = [token for token in lines[number].tolist() if token != dictionary.eos()]
+        if len(tokens) != 1 or tokens[0] < dictionary.nspecial:
+            raise ValueError(f"{where} line {number + 1} is not one label of dict.txt: {dictionary.string(tokens)!r}")
+        classes[number] = tokens[0] - dictionary.nspecial
+    return classes

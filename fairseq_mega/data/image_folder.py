@@ -1,38 +1,75 @@
-"""Images in a folder per class, decoded when they are used."""
+"""Images in a folder per class, decoded by PIL when they are used."""
 
+import contextlib
 import logging
 import os
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import numpy as np
 
-from .class_folders import class_files, class_names, listed
-from .image_files import PICTURES, read_image
+from .class_folders import FileKind, class_files, class_names, listed
 
 logger = logging.getLogger(__name__)
+
+ENDINGS = (
+    *(".apng", ".avif", ".bmp", ".dib", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm"),
+    *(".png", ".pnm", ".ppm", ".webp"),
+)
+PICTURES = FileKind("images", ENDINGS)
+
+
+def read_image(path: Path) -> Any:
+    """Read a file as an image of PIL, in RGB, turned upright by its EXIF orientation.
+
+    Transparent pixels are laid over white. Of several frames only the first is read.
+
+    Raises:
+        ValueError: if the file cannot be decoded, is a TIFF, has numbers that PIL cannot scale to 8 bits, or shows one
+            colour only because of the reading.
+    """
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path) as image:
+            if image.format == "TIFF" or image.mode[0] in "IF":  # PIL reads turned, signed and planar TIFF wrongly
+                raise ValueError(f"{image.format} of mode {image.mode} is not read: convert the images to 8 bits")
+            image.load()
+            with contextlib.suppress(Exception):  # damaged EXIF is ignored
+                ImageOps.exif_transpose(image, in_place=True)
+            rgb = _over_white(image) if image.has_transparency_data else image.convert("RGB")
+            shows_less = getattr(image, "is_animated", False) or not _is_constant(image)
+    except Exception as error:  # PIL's readers raise nearly everything on damaged files
+        raise ValueError(f"{path} cannot be decoded ({error}): replace or remove it") from error
+    if shows_less and _is_constant(rgb):
+        raise ValueError(f"{path}: its first frame, or what is left over white, has one colour: replace or remove it")
+    return rgb
+
+
+def _over_white(image: Any) -> Any:
+    """Convert an image of PIL to RGB, with its transparent parts over white."""
+    from PIL import Image
+
+    seen = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
+
+
+def _is_constant(image: Any) -> bool:
+    """Return whether all pixels of an image of PIL are the same."""
+    return image.getcolors(1) is not None
 
 
 def split_folder(data: Path, split: str) -> Path:
     """Return the folder of a split, which may not exist; ``val`` if ``valid`` does not exist."""
-    folder, short = data / split, data / "val"
-    if split != "valid" or not short.is_dir():
-        return folder
-    if folder.is_dir():
-        logger.warning(f"{folder} is read, {short} is ignored")
-    return folder if folder.is_dir() else short
+    is_short = split == "valid" and not (data / split).is_dir() and (data / "val").is_dir()
+    return data / ("val" if is_short else split)
 
 
 def check_same_classes(folder: Path, other: Path) -> None:
     """Raise a ValueError unless both folders have the same classes."""
-    mine, its = set(class_names(folder)), set(class_names(other))
-    if mine != its:
-        differences = [
-            f"only {place} has {listed(sorted(names))}"
-            for place, names in ((folder, mine - its), (other, its - mine))
-            if names
-        ]
-        raise ValueError(f"{folder} and {other} must have the same classes: {', '.join(differences)}")
+    unlike = sorted({*class_names(folder)} ^ {*class_names(other)})
+    if unlike:
+        raise ValueError(f"{folder} and {other} must have the same classes, and only one has {listed(unlike)}")
 
 
 class ImageFolder:
@@ -59,13 +96,9 @@ class ImageFolder:
         self.classes = [*found]
         if whole.omitted:
             logger.warning(f"{folder}: {len(whole.files):,} images; ignored: {whole.described()}")
-        names: List[bytes] = []
-        counts = []
-        for images in found.values():
-            names += map(os.fsencode, images)
-            counts.append(len(images))
-        self.labels = np.repeat(np.arange(len(counts)), counts)
-        self._names = np.array(names)  # one block of memory, which worker processes share
+        self.labels = np.repeat(np.arange(len(found)), [len(names) for names in found.values()])
+        # one block of memory, which worker processes share
+        self._names = np.array([os.fsencode(name) for names in found.values() for name in names])
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -75,9 +108,5 @@ class ImageFolder:
         return self.folder / self.classes[self.labels[index]] / os.fsdecode(bytes(self._names[index]))
 
     def __getitem__(self, index: int) -> Any:
-        """Return one image of PIL, in RGB.
-
-        Raises:
-            ValueError: if the file cannot be decoded.
-        """
+        """Return one image of PIL, in RGB; see :func:`read_image`."""
         return read_image(self.path(index))

@@ -4,21 +4,25 @@ import contextlib
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator, List, Optional, Tuple, Union
+from typing import Any, Iterator, List, Optional
 
-import numpy as np
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from omegaconf import II
 
 from fairseq_mega.compat.files.card import FRAMING, LABELS, Card
-from fairseq_mega.data.augmented_images import AugmentedImageDataset, TransformedImageDataset
+from fairseq_mega.data.augmented_images import (
+    KEPT,
+    AugmentedImageDataset,
+    BatchMixing,
+    ImageDataset,
+    evaluation_transform,
+    training_transform,
+)
 from fairseq_mega.data.class_folders import class_names
-from fairseq_mega.data.classified import ClassifiedDataset, check_labels
-from fairseq_mega.data.image_arrays import ImageArray, ImageDataset
-from fairseq_mega.data.image_augmentation import KEPT, BatchMixing, evaluation_transform, training_transform
+from fairseq_mega.data.classified import ClassifiedDataset, read_labels
 from fairseq_mega.data.image_folder import ImageFolder, check_same_classes, split_folder
-from fairseq_mega.data.pixel_files import read_labels
+from fairseq_mega.data.pixel_files import map_images
 
 from .classification import ClassificationConfig, ClassificationTask
 
@@ -47,7 +51,6 @@ class ImageClassificationConfig(ClassificationConfig):
     label_smoothing: float = field(
         default=0.0, metadata={"help": "weight of the uniform distribution in the target (recipe: 0.1)"}
     )
-    train_subset: str = II("dataset.train_subset")
     update_freq: List[int] = II("optimization.update_freq")
 
 
@@ -65,47 +68,15 @@ class ImageClassificationTask(ClassificationTask):
     """
 
     input_type = "image"
+    class_option = "--image-class-num"
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
-        check_options(cfg)
         self.image_size: Optional[int] = None  # set from the model
 
     def learn_from(self, model: Any) -> None:
         """Record the image size and the classes of the model."""
         self.image_size, self.classes = model.image_size, model.classes
-
-    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> ClassifiedDataset:
-        """Load a split; its images stay in their files until they are used.
-
-        Raises:
-            FileNotFoundError: if the split does not exist.
-            ValueError: if a file is broken, files do not fit together or the model, or the folder has no splits.
-        """
-        data = Path(self.cfg.data)
-        array, folder = data / "input" / f"{split}.npy", split_folder(data, split)
-        images: Union[ImageArray, ImageFolder]
-        if folder.is_dir() and array.exists():
-            logger.warning(f"{array} is read, {folder} is ignored")
-        if not (folder.is_dir() or (data / "input").is_dir()):
-            raise FileNotFoundError(
-                f"{data} has no images of the split {split}: give a folder with {split}/CLASS/FILE, which "
-                f"fairseq-mega-prepare own-images makes, or with input/{split}.npy and label/{split}.label"
-            )
-        if folder.is_dir() and not array.exists():
-            images, labels = self.read_folder(split, folder)
-        else:
-            images, labels = self.read_array(split, array)
-        in_training = "task_cfg" not in kwargs  # only fairseq-validate passes task_cfg
-        if in_training and augments(self.cfg) and split == self.cfg.train_subset:
-            self.datasets[split] = self.augmented(images, labels)
-        elif isinstance(images, ImageArray):
-            self.datasets[split] = ImageDataset(images, labels, self.training_order(len(labels)))
-        else:
-            size, order = self.size_of_model(), self.training_order(len(labels))
-            transform = evaluation_transform(size, self.kept())
-            self.datasets[split] = TransformedImageDataset(images, labels, transform, size, order)
-        return self.datasets[split]
 
     def data_card(self) -> Card:
         """Return the framing, and the labels if classes are folders; all splits have the same classes."""
@@ -143,67 +114,33 @@ class ImageClassificationTask(ClassificationTask):
         assert self.image_size is not None, "the model is built first"
         return self.image_size
 
-    def read_folder(self, split: str, folder: Path) -> Tuple[ImageFolder, np.ndarray]:
-        """Read images from a folder per class; warn at the training if those of the test are other classes.
+    def read_split(self, split: str, training: bool) -> ClassifiedDataset:
+        """Read a split; see the base class.
 
         Raises:
-            ValueError: if the classes differ from the training split's, or in number from the model's.
+            ValueError: also for classes other than the training split's, and for arrays of another size than the
+                model's.
         """
-        first = self.class_folder()
-        if first is not None and folder != first:
-            check_same_classes(first, folder)
-        elif first is not None and first.with_name("test") in self.sources():
-            try:
-                check_same_classes(first, first.with_name("test"))
-            except ValueError as error:
-                logger.warning(f"{error}; the test images cannot be scored")
-        images = ImageFolder(folder)
-        if self.classes is not None and len(images.classes) != self.classes:
-            raise ValueError(
-                f"{folder} has {len(images.classes)} classes, the model has {self.classes}: give --image-class-num "
-                f"{len(images.classes)}"
-            )
-        logger.info(f"{split}: {len(images):,} images of {len(images.classes):,} classes in {folder}")
-        return images, images.labels
-
-    def read_array(self, split: str, source: Path) -> Tuple[ImageArray, np.ndarray]:
-        """Read images of one size from a file of numpy.
-
-        Raises:
-            FileNotFoundError: if the file does not exist.
-            ValueError: if a file is broken, or files do not fit together or the model.
-        """
-        label_path = Path(self.cfg.data) / "label" / f"{split}.label"
-        images, labels = ImageArray(source), read_labels(label_path)
-        if len(images) != len(labels):
-            raise ValueError(
-                f"{source} has {len(images)} images, {label_path} has {len(labels)} lines: they must belong together"
-            )
-        check_labels(labels, self.classes, str(label_path), option="--image-class-num")
-        height, width = images.shape[1:3]
-        if self.image_size is not None and (height, width) != (self.image_size, self.image_size):
-            raise ValueError(
-                f"{source}: images of {height} x {width} pixels, the model reads --image-size {self.image_size}: "
-                f"resize or crop the images"
-            )
-        logger.info(f"{split}: {len(labels):,} images of {height} x {width} pixels")
-        return images, labels
-
-    def augmented(self, images: Union[ImageArray, ImageFolder], labels: np.ndarray) -> AugmentedImageDataset:
-        """Return the training images, augmented as the options require."""
-        cfg, size, mixing = self.cfg, self.size_of_model(), None
-        if str(cfg.augmentation) == "randaugment":
-            transform = training_transform(size)
+        data, size, cfg = Path(self.cfg.data), self.size_of_model(), self.cfg
+        array, folder = data / "input" / f"{split}.npy", split_folder(data, split)
+        images: Any
+        if array.exists() or not folder.is_dir():
+            images, labels = map_images(array), read_labels(data / "label" / f"{split}.label")
+            transform, kept = None, WHOLE
+            if images.shape[1:3] != (size, size):
+                raise ValueError(f"{array} holds images {images.shape}, the model reads --image-size {size}")
         else:
-            transform = evaluation_transform(size, self.kept() if isinstance(images, ImageFolder) else WHOLE)
-        if cfg.mixup or cfg.cutmix or cfg.label_smoothing:
-            assert self.classes is not None, "the model is built first"
-            mixing = BatchMixing(self.classes, cfg.mixup, cfg.cutmix, cfg.label_smoothing)
-        dataset = AugmentedImageDataset(
-            images, labels, transform, size, cfg.seed, cfg.repeated_augmentation, mixing, not cfg.no_shuffle
-        )
-        logger.info(f"augmented images, {len(dataset):,} per epoch")
-        return dataset
+            check_same_classes(self.class_folder() or folder, folder)
+            images, kept = ImageFolder(folder), self.kept()
+            labels, transform = images.labels, evaluation_transform(size, kept)
+        mixes, randomly = cfg.mixup or cfg.cutmix or cfg.label_smoothing, str(cfg.augmentation) == "randaugment"
+        if not training or not (mixes or randomly or cfg.repeated_augmentation > 1):
+            return ImageDataset(images, labels, transform, size, self.training_order(len(labels)))
+        assert self.classes is not None, "the model is built first"
+        mixing = BatchMixing(self.classes, cfg.mixup, cfg.cutmix, cfg.label_smoothing) if mixes else None
+        transform = training_transform(size) if randomly else evaluation_transform(size, kept)
+        options = cfg.seed, cfg.repeated_augmentation, mixing, not cfg.no_shuffle
+        return AugmentedImageDataset(images, labels, transform, size, *options)
 
     def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
         """Return the base class's iterator; augmented images keep the order of their dataset.
@@ -218,25 +155,3 @@ class ImageClassificationTask(ClassificationTask):
         iterator = super().get_batch_iterator(dataset, *args, epoch=epoch, **kwargs)
         iterator.disable_shuffling, iterator.shuffle = True, False
         return iterator
-
-
-def augments(cfg: Any) -> bool:
-    """Return whether options change the training images or their labels."""
-    requested = cfg.mixup or cfg.cutmix or cfg.label_smoothing or cfg.repeated_augmentation > 1
-    return bool(requested) or str(cfg.augmentation) != "none"
-
-
-def check_options(cfg: Any) -> None:
-    """Raise a ValueError for an option that is out of range or cannot be combined with another option."""
-    if cfg.repeated_augmentation < 1:
-        raise ValueError(f"--repeated-augmentation {cfg.repeated_augmentation}: give 1 (no repetitions) or more")
-    for name in ("mixup", "cutmix"):
-        if getattr(cfg, name) < 0:
-            raise ValueError(f"--{name} {getattr(cfg, name)}: give 0 (none) or more")
-    if not 0 <= cfg.label_smoothing < 1:
-        raise ValueError(f"--label-smoothing {cfg.label_smoothing}: give 0 or more, less than 1")
-    if cfg.no_shuffle and cfg.repeated_augmentation > 1:
-        raise ValueError(
-            f"--no-shuffle and --repeated-augmentation {cfg.repeated_augmentation}: every epoch would have the same "
-            f"part of the images: omit one of the two options"
-        )

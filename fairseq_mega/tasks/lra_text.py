@@ -4,17 +4,15 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import register_task
 
 from fairseq_mega.compat.files.card import LABELS, SOURCE, Card
-from fairseq_mega.compat.processes.batches import is_for_training
 from fairseq_mega.data.card import card_of_subwords, digest_of_dictionary, refuse_other_dictionaries, settings_of_data
-from fairseq_mega.data.classified import check_labels
-from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
+from fairseq_mega.data.classified import ClassifiedTextDataset, read_classes
 from fairseq_mega.data.text_units import MODEL_FILE, own_tokens
 
 from .classification import ClassificationConfig, ClassificationTask
@@ -57,18 +55,11 @@ class LRATextTask(ClassificationTask):
             FileNotFoundError: if a dictionary does not exist.
             ValueError: if the dictionary of the second documents differs.
         """
-        dictionaries = []
-        for folder in (FIRST, LABEL_FOLDER):
-            path = os.path.join(cfg.data, folder, "dict.txt")
-            if not os.path.isfile(path):
-                raise FileNotFoundError(
-                    f"{path} does not exist: the data folder must hold {FIRST} and {LABEL_FOLDER}, as "
-                    f"fairseq-mega-prepare or fairseq-preprocess --only-source writes them"
-                )
-            dictionaries.append(Dictionary.load(path))
-        refuse_other_dictionaries(SOURCE, *(Path(cfg.data, folder, "dict.txt") for folder in (FIRST, SECOND)))
-        logger.info(f"{len(dictionaries[0])} tokens, {len(own_tokens(dictionaries[1]))} labels")
-        return cls(cfg, *dictionaries)
+        files = [Path(cfg.data, folder, "dict.txt") for folder in (FIRST, SECOND, LABEL_FOLDER)]
+        dictionary, labels = (Dictionary.load(str(file)) for file in files[::2])
+        refuse_other_dictionaries(SOURCE, *files[:2])
+        logger.info(f"{len(dictionary)} tokens, {len(own_tokens(labels))} labels")
+        return cls(cfg, dictionary, labels)
 
     @property
     def text_folder(self) -> str:
@@ -87,46 +78,19 @@ class LRATextTask(ClassificationTask):
             **card_of_subwords(*(folder / MODEL_FILE for folder in folders)),
         }
 
-    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> ClassifiedTextDataset:
-        """Load a split.
-
-        Raises:
-            FileNotFoundError: if the split does not exist.
-            ValueError: if its files do not fit together or the model.
-        """
-        folders = [FIRST, SECOND][: self.documents]
-        documents = [self._lines(folder, split, self.dictionary) for folder in folders]
-        path = os.path.join(self.cfg.data, LABEL_FOLDER, split)
-        labels = read_classes(self._lines(LABEL_FOLDER, split, self.label_dictionary), self.label_dictionary, path)
-        for folder, lines in zip(folders, documents):
-            if len(lines) != len(labels):
-                raise ValueError(
-                    f"{os.path.join(self.cfg.data, folder, split)} has {len(lines)} lines, {path} has {len(labels)}: "
-                    f"they must belong together"
-                )
-        check_labels(labels, self.classes, path)
+    def read_split(self, split: str, training: bool) -> ClassifiedTextDataset:
+        """Read a split; see the base class. Scored texts are in the order of their lengths, for the least padding."""
         dataset = ClassifiedTextDataset(
-            documents,
-            labels,
+            [self._lines(folder, split, self.dictionary) for folder in (FIRST, SECOND)[: self.documents]],
+            read_classes(self._lines(LABEL_FOLDER, split, self.label_dictionary), self.label_dictionary, split),
             self.dictionary.pad(),
             self.longest,
             self.cls_index if self.pooling == "cls" else None,
         )
-        dataset.order = self._order(dataset, split == "train" or is_for_training(kwargs))
-        logger.info(
-            f"{split}: {len(dataset):,} examples, {dataset.cut:,} texts cut to {self.longest} tokens (--max-positions)"
-        )
-        self.datasets[split] = dataset
+        if not self.cfg.no_shuffle:
+            shuffled = self.training_order(len(dataset)) if training else None
+            dataset.order = np.argsort(-dataset.sizes, kind="stable") if shuffled is None else shuffled
         return dataset
-
-    def _order(self, dataset: ClassifiedTextDataset, training: bool) -> np.ndarray:
-        """Return the order of examples: of :meth:`training_order` in training, else by length for the least padding."""
-        order: Optional[np.ndarray] = None
-        if training:
-            order = self.training_order(len(dataset))
-        elif not self.cfg.no_shuffle:
-            order = np.argsort(-dataset.sizes, kind="stable")
-        return np.arange(len(dataset)) if order is None else order
 
     def _lines(self, folder: str, split: str, dictionary: Dictionary) -> Any:
         """Load the indexed dataset of a binarised file."""

@@ -1,25 +1,20 @@
 """Raw speech: SC10 of Speech Commands."""
 
-import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
-from torch import Tensor
 
 from fairseq_mega.compat.files.card import LABELS, SAMPLES, SCALE, Card
 from fairseq_mega.compat.files.loading import load
 from fairseq_mega.data.card import CARD_FILE, options_of, settings_of_data
-from fairseq_mega.data.classified import check_labels
+from fairseq_mega.data.classified import NumberSequenceDataset
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
-from fairseq_mega.data.number_sequences import NumberSequenceDataset
 from fairseq_mega.models.classifier import SCALES
 
 from .classification import ClassificationConfig, ClassificationTask
-
-logger = logging.getLogger(__name__)
 
 FOLDER = Path("processed_data") / "raw"
 SCALINGS = {name: number for number, name in enumerate(SCALES) if name is not None}  # divisions by 32768
@@ -57,14 +52,11 @@ class SpeechCommandsTask(ClassificationTask):
         if cfg.sc_dropped_rate != 0:
             raise ValueError(f"--sc-dropped-rate {cfg.sc_dropped_rate}: only 0 (every sample is read) is supported")
         self.scaling = scaling_of(Path(cfg.data))
-        requested = None if cfg.sc_scaling is None else str(cfg.sc_scaling)
-        if requested is not None and self.scaling is None:
-            logger.warning(f"--sc-scaling {requested} cannot be checked: {cfg.data} has no record of its scaling")
-        if None not in (requested, self.scaling) and requested != self.scaling:
+        if None not in (cfg.sc_scaling, self.scaling) and str(cfg.sc_scaling) != self.scaling:
             raise ValueError(
-                f"--sc-scaling {requested}: the samples were divided by 32768 {self.scaling}, as {CARD_FILE}"
-                f" records: give --sc-scaling {self.scaling}, or prepare the data again in another folder with "
-                f"fairseq-mega-prepare speech-commands --scaling {requested}"
+                f"--sc-scaling {cfg.sc_scaling}: the samples were divided by 32768 {self.scaling}, as {CARD_FILE} "
+                f"records: give --sc-scaling {self.scaling}, or prepare the data again in another folder with "
+                f"fairseq-mega-prepare speech-commands --scaling {cfg.sc_scaling}"
             )
 
     def data_card(self) -> Card:
@@ -76,36 +68,16 @@ class SpeechCommandsTask(ClassificationTask):
         own = {LABELS: "\n".join(clips.labels), SAMPLES: str(clips.length), SCALE: clips.described()}
         return {**settings_of_data(folder), **own}
 
-    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> NumberSequenceDataset:
-        """Load a split; its samples stay in the file until they are used.
-
-        Raises:
-            FileNotFoundError: if the split does not exist.
-            ValueError: if a file is broken, or files do not fit together or the model.
-        """
+    def read_split(self, split: str, training: bool) -> NumberSequenceDataset:
+        """Read a split; see the base class."""
         name = "val" if split == "valid" else split
         paths = [Path(self.cfg.data) / FOLDER / f"{name}_{part}.pt" for part in "Xy"]
-        samples, labels = (load_tensor(path) for path in paths)
+        samples, labels = (load(path, "cpu", mmap=True) for path in paths)
         if samples.dim() == 3 and samples.size(2) == 1:
             samples = samples.squeeze(2)
         if samples.dim() != 2 or not samples.is_floating_point():
-            raise ValueError(f"{paths[0]} holds {describe(samples)}: float (n, L, 1) is required")
-        if labels.dim() != 1 or labels.is_floating_point():
-            raise ValueError(f"{paths[1]} holds {describe(labels)}: integers (n,) are required")
-        if len(samples) != len(labels):
-            raise ValueError(
-                f"{paths[0]} has {len(samples)} clips, {paths[1]} has {len(labels)} labels: they must belong together"
-            )
-        check_labels(labels.numpy(), self.classes, str(paths[1]), first=0)
-        if self.longest is not None and samples.size(1) > self.longest:
-            raise ValueError(
-                f"{paths[0]}: clips of {samples.size(1)} samples are longer than --max-positions {self.longest}: give "
-                f"--max-positions {samples.size(1)}"
-            )
-        self.datasets[split] = NumberSequenceDataset(samples.numpy(), labels.numpy())
-        scaled = "" if self.scaling is None else f", divided by 32768 {self.scaling}"
-        logger.info(f"{split}: {len(labels):,} clips of {samples.size(1):,} samples{scaled}")
-        return self.datasets[split]
+            raise ValueError(f"{paths[0]} holds {samples.dtype} {tuple(samples.shape)}: float (n, L, 1) is required")
+        return NumberSequenceDataset(samples.numpy(), labels.numpy())
 
 
 def scaling_of(folder: Path) -> Optional[str]:
@@ -116,23 +88,3 @@ def scaling_of(folder: Path) -> Optional[str]:
     """
     scaling = options_of(folder).get("scaling")
     return scaling if scaling in SCALINGS else None
-
-
-def load_tensor(path: Path) -> Tensor:
-    """Load a tensor from a file, mapped into memory if the file allows it.
-
-    Raises:
-        FileNotFoundError: if the file does not exist.
-        ValueError: if the file does not hold a tensor, or holds more than tensors and plain values.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist: give the folder that holds {FOLDER}")
-    tensor = load(path, "cpu", mmap=True)
-    if not isinstance(tensor, Tensor):
-        raise ValueError(f"{path} holds a {type(tensor).__name__}: a tensor is required")
-    return tensor
-
-
-def describe(tensor: Tensor) -> str:
-    """Return type and shape of a tensor for a message."""
-    return f"{str(tensor.dtype).split('.')[-1]} {tuple(tensor.shape)}"

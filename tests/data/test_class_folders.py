@@ -1,4 +1,4 @@
-"""Names of classes, and walks over folders."""
+"""Walks over folders: every example once, and what is omitted is counted."""
 
 from pathlib import Path
 from typing import Dict, List
@@ -8,27 +8,24 @@ import pytest
 from fairseq_mega.data.class_folders import class_names, files_below, listing
 
 LINKS: Dict[str, Dict[str, str]] = {  # folders by the links to them, by what they are
-    "none": {},
-    "a folder elsewhere": {"data/more": "elsewhere"},
     "within a linked folder": {"data/more": "elsewhere", "elsewhere/deep": "third"},
     "a loop": {"data/more": "elsewhere", "elsewhere/round": "data", "elsewhere/self": "elsewhere"},
-    "twice": {"data/more": "elsewhere", "data/again": "elsewhere"},
     "of a folder beside it": {"data/a": "data/sub"},
-    "in a hidden folder": {"data/.cache/sub": "data/sub", "data/sub/more": "elsewhere"},
+    "in and to a hidden folder": {"data/.cache/sub": "data/sub", "data/x": "data/.store", "data/more": "elsewhere"},
 }
 BELOW: Dict[str, List[str]] = {
-    "none": [],
     "within a linked folder": ["more/2.txt", "more/deep/3.txt"],
-    "twice": ["again/2.txt"],
+    "a loop": ["more/2.txt"],
     "of a folder beside it": [],
-    "in a hidden folder": ["sub/more/2.txt"],
+    "in and to a hidden folder": ["more/2.txt", "x/6.txt"],
 }
 
 
 @pytest.mark.parametrize("name", LINKS)
 def test_files_below_linked_folders_are_found_once(name: str, tmp_path: Path) -> None:
-    """Under the name without links, if there is one; hidden files and folders apart."""
-    for file in ("data/.cache/4.txt", "data/.5.txt", "data/0.txt", "data/sub/1.txt", "elsewhere/2.txt", "third/3.txt"):
+    """Under the name without links and hidden folders, if there is one."""
+    files = ["data/.cache/4.txt", "data/.5.txt", "data/0.txt", "data/sub/1.txt", "elsewhere/2.txt", "third/3.txt"]
+    for file in (*files, *["data/.store/6.txt"] * name.startswith("in and to")):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     for link, folder in LINKS[name].items():
@@ -37,11 +34,10 @@ def test_files_below_linked_folders_are_found_once(name: str, tmp_path: Path) ->
     found, hidden = (
         [file.relative_to(tmp_path / "data").as_posix() for file in files] for files in files_below(tmp_path / "data")
     )
-    assert found == sorted(["0.txt", "sub/1.txt", *BELOW.get(name, ["more/2.txt"])])
-    assert [file for file in hidden if "sub" not in file] == [".5.txt", ".cache/4.txt", ".lock"]
+    assert found == sorted(["0.txt", "sub/1.txt", *BELOW[name]])
+    assert hidden == [".5.txt", ".cache/4.txt", ".lock"]
     listed = listing(tmp_path / "data", (".txt",))
-    assert sorted(listed.files) == [file for file in found if file.endswith(".txt")]
-    assert listed.omitted == {"hidden .txt": len([file for file in hidden if file.endswith(".txt")])}
+    assert sorted(listed.files) == found and listed.omitted == {"hidden .txt": 2}
 
 
 def test_what_is_omitted_is_counted_by_ending_and_place(tmp_path: Path) -> None:
@@ -54,7 +50,6 @@ def test_what_is_omitted_is_counted_by_ending_and_place(tmp_path: Path) -> None:
     assert found.files == ["a/1.WAV", "a b/2.wav"]
     others = {".wav in deeper folders": 1, ".wav beside the folders": 1, ".txt": 1, "without an ending": 1}
     assert found.omitted == {**others, "hidden .wav": 2}
-    assert "2 hidden .wav" in found.described()
     assert len(listing(tmp_path, (".wav",)).files) == 4
 
 
@@ -62,5 +57,5 @@ def test_names_of_classes_have_one_line(tmp_path: Path) -> None:
     """A checkpoint keeps one name in a line: others would shift the names after them."""
     for name in ("a", "b\nc"):
         (tmp_path / name).mkdir()
-    with pytest.raises(ValueError, match=r"holds a folder 'b\\nc', and names of classes have one line: rename"):
+    with pytest.raises(ValueError, match="one line"):
         class_names(tmp_path)

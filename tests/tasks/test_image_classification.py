@@ -1,6 +1,6 @@
-"""Colour images: the layout of the data, what does not fit, and fairseq's commands on a tiny model."""
+"""Colour images: arrays and folders, what they look like to a model, augmentation, and fairseq's commands."""
 
-import pickle
+import json
 import re
 import shutil
 
@@ -8,52 +8,71 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
+from PIL import Image
 
 from fairseq_mega.cli import console
+from fairseq_mega.compat.files import card
 from fairseq_mega.convert import command as convert_checkpoint
+from fairseq_mega.data.augmented_images import evaluation_transform
+from fairseq_mega.data.image_folder import read_image
+from fairseq_mega.lab.evaluate.new_examples import PictureReader
 from fairseq_mega.tasks.image_classification import ImageClassificationConfig, ImageClassificationTask
 from tests.support import tiny_images
 from tests.support.helpers import forget_earlier_runs, run_fairseq
 
 MODEL = ["--arch", "mega_image_miniature", "--image-size", 8, "--patch-size", 4, "--image-class-num", 3]
-TRAINING = ["--criterion", "lra_cross_entropy", "--optimizer", "adam", "--lr", 0.003, "--batch-size", 8]
-TRAINING += ["--max-epoch", 6, "--no-epoch-checkpoints", "--num-workers", 0, "--no-progress-bar"]
+TRAINING = ["--task", "image-classification", *MODEL, "--criterion", "lra_cross_entropy", "--optimizer", "adam"]
+TRAINING += ["--lr", 0.003, "--batch-size", 8, "--no-progress-bar", "--log-format", "json", "--log-interval", 1]
+AUGMENTED = ["--augmentation", "randaugment", "--repeated-augmentation", 3]
+AUGMENTED += ["--mixup", 0.8, "--cutmix", 1.0, "--label-smoothing", 0.1]
+FOR_TRAINING = {"data_selector": None}  # as fairseq-train loads --train-subset
+
+
+@pytest.fixture(scope="module")
+def arrays(tmp_path_factory):
+    return tiny_images.write(tmp_path_factory.mktemp("arrays"))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tiny_images.write(tmp_path_factory.mktemp("images"))
+    return tiny_images.write_files(tmp_path_factory.mktemp("files"))
 
 
-def task_of(folder, **known):
+def task_of(folder, size=8, classes=3, **options):
+    """The task, which knows the size and the classes of a model."""
     cfg = OmegaConf.structured(ImageClassificationConfig)
     OmegaConf.set_struct(cfg, False)
-    values = {"seed": 1, "max_valid_steps": None, "data": str(folder), "_name": "image-classification"}
+    values = {"seed": 1, "data": str(folder), "_name": "image-classification", **options}
     task = ImageClassificationTask.setup_task(OmegaConf.merge(cfg, values))
-    for name, value in known.items():
-        setattr(task, name, value)
+    task.image_size, task.classes = size, classes
     return task
 
 
-def test_images_are_normalised_and_their_channels_first(folder):
-    dataset = task_of(folder).load_dataset("test")
-    stored = np.load(folder / "input" / "test.npy").astype(np.float64)[[4, 2]]
-    batch = pickle.loads(pickle.dumps(dataset)).collater([dataset[4], dataset[2]])
+def logged(output, key):
+    """Values of a key in the lines of --log-format json."""
+    lines = re.findall(r"\{.*\}", output)
+    return [entry[key] for entry in map(json.loads, (line for line in lines if line.startswith('{"'))) if key in entry]
+
+
+def test_images_are_normalised_and_their_channels_first(arrays):
+    dataset = task_of(arrays).load_dataset("test")
+    stored = np.load(arrays / "input" / "test.npy").astype(np.float64)[[4, 2]]
+    batch = dataset.collater([dataset[4], dataset[2]])
     want = (stored / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
     images = batch["net_input"]["images"]
     torch.testing.assert_close(images.double(), torch.from_numpy(want).permute(0, 3, 1, 2), atol=1e-5, rtol=0)
-    labels = (folder / "label" / "test.label").read_text().split()
+    labels = (arrays / "label" / "test.label").read_text().split()
     assert batch["target"].tolist() == [int(labels[4]), int(labels[2])]
     assert len(dataset) == 9 and batch["ntokens"] == 2 * 64
 
 
-def test_commands(folder, tmp_path, device_flags, capsys):
-    arguments = [folder, "--task", "image-classification", *MODEL, *TRAINING, "--save-dir", tmp_path, *device_flags]
-    run_fairseq("train", arguments)
+def test_arrays_are_trained_scored_and_converted(arrays, tmp_path, device_flags, capsys):
+    arguments = [arrays, *TRAINING, "--max-epoch", 6, "--no-epoch-checkpoints", "--num-workers", 0]
+    run_fairseq("train", [*arguments, "--save-dir", tmp_path, *device_flags])
     checkpoint = tmp_path / "checkpoint_best.pt"
     assert torch.load(checkpoint)["card"] == {"framing": "1"}
     forget_earlier_runs()
-    given = [folder, "--path", checkpoint, "--valid-subset", "test", "--batch-size", 4, *device_flags]
+    given = [arrays, "--path", checkpoint, "--valid-subset", "test", "--batch-size", 4, *device_flags]
     capsys.readouterr()
     assert console.run("validate", [str(argument) for argument in given]) == 0
     captured = capsys.readouterr()
@@ -66,59 +85,19 @@ def test_commands(folder, tmp_path, device_flags, capsys):
     assert {type(value) for value in vars(args).values()} <= {int, float, str, bool, type(None)}
 
 
-@pytest.mark.parametrize(
-    ("images", "message"),
-    [
-        (
-            np.zeros((9, 8, 8), np.uint8),
-            r"test\.npy holds uint8 \(9, 8, 8\): uint8 \(n, height, width, 3\) is required",
-        ),
-        (
-            np.ones((9, 8, 8, 3), np.uint8),
-            r"test\.npy holds no numbers above 1, and 255 is white: multiply numbers of 0",
-        ),
-        (np.zeros((9, 8, 8, 3)), r"test\.npy holds float64 \(9, 8, 8, 3\): uint8"),
-        (
-            np.zeros((9, 8, 8, 3), np.uint8),
-            r"test\.npy holds no numbers above 1, and 255 is white: multiply numbers of 0",
-        ),
-        (np.full((8, 8, 8, 3), 99, np.uint8), r"test\.npy has 8 images, .*test\.label has 9 lines: they must belong"),
-        (np.full((9, 7, 8, 3), 99, np.uint8), "images of 7 x 8 pixels, the model reads --image-size 8: resize or crop"),
-        (np.array([{}] * 9), r"test\.npy is not a file of numpy\.save, or is truncated"),
-        (b"\x93NUMPY", r"test\.npy is not a file of numpy\.save, or is truncated"),
-        (
-            {"x": np.zeros(2), "y": np.zeros(2)},
-            r"test\.npy is an archive of numpy\.savez \(x, y\): write its images with",
-        ),
-        (None, r"test\.npy does not exist: give the folder that holds input/ and label/"),
-    ],
-)
-def test_images_that_do_not_fit(images, message, folder, tmp_path):
-    data = tiny_images.write(tmp_path / "data")
-    path = data / "input" / "test.npy"
-    path.unlink()
-    if isinstance(images, bytes):
-        path.write_bytes(images)
-    elif isinstance(images, dict):
-        with open(path, "wb") as stream:
-            np.savez(stream, **images)
-    elif images is not None:
-        np.save(path, images, allow_pickle=True)
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        task_of(data, image_size=8).load_dataset("test")
-
-
-@pytest.mark.parametrize("file", ["cat/1.png", "train/cat/1.png", "1.png"])
-def test_a_folder_without_the_split(file, tmp_path):
-    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / file).touch()
-    with pytest.raises(FileNotFoundError, match="the split valid: .* own-images"):
-        task_of(tmp_path).load_dataset("valid")
-
-
-def test_classes_that_do_not_exist(folder):
-    with pytest.raises(ValueError, match=r"classes are 0 to 1 \(--image-class-num 2\)"):
+@tiny_images.needs_timm
+def test_what_does_not_fit(arrays, folder, tmp_path):
+    """Another size, a class that the model lacks, classes other than the training's, and no split at all."""
+    with pytest.raises(ValueError, match="--image-size 12"):
+        task_of(arrays, size=12).load_dataset("test")
+    with pytest.raises(ValueError, match="--image-class-num 3"):
         task_of(folder, classes=2).load_dataset("train")
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        task_of(tmp_path / "nothing").load_dataset("train")
+    data = shutil.copytree(folder, tmp_path / "data")
+    shutil.rmtree(data / "valid" / "class1")
+    with pytest.raises(ValueError, match="class1"):
+        task_of(data).load_dataset("valid")
 
 
 @pytest.mark.parametrize(
@@ -133,16 +112,118 @@ def test_other_tasks_are_refused(arch, task, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("sorted_by_class", [True, False])
-def test_classes_without_training_are_told(sorted_by_class, folder, tmp_path, caplog):
-    """As of data that were sorted by class and then cut; with each class in both splits nothing is told."""
+@tiny_images.needs_timm
+def test_only_training_images_are_augmented(folder, tmp_path):
+    """Scored images are never augmented, also those of the training part; valid may be called val."""
     data = shutil.copytree(folder, tmp_path / "data")
-    for split in ("train", "valid"):
-        path = data / "label" / f"{split}.label"
-        labels = np.arange(len(path.read_text().split())) % 2 + (split == "valid" and sorted_by_class)
-        path.write_text("".join(f"{label}\n" for label in labels))
-    task = task_of(data, image_size=8, classes=3)
-    for split in ("valid", "train"):  # as in a training
-        task.get_batch_iterator(dataset=task.load_dataset(split), max_sentences=2)
-    found = [message for message in caplog.messages if "have a class that no example of train has: 2; if" in message]
-    assert len(found) == sorted_by_class
+    (data / "valid").rename(data / "val")
+    task = task_of(data, mixup=0.8, repeated_augmentation=3)
+    assert len(task.load_dataset("valid")) == 7
+    for dataset in (task.load_dataset("valid"), task.load_dataset("train")):
+        batch = dataset.collater([dataset[0], dataset[1]])
+        assert batch["net_input"]["images"].shape == (2, 3, 8, 8) and batch["target"].dtype == torch.long
+    batch = task.load_dataset("train", **FOR_TRAINING).collater([task.datasets["train"][0]])
+    assert batch["target"].shape == (1, 3) and batch["target"].is_floating_point()
+
+
+@tiny_images.needs_timm
+def test_arrays_are_augmented_too(arrays):
+    plain = task_of(arrays).load_dataset("train", **FOR_TRAINING)
+    order = task_of(arrays, label_smoothing=0.1).load_dataset("train", **FOR_TRAINING)
+    place = order.drawn.tolist().index(5)
+    torch.testing.assert_close(order[place]["source"], plain.collater([plain[5]])["net_input"]["images"][0])
+    drawn = task_of(arrays, augmentation="randaugment").load_dataset("train", **FOR_TRAINING)
+    assert drawn[0]["source"].shape == (3, 8, 8)
+
+
+@tiny_images.needs_timm
+@pytest.mark.parametrize("form", ["colours.png", "palette.gif", "grey with alpha.png"])
+@pytest.mark.parametrize("road", ["classify", "folder", "training folder"])
+def test_a_picture_is_seen_as_the_array_of_it(form, road, arrays, tmp_path):
+    """A model trained on arrays reads a picture whole, as the arrays are, in whatever form the file is."""
+    pixels = np.random.default_rng(2).integers(256, size=(8, 8, 3)).astype(np.uint8)
+    pixels = pixels[..., :1].repeat(3, axis=2) if "grey" in form else pixels
+    image = Image.fromarray(pixels)
+    image = image.quantize(256) if "palette" in form else image.convert("LA") if "grey" in form else image
+    data = shutil.copytree(arrays, tmp_path / "data")
+    array = np.load(data / "input" / "train.npy")
+    array[0] = pixels
+    np.save(data / "input" / "train.npy", array)
+    dataset = task_of(data).load_dataset("train")
+    expected = dataset.collater([dataset[0]])["net_input"]["images"]
+
+    others = tmp_path / "others"
+    for number in range(3):
+        (others / "test" / f"class{number}").mkdir(parents=True)
+        path = others / "test" / f"class{number}" / form
+        image.save(path)
+    if road == "training folder":  # beside the arrays
+        (others / "test").rename(data / "test")
+        (data / "input" / "test.npy").unlink()
+        task = task_of(data)
+    else:
+        task = task_of(others)
+        card.check("a.pt", task_of(data).data_card(), task, {})
+    if road == "classify":
+        _, inputs = PictureReader(task).read_file(path)
+        torch.testing.assert_close(inputs["images"], expected)
+        return
+    dataset = task.load_dataset("test")
+    torch.testing.assert_close(dataset.collater([dataset[1]])["net_input"]["images"], expected)
+
+
+@tiny_images.needs_timm
+@pytest.mark.parametrize("trained_on", ["arrays", "folders", "unknown"])
+@pytest.mark.parametrize("size", [(8, 8), (12, 17)])
+def test_a_picture_is_seen_as_in_training(trained_on, size, arrays, folder, tmp_path, capsys):
+    """Its centre after a resize where training saw that, whatever data it is classified beside."""
+    path = tmp_path / "one.png"
+    Image.fromarray(np.random.default_rng(2).integers(256, size=(*size, 3)).astype(np.uint8)).save(path)
+    task = task_of(folder if trained_on == "arrays" else arrays)
+    trained = {"arrays": task_of(arrays).data_card(), "folders": task_of(folder).data_card(), "unknown": {}}
+    framing = {entry: text for entry, text in trained[trained_on].items() if entry != card.LABELS}
+    card.check("a.pt", framing, task, {})
+    seen = PictureReader(task).read_file(path)[1]["images"][0]
+    kept = 0.875 if trained_on == "folders" else 1.0  # of an old checkpoint the data tell
+    torch.testing.assert_close(seen, evaluation_transform(8, kept)(read_image(path)))
+    assert ("resized by its shorter side" in capsys.readouterr().err) == (kept == 1 and size != (8, 8))
+
+
+@tiny_images.needs_timm
+def test_batches_of_an_update_do_not_depend_on_processes(tmp_path):
+    """Six processes, or two that take three batches each for an update: the same batches, none with an image twice."""
+    data = tiny_images.write_files(tmp_path, {"train": 36, "valid": 3})
+
+    def batches(processes, accumulated):
+        task = task_of(data, repeated_augmentation=3, update_freq=[1, accumulated])  # of the first epoch, and later
+        dataset = task.load_dataset("train", **FOR_TRAINING)
+        iterator = task.get_batch_iterator(dataset=dataset, max_sentences=2, num_shards=processes, epoch=2)
+        found = [batch.tolist() for batch in iterator.frozen_batches]
+        assert all(len({dataset.image_at(place)[0] for place in batch}) == len(batch) for batch in found)
+        return found
+
+    assert batches(6, 1) == batches(2, 3) == batches(1, 6)
+
+
+@tiny_images.needs_timm
+def test_training_and_its_resumption(folder, tmp_path, device_flags):
+    """Two epochs at once, and the same with workers after a stop in the first: the same losses."""
+    arguments = [folder, *TRAINING, *AUGMENTED, "--max-epoch", 2, *device_flags]
+    whole = run_fairseq("train", [*arguments, "--num-workers", 0, "--save-dir", tmp_path / "whole"])
+    forget_earlier_runs()
+    rest = [*arguments, "--save-dir", tmp_path / "parts"]
+    run_fairseq("train", [*rest, "--num-workers", 0, "--max-update", 2, "--save-interval-updates", 2])
+    forget_earlier_runs()
+    resumed = run_fairseq("train", [*rest, "--num-workers", 1])
+    want, got = (logged(output, "train_loss") for output in (whole, resumed))
+    assert len(want) == 2 and want == got
+    assert logged(whole, "valid_accuracy") == logged(resumed, "valid_accuracy")[-2:]
+
+
+@tiny_images.needs_timm
+def test_damaged_images_are_named_by_commands(folder, tmp_path, capsys):
+    data = shutil.copytree(folder, tmp_path / "data")
+    (data / "train" / "class2" / "005.JPEG").write_bytes(b"\xff\xd8nothing")
+    arguments = [data, *TRAINING, "--cpu", "--max-epoch", 1, "--num-workers", 1, "--save-dir", tmp_path / "save"]
+    assert console.run("train", [str(argument) for argument in arguments]) != 0
+    assert "class2/005.JPEG" in capsys.readouterr().err

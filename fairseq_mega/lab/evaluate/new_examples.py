@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from fairseq_mega.compat.features.encoders import encoder_of_data, warn_of_unsplit_text
 from fairseq_mega.compat.files.card import OPTIONS, SUBWORDS, UNIT
+from fairseq_mega.data.augmented_images import evaluation_transform
 from fairseq_mega.data.card import kept_bytes
 from fairseq_mega.data.clip_scale import ClipScale
-from fairseq_mega.data.image_augmentation import evaluation_transform
-from fairseq_mega.data.image_files import read_image
+from fairseq_mega.data.image_folder import read_image
 from fairseq_mega.data.text_units import ByteUnit, own_tokens, text_unit
 from fairseq_mega.lab.prepare.classification.sound_files import fitted, read_sound
 from fairseq_mega.lab.prepare.generators.listops.language import TOKENS, model_input

@@ -19,8 +19,8 @@ from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
 from fairseq_mega.data.card import kept_bytes, settings_of_data
 from fairseq_mega.data.class_folders import FileKind, check_labels, class_files, listed
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
-from fairseq_mega.data.image_files import PICTURES as FILES
-from fairseq_mega.data.image_files import read_image
+from fairseq_mega.data.image_folder import PICTURES as FILES
+from fairseq_mega.data.image_folder import read_image
 from fairseq_mega.data.text_units import own_tokens
 from fairseq_mega.lab.prepare.checksums import records_of, sha256_of
 from fairseq_mega.lab.prepare.classification.sound_files import FOLDER, RATE, SOUNDS, fitted, read_sound, save_clips
