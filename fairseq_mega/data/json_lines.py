@@ -2,11 +2,12 @@
 
 import json
 import logging
+from collections import Counter
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Union
 
 from .card import RECORDS
-from .class_folders import listed, listing
+from .class_folders import Listing, listed, listing
 
 logger = logging.getLogger(__name__)
 
@@ -39,28 +40,22 @@ def json_files(folder: Path, split: str) -> List[Path]:
         ValueError: if both exist.
     """
     below = folder / split
-    there = sorted(folder.iterdir()) if folder.is_dir() else []
-    texts = [path for path in there if path.suffix.lower() in ENDINGS and path.is_file() and path.name not in RECORDS]
-    singles, others = [path for path in texts if path.stem == split], ""
-    several: List[Path] = []
-    if below.is_dir():
-        found = listing(below, ENDINGS)
-        several, others = [below / name for name in found.files], found.described()
+    texts = [path for path in sorted(folder.glob("*")) if path.suffix.lower() in ENDINGS and path.name not in RECORDS]
+    singles = [path for path in texts if path.stem == split and path.is_file()]
+    inside = listing(below, ENDINGS) if below.is_dir() else Listing([], Counter())
+    several = [below / name for name in inside.files]
     if len(singles) + bool(several) > 1:
-        places = " and ".join(map(str, [*singles, *([below] if several else [])]))
-        raise ValueError(f"{places} hold both texts of {split!r}: remove one of them")
-    like = [path.name for path in texts if path.stem not in SPLITS]
-    unread = f"{folder} has {listed(like)}, whose names belong to no split" if like else ""
-    if not singles and not several:
-        hints = "".join(f"; {hint}" for hint in (unread, f"{below} has {others}" if others else "") if hint)
-        raise FileNotFoundError(
-            f"Dataset not found: {split} ({below}.jsonl, or *.jsonl in the folder {below}{hints}) does not exist: put "
-            f"the texts there, unpacked"
+        raise ValueError(
+            f"{folder} has several texts of {split!r} ({listed([path.name for path in singles])}): keep one"
         )
-    if unread:
-        logger.warning(f"ignored: {unread}")
-    if others and several:
-        logger.warning(f"{below}: {len(several):,} files of JSON lines; ignored: {others}")
+    others = ([f"{split}/ with {inside.described()}"] if inside.omitted else []) + [
+        path.name for path in texts if path.stem not in SPLITS
+    ]
+    ignored = f"; ignored: {listed(others)}" if others else ""
+    if not singles and not several:
+        raise FileNotFoundError(f"Dataset not found: {split} ({below}.jsonl, or unpacked *.jsonl in {below}{ignored})")
+    if ignored:
+        logger.warning(f"{folder}, {split}: {len(singles or several):,} files of JSON lines{ignored}")
     return singles or several
 
 

@@ -1,13 +1,13 @@
-"""Training sequences of equal length from a stream of documents, and batches that are computed on demand."""
+"""Training sequences of equal length from a stream of documents, and batches of consecutive sequences."""
 
 import logging
 import math
-from typing import Any, Dict, List, Sequence, Tuple, Union, overload
+from typing import Any, Dict, List, Sequence, Tuple
 
-from fairseq.data import Dictionary, FairseqDataset, iterators
-from fairseq.data.monolingual_dataset import collate
+import numpy as np
+from fairseq.data import Dictionary, iterators
 
-from .binarised_text import inputs_of
+from .binarised_text import BlockDataset
 from .document_stream import DocumentStream
 
 DIVISION, BLOCKS = "division_of_epoch", "blocks_of_epoch"  # in the state of an iterator
@@ -15,11 +15,11 @@ DIVISION, BLOCKS = "division_of_epoch", "blocks_of_epoch"  # in the state of an 
 logger = logging.getLogger(__name__)
 
 
-class StreamBlockDataset(FairseqDataset):
+class StreamBlockDataset(BlockDataset):
     """Consecutive blocks of a stream: every token of an epoch is the target of exactly one block.
 
     The input of a block is the token before the block (``</s>`` for the first block), then all tokens but the last. The
-    last block is shorter if ``length`` does not divide the number of tokens.
+    last block is shorter if ``length`` does not divide the number of tokens. A negative index is no block.
 
     Args:
         stream: stream of documents.
@@ -28,89 +28,49 @@ class StreamBlockDataset(FairseqDataset):
     """
 
     def __init__(self, stream: DocumentStream, dictionary: Dictionary, length: int) -> None:
-        self.stream, self.dictionary, self.length = stream, dictionary, length
+        super().__init__(stream, dictionary)
+        self.length = length
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the order of the documents for an epoch."""
-        self.stream.set_epoch(epoch)
+        self.text.set_epoch(epoch)
 
     def num_tokens(self, index: int) -> int:
         """Return the length of a block."""
-        return min(self.length, self.stream.tokens - self.length * index)
+        return min(self.length, self.text.tokens - self.length * index)
 
     size = num_tokens
 
     def __len__(self) -> int:
-        return math.ceil(self.stream.tokens / self.length)
+        return math.ceil(self.text.tokens / self.length)
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
-        begin = self.length * index
-        target = self.stream.span(begin, begin + self.num_tokens(index))
-        before = int(self.stream.span(begin - 1, begin)) if begin > 0 else self.dictionary.eos()
-        return {"id": index, "source": inputs_of(target, before), "target": target}
+        begin = self.length * int(index)
+        return {} if index < 0 else self.block(int(index), begin, begin + self.num_tokens(int(index)), index == 0)
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """Return a batch of blocks, right padded."""
-        return collate(samples, self.dictionary.pad(), self.dictionary.eos())
+        """Return a batch of blocks, right padded; empty if there are none."""
+        return super().collater(list(filter(None, samples)))
 
 
-Ranges = Sequence[Tuple[int, int]]  # of blocks, from the first one to the one after the last
+def divided(blocks: np.ndarray, size: int, shards: int) -> np.ndarray:
+    """Return the batches of all shards, (shards, batches, size) int64, filled up with -1 at the end.
 
-
-class BlockBatches(Sequence[List[int]]):
-    """Batches of one shard: consecutive blocks, so a process reads one contiguous part of the stream.
-
-    All shards have the same number of batches; the last batches of the last shards may be empty.
+    Blocks stay consecutive within a shard, so a process reads one contiguous part of the stream.
 
     Args:
-        ranges: blocks of all shards.
+        blocks: (n,) indices of blocks.
         size: blocks of a batch.
-        shards, shard: number of processes, and the index of this process.
+        shards: number of processes.
     """
-
-    def __init__(self, ranges: Ranges, size: int, shards: int, shard: int) -> None:
-        self.ranges, self.size = ranges, size
-        self.places = sum(end - begin for begin, end in ranges)
-        each = math.ceil(math.ceil(self.places / size) / shards)
-        self.numbers = range(shard * each, (shard + 1) * each)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    @overload
-    def __getitem__(self, index: int) -> List[int]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "BlockBatches": ...
-
-    def __getitem__(self, index: Union[int, slice]) -> Union[List[int], "BlockBatches"]:
-        numbers = self.numbers[index]
-        if isinstance(numbers, int):
-            found = self._between(numbers * self.size, (numbers + 1) * self.size)
-            return [block for begin, end in found for block in range(begin, end)]
-        rest = BlockBatches(self.ranges, self.size, 1, 0)
-        rest.numbers = numbers
-        return rest
-
-    def after(self, place: int) -> Ranges:
-        """Return the blocks of all shards that none has read after ``place`` batches of each."""
-        each = len(self)
-        begins = range(place * self.size, self.places, each * self.size)
-        return [part for begin in begins for part in self._between(begin, begin + (each - place) * self.size)]
-
-    def _between(self, begin: int, end: int) -> Ranges:
-        """Return the blocks from one place in the ranges to another."""
-        found, first = [], 0
-        for start, stop in self.ranges:
-            low, high = max(begin - first, 0), min(end - first, stop - start)
-            if low < high:
-                found.append((start + low, start + high))
-            first += stop - start
-        return found
+    each = math.ceil(math.ceil(len(blocks) / size) / shards)
+    filled = np.full(shards * each * size, -1, dtype=np.int64)
+    filled[: len(blocks)] = blocks
+    return filled.reshape(shards, each, size)
 
 
 class BlockIterator(iterators.EpochBatchIterator):
-    """fairseq's iterator over batches that are computed one by one.
+    """fairseq's iterator over batches of consecutive blocks.
 
     Args:
         dataset: training dataset.
@@ -121,10 +81,14 @@ class BlockIterator(iterators.EpochBatchIterator):
     def __init__(self, dataset: StreamBlockDataset, size: int, **options: Any) -> None:
         super().__init__(dataset, dataset.collater, [], disable_shuffling=True, **options)
         self.size = size
-        self.batches = self._batches([(0, len(dataset))])
+        self.divide(np.arange(len(dataset)))
 
-    def _batches(self, ranges: Ranges) -> BlockBatches:
-        return BlockBatches(ranges, self.size, self.num_shards, self.shard_id)
+    def divide(self, blocks: np.ndarray) -> None:
+        """Divide blocks among the processes."""
+        cuts = np.flatnonzero(np.diff(blocks) != 1) + 1
+        parts = np.split(blocks, cuts) if len(blocks) else []
+        self.ranges: Sequence[Tuple[int, int]] = [(int(part[0]), int(part[-1]) + 1) for part in parts]
+        self.batches = divided(blocks, self.size, self.num_shards)[self.shard_id].copy()
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -136,7 +100,7 @@ class BlockIterator(iterators.EpochBatchIterator):
 
     def state_dict(self) -> Dict[str, Any]:
         """Return fairseq's state, and within an epoch how its blocks are divided among the processes."""
-        division = {"ranges": self.batches.ranges, "size": self.size, "shards": self.num_shards}
+        division = {"ranges": self.ranges, "size": self.size, "shards": self.num_shards}
         within = {} if self.end_of_epoch() else {DIVISION: division, BLOCKS: len(self.dataset)}
         return {**super().state_dict(), **within}
 
@@ -144,31 +108,16 @@ class BlockIterator(iterators.EpochBatchIterator):
         """Continue an epoch; with other processes or batches, with the blocks that no process has read."""
         if state_dict.get(BLOCKS) == len(self.dataset):  # the text is the same
             division, place = state_dict[DIVISION], state_dict["iterations_in_epoch"]
-            before = BlockBatches(**division, shard=0)
-            if place == 0 or (self.size, self.num_shards) == (division["size"], division["shards"]):
-                self.batches = self._batches(before.ranges)
-            else:
-                self.batches = self._batches(before.after(place))
-                logger.info(
-                    f"epoch {state_dict['epoch']}: the {self.batches.places:,} of {len(self.dataset):,} sequences that "
-                    f"no process has read are divided among {self.num_shards} processes, {len(self):,} batches each"
-                )
+            size, shards = division["size"], division["shards"]
+            blocks = np.array([block for ends in division["ranges"] for block in range(*ends)], dtype=np.int64)
+            if place > 0 and (self.size, self.num_shards) != (size, shards):
+                unread = divided(blocks, size, shards)[:, place:].ravel()
+                blocks = unread[unread >= 0]
                 state_dict = {**state_dict, "iterations_in_epoch": 0}
+                logger.info(f"{len(blocks):,} sequences of the epoch are divided among {self.num_shards} processes")
+            self.divide(blocks)
         super().load_state_dict(state_dict)
 
-    def next_epoch_itr(self, shuffle: bool = True, *options: Any, **more: Any) -> Any:
-        """Return the iterator of the next epoch, as the base class does.
-
-        Raises:
-            ValueError: if ``shuffle`` is False.
-        """
-        if not shuffle:
-            raise ValueError(
-                f"--curriculum requires epoch {self.next_epoch_idx} in the order of the data, but documents are "
-                f"shuffled in every epoch: omit --curriculum"
-            )
-        return super().next_epoch_itr(shuffle, *options, **more)
-
-    def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> BlockBatches:
+    def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> np.ndarray:
         """Return the batches of this process; the stream has the order of the epoch."""
         return self.batches

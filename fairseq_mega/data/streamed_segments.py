@@ -5,13 +5,11 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 from fairseq.data import Dictionary
-from fairseq.data.monolingual_dataset import collate
 
-from .binarised_text import BinarisedText, inputs_of
-from .sized import SizedDataset
+from .binarised_text import BinarisedText, BlockDataset
 
 
-class StreamedSegmentDataset(SizedDataset):
+class StreamedSegmentDataset(BlockDataset):
     """Segments of a text; each begins with an empty memory and is read in groups of some chunks.
 
     Every token of the text is the target of exactly one item. A batch holds the same group of some segments. It names
@@ -39,8 +37,8 @@ class StreamedSegmentDataset(SizedDataset):
         exact: Optional[int] = None,
         longest: Optional[int] = None,
     ) -> None:
-        self.text, self.dictionary, self.group = text, dictionary, group
-        self.whole_lines = exact is None
+        super().__init__(text, dictionary)
+        self.group, self.whole_lines = group, exact is None
         if exact is None:
             most = longest if segments is None else math.ceil(text.tokens / segments)
             assert most is not None, "either segments or longest is required"
@@ -62,16 +60,13 @@ class StreamedSegmentDataset(SizedDataset):
     def __getitem__(self, index: int) -> Dict[str, Any]:
         segment, begin = self.items[index].tolist()
         first = int(self.segments[segment, 0])
-        target = self.text.span(begin, begin + int(self.sizes[index]))
-        if begin == 0 or (begin == first and self.whole_lines):
-            source = inputs_of(target, self.dictionary.eos())
-        else:
-            source = self.text.span(begin - 1, begin - 1 + int(self.sizes[index]))
-        return {"id": index, "source": source, "target": target, "stream": segment, "position": begin - first}
+        begins_anew = begin == 0 or (begin == first and self.whole_lines)
+        block = self.block(index, begin, begin + int(self.sizes[index]), begins_anew)
+        return {**block, "stream": segment, "position": begin - first}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
         """Return a batch of the same group of several segments, right padded at the end of a segment."""
-        batch = collate(samples, self.dictionary.pad(), self.dictionary.eos())
+        batch = super().collater(samples)
         if batch:
             (position,) = {sample["position"] for sample in samples}
             batch["net_input"].update(streams=[sample["stream"] for sample in samples], position=position)

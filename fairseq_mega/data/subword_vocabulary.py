@@ -23,15 +23,10 @@ class SubwordVocabulary:
         model: file of the model.
 
     Raises:
-        FileNotFoundError: if the file does not exist.
-        ValueError: if the file is not a sentencepiece model.
+        ValueError: if the file does not exist, or is not a sentencepiece model.
     """
 
     def __init__(self, model: Path) -> None:
-        if not model.is_file():
-            raise FileNotFoundError(
-                f"{model} does not exist: copy the sentencepiece model to this file, or give --subword-model FILE"
-            )
         unit = SubwordUnit(model)
         self.processor, self.cleaning = unit.processor, unit.cleaning
         self.dictionary = Dictionary()

@@ -14,7 +14,6 @@ from fairseq.data import Dictionary
 
 from fairseq_mega.compat.features.encoders import SUBWORDS_FILE
 
-from .byte_text import encode
 from .card import CARD_FILE, UNIT, settings_of_data
 from .text_cleaning import clean, steps_of_model
 
@@ -75,7 +74,7 @@ class ByteUnit(TextUnit):
     name = "bytes"
 
     def encode(self, line: str) -> str:
-        return encode(line.encode("utf-8", "surrogateescape")).decode("ascii").strip()
+        return " ".join(map(str, line.encode("utf-8", "surrogateescape")))
 
     def settled(self, text: str) -> int:
         return len(text)
@@ -238,10 +237,4 @@ def text_unit(folder: Path, saved: str = "") -> TextUnit:
         )
     if name in ("", TextUnit.name):
         return TextUnit()
-    model = folder / MODEL_FILE
-    if not model.is_file():
-        raise ValueError(
-            f"{model} does not exist, but the model was trained on subwords: copy the file from the data of its "
-            f"training, or give --bpe sentencepiece --sentencepiece-model FILE"
-        )
-    return SubwordUnit(model)
+    return SubwordUnit(folder / MODEL_FILE)

@@ -4,16 +4,14 @@ Only the counts of a corpus are in memory, about 20 bytes for each MiB of text. 
 every token, so a training can begin anywhere in the corpus.
 """
 
-import errno
 import hashlib
 import json
 import logging
 import os
-import time
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -24,8 +22,6 @@ from .subword_vocabulary import SubwordVocabulary
 
 logger = logging.getLogger(__name__)
 SPAN = 1 << 20  # bytes; a longer line is a separate span
-UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)  # of a folder, or of its file system
-SECONDS = 15.0  # between two lines of the log
 
 
 class TokenIndex(NamedTuple):
@@ -43,37 +39,25 @@ class TokenIndex(NamedTuple):
     skipped: int
 
 
-def span_begins(path: Path, size: int) -> Iterator[int]:
-    """Yield the bytes at which spans begin, line ends about SPAN apart, then the end of the file."""
-    yield 0
-    with path.open("rb") as file:
-        begin = 0
-        while begin < size:
-            file.seek(min(begin + SPAN, size) - 1)
-            file.readline()
-            begin = file.tell()
-            yield begin
-
-
 def count(source: Source, vocabulary: SubwordVocabulary) -> TokenIndex:
     """Count the tokens of a whole file, on all cores.
 
     Raises:
         ValueError: for a bad line, see :func:`read_texts`.
     """
-    size = source.path.stat().st_size
-    begins = list(span_begins(source.path, size))
-    tokens: List[int] = []
+    size, begins, tokens = source.path.stat().st_size, [0], []  # spans begin at line ends about SPAN apart
     documents = skipped = 0
-    last = time.monotonic()
-    for begin, end in zip(begins, begins[1:]):
-        texts = list(read_texts(source, begin, end))
-        found = [text for text in texts if text is not None]
-        tokens.append(sum(map(len, vocabulary.encode(found, threads=-1))))
-        documents, skipped = documents + len(found), skipped + len(texts) - len(found)
-        if time.monotonic() - last > SECONDS:
-            last = time.monotonic()
-            logger.info(f"{source.path.name}: counted the tokens of {end / 1e6:,.0f} of {size / 1e6:,.0f} MB")
+    with source.path.open("rb") as file:
+        while begins[-1] < size:
+            file.seek(min(begins[-1] + SPAN, size) - 1)
+            file.readline()
+            begins.append(file.tell())
+            texts = list(read_texts(source, *begins[-2:]))
+            found = [text for text in texts if text is not None]
+            tokens.append(sum(map(len, vocabulary.encode(found, threads=-1))))
+            documents, skipped = documents + len(found), skipped + len(texts) - len(found)
+            if len(tokens) % 500 == 0:
+                logger.info(f"{source.path.name}: counted the tokens of {begins[-1] / size:.1%}")
     check_not_all_bad(source.path, documents, skipped)
     return TokenIndex(np.array(begins, np.int64), np.array(tokens, np.int64), documents, skipped)
 
@@ -89,29 +73,21 @@ def load_or_count(source: Source, vocabulary: SubwordVocabulary, folder: Optiona
         folder: folder of the index; default: the folder of the file.
 
     Raises:
-        OSError: if the file cannot be read.
-        ValueError: for a bad line, or if the index cannot be written.
+        OSError: if the file cannot be read, or the index cannot be written.
+        ValueError: for a bad line.
     """
     state = source.path.stat()
     of = {"size": state.st_size, "changed": state.st_mtime_ns, "model": vocabulary.digest, "span": SPAN}
     about = json.dumps({**of, "field": source.field, "bad_lines": source.bad_lines})
     path = index_path(source.path, folder)
     found = read(path, about)
-    if found is not None:
-        return found
-    try:
+    if found is None:
         with held(path.with_suffix(".lock"), f"the index of {source.path}", "training"):
             found = read(path, about)
             if found is None:
                 logger.info(f"{source.path}: counting the tokens once ({state.st_size / 1e6:,.0f} MB)")
                 found = count(source, vocabulary)
                 write(path, found, about)
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        raise ValueError(
-            f"the token counts cannot be written to {path.parent} ({error}): give --index-dir, a writable folder"
-        ) from error
     return found
 
 

@@ -95,56 +95,34 @@ def bounds(length: int, chunk_size: int, pieces: int) -> List[Tuple[int, int]]:
     return list(zip(cuts, cuts[1:]))
 
 
-def join(options: Any, model: Any, longest_chunks: int, padding_idx: int) -> ChunkParallel:
+def join(options: Any, model: Any, padding_idx: int) -> ChunkParallel:
     """Create the groups of processes; all processes must call this function together.
 
     Args:
-        options: options of the task, with ChunkParallelOptions.
+        options: options of the task, with ChunkParallelOptions and variant_block_multiple_max.
         model: model to train.
-        longest_chunks: maximum chunks of a training sequence.
         padding_idx: padding token of the dictionary.
 
     Raises:
         ValueError: if the processes or the model cannot share sequences.
     """
-    size, timeout = options.chunk_parallel_size, options.chunk_parallel_timeout
+    size, chunk = options.chunk_parallel_size, model.decoder.chunk_size
     flag = f"--chunk-parallel-size {size}"
-    if not timeout > 0:
-        raise ValueError(f"--chunk-parallel-timeout {timeout}: give seconds, more than 0")
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
     if world % size != 0:
-        raise ValueError(
-            f"{flag} does not divide the number of processes {world}: give a divisor of {world}, or start a multiple "
-            f"of {size} processes (--distributed-world-size)"
-        )
-    if model.decoder.chunk_size < 1:
-        raise ValueError(
-            f"{flag} cuts sequences between chunks of the attention, and --decoder-chunk-size "
-            f"{model.decoder.chunk_size} means no chunks: give a chunk length, or omit {flag}"
-        )
-    if longest_chunks < size:
-        raise ValueError(
-            f"{flag}: training blocks have at most {longest_chunks} chunks (--variant-block-multiple-max), so some "
-            f"processes would have nothing to read: give --variant-block-multiple-max {size} or more, or a smaller size"
-        )
-    for part in model.modules():
-        _check_part(part, flag, longest_chunks * model.decoder.chunk_size)
-    return ChunkParallel(ProcessWire(size, timeout), model.decoder.chunk_size, padding_idx)
+        raise ValueError(f"{flag} does not divide the number of processes {world}: give a divisor of it")
+    if chunk < 1:
+        raise ValueError(f"{flag} cuts sequences between chunks: give --decoder-chunk-size, or omit {flag}")
+    longest = options.variant_block_multiple_max * chunk
+    for problem in filter(None, (_needs_whole_sequences(part, longest) for part in model.modules())):
+        raise ValueError(f"{flag} cuts sequences, and {problem} requires whole ones: omit one of the two options")
+    return ChunkParallel(ProcessWire(size, options.chunk_parallel_timeout), chunk, padding_idx)
 
 
-def _check_part(part: Any, flag: str, longest: int) -> None:
-    """Raise a ValueError for a part of a model that requires whole sequences of up to ``longest`` steps."""
+def _needs_whole_sequences(part: Any, longest: int) -> str:
+    """Return the option by which a part of a model requires whole sequences of up to ``longest`` steps; "" for none."""
     if isinstance(part, MultiDimensionalDampedEMA) and (part.truncation or longest) < longest:
-        raise ValueError(
-            f"--truncation-length {part.truncation} is shorter than training blocks of up to {longest} tokens, which "
-            f"{flag} does not support: omit --truncation-length, or give at least {longest}"
-        )
+        return f"--truncation-length {part.truncation} (below {longest} tokens)"
     if isinstance(part, Dropout) and part.feature and part.p > 0:
-        raise ValueError(
-            f"--feature-dropout drops features of a whole sequence, and {flag} cuts sequences: omit --feature-dropout"
-        )
-    if isinstance(part, BatchNorm):
-        raise ValueError(
-            f"--normalization-type batchnorm requires the statistics of whole sequences, and {flag} cuts sequences: "
-            f"give another norm"
-        )
+        return "--feature-dropout"
+    return "--normalization-type batchnorm" if isinstance(part, BatchNorm) else ""

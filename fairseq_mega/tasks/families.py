@@ -1,7 +1,7 @@
 """Kinds of models, and the tasks and commands of each kind."""
 
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional, Tuple
 
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks.language_modeling import LanguageModelingTask
@@ -19,53 +19,36 @@ from .image_classification import ImageClassificationTask
 
 
 class Kind(NamedTuple):
-    """A kind of model: its name, its task, a function that accepts a class of tasks, and its commands."""
+    """A kind of model: its name, its task, its commands, and the base classes of its models and tasks."""
 
     name: str
     task: str
-    fits: Callable[[type], bool]
-    commands: Sequence[str]
+    commands: Tuple[str, ...]
+    models: type
+    tasks: type
 
-
-def _of_sequences(task: type) -> bool:
-    return issubclass(task, ClassificationTask) and not issubclass(task, ImageClassificationTask)
-
-
-def _of_images(task: type) -> bool:
-    return issubclass(task, ImageClassificationTask)
-
-
-def _of_language_models(task: type) -> bool:
-    return issubclass(task, LanguageModelingTask)
-
-
-def _of_masked_language_models(task: type) -> bool:
-    return issubclass(task, MaskedLMTask)
-
-
-def _of_translators(task: type) -> bool:
-    return not issubclass(task, (ClassificationTask, LanguageModelingTask, MaskedLMTask))
+    def fits(self, task: type) -> bool:
+        """Return whether a class of tasks is for this kind of model."""
+        return next(kind for kind in KINDS if issubclass(task, kind.tasks)) is self
 
 
 GENERATING = ("generate", "interactive", "validate")
-CLASSIFIER = Kind("a classifier", TASKS, _of_sequences, ["validate"])
-IMAGE_CLASSIFIER = Kind("an image classifier", "image-classification", _of_images, ["validate"])
-LANGUAGE_MODEL = Kind("a language model", "mega_language_modeling", _of_language_models, ["eval-lm", *GENERATING])
-MASKED_LANGUAGE_MODEL = Kind("a masked language model", "masked_lm", _of_masked_language_models, ["validate"])
-TRANSLATOR = Kind("a translator", "translation", _of_translators, GENERATING)
-KINDS = {
-    SequenceClassifier: CLASSIFIER,
-    ImageClassifier: IMAGE_CLASSIFIER,
-    MegaLanguageModel: LANGUAGE_MODEL,
-    MegaMaskedLanguageModel: MASKED_LANGUAGE_MODEL,
-    MegaModel: TRANSLATOR,
-}
+IMAGE_CLASSIFIER = Kind(
+    "an image classifier", "image-classification", ("validate",), ImageClassifier, ImageClassificationTask
+)
+CLASSIFIER = Kind("a classifier", TASKS, ("validate",), SequenceClassifier, ClassificationTask)
+LANGUAGE_MODEL = Kind(
+    "a language model", "mega_language_modeling", ("eval-lm", *GENERATING), MegaLanguageModel, LanguageModelingTask
+)
+MASKED = Kind("a masked language model", "masked_lm", ("validate",), MegaMaskedLanguageModel, MaskedLMTask)
+TRANSLATOR = Kind("a translator", "translation", GENERATING, MegaModel, object)
+KINDS = (IMAGE_CLASSIFIER, CLASSIFIER, LANGUAGE_MODEL, MASKED, TRANSLATOR)  # the first that fits
 
 
 def kind_of(arch: str) -> Optional[Kind]:
     """Return the kind of an architecture of this package, None for other architectures."""
     model = ARCH_MODEL_REGISTRY.get(arch, object)
-    return next((kind for family, kind in KINDS.items() if issubclass(model, family)), None)
+    return next((kind for kind in KINDS if issubclass(model, kind.models)), None)
 
 
 def check_model_and_data(path: Path, data: Path, *kinds: Kind) -> None:

@@ -7,7 +7,7 @@ import re
 from argparse import Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fairseq import utils
 from fairseq.data import FairseqDataset, data_utils, iterators
@@ -17,13 +17,12 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from omegaconf import II, OmegaConf
 
 from fairseq_mega.compat.processes.batches import is_for_training
-from fairseq_mega.data.binarised_text import BinarisedText
+from fairseq_mega.data.binarised_text import BinarisedText, TrainingBlockDataset
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.data.text_units import TextUnit, encode_after_line_end, text_unit, unit_name
-from fairseq_mega.data.training_blocks import TrainingBlockDataset
 from fairseq_mega.models.streams.context import Context, load_context
 from fairseq_mega.models.streams.continuation import ContinuationGenerator
-from fairseq_mega.models.streams.scoring import Carry, ScoredOnce, counted
+from fairseq_mega.models.streams.scoring import Carry, ScoredOnce
 
 from .chunk_parallel import ChunkParallel, ChunkParallelOptions, join
 
@@ -69,17 +68,12 @@ class MegaLanguageModelingTask(LanguageModelingTask):
     Source: MEGA (Ma et al., ICLR 2023), section 4.3, and the published recipes.
     """
 
-    training_dataset: type = TrainingBlockDataset  # class of the training dataset
-    break_modes: Sequence[Optional[str]] = ("none", "complete", None)  # values of --sample-break-mode for streams
-    lines = "lines"  # name of the units that </s> ends
-    prompts = "give --valid-block lines to continue each line"  # remedy for a stream given as prompt
-
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
         super().__init__(args, dictionary, output_dictionary, targets)
         self.carry = Carry()
         self.context: Optional[Context] = None
         self.chunk_parallel: Optional[ChunkParallel] = None  # None unless processes share sequences
-        self.chunk_size, self.chunk_option = args.tokens_per_sample, "--tokens-per-sample"
+        self.chunk_size = args.tokens_per_sample
         self.segments, self.segment_size = segments_of(args.valid_block)
         self.exact_context: Optional[int] = None  # see StreamedSegmentDataset
         self.folder = Path((utils.split_paths(args.data or "") or ["."])[0])
@@ -100,10 +94,9 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         args = OmegaConf.merge(args, changes) if is_config else Namespace(**{**vars(args), **changes})
         model = super().build_model(args, from_checkpoint)
         if model.decoder.chunk_size > 0:
-            self.chunk_size, self.chunk_option = model.decoder.chunk_size, "--decoder-chunk-size"
+            self.chunk_size = model.decoder.chunk_size
         if self.args.chunk_parallel_size > 1 and not from_checkpoint:
-            longest = self.args.variant_block_multiple_max
-            self.chunk_parallel = join(self.args, model, longest, self.dictionary.pad())
+            self.chunk_parallel = join(self.args, model, self.dictionary.pad())
         return model
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> FairseqDataset:
@@ -111,25 +104,22 @@ class MegaLanguageModelingTask(LanguageModelingTask):
 
         Raises:
             FileNotFoundError: if the split does not exist.
-            ValueError: if the split is empty, does not fit the options, or is both trained on and validated.
+            ValueError: if the split is empty, or does not fit the options.
         """
         training = is_for_training(kwargs)
-        mode = self.args.sample_break_mode
         if not training and self.segments == 0:
-            self.args.sample_break_mode = "eos"
+            mode, self.args.sample_break_mode = self.args.sample_break_mode, "eos"
             try:
                 return super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
             finally:
                 self.args.sample_break_mode = mode
-        if mode not in self.break_modes:
-            raise ValueError(f"--sample-break-mode {mode}: blocks and segments end elsewhere; omit it")
-        if training and split in self.datasets and not isinstance(self.datasets[split], self.training_dataset):
-            raise ValueError(
-                f"--train-subset {split} is also in --valid-subset, which is read in other blocks: remove it there"
-            )
+        if self.args.sample_break_mode not in ("none", "complete", None):
+            raise ValueError(f"--sample-break-mode {self.args.sample_break_mode}: blocks end elsewhere; omit it")
         text = self._text(split, epoch, combine, training)
-        self.datasets[split] = self._blocks(text) if training else self._streams(text)
-        return self.datasets[split]
+        dataset = self._blocks(text) if training else self._streams(text)
+        logger.info(f"{split}: {text.tokens:,} tokens in {len(dataset):,} blocks")
+        self.datasets[split] = dataset
+        return dataset
 
     def _text(self, split: str, epoch: int, combine: bool, training: bool) -> Any:
         folders = utils.split_paths(self.args.data)
@@ -137,51 +127,42 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         lines = data_utils.load_indexed_dataset(path, self.dictionary, self.args.dataset_impl, combine=combine)
         if lines is None:
             raise FileNotFoundError(f"Dataset not found: {split} ({path})")
-        if not training and any(os.path.exists(os.path.join(folder, f"{split}.idx")) for folder in folders[1:]):
-            logger.warning(f"{split}: only the text of {folders[0]} is read; give one folder at a time")
         shortening = (self.args.shorten_data_split_list, self.args.shorten_method, self.args.tokens_per_sample)
         text = BinarisedText(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
         if not training and text.largest() >= len(self.dictionary):
             raise ValueError(
-                f"{path} was binarised with another dictionary: it contains the token id {text.largest()}, and the "
-                f"dictionary of the data folder has {len(self.dictionary)} entries: binarise the text with --srcdict "
-                f"{folders[0]}/dict.txt"
+                f"{path} was binarised with another dictionary: it contains the token id {text.largest()}, and "
+                f"{folders[0]}/dict.txt has {len(self.dictionary)} entries: binarise the text with that --srcdict"
             )
         return text
 
-    def limits(self) -> Dict[str, int]:
-        """Return the options that limit the tokens of a training sequence, with their values."""
-        given = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
-        return {option: most for option, most in given.items() if most}
+    def longest_block(self) -> Optional[int]:
+        """Return the maximum tokens of a training sequence; None: no limit.
 
-    def _blocks(self, text: Any) -> FairseqDataset:
-        limits = self.limits()
-        option = min(limits, key=lambda name: limits[name], default="")
-        dataset = TrainingBlockDataset(
-            text,
-            self.dictionary,
-            self.chunk_size,
-            self.args.variant_block_multiple_min,
-            self.args.variant_block_multiple_max,
-            self.args.seed,
-            limits.get(option),
-            option,
-            self.chunk_option,
-        )
-        logger.info(f"{text.name}: {text.tokens:,} tokens in {len(dataset):,} blocks, drawn again every epoch")
-        return dataset
+        Raises:
+            ValueError: if the chunks of the options are longer.
+        """
+        given = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
+        limits = {option: most for option, most in given.items() if most}
+        chunks = self.args.variant_block_multiple_max
+        for option, most in limits.items():
+            if self.chunk_size * chunks > most:
+                raise ValueError(
+                    f"{option} {most}: sequences of --variant-block-multiple-max {chunks} chunks of {self.chunk_size} "
+                    f"tokens are longer: give fewer or shorter chunks, or raise {option}"
+                )
+        return min(limits.values(), default=None)
+
+    def _blocks(self, text: Any) -> Any:
+        least, most = self.args.variant_block_multiple_min, self.args.variant_block_multiple_max
+        options = self.chunk_size, least, most, self.args.seed, self.longest_block()
+        return TrainingBlockDataset(text, self.dictionary, *options)
 
     def _streams(self, text: BinarisedText) -> StreamedSegmentDataset:
         group = self.chunk_size * self.args.chunk_nums
-        dataset = StreamedSegmentDataset(
+        return StreamedSegmentDataset(
             text, self.dictionary, self.segments, group, self.exact_context, self.segment_size
         )
-        logger.info(
-            f"{text.name}: {text.tokens:,} tokens of {len(text.ends):,} {self.lines} in {counted(dataset.segments)}, "
-            f"read as {len(dataset):,} examples of up to {dataset.group:,} tokens ({self.args.chunk_nums} chunks of "
-            f"{self.chunk_size})"
-        )
-        return dataset
 
     def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> iterators.EpochBatchIterator:
         """Return fairseq's iterator; streams keep the order of their groups, and none is filtered by length."""
@@ -255,12 +236,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             OSError: if the file of ``--context`` cannot be opened.
             ValueError: if the prompts are streams, or ``--context`` does not belong to the models.
         """
-        streams = [name for name, dataset in self.datasets.items() if isinstance(dataset, StreamedSegmentDataset)]
-        if streams:
-            raise ValueError(
-                f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which cannot be "
-                f"a prompt; {self.prompts}"
-            )
+        if any(isinstance(dataset, StreamedSegmentDataset) for dataset in self.datasets.values()):
+            raise ValueError(f"--valid-block {self.args.valid_block}: a stream cannot be a prompt: give lines")
         generator = super().build_generator(models, args, seq_gen_cls or ContinuationGenerator, *further, **kwargs)
         if self.args.context is not None:
             self.context = load_context(Path(self.args.context), models, self.dictionary)

@@ -4,7 +4,7 @@ import logging
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 from fairseq import utils
 from fairseq.data import Dictionary, FairseqDataset, iterators
@@ -69,11 +69,6 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
     Source: MEGALODON (Ma et al., NeurIPS 2024), section 4.1, and the published code's input.
     """
 
-    training_dataset: type = StreamBlockDataset
-    break_modes = ("none", None)
-    lines = "documents"
-    prompts = "give prompts to fairseq-mega-interactive, as lines of plain text"
-
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
         super().__init__(args, dictionary, output_dictionary, targets)
         low, high = args.variant_block_multiple_min, args.variant_block_multiple_max
@@ -93,32 +88,23 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
         return dictionary, dictionary
 
     def _text(self, split: str, epoch: int, combine: bool, training: bool) -> Any:
-        sources = self._sources(split, epoch)
-        if not training:
-            return BinarisedText(log_skipped(ReadDocuments(sources, self.vocabulary), split), split)
-        folder = Path(self.args.index_dir) if self.args.index_dir else None
-        return log_skipped(DocumentStream(sources, self.vocabulary, split, self.args.seed, folder), split)
-
-    def _sources(self, split: str, epoch: int) -> List[Source]:
         folders = utils.split_paths(self.args.data)
         files = json_files(Path(folders[(epoch - 1) % len(folders)]), split)
-        return [Source(file, self.args.text_field, str(self.args.bad_lines)) for file in files]
+        sources = [Source(file, self.args.text_field, str(self.args.bad_lines)) for file in files]
+        text: Any
+        if training:
+            folder = Path(self.args.index_dir) if self.args.index_dir else None
+            text = documents = DocumentStream(sources, self.vocabulary, split, self.args.seed, folder)
+        else:
+            documents = ReadDocuments(sources, self.vocabulary)
+            text = BinarisedText(documents, split)
+        if documents.skipped:
+            logger.warning(f"{split}: {documents.skipped:,} bad lines were skipped (--bad-lines skip)")
+        return text
 
-    def _blocks(self, text: Any) -> FairseqDataset:
-        length = self.chunk_size * self.args.variant_block_multiple_max
-        for option, most in self.limits().items():
-            if length > most:
-                raise ValueError(
-                    f"sequences of --variant-block-multiple-max {self.args.variant_block_multiple_max} chunks of "
-                    f"{self.chunk_size} tokens ({self.chunk_option}) exceed {option} {most}: give fewer or shorter "
-                    f"chunks, or raise {option}"
-                )
-        dataset = StreamBlockDataset(text, self.dictionary, length)
-        logger.info(
-            f"{text.name}: {text.tokens:,} tokens of {text.documents:,} documents in {len(dataset):,} sequences of "
-            f"{length:,}"
-        )
-        return dataset
+    def _blocks(self, text: Any) -> StreamBlockDataset:
+        self.longest_block()
+        return StreamBlockDataset(text, self.dictionary, self.chunk_size * self.args.variant_block_multiple_max)
 
     def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> iterators.EpochBatchIterator:
         """Return the base class's iterator; training batches are built while they are read, and none is filtered."""
@@ -165,10 +151,3 @@ def model_file(args: Any) -> Path:
     if not args.data:
         raise ValueError("the data folder is missing: give the folder, or --subword-model FILE")
     return Path(utils.split_paths(args.data)[0]) / MODEL_FILE
-
-
-def log_skipped(documents: Any, split: str) -> Any:
-    """Return the documents, and log the number of skipped lines if there are any."""
-    if documents.skipped:
-        logger.warning(f"{split}: {documents.skipped:,} bad lines were skipped (--bad-lines skip)")
-    return documents

@@ -49,9 +49,9 @@ def train(data, folder, *options, model=(*MODEL, "--share-decoder-input-output-e
     return run_fairseq("train", [data, *TASK, *model, *TRAINING, "--save-dir", folder, *options])
 
 
-@pytest.fixture(scope="module", params=["plain", "adaptive"])
+@pytest.fixture(scope="module", params=["megalodon", "adaptive"])
 def trained(request, data, device_flags, tmp_path_factory):
-    """A checkpoint after three epochs."""
+    """A checkpoint after three epochs, of MEGALODON, or of MEGA with adaptive tables."""
     folder = tmp_path_factory.mktemp(request.param)
     options = [*device_flags, "--max-epoch", 3, "--no-epoch-checkpoints"]
     if request.param == "adaptive":
@@ -59,7 +59,8 @@ def trained(request, data, device_flags, tmp_path_factory):
         model += ["--adaptive-input-factor", 2, "--normalize-before", "--rel-pos-bias", "rotary"]
         train(data, folder, *options, "--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp", model=model)
     else:
-        train(data, folder, *options)
+        model = ["--arch", "megalodon_lm_tiny", *MODEL[2:], "--decoder-ffn-embed-dim", 32, "--norm-num-groups", 4]
+        train(data, folder, *options, model=[*model, "--share-decoder-input-output-embed"])
     return folder / "checkpoint_last.pt"
 
 
@@ -119,57 +120,14 @@ def test_segments_of_a_size(data, trained, device_flags):
     assert evaluate(data, trained, device_flags, "--valid-block", "size:100000000") == whole
     loss, tokens, segments = evaluate(data, trained, device_flags, "--valid-block", "size:60")
     assert tokens == TEST_TOKENS and TEST_TOKENS / 60 <= segments <= TEST_TOKENS / 50 and loss != whole[0]
-    piecewise = evaluate(data, trained, device_flags, "--valid-block", "size:60", "--chunk-nums", 1)
-    assert piecewise[1:] == (tokens, segments) and abs(piecewise[0] - loss) <= 1e-4 + 1e-9
 
 
-@pytest.fixture
-def renamed(data, tmp_path):
-    """The data with the training split under another name, and a second part of it."""
-    folder = tmp_path / "renamed"
-    folder.mkdir()
-    for path in data.iterdir():
-        (folder / path.name.replace("train", "mine")).write_bytes(path.read_bytes())
-    for suffix in ("bin", "idx"):
-        (folder / f"mine1.{suffix}").write_bytes((data / f"test.{suffix}").read_bytes())
-    return folder
-
-
-def test_any_split_is_trained_on_in_blocks(data, renamed, device_flags, tmp_path):
-    """Under another name, the same text gives the same updates; parts of the split are read with it."""
-    options = [*device_flags, "--max-epoch", 2, "--no-save"]
-    logs = []
-    for folder, subset in ((data, []), (renamed, ["--train-subset", "mine1"]), (renamed, ["--train-subset", "mine"])):
-        output = train(folder, tmp_path / "run", *options, *subset)
-        blocks = re.findall(r"tokens in ([\d,]+) blocks, drawn again", output)
-        logs.append((re.findall(r"(\w+): ([\d,]+) tokens in [\d,]+ blocks", output), len(blocks)))
-    tokens = [int(log[0][0][1].replace(",", "")) for log in logs]
-    assert [log[0][0][0] for log in logs] == ["train", "mine1", "mine"]
-    assert tokens[1] == TEST_TOKENS and tokens[2] == tokens[0] + TEST_TOKENS
-
-
-def test_a_split_of_several_folders_is_logged(data, trained, device_flags, tmp_path):
-    """fairseq reads training texts of several folders, one an epoch, and no more than one of the others."""
-    second = tmp_path / "second"
-    shutil.copytree(data, second)
-    arguments = [f"{data}:{second}", *TASK, "--path", trained, "--gen-subset", "test", *device_flags]
-    for told in (True, False):
-        output = run_fairseq("eval-lm", arguments)
-        assert f"scored {TEST_TOKENS} of {TEST_TOKENS} tokens" in output
-        assert (f"only the text of {data} is read" in output) == told
-        for file in second.glob("test.*"):
-            file.unlink()
-
-
-def test_training_split_is_scored_as_a_stream(data, trained, device_flags):
-    _, tokens, segments = evaluate(data, trained, device_flags, "--valid-block", "splits:3", "--gen-subset", "train")
-    assert tokens > TEST_TOKENS and segments in (3, 4)
-
-
-@pytest.mark.parametrize("subset, said", [("mine,mine1", "mine,mine1"), ("valid", "--train-subset valid")])
-def test_subsets_that_cannot_be_trained_on(renamed, device_flags, tmp_path, subset, said):
-    with pytest.raises((ValueError, FileNotFoundError), match=said):
-        train(renamed, tmp_path / "run", *device_flags, "--max-epoch", 1, "--no-save", "--train-subset", subset)
+def test_any_split_is_trained_on_in_blocks(data, device_flags, tmp_path):
+    """Blocks have 2 to 6 chunks of 8 tokens; pieces of a stream would have 2."""
+    options = [*device_flags, "--max-update", 1, "--no-save", "--train-subset", "test", "--valid-subset", "train"]
+    found = re.search(r"\| test: ([\d,]+) tokens in (\d+) blocks", train(data, tmp_path, *options))
+    assert found is not None and int(found[1]) == TEST_TOKENS
+    assert TEST_TOKENS / 48 < int(found[2]) < TEST_TOKENS / 18
 
 
 def test_a_file_of_embeddings_is_needed_once(data, device_flags, tmp_path):
@@ -244,7 +202,7 @@ def test_generate_continues_lines(data, trained, device_flags):
 PROMPTS = ("w1", "w2 w3 w4 w5 w6 w7 w8 w9 w10 w11", "w3 w4 w5")
 
 
-@pytest.mark.parametrize("options", [["--beam", 1], ["--beam", 3], ["--beam", 2, "--min-len", 4]])
+@pytest.mark.parametrize("options", [["--beam", 1], ["--beam", 2, "--min-len", 4]])
 def test_limits_count_what_follows_each_prompt(options, data, trained, device_flags):
     """A prompt's continuation is the same alone and beside longer ones; without an end it has --max-len-b tokens."""
     arguments = [data, *TASK, "--path", trained, *device_flags, *options, "--max-len-b", 6, "--lenpen", 0.2]
@@ -269,7 +227,7 @@ def test_the_whole_limit_is_used(data, trained, device_flags):
 
 
 def test_streams_are_no_prompts(data, trained, device_flags):
-    with pytest.raises(ValueError, match="--valid-block splits:10: .*give --valid-block lines"):
+    with pytest.raises(ValueError, match="--valid-block splits:10"):
         run_fairseq("generate", [data, *TASK, "--path", trained, "--gen-subset", "test", *device_flags])
 
 
@@ -298,9 +256,7 @@ def rare(device_flags, tmp_path_factory):
     return folder / "data-bin", folder / "checkpoint_last.pt"
 
 
-@pytest.mark.parametrize(
-    "options", [["--beam", 5], ["--beam", 1, "--sampling"], ["--beam", 1, "--sampling", "--sampling-topp", 0.9]]
-)
+@pytest.mark.parametrize("options", [["--beam", 5], ["--beam", 1, "--sampling", "--sampling-topp", 0.9]])
 def test_unknown_words_are_read_and_never_written(options, rare, device_flags):
     data, checkpoint = rare
     arguments = [data, *TASK, "--path", checkpoint, *device_flags, *options, "--min-len", 20, "--max-len-b", 30]
@@ -332,37 +288,15 @@ def test_a_text_is_scored_in_python_as_its_file_is(data, trained, device_flags):
     assert both.bits_per_token == pytest.approx(found.bits_per_token)
 
 
-def test_bad_input(data, trained, device_flags, tmp_path):
-    def refused(message, *options):
-        with pytest.raises(ValueError, match=message):
-            evaluate(data, trained, device_flags, *options)
-
-    refused("--num-shards 2", "--num-shards", 2, "--shard-id", 0)
-    lines = ("--valid-block", "lines", "--num-shards", 999, "--batch-size", 2)
-    refused("no sequence to score", *lines, "--shard-id", 500)
-    refused("--context-window 4", "--context-window", 4)
-    with pytest.raises(ValueError, match=r"blocks of up to .* exceed --max-tokens 5: give a smaller"):
+def test_what_does_not_fit(data, trained, device_flags, tmp_path):
+    """Options that would score a part of a text, or blocks longer than a batch; a split that does not exist."""
+    for option in (["--num-shards", 2, "--shard-id", 0], ["--context-window", 4], ["--sample-break-mode", "eos"]):
+        with pytest.raises(ValueError, match=option[0]):
+            evaluate(data, trained, device_flags, *option)
+    with pytest.raises(ValueError, match="--max-tokens 5"):
         train(data, tmp_path, *device_flags, "--max-tokens", 5)
-    with pytest.raises(FileNotFoundError, match="Dataset not found: nowhere"):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
         evaluate(data, trained, device_flags, "--gen-subset", "nowhere")
-
-
-def test_empty_test_set_is_refused(data, trained, device_flags, tmp_path):
-    """fairseq-eval-lm would print a perplexity of 1.00 for no token at all."""
-    (tmp_path / "empty.txt").write_text("")
-    arguments = ["--only-source", "--srcdict", data / "dict.txt", "--testpref", tmp_path / "empty.txt"]
-    run_fairseq("preprocess", [*arguments, "--destdir", tmp_path / "data-bin"])
-    with pytest.raises(ValueError, match="empty"):
-        evaluate(tmp_path / "data-bin", trained, device_flags)
-
-
-def test_another_dictionary_is_refused(data, trained, device_flags, tmp_path):
-    symbols = (data / "dict.txt").read_text().splitlines()
-    (tmp_path / "dict.txt").write_text("\n".join([symbols[1], symbols[0], *symbols[2:]]) + "\n")
-    for file in data.glob("test.*"):
-        (tmp_path / file.name).symlink_to(file)
-    with pytest.raises(ValueError, match=r"source: SHA-256 .* in the checkpoint, SHA-256 .* in the data"):
-        evaluate(tmp_path, trained, device_flags)
 
 
 @pytest.mark.parametrize("way", ["lazy", "cached"])
@@ -381,33 +315,13 @@ def test_a_split_of_a_larger_dictionary_is_refused(data, trained, device_flags, 
     shutil.copytree(data, tmp_path / "mixed")
     for file in (tmp_path / "other").glob("test.*"):
         shutil.copy(file, tmp_path / "mixed")
-    with pytest.raises(
-        ValueError, match=r"test was binarised with another dictionary: it contains the token id 4\d, .*has 24"
-    ):
+    with pytest.raises(ValueError, match=r"token id 4\d, .*has 24"):
         evaluate(tmp_path / "mixed", trained, device_flags)
 
 
 def test_segments():
     assert segments_of("splits:10") == (10, None) and segments_of("size:50") == (None, 50)
     assert segments_of("lines") == (0, None)
-    for wrong in ("splits:", "split:3", "10", "splits:-1", "", "splits:0", "size:0", "size:", "size:-4", "size:1e8"):
+    for wrong in ("splits:", "split:3", "", "splits:0", "size:1e8"):
         with pytest.raises(ValueError, match="--valid-block"):
             segments_of(wrong)
-
-
-@pytest.mark.parametrize(
-    ("options", "refused"),
-    [
-        (["--sample-break-mode", "eos"], True),
-        (["--sample-break-mode", "complete_doc"], True),
-        (["--sample-break-mode", "complete"], False),
-        (["--sample-break-mode", "eos", "--valid-block", "lines"], False),
-    ],
-)
-def test_segments_end_at_line_ends(options, refused, data, trained, device_flags):
-    arguments = [data, *TASK, "--path", trained, "--gen-subset", "test", *device_flags, *options]
-    if not refused:
-        assert "Perplexity" in run_fairseq("eval-lm", arguments)
-        return
-    with pytest.raises(ValueError, match="--sample-break-mode"):
-        run_fairseq("eval-lm", arguments)

@@ -61,15 +61,6 @@ def test_resume_in_mid_epoch_is_exact(data: Path, short_spans: None, device_flag
     assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
 
 
-def test_a_finished_training_knows_its_seed(data: Path, device_flags: List[str], tmp_path: Path) -> None:
-    """The same command again has nothing to do; another seed needs another folder."""
-    given = arguments(data, "--max-update", 3, "--save-dir", tmp_path, "--disable-validation", *device_flags)
-    run_fairseq("train", [*given, "--seed", 7])
-    assert "nothing to train" in run_fairseq("train", [*given, "--seed", 7])
-    with pytest.raises(ValueError, match="--seed 7, not 1"):
-        run_fairseq("train", [*given, "--seed", 1])
-
-
 @pytest.mark.slow
 def test_killed_training_goes_on_exactly(data: Path, tmp_path: Path) -> None:
     given = arguments(data, "--disable-validation", "--save-interval-updates", 3, "--no-save-optimizer-state")
@@ -153,24 +144,13 @@ def test_prompts_are_beginnings_of_documents(data: Path, device_flags: List[str]
     assert generator.complete("old") == f" {text}\n"
 
 
-def test_first_loss_is_that_of_the_uniform_distribution(data: Path, device_flags: List[str], tmp_path: Path) -> None:
-    symbols = len(SubwordVocabulary(data / MODEL_FILE).dictionary)
-    options = ["--max-update", 1, "--no-save", "--disable-validation", "--save-dir", tmp_path, *device_flags]
-    (line,) = numbers(run_fairseq("train", arguments(data, *options)), "^ppl$")
-    assert 0.5 * symbols < float(line["ppl"]) < 3 * symbols
-
-
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--variant-block-multiple-min", 1], "all sequences of --task megalodon_pretrain have the same length"),
-        (["--max-tokens", 15], r"2 chunks of 8 tokens \(--decoder-chunk-size\) exceed --max-tokens 15"),
-        (["--decoder-chunk-size", -1], r"2 chunks of 1024 tokens \(--tokens-per-sample\) exceed --max-tokens 64"),
-        (["--sample-break-mode", "complete"], "--sample-break-mode complete"),
-        (["--curriculum", 1], "--curriculum .* omit --curriculum"),
-        (["--train-subset", "nothing"], "Dataset not found: nothing"),
-        (["--text-field", "body"], r"valid.jsonl, line 1: it is not a JSON object with a text in the field 'body'"),
-        (["--train-subset", "valid"], "--train-subset valid is also in --valid-subset"),
+        (["--variant-block-multiple-min", 1], "--variant-block-multiple-min 1"),
+        (["--max-tokens", 15], "--max-tokens 15"),
+        (["--train-subset", "nothing"], "not found: nothing"),
+        (["--text-field", "body"], "--text-field"),
     ],
 )
 def test_bad_settings(options: List[object], message: str, data: Path, device_flags: List[str], tmp_path: Path) -> None:
