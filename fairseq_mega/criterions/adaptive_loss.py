@@ -42,11 +42,6 @@ def forward(self: AdaptiveLoss, model: Any, sample: Dict[str, Any], reduce: bool
     Without ``reduce`` the loss is one number for each target (B * L,), 0 for padding.
     """
     softmax = model.decoder.adaptive_softmax
-    if softmax is None:
-        raise ValueError(
-            "--criterion adaptive_loss requires --adaptive-softmax-cutoff: give --adaptive-softmax-cutoff, or "
-            "--criterion cross_entropy"
-        )
     output = model(**sample["net_input"])
     target = model.get_targets(sample, output)
     flat, features = target.reshape(-1), output[0]

@@ -4,7 +4,7 @@ fairseq writes the log probability of every token of every row and reads or writ
 module replaces the computation on CPUs; losses and gradients are the same up to rounding.
 """
 
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
@@ -36,9 +36,7 @@ def _logits(model: Any, output: Any) -> Optional[Tensor]:
     return logits if PATHS.choose(None, logits, logits) == "native" else None
 
 
-def _losses(
-    criterion: Any, model: Any, output: Any, sample: Dict[str, Any], reduce: bool
-) -> Optional[Tuple[Tensor, Tensor]]:
+def _losses(criterion: Any, model: Any, output: Any, sample: Any, reduce: bool) -> Optional[Tuple[Tensor, Tensor]]:
     """Return the kernel's losses of the targets and of all tokens, by row or summed; None without the kernel."""
     logits = _logits(model, output)
     if logits is None:
@@ -48,26 +46,12 @@ def _losses(
     return (nll.sum(), smooth.sum()) if reduce else (nll, smooth)
 
 
-def _compute_loss(
-    original: Callable,
-    self: CrossEntropyCriterion,
-    model: Any,
-    output: Any,
-    sample: Dict[str, Any],
-    reduce: bool = True,
-) -> Tuple[Tensor, Tensor]:
+def _compute_loss(original: Callable, self: Any, model: Any, output: Any, sample: Any, reduce: bool = True) -> Any:
     losses = _losses(self, model, output, sample, reduce)
     return original(self, model, output, sample, reduce) if losses is None else (losses[0], losses[0])
 
 
-def _compute_smoothed_loss(
-    original: Callable,
-    self: LabelSmoothedCrossEntropyCriterion,
-    model: Any,
-    output: Any,
-    sample: Dict[str, Any],
-    reduce: bool = True,
-) -> Tuple[Tensor, Tensor]:
+def _smoothed_loss(original: Callable, self: Any, model: Any, output: Any, sample: Any, reduce: bool = True) -> Any:
     makes_its_own = type(self).get_lprobs_and_target is not LabelSmoothedCrossEntropyCriterion.get_lprobs_and_target
     ours = not makes_its_own and self.ignore_prefix_size <= 0
     losses = _losses(self, model, output, sample, reduce) if ours else None
@@ -80,4 +64,4 @@ def _compute_smoothed_loss(
 
 
 wrap(CrossEntropyCriterion, "compute_loss", _compute_loss)
-wrap(LabelSmoothedCrossEntropyCriterion, "compute_loss", _compute_smoothed_loss)
+wrap(LabelSmoothedCrossEntropyCriterion, "compute_loss", _smoothed_loss)

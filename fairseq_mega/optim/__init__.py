@@ -4,4 +4,4 @@ from fairseq_mega.compat.versions.imports import import_fairseq
 
 import_fairseq()
 
-from . import adam_selective_decay, epoch_cosine, linear_decay, timed_decay  # noqa: E402, F401
+from . import adam_selective_decay, schedules  # noqa: E402, F401

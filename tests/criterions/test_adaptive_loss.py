@@ -54,8 +54,3 @@ def test_gradients_reach_the_second_word_of_a_band(model, word):
     assert loss.item() > 1.0
     loss.backward()
     assert model.decoder.adaptive_softmax.tail[0 if word == 7 else 1][0].weight.grad.abs().sum() > 0
-
-
-def test_a_model_without_adaptive_softmax_is_refused():
-    with pytest.raises(ValueError, match="adaptive_loss requires --adaptive-softmax-cutoff"):
-        criterion()(build(), sample([[5, 6]]))

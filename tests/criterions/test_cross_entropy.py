@@ -6,7 +6,6 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.models import FairseqDecoder
 
-from fairseq_mega.compat.patching import WRAPPERS
 from fairseq_mega.criterions import cross_entropy as module
 from fairseq_mega.ops.common import native
 from tests.support.tiny_lm import ADAPTIVE, build, task, tokens
@@ -96,11 +95,6 @@ def test_padding_that_is_no_symbol(calls, monkeypatch):
     loss, _, _ = criterion(model, given)
     assert criterion.padding_idx == -100 and len(calls) == 1
     torch.testing.assert_close(loss, CrossEntropyCriterion(task(), False)(model, sample())[0])
-
-
-def test_both_are_changed_once():
-    for criterion in (CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion):
-        assert len(getattr(criterion.compute_loss, WRAPPERS)) == 1
 
 
 def test_half_precision(calls):
