@@ -8,7 +8,7 @@ import codecs
 import logging
 import re
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Tuple
 
 from fairseq.data import Dictionary
 
@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 MODEL_FILE = SUBWORDS_FILE
 LINE_END = "\n"  # stands for </s> among the tokens of a text
 REPLACEMENT = "\ufffd"
-_BYTES = frozenset(map(str, range(256)))
-_BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
+_BYTES = {LINE_END: 10, **{str(byte): byte for byte in range(256)}}  # by their tokens
+_BYTE_SUBWORDS = {f"<0x{byte:02X}>": byte for byte in range(256)}
 _SPELLED = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace() and chr(code) != " "}
 _UNSPELLED = {spelled: code for code, spelled in _SPELLED.items()}
 _MADE_UP = re.compile(r"madeupword\d+")
@@ -81,14 +81,7 @@ class ByteUnit(TextUnit):
 
     def pieces(self, tokens: Iterable[str], before: str = "") -> Iterator[str]:
         """Yield the text of each byte: "" within a character, U+FFFD for invalid UTF-8 and for other tokens."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        for token in tokens:
-            if token == LINE_END:
-                yield decoder.decode(b"\n")
-            elif is_byte(token):
-                yield decoder.decode(bytes([int(token)]))
-            else:
-                yield decoder.decode(b"", final=True) + REPLACEMENT
+        return (text + REPLACEMENT * bool(other) for text, other in _characters(tokens, _BYTES))
 
 
 class SubwordUnit(TextUnit):
@@ -122,22 +115,21 @@ class SubwordUnit(TextUnit):
 
     def pieces(self, tokens: Iterable[str], before: str = "") -> Iterator[str]:
         """Yield text like the base class; bytes such as ``<0x0A>`` are joined to characters."""
-        decoded = _characters(tokens)
+        decoded = _characters(tokens, _BYTE_SUBWORDS)
         return super().pieces((token if token == LINE_END else text + token for text, token in decoded), before)
 
     def _spaced(self, token: str) -> str:
         return unspelled(token).replace("\u2581", " ")
 
 
-def _characters(tokens: Iterable[str]) -> Iterator[Tuple[str, str]]:
+def _characters(tokens: Iterable[str], byte_of: Dict[str, int]) -> Iterator[Tuple[str, str]]:
     """Yield for each token the characters that the bytes so far complete, and the token ("" for a byte)."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for token in tokens:
-        byte = _BYTE_PIECE.fullmatch(token)
-        if byte is None:
-            yield decoder.decode(b"", final=True), token
+        if token in byte_of:
+            yield decoder.decode(bytes([byte_of[token]])), ""
         else:
-            yield decoder.decode(bytes([int(byte[1], 16)])), ""
+            yield decoder.decode(b"", final=True), token
 
 
 class DocumentUnit(SubwordUnit):
@@ -148,13 +140,10 @@ class DocumentUnit(SubwordUnit):
     def pieces(self, tokens: Iterable[str], before: str = "") -> Iterator[str]:
         """Yield text with every blank, except for the one that sentencepiece adds before a document."""
         begins = not before
-        for characters, token in _characters(tokens):
+        for characters, token in _characters(tokens, _BYTE_SUBWORDS):
             text = characters + self._spaced(token)
             yield text[1:] if begins and token and text.startswith(" ") else text
             begins = token == LINE_END
-
-
-UNITS = (TextUnit.name, ByteUnit.name, SubwordUnit.name)
 
 
 def settled_lines(text: str) -> int:
@@ -182,21 +171,9 @@ def unspelled(tokens: str) -> str:
     return tokens.translate(_UNSPELLED)
 
 
-def is_byte(token: str) -> bool:
-    """Return whether a token is the decimal number of a byte."""
-    return token in _BYTES
-
-
 def unit_name(folder: Path, saved: str = "") -> str:
-    """Return the name of the unit of binarised data: as the folder records it, else ``saved``.
-
-    Raises:
-        ValueError: if the record is broken or names an unknown unit.
-    """
-    name = settings_of_data(folder).get(UNIT, saved)
-    if name and name not in UNITS:
-        raise ValueError(f"{folder / CARD_FILE}: its unit is {name!r}; it must be one of {', '.join(UNITS)}")
-    return name
+    """Return the name of the unit of binarised data: as the folder records it, else ``saved``."""
+    return settings_of_data(folder).get(UNIT, saved)
 
 
 def is_made_up(token: str) -> bool:
@@ -223,18 +200,22 @@ def never_written(dictionary: Dictionary) -> List[int]:
 
 
 def text_unit(folder: Path, saved: str = "") -> TextUnit:
-    """Return the unit of the binarised data in a folder; see :func:`unit_name`; words, with a warning, if unknown.
+    """Return the unit of the binarised data in a folder; see :func:`unit_name`; words, with a warning, without a name.
 
     Raises:
-        ValueError: if the record is broken, or the subword model is missing or broken.
+        ValueError: if the record is broken or names an unknown unit, or the subword model is missing or broken.
     """
+    units: Dict[str, Callable[[], TextUnit]] = {
+        "": TextUnit,
+        "words": TextUnit,
+        "bytes": ByteUnit,
+        "subwords": lambda: SubwordUnit(folder / MODEL_FILE),
+    }
     name = unit_name(folder, saved)
-    if name == ByteUnit.name:
-        return ByteUnit()
+    if name not in units:
+        raise ValueError(f"{folder / CARD_FILE}: its unit is {name!r}, which is unknown")
     if not name:
         logger.warning(
             f'{folder / CARD_FILE} does not exist: text is read as words; for bytes write {{"unit": "bytes"}} to it'
         )
-    if name in ("", TextUnit.name):
-        return TextUnit()
-    return SubwordUnit(folder / MODEL_FILE)
+    return units[name]()

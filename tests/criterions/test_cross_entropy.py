@@ -87,16 +87,6 @@ def test_a_criterion_that_makes_its_own_probabilities(calls):
     assert calls == []
 
 
-def test_padding_that_is_no_symbol(calls, monkeypatch):
-    """fairseq takes -100 where a task has no dictionary of targets."""
-    model, given = build().eval(), sample()
-    given["target"] = given["target"].masked_fill(given["target"] == PAD, -100)
-    criterion = CrossEntropyCriterion(type("Task", (), {"target_dictionary": None}), False)
-    loss, _, _ = criterion(model, given)
-    assert criterion.padding_idx == -100 and len(calls) == 1
-    torch.testing.assert_close(loss, CrossEntropyCriterion(task(), False)(model, sample())[0])
-
-
 def test_half_precision(calls):
     """Logits of bfloat16, as under autocast: losses in float32."""
     model = build().eval()

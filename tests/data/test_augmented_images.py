@@ -1,4 +1,4 @@
-"""Augmented images: which are drawn, that workers, processes and a resumed run repeat them, and mixed batches."""
+"""Augmented images: which are drawn, what they look like, and mixed batches."""
 
 import pickle
 import random
@@ -6,7 +6,6 @@ import random
 import numpy as np
 import pytest
 import torch
-from fairseq.data.iterators import EpochBatchIterator
 
 from fairseq_mega.data.augmented_images import (
     AugmentedImageDataset,
@@ -43,16 +42,10 @@ def dataset_of(count, transform=noise, **options):
     return AugmentedImageDataset(Numbers(count), np.arange(count) % 5, transform, 2, **{"seed": 1, **options})
 
 
-def batches_of(dataset, size, epoch=1, workers=0, shards=1, shard=0, skip=0):
-    dataset.lanes = shards
+def batches_of(dataset, size, epoch=1):
     dataset.set_epoch(epoch)
-    sampler = dataset.batch_by_size(dataset.ordered_indices(), max_sentences=size)
-    iterator = EpochBatchIterator(
-        dataset, dataset.collater, sampler, 1, shards, shard, num_workers=workers, epoch=epoch, disable_shuffling=True
-    )
-    if skip:
-        iterator.load_state_dict({"version": 2, "epoch": epoch, "iterations_in_epoch": skip, "shuffle": False})
-    return list(iterator.next_epoch_itr(shuffle=False))
+    batches = dataset.batch_by_size(dataset.ordered_indices(), max_sentences=size)
+    return [dataset.collater([dataset[place] for place in batch]) for batch in batches]
 
 
 def images_in(batches):
@@ -87,30 +80,6 @@ def test_what_is_drawn():
         assert torch.equal(noise(torch.zeros(3, 2, 2))[:, 2, 0], drawn[4])
     for other in ({"seed": 2}, {"repetitions": 1}):
         assert not torch.equal(dataset_of(6, **{"repetitions": 3, **other})[4]["source"][:, 2, 0], drawn[4])
-
-
-@tiny_images.needs_timm
-def test_workers_and_a_resumed_epoch_repeat_it():
-    mixing = BatchMixing(5, 0.8, 1.0, 0.1)
-    dataset = dataset_of(30, repetitions=2, mixing=mixing)
-    whole = batches_of(dataset, 4, epoch=3)
-    for other in (batches_of(dataset, 4, epoch=3, workers=2), batches_of(dataset, 4, epoch=3, workers=1, skip=5)):
-        for batch, again in zip(whole[-len(other) :], other):
-            assert torch.equal(batch["net_input"]["images"], again["net_input"]["images"])
-            assert torch.equal(batch["target"], again["target"])
-        assert len(other) in (len(whole), len(whole) - 5)
-
-
-@pytest.mark.parametrize("processes", [3, 8])
-def test_repetitions_are_dealt_to_different_processes(processes):
-    dataset = dataset_of(600, repetitions=3)
-    alone = batches_of(dataset, 8 * processes)
-    shards = [batches_of(dataset, 8, shards=processes, shard=shard) for shard in range(processes)]
-    assert all(len(set(images_in([batch]))) == len(images_in([batch])) for shard in shards for batch in shard)
-    for step, batch in enumerate(alone):  # the same images are in the same step, with the same augmentation
-        items = torch.cat([shard[step]["net_input"]["images"] for shard in shards if shard[step]])
-        want = sorted(batch["net_input"]["images"].flatten(1).tolist())
-        assert sorted(items.flatten(1).tolist()) == want
 
 
 def test_limits_of_batches():
@@ -166,22 +135,15 @@ def test_transforms(tmp_path):
 
 
 @tiny_images.needs_timm
-def test_each_operation_of_randaugment_takes_each_magnitude(tmp_path):
-    """Magnitudes vary from 0 to 10; posterizing keeps no bits at 10, and the image is black."""
+def test_posterizing_takes_each_magnitude(tmp_path):
+    """Magnitudes vary from 0 to 10; at 10 no bits are kept, and the image is black."""
     images = ImageFolder(tiny_images.write_files(tmp_path, size=40) / "train")
     image = images[7]
-    assert image.mode == "RGB" and np.asarray(image).any()
     (drawing,) = [part for part in training_transform(28).transforms if type(part).__name__ == "RandAugment"]
     drawing = pickle.loads(pickle.dumps(drawing))  # as workers receive it
     assert {operation.magnitude for operation in drawing.ops} == {9}
-    results = {}
-    with seeded(1):
-        for operation in drawing.ops:
-            operation.prob, operation.magnitude_std = 1.0, 0
-            for operation.magnitude in range(11):
-                results[operation.name, operation.magnitude] = changed = operation(image)
-                assert (changed.mode, changed.size) == (image.mode, image.size), operation
-    for magnitude in range(11):
-        posterized = np.asarray(results["PosterizeIncreasing", magnitude])
-        bits = 4 - magnitude * 4 // 10
-        np.testing.assert_array_equal(posterized, np.asarray(image) & (256 - 2 ** (8 - bits)))
+    (operation,) = [operation for operation in drawing.ops if operation.name == "PosterizeIncreasing"]
+    operation.prob, operation.magnitude_std = 1.0, 0
+    for operation.magnitude in range(11):
+        bits = 4 - operation.magnitude * 4 // 10
+        np.testing.assert_array_equal(np.asarray(operation(image)), np.asarray(image) & (256 - 2 ** (8 - bits)))

@@ -1,7 +1,6 @@
 """Images in a folder per class: which are read, in which order, and as which pixels."""
 
 import io
-import os
 import pickle
 from pathlib import Path
 from typing import Any, Callable, Dict
@@ -11,7 +10,6 @@ import pytest
 from PIL import Image
 
 from fairseq_mega.data.image_folder import ImageFolder, check_same_classes, read_image, split_folder
-from tests.support import tiny_images
 
 SHADES = np.round(np.arange(64).reshape(8, 8) * 255 / 63).astype(np.uint8)
 WIDE = (np.arange(64).reshape(8, 8) * 65535 // 63).astype(np.uint16)
@@ -117,25 +115,6 @@ def test_classes_and_images_are_sorted(tmp_path, caplog):
     (message,) = caplog.messages
     omitted = ("1 hidden .jpg", "1 hidden .png", "1 .txt", "1 .csv", "1 .png in deeper", "1 .png beside")
     assert all(count in message for count in omitted)
-
-
-def test_no_file_is_looked_at(tmp_path, monkeypatch):
-    """A stat for each of ImageNet's files would take minutes on a file system of a network."""
-    tiny_images.write_files(tmp_path)
-    asked = []
-
-    def noting(function):
-        def call(path, *args, **options):
-            asked.append(str(path))
-            return function(path, *args, **options)
-
-        return call
-
-    for name in ("stat", "lstat"):
-        monkeypatch.setattr(os, name, noting(getattr(os, name)))
-    monkeypatch.setattr("builtins.open", noting(open))
-    assert len(ImageFolder(tmp_path / "train")) == 24
-    assert not [path for path in asked if path.endswith(".JPEG")]
 
 
 @pytest.mark.parametrize("files", [[], ["1.png"], ["a/1.png", "b/.2.png"], ["a/1.png", "b/x/1.png"]])

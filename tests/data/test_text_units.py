@@ -77,7 +77,7 @@ def test_the_folder_counts_more_than_the_checkpoint(tmp_path: Path, caplog: pyte
     assert unit_name(tmp_path, "words") == "bytes"
     (tmp_path / "card.json").write_text('{"unit": "letters"}')
     with pytest.raises(ValueError, match="card.json"):
-        unit_name(tmp_path)
+        text_unit(tmp_path)
     with pytest.raises(ValueError, match="subwords.model"):
         text_unit(tmp_path / "none", "subwords")
 

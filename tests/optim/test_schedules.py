@@ -180,22 +180,6 @@ def test_the_time_of_earlier_runs_counts(clock):
     assert second.step_update(10) == 1e-3
 
 
-def test_a_training_goes_on_with_the_time_it_has_left(tiny_corpus, tmp_path):
-    arguments = [tiny_corpus, *helpers.TINY_TRAINING, "--cpu", "--save-dir", tmp_path, "--lr-scheduler", "timed_decay"]
-    arguments += ["--warmup-updates", 2, "--stop-time-hours", 50]
-    helpers.run_fairseq("train", [*arguments, "--max-update", 3])
-    file = tmp_path / "checkpoint_last.pt"
-    checkpoint = torch.load(file)
-    state = checkpoint["optimizer_history"][-1]["lr_scheduler_state"]
-    assert state["seconds"] > 0
-    state["seconds"] += 25 * 3600
-    torch.save(checkpoint, file)
-    printed = helpers.run_fairseq("train", [*arguments, "--max-update", 6])
-    found = [float(update["lr"]) for update in numbers(printed, "^lr$") if update]
-    assert len(found) == 3 and found == sorted(found, reverse=True)
-    assert found == pytest.approx([0.0025] * 3, rel=0.02)
-
-
 def test_of_several_processes_the_first_ones_clock_counts(monkeypatch, clock):
     def broadcast(shared, source):
         assert source == 0 and shared.dtype == torch.float64

@@ -100,18 +100,6 @@ def test_what_does_not_fit(arrays, folder, tmp_path):
         task_of(data).load_dataset("valid")
 
 
-@pytest.mark.parametrize(
-    ("arch", "task", "message"),
-    [
-        ("mega_image_tiny", "lra-image", "mega_image_tiny is an image classifier: give --task image-classification"),
-        ("mega_lra", "image-classification", "mega_lra is a classifier: give --task lra-text, lra-image or"),
-    ],
-)
-def test_other_tasks_are_refused(arch, task, message, tmp_path, capsys):
-    assert console.run("train", [str(tmp_path), "--arch", arch, "--task", task]) != 0
-    assert message in capsys.readouterr().err
-
-
 @tiny_images.needs_timm
 def test_only_training_images_are_augmented(folder, tmp_path):
     """Scored images are never augmented, also those of the training part; valid may be called val."""
@@ -218,12 +206,3 @@ def test_training_and_its_resumption(folder, tmp_path, device_flags):
     want, got = (logged(output, "train_loss") for output in (whole, resumed))
     assert len(want) == 2 and want == got
     assert logged(whole, "valid_accuracy") == logged(resumed, "valid_accuracy")[-2:]
-
-
-@tiny_images.needs_timm
-def test_damaged_images_are_named_by_commands(folder, tmp_path, capsys):
-    data = shutil.copytree(folder, tmp_path / "data")
-    (data / "train" / "class2" / "005.JPEG").write_bytes(b"\xff\xd8nothing")
-    arguments = [data, *TRAINING, "--cpu", "--max-epoch", 1, "--num-workers", 1, "--save-dir", tmp_path / "save"]
-    assert console.run("train", [str(argument) for argument in arguments]) != 0
-    assert "class2/005.JPEG" in capsys.readouterr().err

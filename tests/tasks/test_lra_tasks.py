@@ -7,7 +7,6 @@ from argparse import Namespace
 import numpy as np
 import pytest
 import torch
-from fairseq import models
 from fairseq.data import data_utils
 from fairseq.logging import metrics
 from omegaconf import OmegaConf
@@ -81,20 +80,6 @@ def test_order_of_texts(texts):
     assert plain.ordered_indices().tolist() == list(range(lra_data.SIZES["train"]))
 
 
-def test_cls_and_cutting(texts):
-    task = task_of("text", texts, {"pooling": "cls", "longest": 4})
-    dataset = task.load_dataset("test")
-    assert all(dataset[i]["source"][0][0] == task.cls_index for i in range(len(dataset)))
-    assert dataset.sizes.max() == 4
-
-
-def test_pairs_layout(pairs):
-    task = task_of("text", pairs)
-    assert task.documents == 2
-    batch = task.load_dataset("valid").collater([task.dataset("valid")[0]])
-    assert set(batch["net_input"]) == {"src_tokens", "src_lengths", "src1_tokens", "src1_lengths"}
-
-
 @pytest.mark.parametrize("change", ["counts", "order", "more"])
 def test_both_documents_have_one_dictionary(change, pairs, tmp_path):
     """The ids of the second documents are read with the first ones' dictionary."""
@@ -144,14 +129,6 @@ def test_images_of_a_split_have_the_size_of_training(images):
         task_of("image", images).load_dataset("valid")
 
 
-def test_the_task_learns_what_the_model_reads(images, monkeypatch):
-    model = build(kind="image", max_positions=16)
-    monkeypatch.setattr(models, "build_model", lambda *unused: model)
-    task = task_of("image", images)
-    assert task.build_model(None) is model
-    assert (task.longest, task.classes, task.pooling) == (16, 3, "mp")
-
-
 def test_speech_layout(tmp_path):
     folder = lra_data.write_speech(tmp_path) / "processed_data" / "raw"
     task = task_of("speech", tmp_path)
@@ -170,45 +147,34 @@ def test_speech_layout(tmp_path):
         task_of("speech", tmp_path, sc_dropped_rate=0.3)
 
 
-class TestSpeechScale:
-    """The scale of the samples goes from the record of the data into the model, and two scales never meet."""
+@pytest.mark.parametrize(
+    ("trained", "given"),
+    [("once", "twice"), ("twice", "once"), ("twice", "twice"), (None, "once"), ("twice", None)],
+)
+def test_two_scales_of_speech_never_meet(trained, given, tmp_path):
+    """The scale of the samples goes from the record of the data, if they have one, into the model."""
 
-    @staticmethod
-    def model(folder, **options):
+    def folder(scaling):
+        folder = lra_data.write_speech(tmp_path / str(scaling))
+        if scaling is not None:
+            (folder / "SOURCE.json").write_text(json.dumps({"settings": {"scaling": scaling}}))
+        return folder
+
+    def model(scaling):
         values = Namespace(encoder_layers=1, encoder_chunk_size=20, sentence_class_num=3)
-        return MegaClassifier.build_model(values, task_of("speech", folder, **options))
+        return MegaClassifier.build_model(values, task_of("speech", folder(scaling)))
 
-    @pytest.fixture
-    def folder(self, tmp_path):
-        """A function that makes data of a scale; None: data without SOURCE.json, as the authors' are."""
-
-        def write(scaling):
-            folder = lra_data.write_speech(tmp_path / str(scaling))
-            if scaling is not None:
-                (folder / "SOURCE.json").write_text(json.dumps({"settings": {"scaling": scaling}}))
-            return folder
-
-        return write
-
-    @pytest.mark.parametrize(("trained", "given"), [("once", "twice"), ("twice", "once")])
-    def test_checkpoints_are_refused_on_the_other_scale(self, folder, trained, given):
-        state = self.model(folder(trained)).state_dict()
-        with pytest.raises(ValueError, match=f"samples divided by 32768 {trained}, .* are divided {given}"):
-            self.model(folder(given)).load_state_dict(state)
-
-    @pytest.mark.parametrize(("trained", "given"), [("twice", "twice"), (None, "once"), ("twice", None), (None, None)])
-    def test_checkpoints_go_on_otherwise(self, folder, trained, given):
-        state = self.model(folder(trained)).state_dict()
-        model = self.model(folder(given))
-        model.load_state_dict(dict(state))
-        state.pop("sample_scale")  # of earlier versions and of the published code
-        model.load_state_dict(state)
-
-    def test_the_option_refuses_other_data(self, folder):
-        assert task_of("speech", folder("once"), sc_scaling="once").scaling == "once"
-        assert task_of("speech", folder(None), sc_scaling="once").scaling is None
-        with pytest.raises(ValueError, match="--sc-scaling once"):
-            task_of("speech", folder("once"), sc_scaling="twice")
+    state = model(trained).state_dict()
+    if None not in (trained, given) and trained != given:
+        with pytest.raises(ValueError, match=f"{trained}, .* {given}"):
+            model(given).load_state_dict(state)
+        with pytest.raises(ValueError, match=f"--sc-scaling {trained}"):
+            task_of("speech", folder(given), sc_scaling=trained)
+        return
+    model(given).load_state_dict(dict(state))
+    state.pop("sample_scale")  # of earlier versions and of the published code
+    model(given).load_state_dict(state)
+    assert task_of("speech", folder(given), sc_scaling=given).scaling == given
 
 
 def test_every_example_is_in_one_batch(images):

@@ -13,8 +13,7 @@ from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
-from tests.support import json_texts, processes
-from tests.support.evaluation import exact_bits
+from tests.support import json_texts
 from tests.support.helpers import hypotheses, run_fairseq, train_with_two_processes
 from tests.support.tiny_trainings import numbers
 
@@ -62,24 +61,6 @@ def test_resume_in_mid_epoch_is_exact(data: Path, short_spans: None, device_flag
 
 
 @pytest.mark.slow
-def test_killed_training_goes_on_exactly(data: Path, tmp_path: Path) -> None:
-    given = arguments(data, "--disable-validation", "--save-interval-updates", 3, "--no-save-optimizer-state")
-    given = [*given[:-1], "--max-update", 60, "--cpu"]
-    whole = numbers(run_fairseq("train", [*given, "--save-dir", tmp_path / "whole"]), LOGGED)
-    (process,) = processes.start_trainings([*given, "--save-dir", tmp_path / "killed"], 1)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if '"num_updates": "7"' in line:
-            process.kill()
-            break
-    process.communicate()
-    assert process.returncode == -9
-    output = run_fairseq("train", [*given, "--save-dir", tmp_path / "killed"])
-    (begun,) = map(int, re.findall(r"Loaded checkpoint .* @ (\d+) updates", output))
-    assert 6 <= begun < 60 and numbers(output, LOGGED) == whole[begun:]
-
-
-@pytest.mark.slow
 def test_two_processes_read_every_token_once(data: Path, tmp_path: Path) -> None:
     """The last batch of an epoch is left for one process alone."""
     given = arguments(data, "--no-save", "--disable-validation", "--save-dir", tmp_path, "--max-epoch", 1)
@@ -117,17 +98,6 @@ def test_evaluation_and_text(data: Path, trained: Path, device_flags: List[str])
     assert re.search("[a-z]+ [a-z]+", generator.complete("the sea and", 10, seed=1))
 
 
-def test_a_document_is_scored_in_python_as_its_file_is(
-    data: Path, trained: Path, device_flags: List[str], tmp_path: Path
-) -> None:
-    shutil.copytree(data, tmp_path / "data")
-    document = json_texts.documents(1, 5)[0] + "\n"
-    json_texts.write(tmp_path / "data" / "one.jsonl", [document])
-    given = [tmp_path / "data", "--task", "megalodon_pretrain", "--path", trained, "--gen-subset", "one", *device_flags]
-    generator = MegalodonLanguageModel.from_pretrained(str(trained.parent), trained.name, str(data))
-    assert abs(generator.likelihood(document).bits_per_token - exact_bits(given)) < 1e-5
-
-
 def test_prompts_are_beginnings_of_documents(data: Path, device_flags: List[str], tmp_path: Path) -> None:
     """Line ends and blanks are read as in training, and an answer ends with its line."""
     shutil.copytree(data, tmp_path / "data")
@@ -157,13 +127,3 @@ def test_bad_settings(options: List[object], message: str, data: Path, device_fl
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         given = arguments(data, "--no-save", "--max-update", 1, "--save-dir", tmp_path, *device_flags)
         run_fairseq("train", [*given, *options])
-
-
-def test_bad_lines_are_counted(data: Path, device_flags: List[str], tmp_path: Path) -> None:
-    shutil.copytree(data, tmp_path / "data")
-    for name in ("train/1.jsonl", "valid.jsonl"):
-        with (tmp_path / "data" / name).open("a") as file:
-            file.write("no JSON\n")
-    given = arguments(tmp_path / "data", "--max-update", 1, "--no-save", "--save-dir", tmp_path, *device_flags)
-    output = run_fairseq("train", [*given, "--bad-lines", "skip"])
-    assert {*re.findall(r"(\w+): 1 bad lines were skipped", output)} == {"train", "valid"}
