@@ -1,0 +1,175 @@
+"""The scripts of tables, figures and comparisons, in their --smoke form, from the data to the table."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+
+from fairseq_mega.lab.reproduce import command as reproducing
+from fairseq_mega.lab.runs.results import read_results
+from tests.support import in_process, lra_data, tiny_trainings
+from tests.support.helpers import REPOSITORY
+from tests.support.in_process import in_process as no_processes  # noqa: F401
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_processes")]
+
+
+def ended(done: Any, status: int) -> str:
+    """Assert the status of a run and return its output."""
+    assert done.returncode == status, done.stdout + done.stderr
+    return str(done.stdout + done.stderr)
+
+
+def run(script: str, *options: object, status: int = 0) -> str:
+    """Run a script in this process."""
+    return ended(in_process.reproduce(script, *options), status)
+
+
+def compare(recipes: str, *options: object) -> str:
+    """Run recipes of comparisons in this process."""
+    return ended(in_process.call(reproducing.main, f"comparison/{recipes}", "--gpus", 0, *options), 0)
+
+
+def run_by_bash(script: str, *options: object, status: int = 0) -> str:
+    command = ["bash", str(REPOSITORY / "scripts" / script), "--skip-setup", *map(str, options)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "FAIRSEQ_MEGA_VENV": sys.prefix}
+    return ended(subprocess.run(command, capture_output=True, text=True, env=environment), status)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the scripts of the Long Range Arena share."""
+    return tmp_path_factory.mktemp("lra")
+
+
+def results_of(out: Path, table: str) -> List[Dict[str, Any]]:
+    """The results of the recipes of a table."""
+    found = read_results(out / "results", "lra-smoke")
+    return [result for result in found if result["settings"]["recipe"].startswith(f"mega/{table}/")]
+
+
+def test_table2_figure5_and_resuming(out: Path) -> None:
+    """Scripts make the numbers from nothing; a model of table and figure is trained once; a longer training goes on."""
+    options = ["--smoke", "--seeds", 7, "--out", out]
+    table = ["--where", "task=pathfinder", "--where", "name=mega"]
+    output = run("mega_table2_lra.sh", *options, *table, "--keep-schedule", "--max-update", 3)
+    mega = r"pathfinder\.mega\.laplace\.n16\.full\.seed7\.\w{8}"
+    assert re.search(rf"{mega}\.train\.3: done", output) and "SMOKE RUN" in output
+    (first,) = results_of(out, "table2")
+    assert first["examples"] == 5 and first["settings"]["updates"] == 3 and first["seed"] == 7
+    assert re.search(r"--max-update 3 .*--total-num-update 250000\.0 ", first["train_command"])
+    assert "--where task=pathfinder" in first["command"]
+
+    # The same run, further on: its first epoch is not repeated.
+    figure = ["--where", "attention=laplace", "--keep-schedule", "--max-update"]
+    output = run("mega_figure5_stability.sh", *options, *figure, 6)
+    assert "going on from" in output and re.search(rf"{mega}\.train\.6: done", output)
+    (second,) = results_of(out, "figure5")
+    assert [point["updates"] for point in second["curve"]] == [3, 5, 6]
+    assert (out / "figure5.png").stat().st_size > 10000
+    output = run("mega_figure5_stability.sh", *options, *figure, 5, status=1)
+    assert re.search(rf"1 of 1 runs failed: {mega}", output) and "--max-update is 5" in output
+
+
+def test_table3_and_figure4_share_a_run(out: Path, tmp_path: Path) -> None:
+    data = lra_data.write_images(tmp_path / "image")
+    options = ["--smoke", "--seeds", 1, "--out", out, "--where", "task=image", "--data", data, "--max-update", 4]
+    output = run("mega_table3_attention_functions.sh", *options, "--where", "attention=laplace")
+    assert "laplace, paper" in output and "90.43" in output
+    output = run("mega_figure4_ablations.sh", *options, "--where", "name=n0,n16,full")
+    skipped = r"image\.mega\.laplace\.n16\.full\.seed1\.\w{8}\.train: done before, skipped"
+    assert len(re.findall(skipped, output)) == 1 and output.count(".train: begins") == 1
+    found = results_of(out, "figure4")
+    assert {result["settings"]["ema_dim"] for result in found} == {0, 16}
+    assert {result["examples"] for result in found} == {lra_data.SIZES["test"]}
+    assert (out / "figure4.png").stat().st_size > 10000
+
+
+@pytest.mark.exhaustive
+def test_table4(out: Path, tmp_path: Path) -> None:
+    options = ["--smoke", "--seeds", 1, "--out", out, "--data", lra_data.write_speech(tmp_path)]
+    options += ["--where", "name=big", "--set", "model.encoder_chunk_size=10"]
+    output = run_by_bash("mega_table4_speech.sh", *options, "--bf16")
+    assert "MEGA-chunk big, paper" in output and "97.30" in output
+    (result,) = results_of(out, "table4")
+    assert "--arch mega_sc_raw_big" in result["train_command"] and "--amp --bf16" in result["train_command"]
+    (folder,) = (out / "runs").glob("speech.mega-big.laplace.n16.c10.seed1.*")
+    saved = torch.load(folder / "checkpoints" / "checkpoint_best.pt")
+    weight = saved["model"]["head.output.weight"]  # only products are of bfloat16
+    assert weight.dtype == torch.float32 and not torch.equal(weight, weight.bfloat16().float())
+
+
+@pytest.mark.exhaustive  # tests/reproduce/test_smoke.py trains both
+def test_table5_and_figure6(tmp_path: Path) -> None:
+    """Both tasks of Table 5, stages skipped when repeated, and Figure 6 with the model that is there already."""
+    work = ["--smoke", "--work-dir", tmp_path]
+    output = run("mega_table5_lm.sh", *work)
+    assert "MEGA, measured (K = 10, chunk 32)" in output and "MEGA, measured (K = 50, chunk 32)" in output
+    assert "Transformer, measured (context of at least 16)" in output
+    assert run("mega_table5_lm.sh", *work).count("done before, skipped") == 6  # the data are there: no stage at all
+    output = run("mega_figure6_context.sh", *work)
+    assert "train: begins" not in output and (tmp_path / "figure6.png").stat().st_size > 10000
+    found = read_results(tmp_path / "results", "figure6-smoke")
+    assert {(row["settings"]["segments"], row["settings"]["chunk_size"]) for row in found} == {
+        *((k, 16) for k in (20, 4, 1, 2)),
+        *((2, c) for c in (8, 32)),
+    }
+    assert len({row["examples"] for row in found}) == 1
+
+
+def test_compare(tmp_path: Path) -> None:
+    """Text of one's own, in the folder of fairseq-preprocess; other contexts are other scores of the same training."""
+    data = tiny_trainings.write_text(tmp_path / "text")
+    options = ["--data", data, "--out", tmp_path / "out", "--smoke", "--set", "optimization.lr=0.002"]
+    options += ["--where", "name=transformer,mega"]
+    for corpus in ("wikitext2", "bytes"):
+        output = compare(corpus, *options)
+        models = tuple(f"| {corpus}: {model}, learning rate 0.002, seed 1 |" for model in ("mega", "transformer"))
+        assert len([line for line in output.splitlines() if line.startswith(models)]) == 7 and "SMOKE RUN" in output
+    contexts = "mega*:evaluate.contexts=[{exact_contexts: [128, 256, 1024, 4096], segments: [1]}]"
+    exact = run_by_bash("compare_language_models.sh", *options, "--set", contexts)
+    assert exact.count(".train: done before") == 2 and exact.count("evaluate: begins") == 1
+    assert len(list((tmp_path / "out" / "results").glob("language-models.wikitext2.mega.*-test-x*.json"))) == 4
+
+
+def test_compare_classifiers(tmp_path: Path) -> None:
+    """Data of one's own decide the number of classes."""
+    data = lra_data.write_images(tmp_path / "data", pixels=1024)
+    options = ["--data", data, "--out", tmp_path / "out", "--set", "model.encoder_chunk_size=8", "--smoke"]
+    output = compare("image", *options, "--where", "name=mega,transformer")
+    for model in ("MEGA, chunk 8", "Transformer, full attention"):
+        assert f"| Image | {model} | 0.002 | 1 | " in output and "of 29 |" in output
+    for result in read_results(tmp_path / "out" / "results", "compare-classifiers-smoke"):
+        assert f"--sentence-class-num {lra_data.CLASSES} " in result["train_command"]
+
+
+@pytest.mark.exhaustive
+def test_texts(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    options = ["--data", lra_data.write_texts(tmp_path / "data"), "--out", tmp_path / "out", "--smoke"]
+    output = run_by_bash("compare_classifiers.sh", "--where", "task=text", "--where", "name=mega,megalodon", *options)
+    for model in ("MEGA", "MEGALODON (our interpretation)"):
+        assert f"| Text | {model}, chunk 128 | " in output
+
+
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [
+        ("mega_table2_lra.sh", ["--set", "image:model.encoder_chunk_size=100"]),
+        ("mega_table2_lra.sh", ["--max-update", 25001]),
+        ("mega_figure4_ablations.sh", ["--set", "n3:model.encoder_n_dim=3"]),
+        ("mega_figure5_stability.sh", ["--where", "attention=silu"]),
+        ("mega_table7_wmt16.sh", ["--no-download"]),
+    ],
+)
+def test_refused_options(tmp_path: Path, script: str, options: List[object]) -> None:
+    """Before anything is made; the last one through the script itself."""
+    run_it = run_by_bash if options[-1] == "--no-download" else run
+    refused = run_it(script, "--out", tmp_path / "out", "--gpus", 0, *options, status=1)
+    assert str(options[-1]).split("=")[0].split(":")[-1] in refused or "silu" in refused
+    assert not (tmp_path / "out").exists()
