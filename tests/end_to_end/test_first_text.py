@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, List, NamedTuple
 
 import pytest
-import torch
 
 from fairseq_mega.lab.prepare import binarised, command
 from fairseq_mega.models.mega_lm import MegaLanguageModel
@@ -15,22 +14,23 @@ from tests.support import grids, helpers, in_process
 from tests.support.evaluation import exact_bits
 
 LINES = ("ROMEO: Grüße aus Köln für 5 €", "JULIA: Wer ist da „unten“?", "ROMEO: Ich – Romeo!", "")
-MODEL: List[object] = ["--task", "mega_language_modeling", "--arch", "mega_lm_tiny", "--decoder-layers", 2]
-MODEL += ["--decoder-embed-dim", 48, "--decoder-hidden-dim", 96, "--decoder-chunk-size", 32, "--dropout", 0.0]
+MODEL: List[object] = ["--arch", "mega_lm_tiny", "--decoder-layers", 2, "--decoder-embed-dim", 48]
+MODEL += ["--decoder-hidden-dim", 96, "--decoder-chunk-size", 32, "--dropout", 0.0]
 TRAINING: List[object] = ["--optimizer", "adam", "--lr", 0.01, "--clip-norm", 1.0, "--max-tokens", 800]
-TRAINING += ["--num-workers", 0]
-TRAINING += ["--lr-scheduler", "linear_decay", "--warmup-updates", 10, "--no-epoch-checkpoints", "--disable-validation"]
+TRAINING += ["--lr-scheduler", "linear_decay", "--warmup-updates", 10, "--total-num-update", 120, "--max-update", 120]
+TRAINING += ["--num-workers", 0, "--no-epoch-checkpoints", "--disable-validation"]
 
 pytestmark = pytest.mark.slow
 
 
 class Trained(NamedTuple):
-    """A model that knows LINES by heart."""
+    """A model that has learned LINES by heart, and the arguments of a command that uses it."""
 
     unit: str
     data: Path
     folder: Path
     model: Any
+    arguments: List[object]
 
 
 @pytest.fixture(scope="module", params=grids.mostly_exhaustive(["subwords", "bytes", "words"], kept=2))
@@ -44,79 +44,64 @@ def trained(request: pytest.FixtureRequest, device_flags, tmp_path_factory: pyte
         patch.setattr(binarised, "run_command", in_process.run_command)
         done = in_process.call(command.main, "text-lm", *options)
     assert done.returncode == 0, done.stderr
-    data, updates = folder / "text" / "data-bin", 120
-    stop = ["--total-num-update", updates, "--max-update", updates, "--save-dir", folder]
-    helpers.run_fairseq("train", [data, *MODEL, *TRAINING, *stop, *device_flags])
+    data = folder / "text" / "data-bin"
+    arguments = [data, "--task", "mega_language_modeling", *device_flags]
+    helpers.run_fairseq("train", [*arguments, *MODEL, *TRAINING, "--save-dir", folder])
     model = MegaLanguageModel.from_pretrained(str(folder), "checkpoint_last.pt", str(data))
-    return Trained(request.param, data, folder, model)
+    return Trained(request.param, data, folder, model, [*arguments, "--path", folder / "checkpoint_last.pt"])
 
 
 def test_complete(trained: Trained) -> None:
     line = LINES[0]
-    for cut in (len("ROMEO: Grüße"), len("ROMEO: Grüße ")):
-        prompt = line[:cut]
-        text = trained.model.complete(prompt, 60, temperature=0.0, stop_at_line_end=True)
-        assert prompt + text == line
+    for prompt in (line[: len("ROMEO: Grüße")], line[: len("ROMEO: Grüße ")]):
+        assert prompt + trained.model.complete(prompt, 60, temperature=0.0, stop_at_line_end=True) == line
     more = trained.model.complete("ROMEO: Grüße", 90, temperature=0.0)
     assert f"ROMEO: Grüße{more}".startswith("\n".join(LINES[:3]))
 
 
 def test_stream_of_text(trained: Trained) -> None:
-    """Pieces of whole characters, which joined are what complete returns."""
+    """Subwords of whole characters, which joined are what complete returns."""
     whole = trained.model.complete("JULIA: Wer", 40, temperature=0.0)
-    pieces = list(islice(trained.model.stream("JULIA: Wer", temperature=0.0), 40))
-    assert "".join(pieces) == whole and whole.startswith(" ist da „unten“?\nROMEO:")
-    assert ("" in pieces) == (trained.unit == "bytes")  # the first bytes of „
+    parts = list(islice(trained.model.stream("JULIA: Wer", temperature=0.0), 40))
+    assert "".join(parts) == whole and whole.startswith(" ist da „unten“?\nROMEO:")
+    assert ("" in parts) == (trained.unit == "bytes")  # the first bytes of „
 
 
-def test_interactive(trained: Trained, device_flags) -> None:
-    options = ["--task", "mega_language_modeling", "--path", trained.folder / "checkpoint_last.pt", *device_flags]
-    options += ["--beam", 1, "--max-len-b", 50]
-    output = helpers.run_fairseq("interactive", [trained.data, *options], "ROMEO: Grüße\n")
-    assert helpers.hypotheses(output, "D") == {0: LINES[0]}
-    assert "<unk>" not in output
-
-
-def test_blanks_at_the_ends_of_a_prompt(trained: Trained, device_flags) -> None:
-    """A prompt has the same tokens as in Python: blanks, too, where the unit has them."""
-    options = ["--task", "mega_language_modeling", "--path", trained.folder / "checkpoint_last.pt", *device_flags]
-    prompts = ("  ROMEO:", "ROMEO: ", "\u3000ROMEO:\t")
-    output = helpers.run_fairseq(
-        "interactive", [trained.data, *options, "--beam", 1], "".join(f"{p}\n" for p in prompts)
-    )
-    dictionary = trained.model.task.dictionary
-    want = [dictionary.string(trained.model.encode(prompt)) for prompt in prompts]
+def test_interactive(trained: Trained) -> None:
+    """A prompt has the same tokens as in Python, with its blanks where the unit has them."""
+    prompts = ("ROMEO: Grüße", "  ROMEO:", "ROMEO: ", "\u3000ROMEO:\t")
+    options = [*trained.arguments, "--beam", 1, "--max-len-b", 50]
+    output = helpers.run_fairseq("interactive", options, "".join(f"{prompt}\n" for prompt in prompts))
+    assert helpers.hypotheses(output, "D")[0] == LINES[0]
+    want = [trained.model.task.dictionary.string(trained.model.encode(prompt)) for prompt in prompts]
     assert list(helpers.hypotheses(output, "S").values()) == want
-    assert (len(set(want)) > 1) == (trained.unit == "bytes")
 
 
-def test_generate(trained: Trained, device_flags) -> None:
-    options = ["--task", "mega_language_modeling", "--path", trained.folder / "checkpoint_last.pt", *device_flags]
-    options += ["--valid-block", "lines", "--gen-subset", "test", "--beam", 1, "--max-len-b", 50]
-    output = helpers.run_fairseq("generate", [trained.data, *options])
+def test_generate(trained: Trained) -> None:
+    options = ["--valid-block", "lines", "--gen-subset", "test", "--beam", 1, "--max-len-b", 50]
+    output = helpers.run_fairseq("generate", [*trained.arguments, *options])
     assert set(helpers.hypotheses(output, "S").values()) == set(LINES)
     assert set(helpers.hypotheses(output, "D").values()) >= set(LINES[:3])
 
 
-def test_a_new_text_is_scored(trained: Trained, device_flags) -> None:
+def test_a_new_text_is_scored(trained: Trained) -> None:
     """It is scored as if it were the test text, in which the words are the same."""
     lines = json.loads((trained.data.parent / "counts.json").read_text())["splits"]["test"]["lines"]
     text = "".join(f"{line}\n" for line in (LINES * 150)[-lines:])
-    given = [trained.data, "--task", "mega_language_modeling", "--path", trained.folder / "checkpoint_last.pt"]
-    bits = exact_bits([*given, "--gen-subset", "test", "--valid-block", "splits:1", *device_flags])
+    bits = exact_bits([*trained.arguments, "--gen-subset", "test", "--valid-block", "splits:1"])
     assert abs(trained.model.likelihood(text).bits_per_token - bits) < 1e-5
 
 
 def test_the_unit_travels_with_the_checkpoint(trained: Trained, tmp_path: Path) -> None:
-    """Beside the dictionary alone."""
+    """Beside the dictionary alone; subwords also need their model."""
     shutil.copy(trained.data / "dict.txt", tmp_path)
-    saved = torch.load(trained.folder / "checkpoint_last.pt")
-    assert saved["task_state"] == {"unit": trained.unit}
+    where = str(trained.folder), "checkpoint_last.pt", str(tmp_path)
     if trained.unit == "subwords":
-        with pytest.raises(ValueError, match=r"subwords.model does not exist"):
-            MegaLanguageModel.from_pretrained(str(trained.folder), "checkpoint_last.pt", str(tmp_path))
+        with pytest.raises(ValueError, match=r"subwords.model"):
+            MegaLanguageModel.from_pretrained(*where)
         return
-    model = MegaLanguageModel.from_pretrained(str(trained.folder), "checkpoint_last.pt", str(tmp_path))
-    assert model.complete("ROMEO: Grüße", 8, temperature=0.0) == trained.model.complete(
-        "ROMEO: Grüße", 8, temperature=0.0
-    )
+    texts = [
+        model.complete("ROMEO: Grüße", 8, temperature=0.0)
+        for model in (trained.model, MegaLanguageModel.from_pretrained(*where))
+    ]
+    assert texts[0] == texts[1]
