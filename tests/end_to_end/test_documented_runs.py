@@ -5,7 +5,7 @@ import shlex
 import shutil
 from collections import defaultdict
 from pathlib import Path
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List
 
 import pytest
 
@@ -57,48 +57,31 @@ def test_every_command_is_tested_or_has_a_reason() -> None:
 
 
 LRA = "reproduce/test_runner.py::test_classifiers"
+INSTALLS = "<!-- not run: installs -->"
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
         ("`bash scripts/test.sh`", ["no mark above it"]),
-        ("<!-- not run: installs -->\nRun `bash scripts/setup.sh`.", []),
-        ("<!-- not run: installs -->\n\nRun `bash scripts/setup.sh`.", None),
-        ("<!-- not run: installs -->\nRun `ls`.\n\n```bash\nbash scripts/test.sh\n```\n", None),
-        (
-            "<!-- not run: installs -->\n```bash\npip install x\n\npip install y\n```\n\nand `bash scripts/setup.sh`",
-            ["no mark above"],
-        ),
+        (f"{INSTALLS}\nRun `bash scripts/setup.sh`.", []),
+        (f"{INSTALLS}\n```bash\npip install x\n```\n\nand `bash scripts/setup.sh`", ["no mark above"]),
         ("<!-- not run: abbreviated -->\n`bash scripts/test.sh`", ["it is not abbreviated"]),
-        ("<!-- not run: abbreviated -->\n`fairseq-mega-train DATA ...` `bash scripts/test.sh DIR`", []),
         (f"<!-- tested: {LRA} -->\n```bash\nfairseq-mega-reproduce mega/table2/text/mega\n```", []),
         (f"<!-- tested: {LRA}_of_text -->\n`bash scripts/test.sh`", [f"{LRA}_of_text is no test"]),
-        ("<!-- tested: recipes/test_none.py::test_none -->\n`bash scripts/test.sh`", ["recipes/test_none.py"]),
     ],
 )
-def test_marks_of_a_block(text: str, found: Optional[List[str]]) -> None:
-    """None where the mark speaks for nothing."""
-    if found is None:
-        with pytest.raises(ValueError, match="no command in the block of the mark"):
-            list(documents.commands_of("README.md", text))
-        return
+def test_marks_of_a_block(text: str, found: List[str]) -> None:
     told = [problem for command in documents.commands_of("README.md", text) for problem in problems(command)]
     assert len(told) == len(found) and all(part in problem for part, problem in zip(found, told)), told
 
 
 @pytest.mark.parametrize(
-    ("text", "mark"),
-    [
-        ("a b", documents.Run("a b")),
-        ("a b + --c 1 SHORT", documents.Run("a b", f"--c 1 {SETS['SHORT']}")),
-        ("a; stdin x, y; prints z z; DATA d", documents.Run("a", "", "z z", "x, y", (("DATA", "d"),))),
-    ],
+    "text", [f"{INSTALLS}\n\n`bash scripts/setup.sh`", "<!-- run: a; print z -->\n`bash scripts/x.sh`"]
 )
-def test_marks(text: str, mark: documents.Run) -> None:
-    assert documents.mark_of(text) == mark
-    with pytest.raises(ValueError, match="give prints, stdin or words in capitals"):
-        documents.mark_of(f"{text}; print z")
+def test_marks_that_speak_for_nothing(text: str) -> None:
+    with pytest.raises(ValueError, match="mark|run"):
+        list(documents.commands_of("README.md", text))
 
 
 def write_lines(count: int, *files: str) -> None:
