@@ -26,17 +26,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
-import setuptools
-
-OLDEST_SETUPTOOLS = (72, 2)  # the first with a separate command line for C++; the same number is in pyproject.toml
-if tuple(int(part) for part in setuptools.__version__.split(".")[:2]) < OLDEST_SETUPTOOLS:
-    needed = ".".join(map(str, OLDEST_SETUPTOOLS))
-    found = f"found setuptools {setuptools.__version__}"
-    sys.exit(f"building fairseq_mega requires setuptools {needed} or newer, {found}: pip install --upgrade setuptools")
-
-from setuptools import Extension, find_packages, setup  # noqa: E402
-from setuptools.command.bdist_wheel import bdist_wheel  # noqa: E402
-from setuptools.command.build_ext import build_ext  # noqa: E402
+from setuptools import Extension, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 SOURCES = Path("fairseq_mega") / "csrc"

@@ -101,24 +101,16 @@ def test_the_wheel_has_its_extension_presets_and_recipes(wheel: Path, site: Path
     assert (installed / "lab" / "recipes" / "model" / "mega_lra_imdb.yaml").is_file()
 
 
-def build_without_compiler(sources: Path, folder: Path, build: str) -> "subprocess.CompletedProcess[str]":
+@pytest.mark.parametrize(("build", "fails"), [("auto", False), ("cpu", True), ("gpu", True)])
+def test_without_a_compiler(build: str, fails: bool, sources: Path, tmp_path: Path) -> None:
+    """Pure PyTorch serves, unless kernels were requested."""
     missing = {"CC": "/nonexistent", "CXX": "/nonexistent", "FAIRSEQ_MEGA_BUILD": build}
-    folders = ["--build-lib", str(folder), "--build-temp", str(folder / "temp")]
+    folders = ["--build-lib", str(tmp_path), "--build-temp", str(tmp_path / "temp")]
     command = [sys.executable, "setup.py", "build_ext", *folders]
-    return subprocess.run(command, cwd=sources, env={**os.environ, **missing}, capture_output=True, text=True)
-
-
-def test_no_compiler_means_pure_pytorch(sources: Path, tmp_path: Path) -> None:
-    done = build_without_compiler(sources, tmp_path, "auto")
-    assert done.returncode == 0, done.stderr
-    assert "installing the pure PyTorch version" in done.stdout + done.stderr
+    done = subprocess.run(command, cwd=sources, env={**os.environ, **missing}, capture_output=True, text=True)
+    assert (done.returncode != 0) == fails, done.stderr
+    assert fails or "installing the pure PyTorch version" in done.stdout + done.stderr
     assert not list(tmp_path.rglob("_C.so"))
-
-
-def test_a_build_that_was_asked_for_fails_loudly(sources: Path, tmp_path: Path) -> None:
-    assert build_without_compiler(sources, tmp_path, "cpu").returncode != 0
-    done = build_without_compiler(sources, tmp_path, "gpu")
-    assert done.returncode != 0 and "FAIRSEQ_MEGA_BUILD=gpu: choose from auto, none, cpu, cuda" in done.stderr
 
 
 # A compiler and linker that notes its arguments and leaves an empty file for what it was to make. Not in Python: the
@@ -156,7 +148,6 @@ def test_later_gpus_get_the_code_of_the_oldest(noted: Callable[..., List[str]]) 
     for listed, flags, oldest in (
         ("", "-gencode=arch=compute_80,code=[sm_80,sm_90,compute_80]", 80),
         ("9.0 7.5+PTX", "-gencode=arch=compute_75,code=[sm_90,sm_75,compute_75]", 75),
-        ("9.0a", "-gencode=arch=compute_90,code=[sm_90,compute_90]", 90),
         ("8.6;9.0;9.0a+PTX", "-gencode=arch=compute_86,code=[sm_86,sm_90,compute_86]", 86),
     ):
         lines = noted(FORCE_CUDA="1", TORCH_CUDA_ARCH_LIST=listed)
@@ -177,7 +168,7 @@ def test_what_is_built_follows_the_options(noted: Callable[..., List[str]]) -> N
     assert "-lcudart_static" not in link
 
 
-@pytest.mark.parametrize(("build", "kernels"), [("cpu", False), ("auto", True), ("cuda", True)])
+@pytest.mark.parametrize(("build", "kernels"), [("cpu", False), ("auto", True)])
 def test_what_is_built_where_torch_has_cuda(
     build: str, kernels: bool, noted: Callable[..., List[str]], sources: Path, tmp_path: Path
 ) -> None:
@@ -219,15 +210,13 @@ def test_objects_serve_later_builds(noted: Callable[..., List[str]], sources: Pa
         assert compiled(other, FAIRSEQ_MEGA_BUILD="cpu") == expected, changed
 
 
-@pytest.mark.parametrize("listed", ["Ampere", "8.0;9.0b", "80"])
-def test_a_list_of_capabilities_that_cannot_be_read(sources: Path, tmp_path: Path, listed: str) -> None:
+def test_a_list_of_capabilities_that_cannot_be_read(sources: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvcc").write_text("")
-    variables = {"FORCE_CUDA": "1", "TORCH_CUDA_ARCH_LIST": listed, "CUDA_HOME": str(tmp_path)}
+    variables = {"FORCE_CUDA": "1", "TORCH_CUDA_ARCH_LIST": "8.0;9.0b", "CUDA_HOME": str(tmp_path)}
     command = [sys.executable, "setup.py", "--version"]
     done = subprocess.run(command, cwd=sources, env={**os.environ, **variables}, capture_output=True, text=True)
-    message = f"TORCH_CUDA_ARCH_LIST={listed}: give compute capabilities, for instance 8.0;9.0"
-    assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode != 0 and "TORCH_CUDA_ARCH_LIST=8.0;9.0b" in done.stderr
 
 
 def test_metadata(wheel: Path) -> None:
@@ -243,27 +232,12 @@ def test_metadata(wheel: Path) -> None:
     }
 
 
-def test_build_needs_no_torch() -> None:
+def test_bounds_are_stated_alike() -> None:
+    """Those of torch in two places; the build requires setuptools alone."""
+    assert f'"torch>={".".join(map(str, versions.OLDEST_TORCH))}"' in (helpers.REPOSITORY / "setup.py").read_text()
     text = (helpers.REPOSITORY / "pyproject.toml").read_text()
     (requires,) = re.findall(r"^requires = \[(.*)\]$", text, re.M)
     assert requires == '"setuptools>=72.2"'
-
-
-def test_bounds_are_stated_alike() -> None:
-    setup = (helpers.REPOSITORY / "setup.py").read_text()
-    (oldest,) = re.findall(r"^OLDEST_SETUPTOOLS = \((\d+), (\d+)\)", setup, re.M)
-    assert f'"setuptools>={".".join(oldest)}"' in (helpers.REPOSITORY / "pyproject.toml").read_text()
-    assert f'"torch>={".".join(map(str, versions.OLDEST_TORCH))}"' in setup
-
-
-def test_setuptools_too_old(sources: Path, tmp_path: Path) -> None:
-    (tmp_path / "setuptools.py").write_text("__version__ = '72.1.0'")
-    command = [sys.executable, "setup.py", "--version"]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command, cwd=sources, env=environment, capture_output=True, text=True)
-    assert done.returncode != 0
-    wanted = "requires setuptools 72.2 or newer, found setuptools 72.1.0: pip install --upgrade setuptools"
-    assert done.stderr.strip().endswith(wanted)
 
 
 def test_pinned_versions_are_within_the_ranges() -> None:
