@@ -1,18 +1,12 @@
 """Configurations composed from kept parts are hydra's."""
 
 from argparse import Namespace
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 from fairseq import options
-from fairseq.dataclass import FairseqDataclass, utils
-from hydra import initialize_config_dir
-from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from fairseq.dataclass import utils
+from omegaconf import OmegaConf
 
 from tests.support.compositions import Compositions
 from tests.support.helpers import TINY_TRAINING
@@ -34,12 +28,6 @@ def configuration(line: List[str]) -> Dict[str, Any]:
     return {key: vars(value) if isinstance(value, Namespace) else value for key, value in cfg.items_ex(resolve=False)}
 
 
-def compose_alone(compose: Any, override: str) -> DictConfig:
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(Path(utils.__file__).resolve().parents[1] / "config")):
-        return compose("config", overrides=[override], strict=False)
-
-
 def test_they_are_hydras(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Compositions()
     for line in LINES:
@@ -49,30 +37,3 @@ def test_they_are_hydras(monkeypatch: pytest.MonkeyPatch) -> None:
             found.append(configuration(line))
         assert found[0] == found[1]
     assert len(kept.kept) == 3
-
-
-def test_a_name_that_is_registered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    @dataclass
-    class Another(FairseqDataclass):
-        lr: float = 5.0
-
-    monkeypatch.setattr(utils, "compose", Compositions().compose)
-    assert "warmup_updates" in configuration(LINES[3])["lr_scheduler"]
-    group = ConfigStore.instance().repo["lr_scheduler"]
-    with monkeypatch.context() as patch:
-        patch.setitem(group, "inverse_sqrt.yaml", None)
-        ConfigStore.instance().store("inverse_sqrt", Another, "lr_scheduler")
-        composed = compose_alone(utils.compose, "lr_scheduler=inverse_sqrt")
-        assert set(composed.lr_scheduler) == {"_name", "lr"}
-    assert "warmup_updates" in configuration(LINES[3])["lr_scheduler"]
-
-
-def test_hydra_has_the_word_where_a_value_cannot_be_set() -> None:
-    kept = Compositions()
-    for override in ("optimization.max_update=many", "optimization.maximum=1"):
-        said = []
-        for compose in (kept.hydras, kept.compose):
-            with pytest.raises(HydraException) as error:
-                compose_alone(compose, override)
-            said.append(str(error.value))
-        assert said[0] == said[1] and "optimization.max" in said[0]
