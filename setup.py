@@ -16,6 +16,7 @@ The extension fairseq_mega/_C.so contains the C++ and CUDA kernels. Environment 
 
 import hashlib
 import importlib.util
+import itertools
 import os
 import re
 import shutil
@@ -258,17 +259,20 @@ class BuildExtension(build_ext):
         objects = Path(os.environ.get("FAIRSEQ_MEGA_OBJECTS") or Path(self.build_temp) / "objects").resolve()
         objects.mkdir(parents=True, exist_ok=True)
 
+        numbers, count = itertools.count(1), len(ext.sources)
+        print(f"compiled 0 of {count}", flush=True)
+
         def compile_one(source: str) -> str:
             read = text_with_headers(source)
             command = self.nvcc() if source.endswith(".cu") else self.cxx(ext, read)
             made_of = "\0".join([*command, *self.versions(command[0]), read])
             name = f"{source.replace('/', '-')}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
             target = objects / f"{name}.o"
-            if not self.force and target.exists():
-                return str(target)
-            partial = objects / f"{name}.{os.getpid()}"
-            subprocess.check_call([*command, "-c", source, "-o", str(partial)], cwd=ROOT)
-            partial.replace(target)
+            if self.force or not target.exists():
+                partial = objects / f"{name}.{os.getpid()}"
+                subprocess.check_call([*command, "-c", source, "-o", str(partial)], cwd=ROOT)
+                partial.replace(target)
+            print(f"compiled {next(numbers)} of {count}: {source}", flush=True)
             return str(target)
 
         jobs = int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)

@@ -9,7 +9,8 @@ usage() {
 usage: bash scripts/setup.sh [--venv DIR] [--extras LIST] [--python EXE] [--apex FOLDER]
 
 Creates a virtual environment with the versions of scripts/constraints.txt and installs this package into it
-(editable). The first call needs a few minutes, mostly to compile fairseq; later calls only check a stamp.
+(editable). The first call needs some five minutes on two cores, and the time to download torch; later calls only
+check a stamp. A line at least every 30 seconds tells how far it has come.
 
   --venv DIR     folder of the environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
   --extras LIST  extras of setup.py, separated by commas: translation, plots, images, speech, lm-eval,
@@ -117,8 +118,58 @@ hash_of_inputs() {
 }
 
 pip_install() {
-  "$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet --no-compile \
-    --constraint "$constraints" "$@"
+  "$venv/bin/python" -m pip --disable-pip-version-check --no-input install --no-compile --constraint "$constraints" "$@"
+}
+
+stop_all() {
+  local pid
+  for pid in $(jobs -rp); do
+    kill -- "-$pid" 2>/dev/null || true
+  done
+}
+trap stop_all EXIT
+
+# begin NAME COMMAND...: starts a command in the background, with its output in $venv/NAME.log.
+begin() {
+  local name=$1
+  shift
+  set -m # a process group of its own, with the compilers that it starts
+  "$@" >"$venv/$name.log" 2>&1 </dev/null &
+  set +m
+  printf -v "pid_$name" %s "$!"
+}
+
+# reached: what the last lines say of the commands that have begun.
+reached() {
+  local file
+  for file in "$venv"/*.log; do
+    grep -oE "compiled [0-9]+ of [0-9]+|building '[^']+' extension|Downloading [^ ]+|Installing [a-z ]+" "$file" | tail -n 1 || true
+  done
+}
+
+# finish NAME: waits for a command that was begun, with a line every 25 seconds.
+finish() {
+  local pid=pid_$1 next=$((SECONDS + 25))
+  while kill -0 "${!pid}" 2>/dev/null; do
+    sleep 1
+    if ((SECONDS >= next)); then
+      log "    $1: $(reached | paste -sd ';' -)"
+      next=$((SECONDS + 25))
+    fi
+  done
+  if ! wait "${!pid}"; then
+    # The compiler's messages fill thousands of lines; those of errors say what there is to do.
+    grep -iE '\b(error|killed)\b' "$venv/$1.log" | cut -c -300 | tail -n 12 >&2 || true
+    die "the step '$1' failed (above: the last lines that tell errors; all of them: $venv/$1.log). What is done stays, so repeat the same command. Where no package index was reached, set PIP_FIND_LINKS to a folder of wheels"
+  fi
+  rm "$venv/$1.log"
+}
+
+# Objects of the kernels stay in $FAIRSEQ_MEGA_OBJECTS, so that the installation of the package only links them.
+compile_kernels() {
+  cd "$repo_root"
+  "$venv/bin/python" setup.py --quiet build_ext --build-lib "$venv/kernels" --build-temp "$venv/kernels"
+  rm -rf "$venv/kernels"
 }
 
 pinned() {
@@ -173,10 +224,11 @@ if [[ -f $stamp && $(<"$stamp") == "$inputs" ]]; then
   exit 0
 fi
 
-trap 'log "the set-up did not finish (messages above); what is done stays, so repeat the same command. Where no package index was reached, set PIP_FIND_LINKS to a folder of wheels"' ERR
-
+export FAIRSEQ_MEGA_OBJECTS=${FAIRSEQ_MEGA_OBJECTS:-$venv/objects}
+log "the set-up takes some five minutes on two idle cores, and the time to download torch"
 log "1/4 build tools and numpy"
-pip_install "$(pinned setuptools)" "$(pinned wheel)" "$(pinned cython)" "$(pinned numpy)"
+begin tools pip_install "$(pinned setuptools)" "$(pinned wheel)" "$(pinned cython)" "$(pinned numpy)"
+finish tools
 
 torch=$(pinned torch)
 if is_installed "$torch"; then
@@ -188,37 +240,28 @@ else
     command -v nvidia-smi >/dev/null ||
       log "    without a GPU that for CPUs does (0.2 GB): stop, and set PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu"
   fi
-  pip_install "$torch"
+  begin torch pip_install "$torch"
+  finish torch
 fi
 
 fairseq=$(pinned fairseq-fixed)
 if is_installed "$fairseq"; then
-  log "3/4 fairseq: $fairseq is there already"
+  log "3/4 the kernels of this package ($fairseq is there already)"
+  begin kernels compile_kernels
 else
-  log "3/4 fairseq ($fairseq): compiles three extensions against torch, the longest step (two to four minutes)"
+  log "3/4 fairseq ($fairseq), which compiles its extensions one by one, and beside it the kernels of this package"
   require_to_build "$venv/bin/python"
+  begin kernels compile_kernels
   # These extensions are small beside torch's headers: optimising them, and debug symbols, would only cost minutes.
   # One after the other: built side by side they overwrite each other's build.ninja where ninja is installed.
-  CFLAGS="-O1 -g0 ${CFLAGS-}" pip_install --no-build-isolation "$fairseq" >"$venv/fairseq_build.log" 2>&1 &
-  build=$!
-  trap 'kill "$build" 2>/dev/null || true' INT TERM
-  begun=$(date +%s)
-  while kill -0 "$build" 2>/dev/null; do
-    sleep 1
-    waited=$(($(date +%s) - begun))
-    ((waited == 0 || waited % 30)) || log "3/4 fairseq: still compiling ($waited s)"
-  done
-  if ! wait "$build"; then
-    # The compiler's messages fill thousands of lines; those of errors say what there is to do.
-    grep -iE '\b(error|killed)\b' "$venv/fairseq_build.log" | cut -c -300 | tail -n 12 >&2 || true
-    die "fairseq could not be built or fetched (above: the last lines that tell errors; all of them: $venv/fairseq_build.log)"
-  fi
-  rm "$venv/fairseq_build.log"
-  trap - INT TERM
+  CFLAGS="-O1 -g0 ${CFLAGS-}" begin fairseq pip_install --verbose --no-build-isolation "$fairseq"
+  finish fairseq
 fi
+finish kernels
 
-log "4/4 fairseq_mega with the extras $extras, its kernels compiled (one to two minutes)"
-pip_install --no-build-isolation --editable "${repo_root}[$extras]"
+log "4/4 fairseq_mega with the extras $extras"
+begin package pip_install --no-build-isolation --editable "${repo_root}[$extras]"
+finish package
 
 # Where Python may not write its bytecode beside the sources, every start of a command would compile torch anew.
 if [[ -n ${PYTHONDONTWRITEBYTECODE-} ]]; then
@@ -263,6 +306,5 @@ print(f"compiled kernels: {devices if native.PROBLEM is None else missing}")
 PYTHON
 )
 printf '%s\n' "$inputs" >"$stamp"
-trap - ERR
 build_apex
 log "done: the environment is $venv"

@@ -138,7 +138,8 @@ def noted(sources: Path, tmp_path: Path) -> Callable[..., List[str]]:
         folders = ["--build-lib", str(tmp_path), "--build-temp", str(tmp_path / f"temp-{folder.name}")]
         tools = {"CC": str(tmp_path / "cxx"), "CXX": str(tmp_path / "cxx"), "CUDA_HOME": str(toolkit)}
         usual = {"TORCH_CUDA_ARCH_LIST": "", "FORCE_CUDA": "0", "FAIRSEQ_MEGA_OBJECTS": "", **tools, **variables}
-        run(sys.executable, "setup.py", "build_ext", *folders, cwd=folder, path=folder, **usual)
+        printed = run(sys.executable, "setup.py", "build_ext", *folders, cwd=folder, path=folder, **usual)
+        assert re.search(r"^compiled (\d+) of \1: ", printed, re.M)
         return log.read_text().splitlines()
 
     return build
