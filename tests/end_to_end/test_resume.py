@@ -150,8 +150,10 @@ def test_a_training_that_must_end_goes_on_exactly(
         assert_same_ends(tmp_path / "whole", last.parent)
 
 
-@pytest.mark.parametrize("end", [["--max-update", 3], ["--max-epoch", 1]], ids=["update", "epoch"])
-@pytest.mark.parametrize("kind", ["language model", "batch norm", "transformer"])
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [("language model", ["--max-update", 3]), ("batch norm", ["--max-epoch", 1]), ("transformer", ["--max-update", 3])],
+)
 def test_finished_training_stays_as_it_is(
     kind: str, end: List[object], trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
 ) -> None:
