@@ -33,7 +33,7 @@ def test_the_pictures_of_this_repository() -> None:
     assert [picture.file for picture in drawn if not picture.is_current()] == []
     others = set(REPOSITORY.glob("examples/**/*.png")) - {picture.file for picture in drawn}
     by_commands = {
-        "examples/translation/kernels.png": "fairseq-mega-inspect",
+        "examples/translation/attention.png": "fairseq-mega-inspect",
     }
     assert {other.relative_to(REPOSITORY).as_posix() for other in others} == set(by_commands)
     texts = [document.read_text(encoding="utf-8") for document in documents.documents(REPOSITORY)]
