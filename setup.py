@@ -357,6 +357,7 @@ setup(
             "lab/recipes/**/*.yaml",
             "lab/recipes/*.json",
             "lab/report/*.css",
+            "lab/report/*.yaml",
             "py.typed",
         ]
     },

@@ -15,7 +15,7 @@ from fairseq_mega.lab.benchmarks.kernels_report import BASELINES, COMPILED, by_k
 from fairseq_mega.lab.inspect.memory import model_of
 from fairseq_mega.lab.inspect.recipe_models import BYTES, vocab_size_of_preset
 from fairseq_mega.lab.report.numbers import MIB, amount, by_subject, mebibytes, pivot, points_of, ratio, timed
-from fairseq_mega.lab.report.papers import SPEED_NAMES, TABLE2
+from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.results import Result, read_result
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 from fairseq_mega.models import on_paper
@@ -271,7 +271,9 @@ def classifier_speed(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each model of the benchmark ``lra-speed``: speed and memory, and the paper's."""
     result = the_result(folder, words)
     scores, settings = result["scores"], result["settings"]
-    papers = {model: " / ".join(TABLE2.rows[title][-2:]) for title, model in SPEED_NAMES.items()}
+    paper = PAPER_TABLES["table2"]
+    titles = paper.speed.models if paper.speed else {}
+    papers = {model: " / ".join(paper.rows[title][-2:]) for title, model in titles.items()}
     papers["transformer-explicit"] = papers.pop("transformer")  # the paper's has explicit attention weights
     rows = []
     for model in settings["models"].split(","):

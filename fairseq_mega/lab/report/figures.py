@@ -10,9 +10,9 @@ import torch
 
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, TASKS, mega, select
 from fairseq_mega.lab.report.alike import read_alike
-from fairseq_mega.lab.report.classifier_table import run_table, warnings
 from fairseq_mega.lab.report.comparisons import MODELS
 from fairseq_mega.lab.report.numbers import mean_and_deviation, pivot
+from fairseq_mega.lab.report.paper_table import FULL, run_table, warnings
 from fairseq_mega.lab.runs.plotting import COLOURS, SIZES, Line, Panel, draw_panels, load_pyplot, look, save
 from fairseq_mega.lab.runs.report import Report, add_drawing, selected_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result, ResultError, is_trained_here, read_results
@@ -21,7 +21,6 @@ from fairseq_mega.ops.attention.reference import laplace
 
 Points = List[Tuple[float, float]]
 EMA_DIM = TASKS["text"].ema_dim  # the same for Image
-FULL = -1  # chunk of full attention
 FIGURE1, FIGURE4, FIGURE5 = (f"megalodon-figure{number}" for number in (1, 4, 5))  # benchmarks
 LOOKS = {"llama": 1, "megalodon": 0, "megalodon_one_hop": 2}  # indices of the curves, in the order of rows
 BITS = "bits_per_token"

@@ -10,9 +10,9 @@ from typing import Any, Callable, Dict, List, Sequence
 
 from fairseq_mega.lab.recipes.catalogue import find
 from fairseq_mega.lab.report.documents import drawn, places_of, titles
-from fairseq_mega.lab.report.figures import FULL, figure4, figure5, figure6, plot_figure6
-from fairseq_mega.lab.report.paper_table import of_folders
-from fairseq_mega.lab.report.papers import PAPER_TABLES, RECIPES
+from fairseq_mega.lab.report.figures import figure4, figure5, figure6, plot_figure6
+from fairseq_mega.lab.report.paper_table import FULL, of_folders
+from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.report.pictures import draw_curves
 from fairseq_mega.lab.report.recipe_states import Result, State, benchmark_table, state_table, states
 from fairseq_mega.lab.runs.environment import git_revision
@@ -133,12 +133,21 @@ def draw_figure6(results: Sequence[Result], output: Path) -> None:
     plot_figure6(context, chunks, output)
 
 
+def of_arena(results: Sequence[Result]) -> List[Result]:
+    """Return the results of the recipes of Table 2, and of those with the same trainings."""
+    return of_folders(PAPER_TABLES["table2"].recipes, results)
+
+
 FIGURES: Dict[str, Callable[[Sequence[Result], Path], Any]] = {
     "Figure 4: accuracy over the moving average's dimensions and over the chunk": (
-        lambda results, output: draw_panels(figure4(of_folders(RECIPES, results), FULL).panels, output)
+        lambda results, output: draw_panels(
+            figure4(of_folders(PAPER_TABLES["table2"].recipes, results), FULL).panels, output
+        )
     ),
     "Figure 5: validation curves on Pathfinder": (
-        lambda results, output: draw_panels(figure5(of_folders(RECIPES, results), FULL).panels, output)
+        lambda results, output: draw_panels(
+            figure5(of_folders(PAPER_TABLES["table2"].recipes, results), FULL).panels, output
+        )
     ),
     "Figure 6: perplexity over the context and over the chunk": draw_figure6,
 }
