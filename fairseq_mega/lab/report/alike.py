@@ -4,7 +4,7 @@ import argparse
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Tuple
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.runs.report import benchmark_read
@@ -14,19 +14,19 @@ from fairseq_mega.lab.runs.results import (
     SET,
     Result,
     ResultError,
-    changes_of,
     is_trained_here,
     read_files,
 )
 
-CONDITIONS = "conditions"  # setting of fairseq-mega-reproduce's results; earlier versions lack it
-DATA = "data_digest"  # setting: of the training's data; earlier versions lack it
-EVALUATION = "evaluation"  # setting: the name of a run's evaluation; earlier versions lack it
-TRAINING = "training_digest"  # setting: all that the weights depend on, except seed and data; earlier versions lack it
+CONDITIONS = "conditions"  # setting of fairseq-mega-reproduce's results
+DATA = "data_digest"  # setting: of the training's data
+EVALUATION = "evaluation"  # setting: the name of a run's evaluation
+TRAINING = "training_digest"  # setting: all that the weights depend on, except seed and data
+ALIKE = (CONDITIONS, DATA, TRAINING, EVALUATION, "lr")  # of all results of a cell that record them
 MORE = ("checkpoint", "scaling", "segments", "chunk_size", "context_window")  # settings that distinguish rows
-CHANGES = (SET, EXTRA)
-DIFFERING = (*CHANGES, "precision", "updates", "max_update", "data", DATA, "lr")  # named in an error
+NAMED = (SET, EXTRA, "precision", "updates", "max_update", "data", DATA, "lr", TRAINING, EVALUATION)  # in an error
 PAPERS = ("mega/", "megalodon/")  # folders of the recipes of their tables
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")  # the most exact first
 
 
 @lru_cache(maxsize=None)
@@ -52,58 +52,40 @@ def check_alike(files: Mapping[Path, Result]) -> None:
 
     Results of given weights are rows of their own: only a second result of the same weights is an error.
     """
-    cells: Dict[Any, List[Path]] = {}
+    cells: Dict[Any, Dict[Path, Result]] = {}
     for path, result in files.items():
         given = None if is_trained_here(result) else source_of(result)
-        changes = "" if CONDITIONS in result["settings"] else changes_of(result)  # which have a row of their own
-        others = cells.setdefault((result["benchmark"], cell_of(result["settings"]), given, changes), [])
-        for other in others:
-            both = f"{other} and {path.name} are of one cell"
-            if given is None and not are_alike(files[other], result):
-                differing = difference(files[other]["settings"], result["settings"])
+        others = cells.setdefault((result["benchmark"], cell_of(result["settings"]), given), {})
+        for place, other in others.items():
+            both = f"{place} and {path.name} are of one cell"
+            if given is None and not are_alike(other["settings"], result["settings"]):
                 raise ResultError(
-                    f"{both}, with different settings ({differing}): give one of the folders in OUT/tables, where "
-                    "fairseq-mega-reproduce separates them"
+                    f"{both}, with different settings ({difference(other['settings'], result['settings'])}): give one "
+                    "of the folders in OUT/tables, where fairseq-mega-reproduce separates them"
                 )
-            if source_of(files[other]) == source_of(result):
+            if source_of(other) == source_of(result):
                 origin = f"seed {source_of(result)}" if given is None else f"the same weights, SHA-256 {given}"
                 raise ResultError(f"{both} and of {origin}, and would count twice: remove one of them")
-        others.append(path)
+        others[path] = result
 
 
-def are_alike(one: Result, other: Result) -> bool:
-    """Return whether two results of trainings may be in one mean, as far as their settings show."""
-    pair = [{**result["settings"], "precision": precision_of(result)} for result in (one, other)]
-    names = [DATA, TRAINING, "lr"]
-    names += [CONDITIONS] if all(CONDITIONS in settings for settings in pair) else ["precision"]
-    if not any(settings.get(name) for settings in pair for name in CHANGES) and all(map(has_fixed_updates, pair)):
-        names += ["updates"]
-    evaluations = {settings[EVALUATION].rpartition("-")[2] for settings in pair if EVALUATION in settings}
-    return len(evaluations) < 2 and all(
-        pair[0][name] == pair[1][name] for name in names if pair[0].keys() & pair[1].keys() >= {name}
-    )
+def are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two results of trainings may be in one mean, as far as their settings show.
 
-
-def precision_of(result: Result) -> str:
-    """Return the precision of a result for a comparison: TF32 counts as float32, as in the conditions."""
-    return str(result["settings"].get("precision", "fp32")).replace("tf32", "fp32")
-
-
-def has_fixed_updates(settings: Mapping[str, Any]) -> bool:
-    """Return whether a training ends after a number of updates: a user's recipe may end by the clock."""
-    return str(settings.get("recipe", "")).startswith(PAPERS)
+    An evaluation is compared without the table or figure that it was made for.
+    """
+    pair = [
+        {**settings, EVALUATION: settings[EVALUATION].rpartition("-")[2]} if EVALUATION in settings else settings
+        for settings in (one, other)
+    ]
+    return all(pair[0][name] == pair[1][name] for name in ALIKE if all(name in settings for settings in pair))
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Return the differences between the conditions of two results, in words."""
-
-    def compare(names: Sequence[str]) -> str:
-        pairs = {name: (one.get(name, "none"), other.get(name, "none")) for name in names}
-        return "; ".join(f"{name}: {first} and {second}" for name, (first, second) in pairs.items() if first != second)
-
-    if CONDITIONS in one and CONDITIONS in other and one[CONDITIONS] != other[CONDITIONS]:
-        return compare(DIFFERING) or "--keep-schedule or --max-update"
-    return compare([*DIFFERING, TRAINING, EVALUATION])
+    """Return the differences between the settings of two results, in words."""
+    pairs = {name: (one.get(name, "none"), other.get(name, "none")) for name in NAMED}
+    found = [f"{name}: {first} and {second}" for name, (first, second) in pairs.items() if first != second]
+    return "; ".join(found) or "--keep-schedule or --max-update"
 
 
 def is_of_paper(result: Result) -> bool:
