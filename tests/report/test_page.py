@@ -89,26 +89,26 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def places() -> List[documents.Place]:
-    """The tables of the documents, once the page is made of them: to make them again would take half a minute."""
+def filled() -> List[documents.Document]:
+    """The documents, once the page is made of them: to fill them again would take half a minute."""
     return []
 
 
 @pytest.fixture(scope="module")
-def page(runs: Path, places: List[documents.Place], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(runs: Path, filled: List[documents.Document], tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("matplotlib", reason="the page's figures need matplotlib: pip install 'matplotlib>=3.6'")
 
-    def places_of(root: Path) -> List[documents.Place]:
-        places.extend(documents.places_of(root))
-        return places
+    def fill(file: Path) -> documents.Document:
+        filled.append(documents.fill(file))
+        return filled[-1]
 
     output = tmp_path_factory.mktemp("page") / "page.html"
-    with mock.patch.object(writing, "places_of", places_of):
+    with mock.patch.object(writing, "fill", fill):
         assert command.main(["--html", str(output), "--root", str(REPOSITORY), "--runs", str(runs)]) == 0
     return output
 
 
-def test_the_page_is_whole_and_needs_no_other_file(page: Path, places: List[documents.Place], runs: Path) -> None:
+def test_the_page_is_whole_and_needs_no_other_file(page: Path, filled: List[documents.Document], runs: Path) -> None:
     text = page.read_text(encoding="utf-8")
     found = Page(text)
     assert text.startswith("<!DOCTYPE html>") and found.all("html")[0] == {"lang": "en"}
@@ -116,9 +116,8 @@ def test_the_page_is_whole_and_needs_no_other_file(page: Path, places: List[docu
     assert all((image["src"] or "").startswith("data:image/") and image["alt"] for image in found.all("img"))
     assert [link["href"] for link in found.all("a")] == [f"#{section['id']}" for section in found.all("section")]
     assert [section["id"] for section in found.all("section")] == list(writing.SECTIONS)
-    assert {place.document for place in places} > {REPOSITORY / "examples" / "megalodon" / "README.md"}
-    for place in places:
-        assert place.call.name == "benchmarks" or writing.table(place.table) in text
+    places = [place for document in filled for place in document.places]
+    assert places and all(place.call == "benchmarks ." or writing.table(place.table) in text for place in places)
     assert text.count("71.25*") >= 4  # the benchmark, its recipe, Table 2, and the other recipe
     assert "Not run yet: no result of Figure 6." in text and "Not run yet: no result of MEGA" not in text
     kinds = [(image["src"] or "").partition(";")[0] for image in found.all("img")]
@@ -182,6 +181,14 @@ def test_tables_of_images_have_their_own_results() -> None:
     tables = writing.paper_tables([result(name, score) for name, score in zip(names, (71.25, 72.5))])
     found = [[part.partition("</h3>")[0] for part in tables if score in part] for score in ("71.25*", "72.50*")]
     assert found == [["<h3>MEGA, Table 6: ImageNet"], ["<h3>MEGALODON, Table 4: ImageNet"]]
+
+
+def test_tables_have_titles() -> None:
+    text = "# A page\n\nWords.\n<!-- table: a -->\n<!-- /table -->\n**The `speed` of it**: words, **bold**.\n"
+    text += (
+        "<!-- table: b c.json -->\n| **no title** |\n<!-- /table -->\n## Sizes:\n<!-- table: c -->\n<!-- /table -->\n"
+    )
+    assert writing.titles(text) == ["A page", "The speed of it", "Sizes"]
 
 
 def test_cells_are_text() -> None:

@@ -15,8 +15,6 @@ from fairseq_mega.cli.commands import add_described, failure
 from fairseq_mega.lab.benchmarks import kernels_report
 from fairseq_mega.lab.evaluate import translations
 from fairseq_mega.lab.report import comparisons, figures, pictures, recipe_states
-from fairseq_mega.lab.report.documents import differences, draw_outdated, write
-from fairseq_mega.lab.report.page import write_page
 from fairseq_mega.lab.report.papers import PAPER_TABLES, TABLE1
 from fairseq_mega.lab.runs.report import Report
 
@@ -52,14 +50,23 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def check(root: Path) -> int:
-    """Print what differs in a checkout's documents; return the exit status, 1 if anything does."""
-    found = differences(root)
-    print("\n".join(found or ["all tables and numbers are those of their results"]))
-    if found:
-        remedy = "run fairseq-mega-report --write"
-        print(f"{len(found)} rows, numbers and pictures differ: {remedy}", file=sys.stderr)
-    return 1 if found else 0
+def of_checkout(options: argparse.Namespace) -> int:
+    """Write or compare the documents of a checkout, or write its page; return the exit status, 1 after a difference."""
+    from fairseq_mega.lab.report import documents, page  # and torch, fairseq and matplotlib
+
+    if options.html is not None:
+        page.write_page(options.html, options.root, options.runs)
+        print(f"page: {options.html}")
+    elif options.write:
+        for path in documents.write(options.root):
+            print(f"changed: {path}")
+    else:
+        found = documents.differences(options.root)
+        print("\n".join(found or ["all tables and numbers are those of their results"]))
+        if found:
+            print("tables, numbers or pictures differ: run fairseq-mega-report --write", file=sys.stderr)
+            return 1
+    return 0
 
 
 def main(given: Optional[Sequence[str]] = None) -> int:
@@ -67,20 +74,13 @@ def main(given: Optional[Sequence[str]] = None) -> int:
     parser = build_parser()
     options = parser.parse_args(given)
     options.given = list(sys.argv[1:] if given is None else given)
-    of_checkout = options.write or options.check or options.html is not None
-    if of_checkout == (options.report is not None):
+    whole = options.write or options.check or options.html is not None
+    if whole == (options.report is not None):
         parser.error("give one of --check, --write, --html FILE, or the name of a REPORT (--help lists them)")
     try:
-        if options.check:
-            return check(options.root)
-        if options.write:
-            for path in [*write(options.root), *draw_outdated(options.root)]:
-                print(f"changed: {path}")
-        elif options.html is not None:
-            write_page(options.html, options.root, options.runs)
-            print(f"page: {options.html}")
-        else:
-            REPORTS[options.report].run(options)
+        if whole:
+            return of_checkout(options)
+        REPORTS[options.report].run(options)
     except (OSError, ValueError) as error:
         return failure(options.report or PROGRAM, error)
     return 0

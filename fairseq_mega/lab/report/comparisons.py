@@ -144,6 +144,12 @@ def print_classifiers(options: argparse.Namespace) -> None:
         plot_classifiers(results, options.plot, digest(results) if options.plot.suffix == ".png" else None)
 
 
+def classifiers(folder: Path, words: Sequence[str]) -> List[Result]:
+    """Return the results of classifiers in some folders, whose names may contain wildcards."""
+    places = [place for word in words for place in sorted(folder.glob(word))]
+    return sorted((result for place in places for result in read_results(place, CLASSIFIERS)), key=order)
+
+
 def miniature_classifiers(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each task, schedule and seed below a folder, and a column for each model with results."""
     (name,) = words

@@ -17,13 +17,12 @@ import re
 import statistics
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List
 
 from fairseq_mega.lab.report.benchmark_tables import count_parameters
 from fairseq_mega.lab.report.numbers import MIB
 from fairseq_mega.lab.runs.results import read_result
 
-PARAMETERS = "parameters"  # in the place of a file
 BEGIN = "<!-- n: "
 BEGUN = re.compile(f"(?<!`){BEGIN}")  # and not quoted as code
 MARK = re.compile(
@@ -33,52 +32,38 @@ OTHER = re.compile(r"(?P<file>\S+\.json) (?P<key>.+)")  # a part of a key with a
 PICKS: Dict[str, Callable[..., float]] = {"min ": min, "max ": max}
 OPERATIONS: Dict[str, Callable[[float, float], float]] = {" / ": operator.truediv, " - ": operator.sub}
 UNITS = {" in ms": 1e3, " in MiB": 1 / MIB}
+Read = Callable[[str], List[Dict[str, Any]]]  # of the results of a file's name
 
 
-class Number(NamedTuple):
-    """A marked number: its source, its text in the document, and the text from the source."""
-
-    file: str  # or the architecture, with its options
-    key: str
-    stands: str
-    should: str
-
-
-def fill_numbers(folder: Path, text: str) -> Tuple[str, List[Number]]:
-    """Return the text of a document in a folder with every marked number replaced, and the numbers.
+def fill_numbers(folder: Path, text: str) -> str:
+    """Return the text of a document in a folder with every marked number replaced.
 
     Raises:
         ValueError: naming the mark, if it is incomplete, or its file or key is missing.
     """
-    found: List[Number] = []
-    read = lru_cache(maxsize=None)(read_result)
+    cached = lru_cache(maxsize=None)(read_result)
 
-    def results(name: str) -> List[Dict[str, Any]]:
+    def read(name: str) -> List[Dict[str, Any]]:
         paths = sorted(folder.glob(name)) if "*" in name else [folder / name]
         if not paths:
             raise ValueError("no file matches")
-        return list(map(read, paths))
+        return list(map(cached, paths))
 
     def filled(match: "re.Match[str]") -> str:
         try:
-            value = _value(results, match["file"], match["key"])
+            value = _value(read, match["file"], match["key"])
         except (OSError, ValueError) as error:
             raise ValueError(f"number of {match['file']} {match['key']}: {error}") from error
-        decimals = len(match["number"].partition(".")[2])
-        source = (match["key"], PARAMETERS) if match["file"] == PARAMETERS else (match["file"], match["key"])
-        found.append(Number(*source, match["number"], f"{value:,.{decimals}f}"))
-        return f"{match['before']}{found[-1].should}"
+        return f"{match['before']}{value:,.{len(match['number'].partition('.')[2])}f}"
 
     for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith(BEGIN):
-            raise ValueError(f"line {number}: begin the line with a word, or the mark ends the paragraph")
         if len(BEGUN.findall(line)) != len(MARK.findall(line)):
             raise ValueError(f"line {number}: write a mark as '{BEGIN}FILE KEY -->NUMBER' in one line")
-    return MARK.sub(filled, text), found
+    return MARK.sub(filled, text)
 
 
-def _value(read: Callable[[str], List[Dict[str, Any]]], file: str, key: str) -> float:
-    if file == PARAMETERS:
+def _value(read: Read, file: str, key: str) -> float:
+    if file == "parameters":
         return count_parameters(key)
     for unit, factor in UNITS.items():
         if key.endswith(unit):
@@ -87,8 +72,7 @@ def _value(read: Callable[[str], List[Dict[str, Any]]], file: str, key: str) -> 
         left, found, right = key.partition(sign)
         if found:
             other = OTHER.fullmatch(right)
-            parts = (other["file"], other["key"]) if other else (file, right)
-            return operation(_value(read, file, left), _value(read, *parts))
+            return operation(_value(read, file, left), _value(read, *(other.groups() if other else (file, right))))
     return statistics.fmean(_number(result, key) for result in read(file))
 
 
@@ -101,11 +85,11 @@ def _number(result: Dict[str, Any], key: str) -> float:
     if key in scores:
         return float(scores[key])
     found: Any = result
-    for name in key.split("."):
-        if isinstance(found, list) and name.isdigit() and int(name) < len(found):
-            found = found[int(name)]
-        else:
-            found = found.get(name) if isinstance(found, dict) else None
+    try:
+        for name in key.split("."):
+            found = found[int(name) if isinstance(found, list) else name]
+    except (LookupError, TypeError, ValueError):
+        found = None
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         raise ValueError("the file has no such number")
     return float(found)

@@ -3,13 +3,13 @@
 import base64
 import html
 import re
+import shlex
 import tempfile
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence
 
 from fairseq_mega.lab.recipes.catalogue import find
-from fairseq_mega.lab.report.documents import drawn, places_of, titles
+from fairseq_mega.lab.report.documents import BEGIN, documents, fill
 from fairseq_mega.lab.report.figures import figure4, figure5, figure6, plot_figure6
 from fairseq_mega.lab.report.paper_table import FULL, of_folders
 from fairseq_mega.lab.report.papers import PAPER_TABLES
@@ -29,6 +29,7 @@ SECTIONS = {
     "curves": "Training curves",
     "measured": "Measured here",
 }
+TITLE = re.compile(r"#+ (?P<heading>.+)|\*\*(?P<bold>[^*]+)\*\*")
 LONGEST_NUMBER = 22  # characters; longer cells are treated as words
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 SVG = {"svg.fonttype": "none", "svg.hashsalt": "fairseq_mega"}  # text as text is smaller and can be searched
@@ -180,19 +181,28 @@ def training_curves(folders: Sequence[Path], work: Path) -> List[str]:
     return [picture(output, "Training curves"), *(f"<p>Not shown: {html.escape(line)}.</p>" for line in omitted)]
 
 
+def titles(text: str) -> List[str]:
+    """Return a title for each generated table: the words in bold at the head of a paragraph above it, or a heading."""
+    found, title = [], ""
+    for line in text.splitlines():
+        named = TITLE.match(line)
+        if line.startswith(BEGIN):
+            found.append(title)
+        elif named is not None:
+            title = (named["heading"] or named["bold"]).replace("`", "").strip().rstrip(".:")
+    return found
+
+
 def measured(root: Path) -> List[str]:
     """Return the tables and plots of all documents, each with its results."""
-    parts, pictures = [], list(drawn(root))
-    for document, places in groupby(places_of(root), lambda place: place.document):
-        names = titles(document.read_text(encoding="utf-8"))
-        shown = [(title, place) for title, place in zip(names, places) if place.call.name != "benchmarks"]
-        parts += [f"<h3>{document.relative_to(root)}</h3>"] if shown else []
-        for title, place in shown:
-            parts.append(f"<h4>{html.escape(title)}</h4>")
-            parts.append(table(place.table))
-            files = [document.parent / word for word in place.call.words if word.endswith(".json")]
-            sources = [read_result(file) for file in files if place.call.name != "planted-defects"]
-            if sources:
-                parts.append(folded("measured with", table(provenance(sources))))
-        parts += [picture(one.file, one.words) for one in pictures if one.document == document]
+    parts = []
+    for document in map(fill, documents(root)):
+        shown = [pair for pair in zip(titles(document.old), document.places) if pair[1].call.split()[0] != "benchmarks"]
+        parts += [f"<h3>{document.file.relative_to(root)}</h3>"] if shown else []
+        for title, (call, made) in shown:
+            parts += [f"<h4>{html.escape(title)}</h4>", table(made)]
+            files = [document.file.parent / word for word in shlex.split(call) if word.endswith(".json")]
+            sources = [read_result(file) for file in files if not call.startswith("planted-defects ")]
+            parts += [folded("measured with", table(provenance(sources)))] if sources else []
+        parts += [picture(one.file, one.words) for one in document.pictures]
     return parts

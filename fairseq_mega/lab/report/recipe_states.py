@@ -5,13 +5,12 @@ import json
 import re
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
-from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, shortened, stuck
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
-from fairseq_mega.lab.report.alike import CONDITIONS, MORE
+from fairseq_mega.lab.report.alike import CONDITIONS, MORE, PRECISIONS
 from fairseq_mega.lab.report.figures import speeds_of
 from fairseq_mega.lab.report.numbers import mean_and_deviation
 from fairseq_mega.lab.runs.provenance import machine_of, revision_of
@@ -22,8 +21,8 @@ from fairseq_mega.lab.runs.text_tables import FORMATS, Table, table_of
 COPIES = {"runs", "tables"}  # folders of the runner whose files repeat its results
 SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
 SPEED = "tokens_per_second"  # depends on the machine
+METRICS = ("test_accuracy", "perplexity")  # of recipes without a value of the paper
 VALID = "valid_bits_per_token"  # score at the end of a training whose losses form a curve
-WHOSE = {True: "authors'", False: "given"}  # weights that were trained elsewhere
 FAILED = "failed.json"  # in a run's folder: the reason of its failure
 
 
@@ -41,6 +40,29 @@ class State(NamedTuple):
     omitted: int = 0
 
 
+def records(
+    folders: Iterable[Path], names: str, fields: Set[str], omitted: Set[str]
+) -> Iterator[Tuple[Path, Dict[str, Any]]]:
+    """Yield the JSON objects about recipes with certain fields, in and below some folders except the omitted ones.
+
+    Raises:
+        ResultError: if a file names a recipe and is not JSON.
+    """
+    for folder in folders:
+        for path in sorted(folder.rglob(names)):
+            content = path.read_bytes()
+            if b'"recipe"' not in content:
+                continue
+            try:
+                found = json.loads(content)
+            except ValueError as error:
+                raise ResultError(
+                    f"{path}: not a JSON result file ({error}): write it again, or move it away"
+                ) from error
+            if isinstance(found, dict) and found.keys() >= fields and not omitted & {*path.relative_to(folder).parts}:
+                yield path, found
+
+
 def find_results(folders: Iterable[Path]) -> List[Result]:
     """Return the results of recipes in and below some folders, each once, without toy data and other settings.
 
@@ -50,59 +72,32 @@ def find_results(folders: Iterable[Path]) -> List[Result]:
         ResultError: if a result is damaged.
     """
     found: Dict[str, Result] = {}
-    for folder in folders:
-        for path in sorted(folder.rglob("*.json")):
-            result = None if COPIES & set(path.relative_to(folder).parts) else found_in(path, {"schema", "settings"})
-            if result is None:
-                continue
-            check_result(result, str(path))
-            settings = result["settings"]
-            recipe = catalogue().get(settings.get("recipe"))
-            invented = result["benchmark"].endswith("-smoke") or settings.get("data") == "invented"
-            if recipe is None or invented or changes_of(result):
-                continue
-            if recipe.rates and "runs" not in result and is_trained_here(result):
-                continue
-            for one in of_each_seed(result):
-                name = json.dumps([recipe.name, one["seed"], one["scores"]], sort_keys=True)
-                found.setdefault(name, one)
+    for path, result in records(folders, "*.json", {"schema", "settings"}, COPIES):
+        check_result(result, str(path))
+        recipe = catalogue().get(result["settings"].get("recipe"))
+        invented = result["benchmark"].endswith("-smoke") or result["settings"].get("data") == "invented"
+        if recipe is None or invented or changes_of(result):
+            continue
+        if recipe.rates and "runs" not in result and is_trained_here(result):
+            continue
+        for one in of_each_seed(result, recipe):
+            found.setdefault(json.dumps([recipe.name, one["seed"], one["scores"]], sort_keys=True), one)
     return list(found.values())
 
 
-def found_in(path: Path, fields: Set[str]) -> Optional[Dict[str, Any]]:
-    """Read a JSON object about a recipe with certain fields; None for files that the runner did not write.
-
-    Raises:
-        ResultError: if the file names a recipe and is not JSON.
-    """
-    content = path.read_bytes()
-    if b'"recipe"' not in content:
-        return None
-    try:
-        found = json.loads(content)
-    except ValueError as error:
-        raise ResultError(f"{path}: not a JSON result file ({error}): write it again, or move it away") from error
-    return found if isinstance(found, dict) and fields <= found.keys() else None
-
-
-def of_each_seed(result: Result) -> List[Result]:
+def of_each_seed(result: Result, recipe: Recipe) -> List[Result]:
     """Return the results in a file: one result, or the results of a cell's seeds at the chosen learning rate."""
-    if "runs" not in result:
-        return [result]
-    published = catalogue()[result["settings"]["recipe"]].updates
-    settings = {"published_updates": published, **result["settings"]}
-    chosen = [run for run in result["runs"] if run["lr"] == settings["lr"]]
-    return [{**result, **run, "settings": settings} for run in chosen]
+    settings = {"published_updates": recipe.updates, **result["settings"]}
+    chosen = [run for run in result.get("runs", ()) if run["lr"] == settings["lr"]]
+    return [{**result, **run, "settings": settings} for run in chosen] if "runs" in result else [result]
 
 
 def find_failures(folders: Iterable[Path]) -> Dict[str, Set[int]]:
     """Return the failed seeds of each recipe, from the runner's records."""
     found: Dict[str, Set[int]] = {}
-    for folder in folders:
-        for path in sorted(folder.rglob(FAILED)):
-            failure = found_in(path, {"recipe", "seed", "smoke"})
-            if failure is not None and not failure["smoke"]:
-                found.setdefault(failure["recipe"], set()).add(failure["seed"])
+    for _, failure in records(folders, FAILED, {"recipe", "seed", "smoke"}, set()):
+        if not failure["smoke"]:
+            found.setdefault(failure["recipe"], set()).add(failure["seed"])
     return found
 
 
@@ -133,10 +128,9 @@ def of_most(results: Sequence[Result]) -> List[Result]:
         settings = result["settings"]
         kind = (settings.get("precision", "fp32"), settings.get(CONDITIONS), settings.get("updates", 0))
         groups.setdefault(kind, []).append(result)
-    exactness = {name: -place for place, name in enumerate(precision.SETS)}
 
     def rank(kind: Tuple[str, Any, int]) -> Tuple[int, int, int]:
-        return len({result["seed"] for result in groups[kind]}), kind[2], exactness.get(kind[0], -len(exactness))
+        return len({result["seed"] for result in groups[kind]}), kind[2], -PRECISIONS.index(kind[0])
 
     return groups[max(groups, key=rank)] if groups else []
 
@@ -157,7 +151,7 @@ def ours_of(state: State) -> str:
     if state.recipe.evaluate.get("curve") and state.results:  # each context has a score
         ends = {result["seed"]: result["scores"][VALID] for result in state.results if VALID in result["scores"]}
         return f"{mean_and_deviation(list(ends.values()), 4)} bits per byte" if ends else "-"
-    for metric in state.recipe.paper or ("test_accuracy", "perplexity"):
+    for metric in state.recipe.paper or METRICS:
         kinds: Dict[str, Dict[Any, float]] = {}
         for result in state.results:
             if metric in result["scores"]:
@@ -179,18 +173,14 @@ def kind_of(result: Result) -> str:
 
 
 def scored_of(state: State) -> str:
-    """Return scores of weights that were trained elsewhere, with their owner."""
-    return several(
-        f"{result['scores'][metric]:.2f} ({whose(result['settings'][GIVEN])})"
-        for result in state.given
-        for metric in state.recipe.paper or ("test_accuracy", "perplexity")
-        if metric in result["scores"]
-    )
-
-
-def whose(weights: Mapping[str, Any]) -> str:
-    """Name the owner of weights that were trained elsewhere, and what differs from the recipe."""
-    return "; ".join([WHOSE[weights["authors"]], *weights.get("differs", ())])
+    """Return scores of weights that were trained elsewhere, with their owner and what differs from the recipe."""
+    found = []
+    for result in state.given:
+        about = result["settings"][GIVEN]
+        whose = "; ".join(["authors'" if about["authors"] else "given", *about.get("differs", ())])
+        metrics = [metric for metric in state.recipe.paper or METRICS if metric in result["scores"]]
+        found += [f"{result['scores'][metric]:.2f} ({whose})" for metric in metrics]
+    return several(found)
 
 
 def seeds_of(state: State) -> str:
@@ -239,7 +229,11 @@ def benchmark_table(found: Sequence[State]) -> Table:
     for folder, group in groupby(found, lambda state: state.recipe.name.rpartition("/")[0]):
         members = list(group)
         measured = [state for state in members if state.results]
-        known = [state for state in members if state.results or state.given]
+        ours = []
+        for state in members:
+            others = [f"others' weights {scored_of(state)}"] if state.given else []
+            numbers = [*([ours_of(state)] if state.results else []), *others]
+            ours += [f"{names_of(state)[1]} {'; '.join(numbers)}"] if numbers else []
         done = sum(len({result["seed"] for result in state.results}) >= len(state.recipe.seeds) for state in members)
         absent = members[0].recipe.absent or "not run yet"
         papers = [f"{names_of(state)[1]} {paper_of(state.recipe)}" for state in members if state.recipe.paper]
@@ -248,18 +242,12 @@ def benchmark_table(found: Sequence[State]) -> Table:
                 "benchmark": names_of(members[0])[0],
                 "recipes": f"`{folder}`: {len(members)}",
                 "paper": "; ".join(papers) or paper_of(members[0].recipe),
-                "ours": "; ".join(f"{names_of(state)[1]} {numbers_of(state)}" for state in known) or "-",
+                "ours": "; ".join(ours) or "-",
                 "above chance": above_chance_of(members),
                 "state": f"{len(measured)} of {len(members)} begun, {done} done" if measured else absent,
             }
         )
     return table_of(rows)
-
-
-def numbers_of(state: State) -> str:
-    """Return our numbers of a recipe, and the numbers of weights that were trained elsewhere."""
-    others = f"others' weights {scored_of(state)}" if state.given else ""
-    return "; ".join(filter(None, [ours_of(state) if state.results else "", others]))
 
 
 def names_of(state: State) -> Tuple[str, str]:
