@@ -1,5 +1,7 @@
 """The one command of all reports: help and errors."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,15 @@ def test_every_report_has_help(capsys: Any) -> None:
         with pytest.raises(SystemExit) as ended:
             command.main([name, "--help"])
         assert ended.value.code == 0 and report.description.splitlines()[0] in capsys.readouterr().out, name
+
+
+def test_a_table_needs_neither_torch_nor_matplotlib(tmp_path: Path) -> None:
+    program = (
+        "import sys; from fairseq_mega.lab.report.command import main; "
+        "assert main(['table2', sys.argv[1]]) == main(['recipes', sys.argv[1]]) == 0; "
+        "assert not {'torch', 'fairseq', 'matplotlib'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_an_error_takes_one_line(tmp_path: Path, capsys: Any) -> None:

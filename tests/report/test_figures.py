@@ -100,18 +100,6 @@ def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> No
     assert "train.log contains no training" in capsys.readouterr().err
 
 
-def test_speeds_of_decoding_are_those_of_the_file(tmp_path: Path, capsys: Any) -> None:
-    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
-    scores = {"mega position=1000 seconds": 0.01, "mega position=100 seconds": 0.005, "mega position=100 bytes": 7.0}
-    scores["mega, chunk 16 position=100 seconds"] = 0.002
-    assert pictures.speeds(scores) == {"mega": [(100, 200.0), (1000, 100.0)], "mega, chunk 16": [(100, 500.0)]}
-    with pytest.raises(ValueError, match="no measurement of decoding"):
-        pictures.speeds({"mega position=100 bytes": 7.0})
-    write_result(tmp_path / "a.json", make_result("decoding", "a", scores, 1, "command"))
-    assert main(["decoding", "--json", str(tmp_path / "a.json"), "--output", str(tmp_path / "a.png")]) == 0
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_times_of_kernels(tmp_path: Path, capsys: Any) -> None:
     pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
     rows = [
@@ -129,12 +117,12 @@ def test_times_of_kernels(tmp_path: Path, capsys: Any) -> None:
 
 def test_the_page_of_pathfinder_shows_both_labels(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot", reason="the page needs matplotlib: pip install 'matplotlib>=3.6'")
-    images = pictures.pathfinder_images(32, 2, seed=1)
-    assert {label: len(found) for label, found in images.items()} == {1: 2, 0: 2}
+    images = pictures.pathfinder_images(32)
+    assert {label: len(found) for label, found in images.items()} == {1: 5, 0: 5}
     output = tmp_path / "folder" / "page.png"
-    words = ["pathfinder-page", "--size", "32", "--out", str(output), "--columns"]
-    assert main([*words, "0"]) == 1 and not output.exists()
-    assert main([*words, "2"]) == 0
+    words = ["pathfinder-page", "--out", str(output), "--size"]
+    assert main([*words, "33"]) == 1 and not output.exists()
+    assert main([*words, "32"]) == 0
     assert str(output) in capsys.readouterr().out
     page = pyplot.imread(output)
     assert page.shape[0] > 400 and page.shape[1] > 400

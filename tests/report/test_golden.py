@@ -50,7 +50,7 @@ WORDS = {
     "classifiers": "long_range_arena/results/text/lr0.002 classifiers --plot PICTURE",
     "language-models": "megalodon/results/wikitext2/lr0.002 language-models --benchmark compare-language-models",
 }
-OTHERS = {"recipes", "curves", "kernels", "decoding", "pathfinder-page", "translations"}  # have tests of their own
+OTHERS = {"recipes", "curves", "kernels", "pathfinder-page", "translations"}  # have tests of their own
 
 
 def printed(name: str, results: Path, picture: Path) -> str:

@@ -1,8 +1,7 @@
-"""The page with everything: whole, without other files, and as a browser shows it."""
+"""The page with everything: whole and without other files."""
 
 import html
 import json
-import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
@@ -15,24 +14,9 @@ from fairseq_mega.lab.report import page as writing
 from fairseq_mega.lab.report.recipe_states import find_results
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.lab.runs.text_tables import Table
-from tests.support.browser import browser, look_at
 from tests.support.helpers import REPOSITORY
 
 VOID = {"meta", "img", "br"}
-PHONE, DESKTOP = 390, 1200  # pixels
-LOOK = """<script>
-const page = document.documentElement, images = [...document.images];
-page.dataset.width = page.scrollWidth;
-page.dataset.images = images.filter(image => image.complete && image.naturalWidth > 0).length;
-const cut = [...document.querySelectorAll(".wide")].filter(table => table.scrollWidth > table.clientWidth);
-page.dataset.cut = cut.map(table => table.innerText.slice(0, 80)).join("");  // nothing of a folded one
-page.dataset.rows = document.querySelectorAll("tbody tr").length;
-page.dataset.paper = getComputedStyle(document.body).backgroundColor;
-parent.postMessage({...page.dataset}, "*");
-</script></body>"""
-FRAME = """<html><iframe src="{name}" width="{width}" height="900"></iframe><pre></pre><script>
-addEventListener("message", found => document.querySelector("pre").textContent = JSON.stringify(found.data));
-</script></html>"""
 
 
 class Page(HTMLParser):
@@ -123,40 +107,6 @@ def test_the_page_is_whole_and_needs_no_other_file(page: Path, filled: List[docu
     kinds = [(image["src"] or "").partition(";")[0] for image in found.all("img")]
     assert kinds.count("data:image/svg+xml") == 3  # Figures 4 and 5, the training curves
     assert len(find_results([runs])) == 2
-
-
-def seen_at(width: int, page: Path, folder: Path, *options: str) -> Dict[str, str]:
-    """Return a browser's measurements of the page in a window of this width."""
-    browser()
-    text = page.read_text(encoding="utf-8")
-    (folder / "looked_at.html").write_text(text.replace("</body>", LOOK), encoding="utf-8")
-    (folder / "frame.html").write_text(FRAME.format(name="looked_at.html", width=width), encoding="utf-8")
-    shown = look_at(folder / "frame.html", folder / "profile", *options, "--virtual-time-budget=20000", "--dump-dom")
-    match = re.search(r"<pre>({.*?})</pre>", shown)
-    assert match, shown[-2000:]
-    return dict(json.loads(match[1]))
-
-
-def test_no_column_is_out_of_sight(page: Path, tmp_path: Path) -> None:
-    assert seen_at(DESKTOP, page, tmp_path)["cut"] == ""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_browser_shows_the_page(page: Path, tmp_path: Path, scheme: str) -> None:
-    """On a phone nothing but tables is wider than the screen, every picture is drawn, and colours follow the system."""
-    dark = ["--force-dark-mode"] if scheme == "dark" else []
-    seen = seen_at(PHONE, page, tmp_path, *dark)
-    elements = Page(page.read_text(encoding="utf-8"))
-    assert int(seen["width"]) <= PHONE
-    assert int(seen["images"]) == len(elements.all("img")) > 3
-    assert int(seen["rows"]) == sum(element.get("scope") == "row" for element in elements.all("th"))
-    assert seen["paper"] == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 30)"}[scheme]
-    image = tmp_path / "page.png"
-    look_at(page, tmp_path / "profile", *dark, "--window-size=1100,3000", f"--screenshot={image}")
-    pyplot = pytest.importorskip("matplotlib.pyplot", reason="reading the picture needs matplotlib")
-    colours = pyplot.imread(image)[..., :3]
-    assert colours.shape == (3000, 1100, 3) and colours.std() > 0.02
-    assert (colours.mean() > 0.5) == (scheme == "light")
 
 
 def test_each_paper_has_its_own_results() -> None:

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, Result
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.paper_values import paper_values
-from fairseq_mega.lab.report.alike import check_alike
+from fairseq_mega.lab.report.alike import PRECISIONS, check_alike
 from fairseq_mega.lab.report.numbers import mean_and_deviation, pivot
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.plotting import COLOURS, DASHES, MARKERS, Line, Panel, draw_panels
@@ -51,7 +50,7 @@ MODELS = {  # of language
 METRICS = {"sacrebleu": ("BLEU", 2), "perplexity": ("perplexity", 2), "bits_per_token": ("bits per token", 4)}
 TEXTS = {"wikitext2": "WikiText-2", "gcide_bytes": "bytes of a dictionary"}
 SCHEDULES = {"inverse_sqrt": "inverse square root", "linear_decay": "linear decay"}
-PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
+KINDS = {"fp32": "float32", "bf16": "bfloat16"}  # precisions
 QUICKSTART = {"sacrebleu": "sacreBLEU", "bits_per_token": "bits per byte"}  # metrics
 
 
@@ -418,8 +417,8 @@ def precisions(folder: Path, words: Sequence[str]) -> Table:
         unit, digits = METRICS[metric]
         head = {"model": model, "text": test, f"score, {len({one['seed'] for one in results})} seeds": unit}
         cells += [
-            (head, PRECISIONS.get(kind, kind), mean_and_deviation(values[kind], digits))
-            for kind in precision.SETS
+            (head, KINDS.get(kind, kind), mean_and_deviation(values[kind], digits))
+            for kind in PRECISIONS
             if kind in values
         ]
     return pivot(cells)

@@ -6,8 +6,6 @@ import statistics
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-import torch
-
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, TASKS, mega, select
 from fairseq_mega.lab.report.alike import read_alike
 from fairseq_mega.lab.report.comparisons import MODELS
@@ -17,7 +15,6 @@ from fairseq_mega.lab.runs.plotting import COLOURS, SIZES, Line, Panel, draw_pan
 from fairseq_mega.lab.runs.report import Report, add_drawing, selected_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result, ResultError, is_trained_here, read_results
 from fairseq_mega.lab.runs.text_tables import Table, table_of
-from fairseq_mega.ops.attention.reference import laplace
 
 Points = List[Tuple[float, float]]
 EMA_DIM = TASKS["text"].ema_dim  # the same for Image
@@ -87,6 +84,10 @@ def functions() -> Dict[str, Points]:
 
     Source: MEGA, Eq. 16 and Figure 5.
     """
+    import torch  # which needs seconds
+
+    from fairseq_mega.ops.attention.reference import laplace
+
     x = torch.linspace(-1.0, 2.0, 301, dtype=torch.float64)
     values = {"laplace": laplace(x), "relu2": x.relu().square()}
     return {name: list(zip(x.tolist(), y.tolist())) for name, y in values.items()}

@@ -1,17 +1,14 @@
-"""Pictures of measurements other than the papers' figures: training curves, speed of decoding, images of Pathfinder."""
+"""Pictures of measurements other than the papers' figures: training curves and images of Pathfinder."""
 
 import argparse
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from fairseq_mega.cli.progress import parse_statistics
-from fairseq_mega.lab.prepare.classification.pathfinder import RULES
-from fairseq_mega.lab.prepare.generators.pathfinder import draw_pathfinder
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.report.numbers import by_subject
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, height_limits, load_pyplot, look, save
 from fairseq_mega.lab.runs.report import Report
-from fairseq_mega.lab.runs.results import Result, read_result
+from fairseq_mega.lab.runs.results import Result
 
 Points = Dict[int, float]  # by update; of repeated updates after an interruption the last counts
 CURVES = {  # titles of panels to names of updates and of a score in a log
@@ -100,51 +97,31 @@ def plot_accuracies(results: Sequence[Result], output: Path, source: Optional[st
     draw_panels(panels, output, source=source)
 
 
-def speeds(scores: Dict[str, float]) -> Dict[str, List[Tuple[float, float]]]:
-    """Return position and tokens per second of one text, by model, from the scores of a benchmark of decoding.
+def pathfinder_images(size: int) -> Dict[int, List[Any]]:
+    """Return the first images of each label.
 
     Raises:
-        ValueError: if there are none.
+        ValueError: for another size than the task's.
     """
-    found: Dict[str, List[Tuple[float, float]]] = {
-        model: sorted((at, 1.0 / point["seconds"]) for at, point in points.items() if "seconds" in point)
-        for model, points in by_subject(scores, "position").items()
-    }
-    if not any(found.values()):
-        raise ValueError("there is no measurement of decoding: give a file of the benchmark `decoding`")
-    return {model: points for model, points in found.items() if points}
+    from fairseq_mega.lab.prepare.classification.pathfinder import RULES  # and torch
+    from fairseq_mega.lab.prepare.generators.pathfinder import draw_pathfinder
 
-
-def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``decoding``."""
-    add = parser.add_argument
-    add("--json", type=Path, required=True, help="result file of python -m fairseq_mega.lab.benchmarks decoding")
-    add("--output", type=Path, required=True, help="image to write, for instance decoding.png")
-
-
-def plot_decoding(options: argparse.Namespace) -> None:
-    """Draw the speeds of decoding; the axis of positions is logarithmic."""
-    lines = [Line(points, name) for name, points in speeds(read_result(options.json)["scores"]).items()]
-    axes = {"xlabel": "position in the text (tokens)", "ylabel": "tokens per second"}
-    draw_panels([Panel(lines, {**axes, "xscale": "symlog", "ylim": (0, None)})], options.output)
-
-
-def pathfinder_images(size: int, columns: int, seed: int) -> Dict[int, List[Any]]:
-    """Return the first images of each label."""
+    if size not in RULES:
+        raise ValueError(f"--size {size}: give one of {', '.join(map(str, RULES))}")
     images: Dict[int, List[Any]] = {label: [] for label in LABELS}
     index = 0
-    while min(map(len, images.values())) < columns:
-        image, label = draw_pathfinder(index, seed, RULES[size])
+    while min(map(len, images.values())) < COLUMNS:
+        image, label = draw_pathfinder(index, SEED, RULES[size])
         images[label].append(image)
         index += 1
-    return {label: found[:columns] for label, found in images.items()}
+    return {label: found[:COLUMNS] for label, found in images.items()}
 
 
-def draw_page(size: int, output: Path, source: Optional[str] = None, columns: int = COLUMNS, seed: int = SEED) -> None:
+def draw_page(size: int, output: Path, source: Optional[str] = None) -> None:
     """Draw one row of images of Pathfinder per label to an image file, with ``source`` as in ``save``."""
-    grid = {"figsize": (2.1 * columns + 0.2, 4.3), "squeeze": False, "layout": "constrained"}
-    figure, panels = load_pyplot().subplots(len(LABELS), columns, **grid)
-    for row, (label, images) in zip(panels, pathfinder_images(size, columns, seed).items()):
+    grid = {"figsize": (2.1 * COLUMNS + 0.2, 4.3), "squeeze": False, "layout": "constrained"}
+    figure, panels = load_pyplot().subplots(len(LABELS), COLUMNS, **grid)
+    for row, (label, images) in zip(panels, pathfinder_images(size).items()):
         row[0].set_ylabel(LABELS[label])
         for panel, image in zip(row, images):
             panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
@@ -156,23 +133,18 @@ def add_pathfinder(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``pathfinder-page``."""
     add = parser.add_argument
     about = "height and width in pixels (default: 32; Path-X: 128)"
-    add("--size", type=int, choices=sorted(RULES), default=32, help=about)
-    add("--columns", type=int, default=COLUMNS, help="images of each label (default: %(default)s)")
-    add("--seed", type=int, default=SEED, help="seed of the images (default: %(default)s)")
+    add("--size", type=int, default=32, help=about)
     add("--out", type=Path, required=True, help="image to write")
 
 
 def print_pathfinder(options: argparse.Namespace) -> None:
     """Draw the page."""
-    draw_page(options.size, options.out, None, options.columns, options.seed)
+    draw_page(options.size, options.out)
     print(f"page: {options.out}")
 
 
 REPORTS = {
     "curves": Report("Plot training curves from fairseq's JSON logs.", add_curves, print_curves),
-    "decoding": Report(
-        "Plot the tokens per second of decoding at several positions of a text.", add_decoding, plot_decoding
-    ),
     "pathfinder-page": Report(
         "Draw a page of Pathfinder images: label 1 above, label 0 below.", add_pathfinder, print_pathfinder
     ),
