@@ -4,7 +4,7 @@ import html
 import json
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 from unittest import mock
 
 import pytest
@@ -12,8 +12,8 @@ import pytest
 from fairseq_mega.lab.report import command, documents
 from fairseq_mega.lab.report import page as writing
 from fairseq_mega.lab.report.recipe_states import find_results
-from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.lab.runs.text_tables import Table
+from tests.report.synthetic import classifier
 from tests.support.helpers import REPOSITORY
 
 VOID = {"meta", "img", "br"}
@@ -50,22 +50,8 @@ def log_line(tag: str, **values: object) -> str:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs: two accuracies of Figure 4 and Table 2, a curve of Figure 5, and a log."""
     folder = tmp_path_factory.mktemp("runs")
-    for number, (task, model, chunk, function) in enumerate(
-        [("text", "mega/table2/text/mega", -1, "softmax"), ("pathfinder", "mega/figure5/pathfinder/relu2", -1, "relu2")]
-    ):
-        settings = {
-            "task": task,
-            "model": "mega",
-            "attention": function,
-            "ema_dim": 16,
-            "chunk": chunk,
-            "recipe": model,
-        }
-        settings.update(updates=5, published_updates=9, early_epoch=1, parameters=7, trained_on="cpu", data="generated")
-        scores = {"test_accuracy": 71.25, "best_valid_accuracy": 77.0, "early_valid_accuracy": 60.0}
-        curve = [{"epoch": 1, "updates": 5 * step, "accuracy": 60.0 + step, "loss": 1.0} for step in (1, 2)]
-        result = make_result("lra", "run", scores, 10, "command", 1, settings, curve=curve)
-        write_result(folder / "results" / f"table2.{number}.json", result)
+    classifier(folder / "results", "mega/table2/text/mega", 71.25, updates=5, data="generated")
+    classifier(folder / "results", "mega/figure5/pathfinder/relu2", 71.25, updates=5, attention="relu2")
     log = log_line("train_inner", num_updates=2, loss=3.5) + log_line("valid", valid_num_updates=2, valid_loss=3.0)
     (folder / "runs" / "one").mkdir(parents=True)
     (folder / "runs" / "one" / "train.log").write_text(log)
@@ -109,28 +95,13 @@ def test_the_page_is_whole_and_needs_no_other_file(page: Path, filled: List[docu
     assert len(find_results([runs])) == 2
 
 
-def test_each_paper_has_its_own_results() -> None:
-    def result(recipe: str, score: float) -> Dict[str, Any]:
-        settings: Dict[str, Any] = {"recipe": recipe, "model": recipe.partition("/")[0], "attention": "softmax"}
-        settings.update(task="text", ema_dim=16, chunk=-1, updates=9, published_updates=9, early_epoch=1, parameters=7)
-        scores = {"test_accuracy": score, "best_valid_accuracy": score, "early_valid_accuracy": score}
-        return make_result("lra", "run", scores, 10, "command", 1, settings)
-
-    both = [result("mega/table2/text/mega", 71.25), result("megalodon/table6/text/megalodon", 72.5)]
-    with_one = {part.partition("</h3>")[0] for part in writing.paper_tables(both) if "72.5" in part}
-    assert with_one == {"<h3>MEGALODON, Table 6: the Long Range Arena"}
-
-
-def test_tables_of_images_have_their_own_results() -> None:
-    def result(recipe: str, score: float) -> Dict[str, Any]:
-        settings: Dict[str, Any] = {"recipe": recipe, "model": recipe.rpartition("/")[2], "checkpoint": "last"}
-        settings.update(updates=9, published_updates=9, train_examples=9, parameters=7)
-        return make_result("imagenet", "run", {"top1_accuracy": score}, 10, "command", 1, settings)
-
-    names = ("mega/table6/imagenet/mega", "megalodon/table4/imagenet/megalodon")
-    tables = writing.paper_tables([result(name, score) for name, score in zip(names, (71.25, 72.5))])
-    found = [[part.partition("</h3>")[0] for part in tables if score in part] for score in ("71.25*", "72.50*")]
-    assert found == [["<h3>MEGA, Table 6: ImageNet"], ["<h3>MEGALODON, Table 4: ImageNet"]]
+def test_each_paper_has_its_own_results(tmp_path: Path) -> None:
+    classifier(tmp_path, "mega/table2/text/mega", 71.25)
+    classifier(tmp_path, "megalodon/table6/text/megalodon", 72.5, model="megalodon")
+    parts = writing.paper_tables(find_results([tmp_path]))
+    assert [part.partition("</h3>")[0] for part in parts if "72.5" in part] == [
+        "<h3>MEGALODON, Table 6: the Long Range Arena"
+    ]
 
 
 def test_tables_have_titles() -> None:
@@ -147,13 +118,6 @@ def test_cells_are_text() -> None:
     assert '<th scope="col" class="text">&lt;a&gt;</th><th scope="col"><code>b</code></th>' in writing.table(table)
     recipes = writing.table(Table(["name", "recipes"], [["a", "`mega/a`: 2"], ["b", "`mega/b`"]]))
     assert '<td class="text code"><code>mega/a</code>: 2</td>' in recipes  # omitted on a narrow screen
-
-
-def test_folders_that_are_missing(tmp_path: Path, capsys: Any) -> None:
-    words = ["--html", str(tmp_path / "page.html"), "--root", str(REPOSITORY), "--runs", str(tmp_path / "no")]
-    assert command.main(words) == 1
-    assert "no does not exist" in capsys.readouterr().err
-    assert not (tmp_path / "page.html").exists()
 
 
 def test_logs_without_a_training_are_named(tmp_path: Path) -> None:

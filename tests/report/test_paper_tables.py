@@ -8,13 +8,10 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from fairseq_mega.lab.evaluate.lra_runs import chance_of, stuck
-from fairseq_mega.lab.recipes.paper_values import without_recipe
 from fairseq_mega.lab.report.command import main
 from fairseq_mega.lab.report.papers import PAPER_TABLES, TABLE1
-from fairseq_mega.lab.reproduce.command import main as reproduce
-from fairseq_mega.lab.runs import provenance
 from fairseq_mega.lab.runs.text_tables import FORMATS, Table
-from tests.report.synthetic import classifier, images, put
+from tests.report.synthetic import classifier, put
 
 
 def test_the_papers() -> None:
@@ -64,33 +61,17 @@ def test_a_mean_is_of_one_kind(name: str, tmp_path: Path, capsys: Any) -> None:
     assert not said or ("000.json" in printed.err and "001.json" in printed.err and printed.err.count("\n") == 1)
 
 
-@pytest.mark.parametrize("report", ["table1", "figure4"])
-def test_a_mean_of_other_reports_is_of_one_kind(report: str, tmp_path: Path) -> None:
-    write_mixed("changes", tmp_path)
-    assert main([report, str(tmp_path), *(["--output", str(tmp_path / "x.png")] if report == "figure4" else [])]) == 1
-
-
 def printed(report: str, folder: Path, capsys: Any) -> List[str]:
     assert main([report, str(folder)]) == 0
     return capsys.readouterr().out.splitlines()
-
-
-def test_a_partial_run_at_chance_is_no_failure_yet(tmp_path: Path, capsys: Any) -> None:
-    classifier(tmp_path, "mega/table2/pathfinder/mega", 50.0, updates=10)
-    text = "\n".join(printed("table2", tmp_path, capsys))
-    assert "best validation accuracy 50.00 % (after 10 of 100 updates: too early to tell)" in text
-    (file,) = tmp_path.iterdir()
-    file.write_text(file.read_text().replace('"benchmark": "lra"', '"benchmark": "lra-smoke"'))
-    assert main(["table2", str(tmp_path), "--smoke"]) == 0
-    text = capsys.readouterr().out
-    assert "50.00" in text and "no better than chance" not in text
 
 
 def test_chance_is_judged_by_the_validation_set(tmp_path: Path, capsys: Any) -> None:
     classifier(tmp_path, "mega/table2/listops/mega", 15.0, best=40.0)
     lines = printed("table2", tmp_path, capsys)
     assert any(line.split()[:4] == ["runs", "above", "chance", "1/1"] for line in lines)
-    assert "no better than chance" not in "\n".join(lines)
+    classifier(tmp_path, "mega/table2/listops/mega", 40.0, seed=2, best=18.0)
+    assert any(line.split()[:4] == ["runs", "above", "chance", "1/2"] for line in printed("table2", tmp_path, capsys))
 
 
 @pytest.mark.parametrize(("task", "chance"), [("listops", 17.0), ("text", 50.0), ("image", 10.0), ("speech", 10.0)])
@@ -109,42 +90,8 @@ def test_images_that_cannot_be_compared_have_a_star(changed: Dict[str, int], tmp
     assert ("80.00*" in text) == ("* fewer updates" in text) == bool(changed)
 
 
-@pytest.mark.parametrize("name", ["megalodon-figure1", "megalodon-figure4", "megalodon-figure5"])
-def test_results_that_are_missing(name: str, tmp_path: Path, capsys: Any) -> None:
-    options = ["--output", str(tmp_path / "x.png")]
-    assert main([name, str(tmp_path / "no"), *options]) == 1
-    assert "does not exist" in capsys.readouterr().err
-    images(tmp_path)
-    assert main([name, str(tmp_path), *options]) == 1
-    assert str(tmp_path) in capsys.readouterr().err and not (tmp_path / "x.png").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("table1", "is the summary of Tables"),
-        ("mega/table1", "is the summary of Tables"),
-        ("megalodon/table1", "--tasks megalodon_table1"),
-        ("megalodon/table2", "fairseq-mega-qa"),
-        *((name, number.instead) for name, number in without_recipe().items()),
-    ],
-)
-def test_numbers_without_a_recipe_are_answered(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert reproduce([name, "--gpus", "0"]) == 1
-    printed = capsys.readouterr().err
-    assert said in printed and "has no recipe" in printed and len(printed.splitlines()) == 1
-
-
 def test_forms_of_a_table() -> None:
     table = Table(["name", "a|b"], [["one, two", "1"], ["three", ""]])
     assert FORMATS["markdown"](table) == "| name | a\\|b |\n|---|---|\n| one, two | 1 |\n| three |  |"
     assert FORMATS["terminal"](table) == "name      a|b\none, two    1\nthree"
     assert list(csv.reader(io.StringIO(FORMATS["csv"](table)))) == [["name", "a|b"], ["one, two", "1"], ["three", ""]]
-
-
-def test_machines_and_revisions() -> None:
-    trained = {"hardware": {"processor": "CPU", "cores": 2}, "settings": {"trained_on": ["H200", "H200"]}}
-    assert provenance.machine_of(trained) == "2 x H200"
-    measured = {"hardware": {"processor": "CPU", "cores": 2, "gpus": ["A100"]}}
-    assert provenance.machine_of(measured) == "1 x A100"
-    assert provenance.revision_of({}) == "-"

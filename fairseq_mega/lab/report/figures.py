@@ -1,10 +1,11 @@
 """The papers' figures from result files: MEGA's Figures 4, 5 and 6, and MEGALODON's Figures 1, 4 and 5."""
 
 import argparse
+import itertools
 import re
 import statistics
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, TASKS, mega, select
 from fairseq_mega.lab.report.alike import read_alike
@@ -44,9 +45,7 @@ def figure4(results: Sequence[Result], chunk: int) -> Figure:
     Raises:
         ValueError: if there is no result.
     """
-    used: List[Result] = []
-    tables: List[Table] = []
-    panels: List[Panel] = []
+    figure = Figure([], used := [], [])
     for axis, title, fixed in (
         ("ema_dim", f"EMA dimensions N ({'full attention' if chunk < 0 else f'C = {chunk}'})", {"chunk": chunk}),
         ("chunk", f"chunk C (N = {EMA_DIM})", {"ema_dim": EMA_DIM}),
@@ -70,13 +69,13 @@ def figure4(results: Sequence[Result], chunk: int) -> Figure:
                     curves[name].append((place, statistics.mean(accuracies)))
                     cells.append(({f"{title}: test accuracy": ticks[value]}, name, mean_and_deviation(accuracies)))
         if curves:
-            tables.append(pivot(cells, curves, missing="-"))
+            figure.tables.append(pivot(cells, curves, missing="-"))
             lines = [Line(points, name) for name, points in curves.items()]
             axes = {"xlabel": title, "ylabel": "test accuracy (%)"}
-            panels.append(Panel(lines, axes, list(ticks.values())))
+            figure.panels.append(Panel(lines, axes, list(ticks.values())))
     if not used:
         raise ValueError(f"no result of MEGA on Text or Image with --chunk {chunk} or N = {EMA_DIM}")
-    return Figure(tables, used, panels)
+    return figure
 
 
 def functions() -> Dict[str, Points]:
@@ -129,7 +128,7 @@ def arena_report(description: str, figure: Callable[[Sequence[Result], int], Fig
 
     def add_options(parser: argparse.ArgumentParser) -> None:
         add_drawing(parser)
-        parser.add_argument("--chunk", type=int, default=FULL, help=chunk_help)
+        parser.add_argument("--chunk", type=int, default=FULL, help=f"{chunk_help} (default: -1, full attention)")
 
     def run(options: argparse.Namespace) -> None:
         found = figure(list(filter(is_trained_here, read_alike(options, BENCHMARK))), options.chunk)
@@ -221,15 +220,11 @@ def plot_megalodon_figure5(results: Sequence[Result], output: Path) -> None:
 # MEGALODON's Figure 1 scaled down: losses over the bytes read in training, and over the context afterwards.
 
 
-def by_model(results: Sequence[Result]) -> Dict[str, List[Result]]:
+def by_model(results: Iterable[Result]) -> Dict[str, List[Result]]:
     """Return results by model, in the order of the seeds."""
-    found = {model: [one for one in results if one["settings"]["model"] == model] for model in LOOKS}
-    return {model: sorted(own, key=lambda result: result["seed"]) for model, own in found.items() if own}
-
-
-def trainings(results: Sequence[Result]) -> List[Result]:
-    """Return the results that contain the losses of a training."""
-    return [result for result in results if "curve" in result]
+    ordered = sorted(results, key=lambda result: result["seed"])
+    found = {model: [one for one in ordered if one["settings"]["model"] == model] for model in LOOKS}
+    return {model: own for model, own in found.items() if own}
 
 
 def by_context(results: Sequence[Result]) -> Dict[float, List[float]]:
@@ -242,17 +237,6 @@ def by_context(results: Sequence[Result]) -> Dict[float, List[float]]:
     return dict(sorted(found.items()))
 
 
-def shared_spikes(results: Sequence[Result]) -> Dict[int, Set[int]]:
-    """Return for each seed the updates at which every model has a spike, because all read the same text there.
-
-    One model alone has no shared spikes.
-    """
-    found: Dict[int, List[Set[int]]] = {}
-    for result in results:
-        found.setdefault(result["seed"], []).append(set(result["spikes"]))
-    return {seed: set.intersection(*spikes) if len(spikes) > 1 else set() for seed, spikes in found.items()}
-
-
 def mean_and_range(values: Sequence[float]) -> str:
     """Return the mean of the seeds, and for several seeds the smallest and the largest value."""
     mean = f"{statistics.fmean(values):.4f}"
@@ -260,10 +244,16 @@ def mean_and_range(values: Sequence[float]) -> str:
 
 
 def training_table(results: Sequence[Result]) -> Table:
-    """Return a row for each model: its losses at the end of training, over the seeds, and the spikes of each seed."""
-    rows = []
-    shared = shared_spikes(trainings(results))
-    for model, own in by_model(trainings(results)).items():
+    """Return a row for each model: its losses at the end of training, over the seeds, and the spikes of each seed.
+
+    Spikes that all models of a seed have at the same update are omitted: all read the same text there.
+    """
+    rows, trained = [], by_model(result for result in results if "curve" in result)
+    spikes: Dict[int, List[Set[int]]] = {}
+    for result in itertools.chain.from_iterable(trained.values()):
+        spikes.setdefault(result["seed"], []).append({*result["spikes"]})
+    shared = {seed: set.intersection(*found) if len(found) > 1 else set() for seed, found in spikes.items()}
+    for model, own in trained.items():
         settings = own[0]["settings"]
         train, valid = ([result["scores"][f"{key}_{BITS}"] for result in own] for key in ("train", "valid"))
         rows.append(
@@ -286,16 +276,12 @@ def context_table(results: Sequence[Result]) -> Table:
     contexts = sorted({context for scores in found.values() for context in scores})
     titles = {context: "the whole text" if context == float("inf") else f"{context:,}" for context in contexts}
     head = "bits per byte of the test text, read in contexts of"
-    return table_of(
-        [
-            {
-                head: MODELS[model],
-                **{title: mean_and_range(scores[at]) if at in scores else "-" for at, title in titles.items()},
-            }
-            for model, scores in found.items()
-            if scores
-        ]
-    )
+    cells = [
+        ({head: MODELS[model]}, titles[context], mean_and_range(values))
+        for model, scores in found.items()
+        for context, values in scores.items()
+    ]
+    return pivot(cells, titles.values(), missing="-")
 
 
 def banded(points: Dict[float, List[float]], model: str) -> Line:
@@ -327,7 +313,9 @@ def limits(lines: Sequence[Line]) -> Tuple[float, float]:
 
 def plot_megalodon_figure1(results: Sequence[Result], output: Path, source: Optional[str] = None) -> None:
     """Draw the losses over the bytes, and over the context, to an image file, with ``source`` as in ``save``."""
-    trained = [banded(losses(own), model) for model, own in by_model(trainings(results)).items()]
+    trained = [
+        banded(losses(own), model) for model, own in by_model(result for result in results if "curve" in result).items()
+    ]
     axes = {"xlabel": "bytes read (millions)", "ylabel": "training loss (bits per byte)", "ylim": limits(trained)}
     panels = [Panel(trained, axes)]
     scored = {model: by_context(own) for model, own in by_model(results).items()}
@@ -435,12 +423,12 @@ REPORTS = {
     "figure4": arena_report(
         "Plot MEGA's Figure 4: accuracy over the EMA's dimensions and over the chunk.",
         figure4,
-        "of the left panel (default: -1, full attention)",
+        "of the left panel",
     ),
     "figure5": arena_report(
         "Plot MEGA's Figure 5: validation curves on Pathfinder.",
         figure5,
-        "attention chunk (default: -1, full attention)",
+        "attention chunk",
     ),
     "figure6": Report(
         "Plot MEGA's Figure 6: perplexity over the context and over the chunk.", add_figure6, print_figure6
