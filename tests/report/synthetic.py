@@ -190,9 +190,10 @@ def figure4(folder: Path) -> None:
 
 
 def quickstart(folder: Path) -> None:
-    """Write results of the quick start."""
+    """Write results of the quick start, beside its data."""
     put(folder, "quickstart", "quickstart/translation", {"sacrebleu": 31.25}, 1000, task="translation")
     put(folder, "quickstart", "quickstart/lm", {"bits_per_token": 1.75, "perplexity": 3.0}, 500, task="lm")
+    (folder / "card.json").write_text('{"kind": "translation"}', encoding="utf-8")
 
 
 FOLDERS = {

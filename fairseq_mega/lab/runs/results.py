@@ -28,6 +28,7 @@ REQUIRED_FIELDS = {
 
 EXTRA = "extra"  # setting of a result: options added to fairseq-train
 SET = "set"  # setting of a result: changed settings of the recipe, with their texts
+CARD = "card.json"  # of data, beside the results of a quick start
 GIVEN = "weights"  # setting of a result: weights that were trained elsewhere
 PathLike = Union[str, Path]
 Result = Dict[str, Any]  # fields of a file
@@ -140,5 +141,6 @@ def read_files(folder: PathLike, benchmark: str) -> Dict[Path, Result]:
     folder = Path(folder)
     if not folder.exists():
         raise FileNotFoundError(f"{folder} does not exist")
-    results = {path: read_result(path) for path in ([folder] if folder.is_file() else sorted(folder.glob("*.json")))}
+    files = [folder] if folder.is_file() else sorted(set(folder.glob("*.json")) - {folder / CARD})
+    results = {path: read_result(path) for path in files}
     return {path: result for path, result in results.items() if result["benchmark"] == benchmark}
