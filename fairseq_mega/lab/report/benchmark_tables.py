@@ -88,15 +88,14 @@ def the_result(folder: Path, words: Sequence[str]) -> Result:
 def layer_lengths(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each length of a benchmark of layers, with the speed relative to the first model."""
     result = the_result(folder, words)
-    found, chunk = by_subject(result["scores"], "L"), result["settings"]["chunk_size"]
-    base = next(iter(found.values()))
-    cells = []
+    found = by_subject(result["scores"], "L")
+    names = {model: titled(LAYERS, model, result["settings"]["chunk_size"]) for model in found}
+    base, cells = next(iter(found.values())), []
     for length in points_of(found):
-        points = {model: own[length] for model, own in found.items() if length in own}
-        memory = " / ".join(f"{points[model]['memory_mib']:.0f}" if model in points else "-" for model in found)
-        head = {"L": f"{length:,}", "peak memory, MiB, in this order": memory}
-        cells += [(head, titled(LAYERS, model, chunk), timed(one, base.get(length))) for model, one in points.items()]
-    return pivot(cells, [titled(LAYERS, model, chunk) for model in found], missing="-", last=1)
+        memory = [f"{own[length]['memory_mib']:.0f}" if length in own else "-" for own in found.values()]
+        head = {"L": f"{length:,}", "peak memory, MiB, in this order": " / ".join(memory)}
+        cells += [(head, names[m], timed(own[length], base.get(length))) for m, own in found.items() if length in own]
+    return pivot(cells, names.values(), missing="-", last=1)
 
 
 def layer_precisions(folder: Path, words: Sequence[str]) -> Table:
@@ -113,11 +112,8 @@ def layer_precisions(folder: Path, words: Sequence[str]) -> Table:
                 chunks.setdefault(model, set()).add(settings["chunk_size"])
                 if length in points:
                     cells.append((model, column, f"{timed(points[length])}, {mebibytes(points[length]['memory_mib'])}"))
-    names = {
-        model: titled(LAYERS, model, " or ".join(f"{size:,}" for size in sorted(sizes)))
-        for model, sizes in chunks.items()
-    }
-    return pivot(({"": names[model]}, column, text) for model, column, text in cells)
+    words_of = {model: " or ".join(f"{size:,}" for size in sorted(sizes)) for model, sizes in chunks.items()}
+    return pivot(({"": titled(LAYERS, model, words_of[model])}, column, text) for model, column, text in cells)
 
 
 def measured(folder: Path, words: Sequence[str], *keys: str) -> Dict[Tuple[Any, ...], Dict[str, Dict[str, Any]]]:
@@ -211,20 +207,19 @@ def decoding(folder: Path, words: Sequence[str]) -> Table:
 def training_lengths(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each length: speed and memory of training each language model, and the first two's ratio."""
     found = by_subject(the_result(folder, words)["scores"], "L")
-    columns = ["L"]
+    columns, rows = ["L"], []
     for model in found:
         columns += [f"{titled(LANGUAGE_MODELS, model)}, tokens/s", "microseconds per token", "peak MiB"]
-    rows = []
     for length in points_of(found):
-        row, seconds = [f"{length:,}"], [points[length]["seconds"] for points in found.values() if length in points]
-        for points in found.values():
-            if length in points:
-                time, memory = points[length]["seconds"], points[length]["memory_mib"]
-                row += [f"{length / time:,.0f}", amount(1e6 * time / length), f"{memory:,.0f}"]
-            else:
+        row, points = [f"{length:,}"], [own.get(length) for own in found.values()]
+        for point in points:
+            if point is None:
                 row += ["omitted", "", ""]
-        both = len(found) > 1 and all(length in points for points in list(found.values())[:2])
-        rows.append([*row, ratio(seconds[1] / seconds[0]) if both else ""])
+            else:
+                speed, time = length / point["seconds"], 1e6 * point["seconds"] / length
+                row += [f"{speed:,.0f}", amount(time), f"{point['memory_mib']:,.0f}"]
+        first, second = [*points, None][:2]
+        rows.append([*row, ratio(second["seconds"] / first["seconds"]) if first and second else ""])
     return Table([*columns, "ratio"], rows)
 
 
@@ -243,7 +238,7 @@ def shared_sequences(folder: Path, words: Sequence[str]) -> Table:
 
 def peers(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each shape of other implementations in several files, beside our speed and memory."""
-    rows: Dict[str, List[Dict[str, str]]] = {}
+    rows = []
     for file in words:
         for subject, points in by_subject(read_result(folder / file)["scores"], "L").items():
             name, _, batch = subject.partition(", batch ")
@@ -251,7 +246,7 @@ def peers(folder: Path, words: Sequence[str]) -> Table:
                 if "speed" not in point:  # ours
                     continue
                 tokens, speed, memory = int(batch) * length, point["speed"], point["memory"]
-                rows.setdefault(name, []).append(
+                rows.append(
                     {
                         "beside": PEERS.get(name, name),
                         "batch x L": f"{batch} x {length:,}",
@@ -264,7 +259,8 @@ def peers(folder: Path, words: Sequence[str]) -> Table:
                         "memory": ratio(memory),
                     }
                 )
-    return table_of([row for of_peer in rows.values() for row in of_peer])
+    names = list(dict.fromkeys(row["beside"] for row in rows))
+    return table_of(sorted(rows, key=lambda row: names.index(row["beside"])))
 
 
 def classifier_speed(folder: Path, words: Sequence[str]) -> Table:

@@ -155,24 +155,24 @@ def miniature_classifiers(folder: Path, words: Sequence[str]) -> Table:
     places = sorted({path.parent for path in (folder / name).rglob("*.json")})
     found = [result for place in places for result in read_results(place, CLASSIFIERS)]
     models = [model for model in TITLES if model in map(model_of, found)]
-    cells: List[Tuple[Dict[str, str], str, Any]] = []
 
     def key(result: Result) -> Tuple[Any, ...]:
-        updates, rate = schedule(result)
-        batch, seed = result["settings"]["batch"], result["seed"]
-        return order(result)[0], updates, batch, rate, seed, result["examples"]
+        (updates, rate), batch = schedule(result), result["settings"]["batch"]
+        return order(result)[0], updates, batch, rate, result["seed"], result["examples"]
 
+    cells: List[Tuple[Dict[str, str], str, Any]] = []
     for result in sorted(found, key=key):
-        settings, title = result["settings"], TASKS[result["settings"]["task"]].title
-        empty = dict.fromkeys(("updates x examples", "learning rate", "test examples"), "")
-        head = {"task": f"{title}, the paper, fully trained", **empty}
-        for model, recipe in {"mega": "mega_chunk", "transformer": "transformer"}.items():
-            (value,) = paper_values("table2", recipe, [settings["task"]])
-            cells += [(head, TITLES[model], value)] if model in models else []
+        task, (updates, rate) = result["settings"]["task"], schedule(result)
         head = {
-            "task": f"{title}, seed {result['seed']}",
-            "updates x examples": f"{settings['updates']:,} x {settings['batch']}",
-            "learning rate": f"{float(settings['lr']):g}",
+            "task": f"{TASKS[task].title}, the paper, fully trained",
+            **dict.fromkeys(("updates x examples", "learning rate", "test examples"), ""),
+        }
+        papers = {"mega": "mega_chunk", "transformer": "transformer"}
+        cells += [(head, TITLES[m], *paper_values("table2", papers[m], [task])) for m in papers if m in models]
+        head = {
+            "task": f"{TASKS[task].title}, seed {result['seed']}",
+            "updates x examples": f"{updates:,} x {result['settings']['batch']}",
+            "learning rate": f"{rate:g}",
             "test examples": f"{result['examples']:,}",
         }
         cells.append((head, TITLES[model_of(result)], result["scores"]["test_accuracy"]))
@@ -225,14 +225,11 @@ def miniature_notes(results: Sequence[Result]) -> List[str]:
     runs = [run for result in results for run in result["runs"]]
     seeds = ", ".join(str(seed) for seed in sorted({run["seed"] for run in runs}))
     rates = ", ".join(f"{rate:g}" for rate in sorted({run["lr"] for run in runs}))
-    first = (
-        f"Test accuracy, mean and standard deviation over the seeds {seeds}, at the learning rate (in parentheses, of "
-        f"{rates}) "
-    )
-    missing = [name for result in results for name in result["missing"]]
+    missing = ", ".join(name for result in results for name in result["missing"])
     return [
-        first + "of the best mean accuracy on the validation set.",
-        *([f"Missing: {', '.join(missing)}"] if missing else []),
+        f"Test accuracy, mean and standard deviation over the seeds {seeds}, at the learning rate (in parentheses, of "
+        f"{rates}) of the best mean accuracy on the validation set.",
+        *([f"Missing: {missing}"] if missing else []),
     ]
 
 
@@ -384,20 +381,16 @@ def test_sets(folder: Path, words: Sequence[str]) -> Table:
     name, benchmark = words
     found = read_results(folder / name, benchmark)
     found.sort(key=lambda result: (result["label"].startswith("mega"), result["label"]))
-    best: Dict[str, float] = {}
-    for result in found:
-        test, score = result["settings"]["test"], result["scores"]["sacrebleu"]
-        best[test] = max(score, best.get(test, score))
+    scores = [(result, result["settings"]["test"], result["scores"]["sacrebleu"]) for result in found]
+    best = {test: max(score for _, of_set, score in scores if of_set == test) for _, test, _ in scores}
     cells = []
-    for result in found:
-        rate, scheduler, warmup = (
-            option_of(result["command"], option) for option in ("--lr", "--lr-scheduler", "--warmup-updates")
-        )
+    for result, test, score in scores:
+        options = ("--lr", "--lr-scheduler", "--warmup-updates")
+        rate, scheduler, warmup = (option_of(result["command"], option) for option in options)
         head = {
             "model": f"{'MEGA' if result['label'].startswith('mega') else 'Transformer'}, seed {result['seed']}",
             "learning rate": f"{float(rate):g}, {SCHEDULES.get(scheduler, scheduler)}, {warmup} warm-up updates",
         }
-        test, score = result["settings"]["test"], result["scores"]["sacrebleu"]
         cells.append((head, test, f"**{score:.1f}**" if score == best[test] else f"{score:.1f}"))
     return pivot(cells, sorted(best))
 
