@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
 
@@ -122,23 +122,6 @@ def test_a_wrong_marker_is_named_and_nothing_written(text: str, named: str, chec
         status, output, error = run(capsys, option, "--root", checkout)
         assert status == 1 and output == "" and str(document) in error and named in error and error.count("\n") == 1
     assert document.read_text() == text
-
-
-def layer_result(folder: Path, name: str, dtype: str, scores: Dict[str, float]) -> None:
-    settings = {"embed_dim": 64, "chunk_size": 32, "dtype": dtype, "models": "later,transformer"}
-    write_result(folder / name, make_result("layer", "layer", scores, 1, "command", settings=settings))
-
-
-def test_layers_of_models_that_are_not_known_yet(tmp_path: Path) -> None:
-    both = {"transformer L=8 seconds": 0.5, "transformer L=8 memory_mib": 3.0}
-    later = {"later L=8 seconds": 0.25, "later L=8 memory_mib": 12.4, "later L=8 other": 1.0}
-    layer_result(tmp_path, "a.json", "float32", both)
-    layer_result(tmp_path, "b.json", "float8", {**both, **later})
-    table = TABLES["layer-precisions"](tmp_path, ["a.json", "b.json"])
-    assert list(table.columns) == ["", "[L = 8, d = 64, float32](a.json)", "[L = 8, d = 64, float8](b.json)"]
-    assert table.rows == [["Transformer", "500 ms, 3.0 MiB", "500 ms, 3.0 MiB"], ["later", "", "250 ms, 12 MiB"]]
-    table = TABLES["layer-lengths"](tmp_path, ["b.json"])
-    assert table.rows == [["8", "500 ms", "250 ms (2.00x)", "3 / 12"]]
 
 
 def test_numbers() -> None:
