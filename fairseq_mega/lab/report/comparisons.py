@@ -168,7 +168,9 @@ def miniature_classifiers(folder: Path, words: Sequence[str]) -> Table:
             **dict.fromkeys(("updates x examples", "learning rate", "test examples"), ""),
         }
         papers = {"mega": "mega_chunk", "transformer": "transformer"}
-        cells += [(head, TITLES[m], *paper_values("table2", papers[m], [task])) for m in papers if m in models]
+        for model, recipe in papers.items():
+            (value,) = paper_values("table2", recipe, [task])
+            cells += [(head, TITLES[model], value)] if model in models else []
         head = {
             "task": f"{TASKS[task].title}, seed {result['seed']}",
             "updates x examples": f"{updates:,} x {result['settings']['batch']}",

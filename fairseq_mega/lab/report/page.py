@@ -6,7 +6,7 @@ import re
 import shlex
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Callable, Dict, List, Sequence
 
 from fairseq_mega.lab.recipes.catalogue import find
 from fairseq_mega.lab.report.documents import BEGIN, documents, fill
@@ -134,37 +134,24 @@ def draw_figure6(results: Sequence[Result], output: Path) -> None:
     plot_figure6(context, chunks, output)
 
 
-def of_arena(results: Sequence[Result]) -> List[Result]:
-    """Return the results of the recipes of Table 2, and of those with the same trainings."""
-    return of_folders(PAPER_TABLES["table2"].recipes, results)
-
-
-FIGURES: Dict[str, Callable[[Sequence[Result], Path], Any]] = {
-    "Figure 4: accuracy over the moving average's dimensions and over the chunk": (
-        lambda results, output: draw_panels(
-            figure4(of_folders(PAPER_TABLES["table2"].recipes, results), FULL).panels, output
-        )
-    ),
-    "Figure 5: validation curves on Pathfinder": (
-        lambda results, output: draw_panels(
-            figure5(of_folders(PAPER_TABLES["table2"].recipes, results), FULL).panels, output
-        )
-    ),
-    "Figure 6: perplexity over the context and over the chunk": draw_figure6,
-}
-
-
 def paper_figures(results: Sequence[Result], work: Path) -> List[str]:
     """Return each figure as a picture, or the reason of its absence, as HTML; ``work`` is a temporary folder."""
+    arena = of_folders(PAPER_TABLES["table2"].recipes, results)
+    figures: Dict[str, Callable[[Path], None]] = {
+        "Figure 4: accuracy over the moving average's dimensions and over the chunk": (
+            lambda output: draw_panels(figure4(arena, FULL).panels, output)
+        ),
+        "Figure 5: validation curves on Pathfinder": lambda output: draw_panels(figure5(arena, FULL).panels, output),
+        "Figure 6: perplexity over the context and over the chunk": lambda output: draw_figure6(results, output),
+    }
     parts = []
-    for number, (title, draw) in enumerate(FIGURES.items()):
+    for number, (title, draw) in enumerate(figures.items()):
         output = work / f"figure{number}.svg"
         try:
-            draw(results, output)
+            draw(output)
+            parts.append(picture(output, title))
         except ValueError as error:
             parts.append(f"<h3>{title}</h3>\n<p>Not run yet: {error}.</p>")
-        else:
-            parts.append(picture(output, title))
     return parts
 
 
@@ -175,10 +162,10 @@ def training_curves(folders: Sequence[Path], work: Path) -> List[str]:
         return ["<p>No log of a training was passed (--runs FOLDER).</p>"]
     output = work / "curves.svg"
     try:
-        _, omitted = draw_curves(logs, output)
+        draw_curves(logs, output)
     except ValueError as error:
         return [f"<p>{html.escape(str(error))}.</p>"]
-    return [picture(output, "Training curves"), *(f"<p>Not shown: {html.escape(line)}.</p>" for line in omitted)]
+    return [picture(output, "Training curves")]
 
 
 def titles(text: str) -> List[str]:

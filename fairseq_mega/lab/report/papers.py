@@ -6,15 +6,24 @@ A published value of a model that a recipe trains is in the recipe; a new table 
 import statistics
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import yaml
 
 from fairseq_mega.lab.evaluate.lra_runs import LRA, TASKS, scaling_of, shortened
 from fairseq_mega.lab.recipes.recipe import LOADER
 from fairseq_mega.lab.report.numbers import mean_and_deviation
-from fairseq_mega.lab.report.paper_table import FULL, PAPER, Column, Groups, PaperTable, Rule, SpeedColumns, rule_of
-from fairseq_mega.lab.report.paper_table import parameters as parameters
+from fairseq_mega.lab.report.paper_table import (
+    FULL,
+    PAPER,
+    Column,
+    Groups,
+    PaperTable,
+    Rule,
+    SpeedColumns,
+    parameters,
+    rule_of,
+)
 from fairseq_mega.lab.runs.results import Result
 
 METRICS = {"wikitext103": ("perplexity", 2), "enwik8": ("bits_per_token", 3)}
@@ -186,15 +195,14 @@ def table_of(about: Mapping[str, Any]) -> PaperTable:
     """Return a table by its entry in the file."""
     entry = {**about, "published": about["rows"], "find": lambda name: PAPER_TABLES[name]}
     del entry["rows"]
-    entry["columns"] = columns = [column_of(title, **found) for title, found in about["columns"].items()]
-    entry["trained"] = {
-        name: settings
-        if settings is None
-        else summarised(name, about["rows"], columns)
-        if columns[0].source
-        else rule_of(settings)
-        for name, settings in about["trained"].items()
-    }
+    columns = [column_of(title, **found) for title, found in about["columns"].items()]
+
+    def rule(name: str, settings: Optional[Mapping[str, Any]]) -> Optional[Rule]:
+        if settings is None:
+            return None
+        return summarised(name, about["rows"], columns) if columns[0].source else rule_of(settings)
+
+    entry.update(columns=columns, trained={name: rule(name, found) for name, found in about["trained"].items()})
     split = about.get("split", "one_row")
     entry["split"] = SPLITS[split] if isinstance(split, str) else partial(by_checkpoint, titles=split)
     if "speed" in about:

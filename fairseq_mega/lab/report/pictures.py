@@ -33,24 +33,20 @@ def read_curves(lines: Iterable[str]) -> Dict[str, Points]:
     return curves
 
 
-def draw_curves(logs: Sequence[Path], output: Path) -> Tuple[List[str], List[str]]:
-    """Draw a curve for each log; return lines about the logs, and lines about logs without a training.
+def draw_curves(logs: Sequence[Path], output: Path) -> List[str]:
+    """Draw a curve for each log with a training; return a line about each of them.
 
     Raises:
         OSError: if a log cannot be read.
         ValueError: if no log contains a training.
     """
     found: List[Tuple[str, Dict[str, Points]]] = []
-    empty: List[str] = []
     for log in logs:
         with log.open(encoding="utf-8", errors="replace") as lines:
             curves = read_curves(lines)
-        if any(curves.values()):
-            found.append((log.parent.name or log.stem, curves))
-        else:
-            empty.append(f"{log} contains no training: it failed, or was made without --log-format json")
+        found += [(log.parent.name or log.stem, curves)] if any(curves.values()) else []
     if not found:
-        raise ValueError("; ".join(empty))
+        raise ValueError("no log contains a training: they failed, or were made without --log-format json")
     panels = [
         Panel(
             [Line(sorted(curves[title].items()), name) for name, curves in found],
@@ -60,8 +56,7 @@ def draw_curves(logs: Sequence[Path], output: Path) -> Tuple[List[str], List[str
         if any(curves[title] for _, curves in found)
     ]
     draw_panels(panels, output)
-    drawn = [f"{name}: {max(max(points, default=0) for points in curves.values()):,} updates" for name, curves in found]
-    return drawn, empty
+    return [f"{name}: {max(max(points, default=0) for points in curves.values()):,} updates" for name, curves in found]
 
 
 def add_curves(parser: argparse.ArgumentParser) -> None:
@@ -72,8 +67,7 @@ def add_curves(parser: argparse.ArgumentParser) -> None:
 
 def print_curves(options: argparse.Namespace) -> None:
     """Draw the curves."""
-    drawn, omitted = draw_curves(options.logs, options.output)
-    print("\n".join([*drawn, *omitted, f"plot: {options.output}"]))
+    print("\n".join([*draw_curves(options.logs, options.output), f"plot: {options.output}"]))
 
 
 def plot_accuracies(results: Sequence[Result], output: Path, source: Optional[str] = None) -> None:
