@@ -18,7 +18,7 @@ from fairseq_mega.data.text_units import (
     unit_name,
     unspelled,
 )
-from fairseq_mega.lab.prepare.language_modeling.counting import write_unit
+from fairseq_mega.lab.prepare.language_modeling.texts import write_unit
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 
 TEXTS = ("ROMEO: to be", "Grüße – 10 €", "日本語 😀 text", "a", "")

@@ -12,8 +12,7 @@ from typing import Dict, List, NamedTuple, Optional
 import pytest
 
 from fairseq_mega.lab.prepare import binarised
-from fairseq_mega.lab.prepare.translation.parallel_files import read_sentences, write_pairs
-from fairseq_mega.lab.prepare.translation.parallel_text import Pair
+from fairseq_mega.lab.prepare.translation.parallel_text import Pair, read_sentences, write_pairs
 from fairseq_mega.lab.quickstart import command
 from fairseq_mega.lab.runs import commands
 from tests.support import in_process

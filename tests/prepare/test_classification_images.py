@@ -13,18 +13,10 @@ import pytest
 import torch
 from PIL import Image
 
-from fairseq_mega.lab.prepare.classification import cifar10, pathfinder
-from fairseq_mega.lab.prepare.classification.image_output import image_line
+from fairseq_mega.lab.prepare.classification import images as arena
 from fairseq_mega.lab.prepare.classification.subsets import random_split
-from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.progress import SPLITS
 from tests.support.prepare_runs import image_labels, images, prepare, refusal, source_of
-
-
-def test_pixels_are_written_row_by_row() -> None:
-    assert image_line(np.array([[0, 255], [7, 10]], dtype=np.uint8)) == b"0 255 7 10\n"
-    every_other = np.arange(16, dtype=np.uint8).reshape(4, 4)[::2, ::2]  # not contiguous
-    assert image_line(every_other) == b"0 2 8 10\n"
-
 
 # --- CIFAR-10
 
@@ -35,8 +27,8 @@ def test_grey_is_that_of_pillow() -> None:
     colour[0] = np.array([255, 255, 255])[:, None, None]
     colour[1] = np.array([255, 0, 254])[:, None, None]
     wanted = [np.asarray(Image.fromarray(image.transpose(1, 2, 0), "RGB").convert("L")) for image in colour]
-    assert np.array_equal(cifar10.grey(colour), np.stack(wanted))
-    assert cifar10.grey(colour)[0].min() == 255
+    assert np.array_equal(arena.grey(colour), np.stack(wanted))
+    assert arena.grey(colour)[0].min() == 255
 
 
 def test_the_split_is_that_of_torch() -> None:
@@ -87,7 +79,7 @@ def write_cifar(path: Path, contents: Dict[str, Any], monkeypatch: pytest.Monkey
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     digests = {"md5": hashlib.md5(path.read_bytes()).hexdigest()}
-    monkeypatch.setattr(cifar10, "ARCHIVE", cifar10.ARCHIVE._replace(digests=digests))
+    monkeypatch.setattr(arena, "CIFAR_ARCHIVE", arena.CIFAR_ARCHIVE._replace(digests=digests))
 
 
 def test_the_archive_becomes_grey_images_in_the_split_of_the_authors(
@@ -123,56 +115,6 @@ def test_an_archive_that_would_run_code_is_refused(tmp_path: Path, monkeypatch: 
     assert not Path("intruder").exists()
 
 
-def test_cifar_with_objects_for_numbers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NumPy's class makes such an array over any address."""
-    contents, path = batches(20), tmp_path / "cifar-10-python.tar.gz"
-    contents["data_batch_1"][b"data"] = np.array([None])
-    write_cifar(path, contents, monkeypatch)
-    message = refusal("cifar10", "--out", tmp_path / "out", "--archive", path)
-    assert "an array of 'O8' where numbers are expected" in message and "cannot be read" in message
-
-
-def write_arrays(folder: Path, train: int = 50, **changes: Any) -> List[object]:
-    draw = np.random.default_rng(3)
-    options: List[object] = []
-    for split, count in (("train", train), ("test", 8)):
-        arrays = {"x": draw.integers(0, 256, (count, 32, 32), dtype=np.uint8), "y": np.arange(count) % 10}
-        np.savez(folder / f"{split}.npz", **{**arrays, **changes})
-        options += [f"--npz-{split}", folder / f"{split}.npz"]
-    return options
-
-
-def test_arrays_of_grey_images_are_taken_as_they_are(tmp_path: Path) -> None:
-    prepare("cifar10", "--out", tmp_path / "out", *write_arrays(tmp_path)).succeeded()
-    given = np.load(tmp_path / "train.npz")
-    order = random_split(50, 45, 5)
-    for split in ("train", "valid"):
-        assert np.array_equal(images(tmp_path / "out", split), given["x"][order[split]].reshape(-1, 1024))
-        assert image_labels(tmp_path / "out", split) == given["y"][order[split]].tolist()
-    assert image_labels(tmp_path / "out", "test") == list(range(8))
-
-
-def test_smaller_images_are_means_of_blocks(tmp_path: Path) -> None:
-    options = write_arrays(tmp_path)
-    prepare("cifar10", "--out", tmp_path / "out", *options, "--side", 8).succeeded()
-    given = np.load(tmp_path / "test.npz")["x"].astype(float)
-    found = images(tmp_path / "out", "test").reshape(-1, 8, 8)
-    for row, column in ((0, 0), (3, 7)):
-        block = given[:, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4]
-        assert np.abs(found[:, row, column] - block.mean(axis=(1, 2))).max() <= 0.5
-    assert "8 x 8 pixels" in " ".join(source_of(tmp_path / "out")["notes"])
-    assert "--side is 12" in refusal("cifar10", "--out", tmp_path / "other", *options, "--side", 12)
-
-
-def test_a_subset_of_images_is_the_same_each_time(tmp_path: Path) -> None:
-    options = [*write_arrays(tmp_path), "--limit", "20,3,4"]
-    for out in ("a", "b"):
-        prepare("cifar10", "--out", tmp_path / out, *options).succeeded()
-    assert source_of(tmp_path / "a")["files"] == source_of(tmp_path / "b")["files"]
-    assert [len(images(tmp_path / "a", split)) for split in SPLITS] == [20, 3, 4]
-    assert image_labels(tmp_path / "a", "test") != list(range(4))
-
-
 # --- Pathfinder
 
 
@@ -196,20 +138,9 @@ class Drawing:
 @pytest.fixture
 def drawing(monkeypatch: pytest.MonkeyPatch) -> Drawing:
     drawing = Drawing()
-    monkeypatch.setattr(pathfinder, "generate_pathfinder", drawing)
-    monkeypatch.setattr(pathfinder, "SAFE_EVERY", 7)
+    monkeypatch.setattr(arena, "generate_pathfinder", drawing)
+    monkeypatch.setattr(arena, "SAFE_EVERY", 7)
     return drawing
-
-
-def test_drawn_images_are_split_and_keep_their_labels(drawing: Drawing, tmp_path: Path) -> None:
-    run = prepare("pathfinder32", "--out", tmp_path / "out", "--count", 45, "--seed", 5).succeeded()
-    order = torch.randperm(45, generator=torch.Generator().manual_seed(42)).tolist()
-    for split, numbers in (("train", order[:36]), ("valid", order[36:40]), ("test", order[40:])):
-        found = images(tmp_path / "out", split)
-        assert found[:, 1].tolist() == numbers and set(found[:, 2]) == {5}
-        assert image_labels(tmp_path / "out", split) == [number % 2 for number in numbers]
-    assert "images/s" in run.output and not (tmp_path / "out" / "unfinished").exists()
-    assert source_of(tmp_path / "out")["settings"]["seed"] == 5
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(drawing: Drawing, tmp_path: Path) -> None:
@@ -226,16 +157,6 @@ def test_an_interrupted_run_goes_on_where_it_stopped(drawing: Drawing, tmp_path:
     assert drawing.drawn == list(range(29, 45))
     prepare(*options, tmp_path / "b").succeeded()
     assert source_of(tmp_path / "a")["files"] == source_of(tmp_path / "b")["files"]
-
-
-def test_real_drawings_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
-    for workers in (1, 2):
-        options = ("--count", 12, "--workers", workers)
-        prepare("pathfinder32", "--out", tmp_path / str(workers), *options).succeeded()
-    assert source_of(tmp_path / "1")["files"] == source_of(tmp_path / "2")["files"]
-    found = images(tmp_path / "1", "train")
-    assert found.shape == (9, 1024) and found.max() == 255 and found.min() == 0
-    assert set(image_labels(tmp_path / "1", "train")) == {0, 1}
 
 
 def write_released(root: Path, count: int = 25) -> Path:

@@ -9,7 +9,7 @@ from typing import Iterator
 import pytest
 
 from fairseq_mega.lab.prepare import archives, download
-from fairseq_mega.lab.prepare.checksums import records_of, sha256_of
+from fairseq_mega.lab.prepare.download import sha256_of
 from tests.support.breaking_server import Server
 
 CONTENT = gzip.compress(random.Random(1).randbytes(200_000), mtime=0)
@@ -42,24 +42,6 @@ def test_a_complete_or_overlong_partial_file_ends_well(server: Server, tmp_path:
     (tmp_path / "data.tgz.partial").write_bytes(partial)
     download.fetch(server.url, tmp_path / "data.tgz")
     assert (tmp_path / "data.tgz").read_bytes() == CONTENT
-
-
-def test_a_transfer_that_never_completes_names_both_sizes_and_keeps_what_came(server: Server, tmp_path: Path) -> None:
-    server.breaks = [10, 0, 0]
-    with pytest.raises(download.DownloadError, match=f"expected {len(CONTENT)} bytes, found 10.* name it {tmp_path}"):
-        download.fetch(server.url, tmp_path / "data.tgz", attempts=3)
-    assert (tmp_path / "data.tgz.partial").read_bytes() == CONTENT[:10]
-    assert not (tmp_path / "data.tgz").exists()
-
-
-@pytest.mark.parametrize(("status", "requests"), [(404, 1), (503, 3)])
-def test_server_errors_are_named_and_only_passing_ones_tried_again(
-    server: Server, tmp_path: Path, status: int, requests: int
-) -> None:
-    server.status = status
-    with pytest.raises(download.DownloadError, match=f"HTTP status {status}"):
-        download.fetch(server.url, tmp_path / "data.tgz", attempts=3)
-    assert len(server.ranges) == requests
 
 
 def test_the_checksum_is_recorded_at_first_and_verified_later(server: Server, tmp_path: Path) -> None:
@@ -96,19 +78,3 @@ def test_damaged_archives_are_refused_and_not_recorded(tmp_path: Path, content: 
         archives.obtain_recorded("http://example.org/data.tgz", tmp_path, record)
     assert not record.exists()
     assert (tmp_path / "data.tgz").read_bytes() == content
-
-
-def test_without_permission_nothing_is_downloaded(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(download.DownloadError, match="--no-download was passed"):
-        archives.obtain_recorded(server.url, tmp_path, tmp_path / "checksums.json", allow_download=False)
-    assert server.ranges == []
-
-
-def test_files_that_share_a_name_are_recorded_apart(tmp_path: Path) -> None:
-    files = {"train": tmp_path / "a" / "text", "valid": tmp_path / "b" / "text", "test": tmp_path / "b" / "more"}
-    for number, path in enumerate(files.values()):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("x" * number)
-    found = {name: record["bytes"] for name, record in records_of(files.values()).items()}
-    assert found == {str(files["train"]): 0, str(files["valid"]): 1, "more": 2}
-    assert set(records_of([files["test"], files["test"]])) == {"more"}

@@ -1,11 +1,8 @@
 """Work shared out to processes: results in order, errors passed on, nothing done far ahead."""
 
-import os
 import subprocess
 import sys
-import time
 from itertools import count, islice
-from pathlib import Path
 from typing import List
 
 import pytest
@@ -31,46 +28,6 @@ def test_endless_blocks_are_taken_as_they_are_needed(workers: int) -> None:
     assert list(islice(results, 10)) == [1 / number for number in range(1, 11)]
     assert len(taken) <= 10 + AHEAD * workers
     results.close()  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_comes_in_the_place_of_its_result(workers: int) -> None:
-    results = in_order(reciprocal, [2, 1, 0, 3], workers)
-    assert list(islice(results, 2)) == [0.5, 1.0]
-    with pytest.raises(ZeroDivisionError):
-        next(results)
-
-
-PROGRAM = """
-import os
-from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
-
-def who(block):
-    return os.getpid()
-
-if __name__ == "__main__":
-    for worker in in_order(who, iter(int, 1), 2):
-        print(worker, flush=True)
-"""
-
-
-def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, env=environment) as parent:
-        assert parent.stdout is not None
-        workers = {int(line) for line in islice(parent.stdout, 200)}
-        parent.kill()
-    while any(alive(worker) for worker in workers):
-        time.sleep(0.2)
-
-
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 EARLY = """

@@ -2,16 +2,17 @@
 
 import gzip
 import json
-import re
+from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, List
 
 import pytest
 
+from fairseq_mega.data.json_lines import Source
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
-from fairseq_mega.lab.prepare.language_modeling.own_documents import DocumentFile
-from fairseq_mega.lab.prepare.splits import HELD_OUT
+from fairseq_mega.lab.prepare.language_modeling.own_documents import documents_of
+from fairseq_mega.lab.prepare.progress import HELD_OUT
 from tests.support import json_texts
 from tests.support.prepare_runs import prepare, refusal
 
@@ -43,17 +44,6 @@ def test_json_lines_and_plain_text(tmp_path: Path) -> None:
     assert len((again / "train.jsonl").read_text().splitlines()) == 36
 
 
-def test_bad_lines_may_be_omitted(tmp_path: Path) -> None:
-    json_texts.write(tmp_path / "a.jsonl", json_texts.documents(40, 1))
-    with (tmp_path / "a.jsonl").open("a") as file:
-        file.write("no JSON\n")
-    given = ("own-documents", "--out", tmp_path / "out", "--texts", tmp_path / "a.jsonl", "--vocab-size", 320)
-    assert "line 41: it is not JSON" in refusal(*given)
-    run = prepare(*given, "--bad-lines", "skip").succeeded()
-    assert "a.jsonl: 40 documents, omitted: 1 bad lines, 0 empty ones" in run.output
-    assert len((tmp_path / "out" / "train.jsonl").read_text().splitlines()) == 36
-
-
 def lines(texts: List[str]) -> str:
     return "".join(json.dumps({"text": text}) + "\n" for text in texts)
 
@@ -62,12 +52,9 @@ TEXTS = json_texts.documents(24, 5)
 PLAIN = "\n\n".join(TEXTS) + "\n"
 FORMS: Dict[str, Callable[[], bytes]] = {
     "a.JSONL": lambda: lines(TEXTS).encode(),
-    "a.ndjson": lambda: lines(TEXTS).encode(),
-    "lines.json": lambda: lines(TEXTS).encode(),
     "windows.jsonl": lambda: ("\ufeff" + lines(TEXTS).replace("\n", "\r\n")).encode(),
     "packed.jsonl.gz": lambda: gzip.compress(lines(TEXTS).encode()),
     "plain": lambda: PLAIN.encode(),
-    "plain.TXT": lambda: PLAIN.replace("\n", "\r\n").encode(),
     "packed.txt.gz": lambda: gzip.compress(PLAIN.encode()),
 }
 
@@ -75,27 +62,16 @@ FORMS: Dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("name", FORMS)
 def test_the_ending_decides_how_a_file_is_read(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(FORMS[name]())
-    assert list(DocumentFile(tmp_path / name, "text", "error")) == TEXTS
+    assert list(documents_of(Source(tmp_path / name), Counter())) == TEXTS
 
 
-REFUSED: Dict[str, Tuple[bytes, str]] = {
-    "utf-16.txt": (PLAIN.encode("utf-16"), "line 1: .*utf-8"),
-    "latin.txt": ("größer\n".encode("latin-1"), "line 1: .*utf-8"),
-    "utf-16.jsonl": (lines(TEXTS).encode("utf-16"), "line 1: it is not JSON in UTF-8"),
-    "latin.jsonl": (b'{"text": "gr\xf6\xdfer"}\n', "line 1: it is not JSON in UTF-8"),
-    "text.json": (PLAIN.encode(), "line 1: it is not JSON"),
-    "array.json": (json.dumps([{"text": text} for text in TEXTS]).encode(), "line 1: it is not a JSON object"),
-    "spread.json": (b'{\n "text": "a"\n}\n', "line 1: it is not JSON"),
-    "fields.jsonl": (lines(TEXTS[:2]).encode() + b'{"body": "x"}\n', "line 3: .*'text' .--text-field"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_text_is_named(name: str, tmp_path: Path) -> None:
-    content, message = REFUSED[name]
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=f"{re.escape(name)}.*{message}"):
-        list(DocumentFile(tmp_path / name, "text", "error"))
+def test_bad_and_empty_texts_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(lines([*TEXTS[:2], " "]) + '{"body": "x"}\nno JSON\n')
+    omitted: Counter[str] = Counter()
+    assert list(documents_of(Source(tmp_path / "a.jsonl", bad_lines="skip"), omitted)) == TEXTS[:2]
+    assert omitted == {"bad lines": 2, "empty ones": 1}
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 4: .*'text' .--text-field"):
+        list(documents_of(Source(tmp_path / "a.jsonl"), omitted))
 
 
 @pytest.mark.parametrize("form", ["plain.txt", "lines.jsonl"])
@@ -112,21 +88,6 @@ def test_line_ends_of_other_systems_are_line_feeds_in_training_and_in_use(form: 
         wanted = unit.encode(text.replace("\r\n", "\n").replace("\ufeff", ""))
         for ends in ("\r\n", "\r", "\n"):
             assert unit.encode(text.replace("\r\n", ends)) == pieces == wanted
-
-
-def test_a_file_that_would_vanish_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").write_text("no JSON\nnone here\n")
-    with pytest.raises(ValueError, match=r"x.jsonl: all of its 2 lines are bad"):
-        list(DocumentFile(tmp_path / "x.jsonl", "text", "skip"))
-
-
-def test_documents_that_are_learnt_and_held_out_are_told(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").write_text(lines(TEXTS))
-    for times, told in ((1, False), (2, True)):
-        files = [tmp_path / "x.jsonl"] * times
-        run = prepare("own-documents", "--texts", *files, "--vocab-size", 300, "--out", tmp_path / str(times))
-        note = "note: documents of valid that are also in train, which raises the score: "
-        assert (note in run.succeeded().output) == told
 
 
 def test_folders_of_texts(tmp_path: Path) -> None:

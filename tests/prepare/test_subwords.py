@@ -3,18 +3,15 @@
 import random
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sentencepiece
 from fairseq.data import Dictionary
 
-from fairseq_mega.data.text_cleaning import SENTENCES, steps_of_model, write_steps
 from fairseq_mega.lab.prepare.language_modeling.splitting import cut_words
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.lab.prepare.translation.parallel_files import write_pairs
-from fairseq_mega.lab.prepare.translation.parallel_text import Pair
-from fairseq_mega.lab.prepare.translation.subwords import cut_pairs
+from fairseq_mega.lab.prepare.translation.dataset import cut_pairs
+from fairseq_mega.lab.prepare.translation.parallel_text import Pair, write_pairs
 
 
 @pytest.fixture
@@ -55,14 +52,6 @@ def test_a_long_test_line_is_refused_by_name(text: Path, tmp_path: Path) -> None
         cut_pairs(text, tmp_path / "pieces", LANGUAGES, 100, max_pieces=3)
 
 
-def test_a_given_model_is_used_and_none_is_trained(text: Path, tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    cut_pairs(text, first, LANGUAGES, 100)
-    cut_pairs(text, second, LANGUAGES, given=first / "joint.model")
-    assert not (second / "joint.model").exists()
-    assert (second / "test.de").read_bytes() == (first / "test.de").read_bytes()
-
-
 @pytest.mark.parametrize("kind", ["pairs", "words"])
 def test_the_dictionary_holds_every_piece(kind: str, tmp_path: Path) -> None:
     """A character that stands within longer pieces alone would be ``<unk>`` in a new word."""
@@ -92,21 +81,6 @@ def test_the_dictionary_holds_every_piece(kind: str, tmp_path: Path) -> None:
     if kind == "words":
         symbols = processor.get_piece_size() - 3
         assert found["train"] == {"tokens": sum(used.values()) + len(lines), "symbols": symbols}
-
-
-def given_model(tmp_path: Path, text: Path, **options: Any) -> Path:
-    model, lines = tmp_path / "given.model", (text / "train.en").read_text(encoding="utf-8").splitlines()
-    prefix, train = str(model).removesuffix(".model"), sentencepiece.SentencePieceTrainer.train
-    train(sentence_iterator=iter(lines), model_prefix=prefix, hard_vocab_limit=False, minloglevel=2, **options)
-    return model
-
-
-def test_symbols_of_a_user_with_the_names_of_fairseq(text: Path, tmp_path: Path) -> None:
-    """They have a number already; a second one would be a duplicate word."""
-    given = given_model(tmp_path, text, vocab_size=60, user_defined_symbols=["<pad>", "<mask>"])
-    cut_pairs(text, tmp_path / "pieces", LANGUAGES, given=given)
-    symbols = Dictionary.load(str(tmp_path / "pieces" / "dict.txt")).symbols
-    assert symbols.count("<pad>") == symbols.count("<mask>") == 1
 
 
 HAN = [chr(0x4E00 + number) for number in range(150)]
@@ -140,17 +114,3 @@ def test_bytes_stand_for_rare_characters(tmp_path: Path) -> None:
     assert train_model(text, tmp_path / "model", 320, byte_fallback=True) <= 320
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "model.model"))
     assert all(processor.decode(processor.encode(line)) == line for line in text)
-
-
-def test_pieces_name_the_cleaning_of_their_text(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """Text that was not cleaned leaves no mark; a model of other origin is copied, and the copy marked."""
-    cut_pairs(text, tmp_path / "plain", LANGUAGES, 100)
-    assert steps_of_model(tmp_path / "plain" / "joint.model") == ()
-    write_steps(text, SENTENCES)
-    cut_pairs(text, tmp_path / "cleaned", LANGUAGES, 100)
-    assert steps_of_model(tmp_path / "cleaned" / "joint.model") == SENTENCES
-    cut_pairs(text, tmp_path / "again", LANGUAGES, given=tmp_path / "plain" / "joint.model")
-    assert "a copy of" in capsys.readouterr().err
-    assert steps_of_model(tmp_path / "again" / "joint.model") == SENTENCES
-    cut_pairs(text, tmp_path / "same", LANGUAGES, given=tmp_path / "cleaned" / "joint.model")
-    assert not (tmp_path / "same" / "joint.model").exists()

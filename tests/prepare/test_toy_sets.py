@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -58,10 +60,19 @@ def test_toy_data_are_the_same_each_time(tmp_path: Path) -> None:
     assert "smoke was true and is null now" in refusal("aan", "--tsv-dir", tmp_path, "--out", tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", command.DATASETS)
-def test_help_has_the_details_and_every_option_of_the_description(name: str, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit) as ended:
-        command.main([name, "--help"])
-    text, dataset = capsys.readouterr().out, command.DATASETS[name]
-    assert ended.value.code == 0 and dataset.details in text and dataset.summary in command.listed_by_kind()
-    assert all(f"--{option.replace('_', '-')}" in text for option in ("out", *dataset.members))
+def test_help_imports_neither_torch_nor_fairseq() -> None:
+    """Only the file of a data set that is named is imported."""
+    program = "import sys; from fairseq_mega.lab.prepare import command as c; c.main(['--help'])"
+    found = "print([name for name in ('torch', 'fairseq', 'numpy') if name in sys.modules])"
+    words = [sys.executable, "-c", f"try:\n {program}\nfinally:\n {found}"]
+    run = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]" and all(f"    {name} " in run.stdout for name in command.DATASETS)
+
+
+def test_help_has_the_details_and_every_option_of_the_description(capsys: pytest.CaptureFixture) -> None:
+    for name, dataset in command.DATASETS.items():
+        with pytest.raises(SystemExit) as ended:
+            command.main([name, "--help"])
+        text = capsys.readouterr().out
+        assert ended.value.code == 0 and dataset.details in text, name
+        assert all(f"--{option.replace('_', '-')}" in text for option in ("out", *dataset.members)), name

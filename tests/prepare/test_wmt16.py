@@ -2,27 +2,18 @@
 
 import argparse
 import json
-import tarfile
 from pathlib import Path
 from typing import Any, List
 
 import pytest
+from fairseq.data import encoders
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mega.compat.files.card import described
 from fairseq_mega.data.card import settings_of_data
-from fairseq_mega.lab.prepare.download import DownloadError
-from fairseq_mega.lab.prepare.wmt16 import dataset, sources, texts, toy_data
-from fairseq_mega.lab.prepare.wmt16.stages import (
-    BpeFactory,
-    LineFunction,
-    TokenizerFactory,
-    clean_corpus,
-    keep_pair,
-    learn_bpe,
-    transform,
-)
+from fairseq_mega.lab.prepare.wmt16 import corpora, dataset, toy_data
+from fairseq_mega.lab.prepare.wmt16.dataset import clean_corpus, learn_merges, segmenter, tokenizer, transform
 from fairseq_mega.lab.runs.files import read_lines
 from tests.support.in_process import in_process  # noqa: F401
 from tests.support.prepare_runs import prepare, refusal, source_of
@@ -41,7 +32,7 @@ def archives(tmp_path: Path) -> Path:
 
 
 def unpack_smoke(archives: Path, output: Path) -> None:
-    dataset.unpack_all(archives, sources.corpora_with_counts(archives / "counts.json"), output)
+    corpora.unpack_all(archives, corpora.corpora_with_counts(archives / "counts.json"), output)
 
 
 def test_sgm_segments_come_out_one_per_line_and_entities_stay() -> None:
@@ -50,35 +41,22 @@ def test_sgm_segments_come_out_one_per_line_and_entities_stay() -> None:
 <SEG ID="2">  über
  zwei   Zeilen </SEG><seg id="3"></seg>
 </p></doc></refset>"""
-    assert texts.read_sgm(text) == ["Eins &amp; zwei.", "über zwei Zeilen", ""]
+    assert corpora.read_sgm(text) == ["Eins &amp; zwei.", "über zwei Zeilen", ""]
 
 
 def test_archives_unpack_in_order_and_in_parallel(archives: Path, tmp_path: Path) -> None:
     unpack_smoke(archives, tmp_path / "raw")
     for side, language in enumerate(("en", "de")):
         for name in ("newstest2013", "newstest2014", "newstest2015", "newstest2016"):
-            corpus = next(corpus for corpus in sources.EVALUATION if corpus.name == name)
+            corpus = next(corpus for corpus in corpora.EVALUATION if corpus.name == name)
             want = [" ".join(pair[side].split()) for pair in toy_data.corpus_pairs(corpus)]
             assert list(read_lines(tmp_path / "raw" / f"{name}.{language}")) == want
-        pairs = [pair for corpus in sources.TRAINING for pair in toy_data.corpus_pairs(corpus)]
+        pairs = [pair for corpus in corpora.TRAINING for pair in toy_data.corpus_pairs(corpus)]
         assert list(read_lines(tmp_path / "raw" / f"train.{language}")) == [pair[side] for pair in pairs]
-    assert [corpus.name for corpus in sources.TRAINING] == ["europarl-v7", "commoncrawl", "news-commentary-v11"]
+    assert [corpus.name for corpus in corpora.TRAINING] == ["europarl-v7", "commoncrawl", "news-commentary-v11"]
     assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == sorted(
-        f"{split}.{language}" for split in sources.SPLITS for language in sources.LANGUAGES
+        f"{split}.{language}" for split in corpora.SPLITS for language in corpora.LANGUAGES
     )
-
-
-def test_the_english_source_is_preferred_to_an_english_reference(tmp_path: Path) -> None:
-    corpus = sources.Corpus("set", "http://example.org/set.tgz", sources._sgm("set-deen"), 1)
-    for order in ((0, 1), (1, 0)):
-        members = [("set-deen-src.en.sgm", "source"), ("set-deen-ref.en.sgm", "reference")]
-        with tarfile.open(tmp_path / "set.tgz", "w:gz") as tar:
-            for name, text in [*(members[i] for i in order), ("set-deen-ref.de.sgm", "deutsch")]:
-                (tmp_path / name).write_text(f'<seg id="1">{text}</seg>')
-                tar.add(tmp_path / name, f"dev/{name}")
-        texts.unpack(tmp_path / "set.tgz", tmp_path / "raw", [corpus])
-        assert (tmp_path / "raw" / "set.en").read_text() == "source\n"
-        assert (tmp_path / "raw" / "set.de").read_text() == "deutsch\n"
 
 
 @pytest.mark.parametrize("split", ["newstest2014", "europarl-v7"])
@@ -91,30 +69,6 @@ def test_a_wrong_number_of_lines_is_refused_with_both_numbers(archives: Path, tm
     assert not (tmp_path / "raw" / "train.en").exists()
 
 
-def test_the_real_counts_refuse_the_smoke_text(archives: Path, tmp_path: Path) -> None:
-    message = refusal("wmt16", "--archives", archives, "--no-download", "--out", tmp_path / "out")
-    assert "europarl-v7: expected 1920209 lines, found 500" in message
-
-
-def test_sides_of_different_length_are_refused(archives: Path, tmp_path: Path) -> None:
-    unpack_smoke(archives, tmp_path / "raw")
-    with open(tmp_path / "raw" / "newstest2016.de", "a") as stream:
-        stream.write("eine Zeile mehr\n")
-    corpus = next(corpus for corpus in sources.corpora_with_counts(archives / "counts.json") if "2016" in corpus.name)
-    with pytest.raises(ValueError, match="9 English and 10 German lines"):
-        texts.check_counts(tmp_path / "raw", [corpus])
-
-
-def test_a_truncated_archive_is_refused_before_unpacking(archives: Path, tmp_path: Path) -> None:
-    path = archives / "dev.tgz"
-    size = path.stat().st_size
-    path.write_bytes(path.read_bytes()[: size // 2])
-    message = refusal("wmt16", "--archives", archives, "--no-download", "--out", tmp_path / "out")
-    assert "dev.tgz cannot be unpacked" in message and "end-of-stream marker" in message
-    with pytest.raises(DownloadError, match=r"dev\.tgz cannot be unpacked"):
-        unpack_smoke(archives, tmp_path / "raw")
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_a_folder_with_other_things_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +76,7 @@ def test_a_folder_with_other_things_goes_on(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "runs").mkdir()
     run = ("wmt16", "--smoke", "--workers", 1, "--out", tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(dataset, "learn_bpe", lambda *_: (_ for _ in ()).throw(OSError("no merges")))
+        patch.setattr(dataset, "learn_merges", lambda *_: (_ for _ in ()).throw(OSError("no merges")))
         assert "no merges" in refusal(*run)
     assert not (tmp_path / "tokenized").exists()
     output = prepare(*run).succeeded().output
@@ -141,19 +95,6 @@ def test_a_folder_with_other_things_goes_on(tmp_path: Path, monkeypatch: pytest.
     assert "holds bpe, data-bin, raw but no card.json" in refusal(*run)
 
 
-def test_bytes_that_are_no_utf8_are_replaced_and_keep_their_line(tmp_path: Path, capsys: Any) -> None:
-    for language, text in (("en", b"one\nt\xffwo\nthree\n"), ("de", "eins\nzw\u2028ei\r\ndrei\n".encode())):
-        (tmp_path / f"x.{language}").write_bytes(text)
-    with tarfile.open(tmp_path / "x.tgz", "w:gz") as tar:
-        for language in ("en", "de"):
-            tar.add(tmp_path / f"x.{language}", f"training/x.{language}")
-    corpus = sources.Corpus("x", "http://example.org/x.tgz", sources._text("x"), 3)
-    texts.unpack(tmp_path / "x.tgz", tmp_path / "raw", [corpus])
-    assert list(read_lines(tmp_path / "raw" / "x.en")) == ["one", "t\ufffdwo", "three"]
-    assert list(read_lines(tmp_path / "raw" / "x.de")) == ["eins", "zw\u2028ei\r", "drei"]
-    assert "x.en: 1 lines hold bytes that are not UTF-8" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("language", "clean", "line", "want"),
     [
@@ -170,36 +111,7 @@ def test_bytes_that_are_no_utf8_are_replaced_and_keep_their_line(tmp_path: Path,
     ],
 )
 def test_moses_rules(language: str, clean: bool, line: str, want: str) -> None:
-    assert TokenizerFactory(language, clean)()(line) == want
-
-
-@given(st.text(max_size=40), st.sampled_from(["en", "de"]), st.booleans())
-def test_a_tokenised_line_is_one_line_of_single_spaced_tokens(line: str, language: str, clean: bool) -> None:
-    tokens = TOKENIZERS[language, clean](line.replace("\n", " "))
-    assert tokens == " ".join(tokens.split())
-
-
-TOKENIZERS = {
-    (language, clean): TokenizerFactory(language, clean)() for language in ("en", "de") for clean in (True, False)
-}
-
-
-@pytest.mark.parametrize(
-    ("lengths", "kept"),
-    [
-        ((3, 3), True),
-        ((2, 3), False),
-        ((3, 2), False),
-        ((4, 6), True),
-        ((4, 7), False),
-        ((7, 4), False),
-        ((150, 100), True),
-        ((151, 150), False),
-        ((0, 0), False),
-    ],
-)
-def test_the_length_filter(lengths: Any, kept: bool) -> None:
-    assert keep_pair(lengths) is kept
+    assert tokenizer(language, clean)(line) == want
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30))
@@ -218,28 +130,24 @@ def test_joint_merges_equal_those_of_the_concatenated_text(tmp_path: Path) -> No
 
     from subword_nmt.learn_bpe import learn_bpe as reference
 
-    lower = [[pair[side].lower() for pair in toy_data.corpus_pairs(sources.TRAINING[2])] for side in (0, 1)]
+    lower = [[pair[side].lower() for pair in toy_data.corpus_pairs(corpora.TRAINING[2])] for side in (0, 1)]
     paths = [write_lines(tmp_path / f"train.{i}", text) for i, text in enumerate(lower)]
-    learn_bpe(paths, tmp_path / "codes", 50)
+    learn_merges(paths, tmp_path / "codes", 50)
     want = io.StringIO()
     reference(io.StringIO("".join(f"{line}\n" for text in lower for line in text)), want, 50)
     assert (tmp_path / "codes").read_text() == want.getvalue()
 
-    segment = BpeFactory(str(tmp_path / "codes"))()
+    segment = segmenter(str(tmp_path / "codes"))
     for text in lower:
         for line in text:
             assert (segment(line) + " ").replace("@@ ", "").split() == line.split()
     assert any("@@" in segment(line) for line in lower[0])
 
 
-def reverse(line: str) -> str:
-    if line == "bad":
+def reverse(lines: List[str]) -> List[str]:
+    if "bad" in lines:
         raise ValueError("bad line")
-    return line.replace("|", "\n")[::-1]
-
-
-def make_reverse() -> LineFunction:
-    return reverse
+    return [line.replace("|", "\n")[::-1] for line in lines]
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -247,7 +155,7 @@ def make_reverse() -> LineFunction:
 def test_lines_keep_their_order_over_processes(tmp_path: Path, processes: int, lines: int) -> None:
     text = [f"{n}\u2028\x85 x" for n in range(lines)]
     source = write_lines(tmp_path / "in", text)
-    transform(source, tmp_path / "out", make_reverse, processes)
+    transform(source, tmp_path / "out", reverse, processes)
     assert list(read_lines(tmp_path / "out")) == [line[::-1] for line in text]
 
 
@@ -261,5 +169,37 @@ def test_lines_keep_their_order_over_processes(tmp_path: Path, processes: int, l
 def test_a_failure_leaves_no_result(tmp_path: Path, lines: List[str], error: Any, message: str) -> None:
     source = write_lines(tmp_path / "in", lines)
     with pytest.raises(error, match=message):
-        transform(source, tmp_path / "out", make_reverse, 2)
+        transform(source, tmp_path / "out", reverse, 2)
     assert not (tmp_path / "out").exists()
+
+
+SENTENCES = [
+    "It's a well-known fact, isn't it?",
+    'He said: "No [really] & truly <b>yes</b>."',
+    "The 3,5-fold rise of 1.5% | 20-year-olds",
+    "Mr. Smith (aged 7) met Dr. No. on Jan. 5.",
+    "Das ist z.B. der S-Bahn-Hof, ca. 5 km -- oder?",
+    "Er sagte: \u201eNein\u201c \u2013 und ging\u2026",
+    "a\u00a0b \u3000c\td  e",
+    "&apos; and &amp; are kept @-@ so",
+    "http://www.example.com/a-b?c=d a@b.de",
+    "\u4eca\u65e5\u306f caf\u00e9 nai\u0308ve",
+    "",
+]
+
+
+def words(language: str, line: str, **flags: bool) -> "list[str]":
+    """Words of a line by fairseq's --tokenizer moses, as its dictionaries and encoders part them."""
+    given = argparse.Namespace(tokenizer="moses", source_lang=language, target_lang=language, **flags)
+    return encoders.build_tokenizer(given).encode(line).split(" ")
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_fairseq_cuts_as_the_recipe_with_two_options(language: str) -> None:
+    """Every line has the recipe's words with both options, and some lines differ without either."""
+    recipe = tokenizer(language, False)
+    wanted = [recipe(line).split(" ") for line in SENTENCES]
+    both = {"moses_no_escape": True, "moses_no_dash_splits": True}
+    assert [words(language, line, **both) for line in SENTENCES] == wanted
+    for omitted in both:
+        assert [words(language, line, **{**both, omitted: False}) for line in SENTENCES] != wanted

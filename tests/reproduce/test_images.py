@@ -8,7 +8,7 @@ from typing import Tuple
 import pytest
 
 from fairseq_mega.data.augmented_images import images_per_epoch
-from fairseq_mega.lab.prepare.classification.imagenet import DATASET, IMAGES
+from fairseq_mega.lab.prepare.classification.imagenet import DATASETS, IMAGES
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.reproduce import runner
 from fairseq_mega.lab.reproduce.command import main
@@ -58,7 +58,7 @@ def test_sizes_on_paper() -> None:
 @tiny_images.needs_timm
 def test_images_that_are_there(tmp_path: Path) -> None:
     """Images are found by either name of the validation folder; others change the digest and are no ImageNet."""
-    layout = DATASET.layout
+    layout = DATASETS[0].layout
     assert not layout.is_there(tmp_path / "nothing")
     images = tiny_images.write_files(tmp_path / "images", {"train": 6, "val": 3})
     assert layout.is_there(images)
@@ -67,7 +67,7 @@ def test_images_that_are_there(tmp_path: Path) -> None:
     assert layout.is_there(images) and layout.examine(images).digest == first
     (images / "train" / "class1" / "004.JPEG").rename(images / "train" / "class2" / "004.JPEG")
     other, examples = layout.examine(images)
-    train, valid = DATASET.remarks(images, examples)
+    train, valid = DATASETS[0].remarks(images, examples)
     assert other != first
     assert "train has 6 images of 3 classes, ImageNet has 1,281,167 of 1,000" in train
     assert "valid has 3 images of 3 classes, ImageNet has 50,000 of 1,000" in valid

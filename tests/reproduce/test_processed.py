@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional, Sequence
 
 import pytest
 
-from fairseq_mega.lab.prepare.generators.listops.language import TOKENS
+from fairseq_mega.lab.prepare.generators.listops import TOKENS
 from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError

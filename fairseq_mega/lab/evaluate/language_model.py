@@ -18,8 +18,8 @@ import torch
 
 from fairseq_mega.cli.commands import exit_status
 from fairseq_mega.lab.evaluate.lm_scores import Score, Setting, Sizes, describe, evaluate, load, logger
-from fairseq_mega.lab.prepare.checksums import sha256_of
-from fairseq_mega.lab.prepare.word_counts import words_of
+from fairseq_mega.lab.prepare.download import sha256_of
+from fairseq_mega.lab.prepare.layouts import words_of
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
 

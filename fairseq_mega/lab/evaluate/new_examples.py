@@ -14,10 +14,10 @@ from fairseq_mega.data.card import kept_bytes
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.image_folder import read_image
 from fairseq_mega.data.text_units import ByteUnit, own_tokens, text_unit
-from fairseq_mega.lab.prepare.classification.sound_files import fitted, read_sound
-from fairseq_mega.lab.prepare.generators.listops.language import TOKENS, model_input
+from fairseq_mega.lab.prepare.archives import open_text
+from fairseq_mega.lab.prepare.classification.sounds import fitted, read_sound
+from fairseq_mega.lab.prepare.generators.listops import TOKENS, model_input
 from fairseq_mega.lab.prepare.progress import print_line
-from fairseq_mega.lab.prepare.text_files import open_text
 from fairseq_mega.tasks.image_classification import WHOLE, ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
 from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask

@@ -1,19 +1,20 @@
-"""Archives and packed files: own copies or downloads, checked, and read without unpacking them to disk."""
+"""Archives and packed files: own copies or downloads, checked, and read without unpacking them; lines and tables."""
 
 import gzip
+import io
 import tarfile
 import zipfile
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, cast
+from typing import IO, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 from fairseq_mega.data.card import read_json
-from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
-from fairseq_mega.lab.prepare.download import DownloadError, fetch_missing
+from fairseq_mega.lab.prepare.download import DownloadError, Records, check_digests, fetch_missing, record_of
 from fairseq_mega.lab.prepare.progress import print_line
-from fairseq_mega.lab.runs.files import BLOCK, write_json
+from fairseq_mega.lab.runs.files import blocks_of, write_json
 
+BYTE_ORDER_MARK = "\ufeff"
 FETCH_AGAIN = "remove the file, and run the command again"
 DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError, zipfile.BadZipFile)
 
@@ -55,7 +56,7 @@ def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path,
 def check_gzip(path: Path) -> None:
     """Read a gzip file to its end; raise :class:`DownloadError` if it is cut off or damaged."""
     with naming_damage(path, FETCH_AGAIN), gzip.open(path) as stream:
-        while stream.read(BLOCK):
+        for _ in blocks_of(cast(IO[bytes], stream)):
             pass
 
 
@@ -109,10 +110,7 @@ def tar_files(path: Path) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:
 
 
 def read_tar(path: Path, selects: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
-    """Yield name (without a leading ``./``) and content of the files of a packed tar, in its order.
-
-    Raises :class:`DownloadError` naming the archive when it is damaged.
-    """
+    """Yield name (without a leading ``./``) and content of selected files of a packed tar, in its order."""
     with naming_damage(path):
         for member, stream in tar_files(path):
             name = member.name.removeprefix("./")
@@ -123,3 +121,44 @@ def read_tar(path: Path, selects: Callable[[str], bool]) -> Iterator[Tuple[str, 
 def open_packed(path: Path) -> IO[bytes]:
     """Open a file that may be packed with gzip, as the ending .gz or .dz of its name shows."""
     return cast(IO[bytes], gzip.open(path) if path.suffix.lower() in (".gz", ".dz") else open(path, "rb"))
+
+
+@contextmanager
+def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None) -> Iterator[IO[str]]:
+    """Open a file in UTF-8, plain or packed, for reading as text without its byte-order mark.
+
+    Raises ValueError that names the file, if it is not UTF-8 or is damaged; also while it is read.
+    """
+    try:
+        with naming_damage(path), io.TextIOWrapper(open_packed(path), "utf-8-sig", errors, newline) as text:
+            yield text
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def read_lines(path: Path, keep_end: bool = False) -> Iterator[Tuple[int, bytes]]:
+    """Yield number (from 1) and bytes of each line of a text file, plain or packed."""
+    with naming_damage(path), open_packed(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            yield number, line if keep_end else line.rstrip(b"\r\n")
+
+
+def decoded_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file with their ends, without a byte-order mark; name a line that is not UTF-8."""
+    for number, line in read_lines(path, keep_end=True):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: line {number}: {error}") from error
+
+
+def read_table(path: Path, columns: int) -> Iterator[Tuple[int, List[bytes]]]:
+    """Yield line number (from 1) and fields of a file of tab-separated columns without any quoting.
+
+    Raises ValueError that names a line with another number of columns.
+    """
+    for number, line in read_lines(path):
+        fields = line.split(b"\t")
+        if len(fields) != columns:
+            raise ValueError(f"{path}: line {number} has {len(fields)} tab-separated columns, {columns} are needed")
+        yield number, fields

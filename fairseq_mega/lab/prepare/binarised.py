@@ -1,21 +1,17 @@
-"""Binarised text: made by fairseq-preprocess, with progress lines, read back and counted."""
+"""Binarised text: made by fairseq-preprocess, read back and counted."""
 
 import shutil
-import threading
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
-from fairseq_mega.lab.prepare.progress import print_line
-from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.progress import SPLITS, print_line
 from fairseq_mega.lab.runs.commands import PYTHON, environment, run_command
 
 PREPROCESS = [*PYTHON, "fairseq_cli.preprocess"]
 FILES = ("dict.txt", *(f"{split}.{ending}" for split in SPLITS for ending in ("bin", "idx")))  # of a folder
 SCAN_TOKENS = 1 << 22
-EVERY = 15.0  # seconds between lines of progress
 
 
 def split_options() -> List[str]:
@@ -38,40 +34,11 @@ def binarise(text: Path, words: Sequence[object], target: Path, log: Path) -> No
     partial = target.with_name(f"{target.name}.partial")
     for folder in (partial, target):
         shutil.rmtree(folder, ignore_errors=True)
-
-    def progress() -> str:
-        if any(partial.glob("dict.*")):
-            return f"{megabytes(partial):.0f} MB written"
-        return f"counting the tokens of {megabytes(text):.0f} MB for the dictionary"
-
-    with signs_of_life("binarise", progress):
-        # Its worker processes would outlive it, waiting for work: they end with its group.
-        command = [*PREPROCESS, *map(str, words), "--destdir", str(partial.absolute())]
-        run_command(command, log, environment({}), own_group=True, folder=text)
+    print_line(f"binarising; its log is {log}")
+    # Its worker processes would outlive it, waiting for work: they end with its group.
+    command = [*PREPROCESS, *map(str, words), "--destdir", str(partial.absolute())]
+    run_command(command, log, environment({}), own_group=True, folder=text)
     partial.rename(target)
-
-
-def megabytes(folder: Path) -> float:
-    """Size of the files of a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
-
-
-@contextmanager
-def signs_of_life(name: str, progress: Callable[[], str]) -> Iterator[None]:
-    """Print the progress of something that prints nothing itself."""
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(EVERY):
-            print_line(f"{name}: {progress()}")
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def binarised_counts(data: Path, split: str, dictionary: Any) -> Dict[str, int]:

@@ -17,8 +17,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.cli.usage import Parser
 from fairseq_mega.compat.files.full_disk import naming_a_full_disk
-from fairseq_mega.lab.prepare.making import make
-from fairseq_mega.lab.prepare.registry import DATASETS
+from fairseq_mega.lab.prepare.registry import DATASETS, LISTED, listed_by_kind
 from fairseq_mega.lab.runs.environment import git_revision, installed_versions
 from fairseq_mega.lab.runs.options import ROOT
 from fairseq_mega.lab.runs.script import run_script
@@ -27,44 +26,41 @@ PROGRAM = "fairseq-mega-prepare"
 PACKAGES = ("fairseq_mega", "fairseq", "fairseq-fixed", "numpy", "torch", "scikit-learn")
 
 
-def listed_by_kind() -> str:
-    """Return a line for each data set, below its kind."""
-    lines: List[str] = []
-    for kind in dict.fromkeys(dataset.kind for dataset in DATASETS.values()):
-        lines += ["", f"{kind}:"]
-        lines += [f"    {found.name:17}{found.summary}" for found in DATASETS.values() if found.kind == kind]
-    return "\n".join(lines)
+def parse(given: Sequence[str], toy: Optional[Path] = None) -> argparse.Namespace:
+    """Parse a command line; the file of the data set is imported only after the name.
 
-
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    form = argparse.RawDescriptionHelpFormatter
-    description = f"{__doc__}{listed_by_kind()}"
-    parser = Parser(
-        prog=PROGRAM, description=description, formatter_class=form, epilog="sizes, times and options: DATASET --help"
-    )
-    commands = parser.add_subparsers(dest="dataset", required=True, metavar="DATASET", help="name of a data set above")
-    for dataset in DATASETS.values():
-        description = f"{dataset.name}: {dataset.summary}.\n\n{dataset.details}"
-        command = commands.add_parser(dataset.name, description=description, formatter_class=form, allow_abbrev=False)
-        dataset.add_all_options(command)
-    return parser
-
-
-def with_toy_data(words: Sequence[str], folder: Path) -> List[str]:
-    """Return the words of a command line with options that read invented data, written to a folder.
+    Args:
+        toy: folder for invented data that are read, for --smoke.
 
     Raises:
-        ValueError: where the words name data themselves.
+        ValueError: where --smoke comes with data of one's own.
     """
-    toy = DATASETS[words[0]].toy
-    assert toy is not None
-    options = toy(folder)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = Parser(
+        prog=PROGRAM,
+        usage="%(prog)s [-h] DATASET ...",
+        description=f"{__doc__}{listed_by_kind()}",
+        formatter_class=form,
+        epilog="sizes, times and options: DATASET --help",
+    )
+    parser.add_argument("dataset", choices=DATASETS, metavar="DATASET", help="name of a data set above")
+    name = parser.parse_args(given[:1]).dataset
+    dataset, words = DATASETS[name], list(given[1:])
+    description = f"{name}: {LISTED[name].summary}.\n\n{dataset.details}" if name in LISTED else dataset.details
+    parser = Parser(prog=f"{PROGRAM} {name}", description=description, formatter_class=form, allow_abbrev=False)
+    dataset.add_all_options(parser)
+    if toy is not None:
+        words = [*toy_options(dataset.toy(toy), words, toy), *words]  # type: ignore[misc]
+    return parser.parse_args(words, argparse.Namespace(dataset=name))
+
+
+def toy_options(options: List[str], words: Sequence[str], folder: Path) -> List[str]:
+    """Return the options that read invented data; raise ValueError where the words name data themselves."""
     own = {word.partition("=")[0] for word in words}
     for option, value in zip(options, options[1:]):
         if option in own and value.startswith(str(folder)):
             raise ValueError(f"--smoke makes its own small data: omit {option}")
-    return [words[0], *options, *words[1:]]
+    return options
 
 
 def prepare(given: Sequence[str], leaves: Tuple[str, ...] = ()) -> None:
@@ -84,7 +80,9 @@ def prepare(given: Sequence[str], leaves: Tuple[str, ...] = ()) -> None:
 
     with ExitStack() as stack:
         toy = Path(stack.enter_context(TemporaryDirectory())) if smoke else None
-        args = build_parser().parse_args(given if toy is None else with_toy_data(given, toy))
+        args = parse(given, toy)
+        from fairseq_mega.lab.prepare.making import make  # imports fairseq, which --help does without
+
         dataset = DATASETS[args.dataset]
         if args.out is None:
             assert dataset.usual_out is not None

@@ -5,78 +5,46 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from fairseq_mega.lab.prepare.checksums import Records
+from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.layouts import Layout
 from fairseq_mega.lab.prepare.lra_archive import Part
-from fairseq_mega.lab.prepare.shared_options import add_out, add_smoke
+from fairseq_mega.lab.prepare.options import add_out, add_smoke
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
-
-ARENA = "the Long Range Arena and speech"
-PICTURES = "images"
-LABELLED = "labelled texts and recordings"
-LANGUAGE = "text for language models"
-PAIRS = "parallel text for translation"
 
 
 @dataclass
 class Report:
-    """The report on a data set that was made, for card.json.
+    """The report on a data set that was made, for card.json."""
 
-    Attributes:
-        origin: where the examples come from, in a sentence.
-        splits: per split the number of examples, the labels and further counts.
-        inputs: per file that was read its size and SHA-256, and its address where it was downloaded.
-        notes: differences from the published data.
-        parts: names of parts of the work folder that belong to the data set.
-        card: settings that a training reads, and no file of the data set has.
-    """
-
-    origin: str
-    splits: Dict[str, Dict[str, Any]]
-    inputs: Records = field(default_factory=dict)
-    notes: List[str] = field(default_factory=list)
-    parts: Tuple[str, ...] = ()
-    card: Dict[str, str] = field(default_factory=dict)
+    origin: str  # of the examples, in a sentence
+    splits: Dict[str, Dict[str, Any]]  # per split the number of examples, the labels and further counts
+    inputs: Records = field(default_factory=dict)  # files that were read
+    notes: List[str] = field(default_factory=list)  # differences from the published data
+    parts: Tuple[str, ...] = ()  # of the work folder that belong to the data set
+    card: Dict[str, str] = field(default_factory=dict)  # settings for a training that no file of the data set has
 
 
 class Scored(NamedTuple):
-    """Size of the part of a data set that is scored.
+    """Size of the part of a data set that is scored."""
 
-    Attributes:
-        size: number of examples, or of tokens of a text.
-        mean_length: of the examples, in positions; None where all have the same, or it is unknown.
-    """
-
-    size: int
-    mean_length: Optional[float] = None
+    size: int  # number of examples, or of tokens of a text
+    mean_length: Optional[float] = None  # of the examples, in positions; None if all have the same, or it is unknown
 
 
 class Processed(NamedTuple):
-    """The form of a data set that MEGA's authors published.
+    """The form of a data set that MEGA's authors published."""
 
-    Attributes:
-        archive: name of the file.
-        names: parts of a path in the unpacked archive that distinguish it from data sets with the same files.
-        vocab_sizes: least and most tokens of the dictionary of a classified text.
-    """
-
-    archive: str
-    names: Tuple[str, ...]
-    vocab_sizes: Optional[Tuple[int, int]] = None
+    archive: str  # name of the file
+    names: Tuple[str, ...]  # parts of a path in the archive that distinguish it from data sets with the same files
+    vocab_sizes: Optional[Tuple[int, int]] = None  # least and most tokens of the dictionary of a classified text
 
 
 class Sources(NamedTuple):
-    """Sources of a data set that is to be made.
+    """Sources of a data set that is to be made."""
 
-    Attributes:
-        archives: folder of its archives; None for its own folder.
-        download: whether missing ones may be fetched.
-        released: whether the archive of the Long Range Arena is chosen.
-    """
-
-    archives: Optional[Path]
-    download: bool
-    released: bool
+    archives: Optional[Path]  # folder of its archives; None for its own folder
+    download: bool  # whether missing ones may be fetched
+    released: bool  # whether the archive of the Long Range Arena is chosen
 
 
 @dataclass(frozen=True)
@@ -84,15 +52,11 @@ class Dataset:
     """A data set of the command: everything that is known of it.
 
     Attributes:
-        name: as on the command line.
-        kind: heading of the list that names it.
-        summary: one line for the list of data sets.
         details: sizes, times and layout, for its --help.
-        add_options: adds its own options to a parser.
-        check: raises ValueError for options that exclude each other, before anything is made.
         make: writes the data set below ``work.output``, or as parts.
         toy: writes a little invented data to a folder and returns the options that read them, for --smoke; ``make``
             compares them with no published count.
+        check: raises ValueError for options that exclude each other, before anything is made.
         usual_out: folder below ``outputs`` of the checkout where --out is omitted; None where it is required.
         reads: files and values that the result depends on and that no option names as they are, by a name for each.
         members: by option, patterns of the files that are read in its folder; without patterns all files.
@@ -112,13 +76,11 @@ class Dataset:
     """
 
     name: str
-    kind: str
-    summary: str
     details: str
     add_options: Callable[[argparse.ArgumentParser], None]
-    check: Callable[[argparse.Namespace], None]
     make: Callable[[argparse.Namespace, WorkFolder], Report]
     toy: Optional[Callable[[Path], List[str]]] = None
+    check: Callable[[argparse.Namespace], None] = lambda args: None
     usual_out: Optional[Callable[[argparse.Namespace], str]] = None
     reads: Callable[[argparse.Namespace], Mapping[str, Any]] = lambda args: {}
     members: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)

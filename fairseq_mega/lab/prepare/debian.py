@@ -5,10 +5,9 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import List, Optional, Sequence
 
-from fairseq_mega.lab.prepare.checksums import Records, record_of
-from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.download import DownloadError, Records, record_of
 from fairseq_mega.lab.prepare.progress import print_line
 
 
@@ -73,7 +72,7 @@ def _own_copy(name: str, given: Sequence[Path]) -> Path:
     raise DownloadError(f"--deb: none of {', '.join(path.name for path in given)} is a file {name}_VERSION.deb")
 
 
-def _files(name: str, folder: Path) -> Sequence[Path]:
+def _files(name: str, folder: Path) -> List[Path]:
     return sorted(folder.glob(f"{name}_*.deb"), key=lambda path: path.stat().st_mtime)
 
 

@@ -1,17 +1,20 @@
-"""Fetch files over HTTP, continuing partial downloads, and refuse those that are cut off."""
+"""Fetch files over HTTP, continuing partial downloads; compare their checksums, and record them for card.json."""
 
+import hashlib
 import http.client
 import os
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
-from typing import Optional
+from typing import Any, Dict, Iterable, Optional
 
 from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.runs.files import blocks_of
 
 ATTEMPTS, WAIT = 3, 5.0  # times that a transfer is tried, and the seconds between
+Records = Dict[str, Dict[str, Any]]  # by file name: bytes, sha256, and for instance url or version
 
 
 class DownloadError(ValueError):
@@ -74,14 +77,44 @@ def _transfer(url: str, partial: Path) -> Optional[int]:
 
 
 def fetch_missing(url: str, path: Path, remedy: str = "", attempts: int = ATTEMPTS, allowed: bool = True) -> None:
-    """Download a file unless it is there.
-
-    Raises:
-        DownloadError: with the remedy, if all attempts fail, or the download is not allowed.
-    """
+    """Download a file unless it is there; raise :class:`DownloadError` if this fails, or is not allowed."""
     if path.exists():
         return
     if not allowed:
         raise DownloadError(f"{path} does not exist and --no-download was passed; fetch it from {url}")
     print_line(f"{path.name}: downloading {url}")
     fetch(url, path, attempts, remedy)
+
+
+def digest_of(path: Path, name: str) -> str:
+    """Return the digest of a file, hexadecimal; ``name`` is that of hashlib."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, name).hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits."""
+    return digest_of(path, "sha256")
+
+
+def check_digests(path: Path, digests: Dict[str, str], size: Optional[int], remedy: str) -> None:
+    """Raise :class:`DownloadError` unless a file has this size and these digests (hexadecimal, by name)."""
+    bytes_found = path.stat().st_size
+    if size not in (None, bytes_found):
+        raise DownloadError(f"{path}: expected {size} bytes, found {bytes_found}. {remedy}")
+    for name, digest in digests.items():
+        if (found := digest_of(path, name)) != digest:
+            problem = f"expected {name.upper()} {digest}, found {found} ({bytes_found} bytes)"
+            raise DownloadError(f"{path}: {problem}. {remedy}")
+
+
+def record_of(path: Path, **more: str) -> Dict[str, Any]:
+    """Return the entry of a file in card.json."""
+    return {**more, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+
+
+def records_of(paths: Iterable[Path]) -> Records:
+    """Return the entries of files in card.json: by name, and by path those that share one."""
+    files = dict.fromkeys(paths)
+    names = Counter(path.name for path in files)
+    return {path.name if names[path.name] == 1 else str(path): record_of(path) for path in files}

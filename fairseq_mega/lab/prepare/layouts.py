@@ -1,20 +1,21 @@
-"""The files of a finished data set that a training reads: whether they are there, and their digest."""
+"""The files of a finished data set that a training or an evaluation reads: whether they are there, their digest."""
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Dict, Mapping, NamedTuple, Tuple
+from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from fairseq_mega.data.image_folder import ImageFolder, split_folder
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import FILES
-from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
+from fairseq_mega.lab.prepare.progress import SPLITS
 from fairseq_mega.lab.prepare.work_folder import UNFINISHED
 from fairseq_mega.lab.runs.fingerprints import digest, digest_of_data
 
 DATA_BIN = "data-bin"
+WORDS_FILE = "words.json"  # {"test": 6966499}: words of each split, by which the likelihood of its subwords is divided
 
 
 class Examined(NamedTuple):
@@ -28,15 +29,10 @@ class Examined(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Files in the folder of a data set.
+    """Files in the folder of a data set."""
 
-    Attributes:
-        files: their paths; one with a * means all files that match, at least one.
-        tasks: names of the tasks that read them.
-    """
-
-    files: Tuple[str, ...] = ()
-    tasks: Tuple[str, ...] = ()
+    files: Tuple[str, ...] = ()  # their paths; one with a * means all files that match, at least one
+    tasks: Tuple[str, ...] = ()  # names of the tasks that read them
 
     def paths(self, folder: Path) -> Dict[str, Tuple[Path, ...]]:
         """Return the existing files of each entry; the folder may be the data-bin that fairseq-preprocess made."""
@@ -53,11 +49,7 @@ class Layout:
         return not (folder / UNFINISHED).exists() and not self.missing(folder)
 
     def check_no_part(self, folder: Path, name: str) -> None:
-        """Raise ValueError where a folder has a part of the files of a data set, which no command completes.
-
-        Args:
-            name: of the data set.
-        """
+        """Raise ValueError where a folder has a part of the files of the data set ``name``, which nothing completes."""
         missing = self.missing(folder)
         if missing and len(missing) < len(self.files) and not (folder / UNFINISHED).exists():
             raise ValueError(
@@ -100,8 +92,7 @@ TRANSLATION = ("translation",)
 TEXTS = Layout(binarised("src-bin", "label-bin"), ("lra-text",))
 PAIRS_OF_TEXTS = replace(TEXTS, files=(*TEXTS.files, *binarised("src1-bin")))
 IMAGES = Layout(
-    tuple(name for split in SPLITS for name in (f"input/{split}.src", f"label/{split}.label")),
-    ("lra-image",),
+    tuple(name for split in SPLITS for name in (f"input/{split}.src", f"label/{split}.label")), ("lra-image",)
 )
 CLIPS = Layout(
     tuple(f"processed_data/raw/{split}_{kind}.pt" for split in ("train", "val", "test") for kind in ("X", "y")),
@@ -109,8 +100,12 @@ CLIPS = Layout(
 )
 TRAIN_AND_VALID = ImageFolders(("train", "valid"), ("image-classification",))
 TEXT = Layout(binarised(DATA_BIN), ("language_modeling", "mega_language_modeling"))
-DOCUMENTS = Layout(
-    (*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE),
-    ("megalodon_pretrain",),
-)
+DOCUMENTS = Layout((*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE), ("megalodon_pretrain",))
 COUNTED_DOCUMENTS = replace(DOCUMENTS, files=(*DOCUMENTS.files, WORDS_FILE))
+
+
+def words_of(folder: Path, subset: str) -> Optional[int]:
+    """Return the number of words of a split, None where the folder has no record."""
+    path = folder / WORDS_FILE
+    found: Optional[int] = json.loads(path.read_text(encoding="utf-8")).get(subset) if path.is_file() else None
+    return found

@@ -4,11 +4,12 @@ import argparse
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.shared_options import add_path
+from fairseq_mega.lab.prepare.download import Records
+from fairseq_mega.lab.prepare.options import add_path
+from fairseq_mega.lab.prepare.progress import Progress
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 PACKAGES = {"en-US": "libreoffice-help-en-us", "de": "libreoffice-help-de"}  # by the language's folder
@@ -45,32 +46,20 @@ def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -
 
 
 class _Node:
-    """An open element inside a paragraph: its text so far, and its part in a switch."""
+    """An open element inside a paragraph: its text so far, and the elements in it that are closed."""
 
     def __init__(self, tag: str, attributes: Dict[str, str]) -> None:
-        self.tag = tag
-        classes = attributes.get("class", "").split()
-        self.is_switch = "switchinline" in classes
-        self.is_name = not _NAME_CLASSES.isdisjoint(classes)
+        self.tag, self.classes = tag, set(attributes.get("class", "").split())
         self.is_default = attributes.get("id", "").startswith("default")
         self.parts: List[str] = []
-        self.default: Optional[str] = None
-        self.first: Optional[str] = None
+        self.alternatives: List[_Node] = []
 
     def text(self) -> str:
-        if self.is_switch:
-            return self.first or "" if self.default is None else self.default
-        return "".join(self.parts)
-
-    def close_child(self, child: "_Node") -> None:
-        text = child.text()
-        if not self.is_switch:
-            self.parts.append(text)
-            return
-        if child.is_default and self.default is None:
-            self.default = text
-        if self.first is None:
-            self.first = text
+        """Return the text; of a switch, the one of its default alternative, or of the first."""
+        if "switchinline" not in self.classes:
+            return "".join(self.parts)
+        chosen = [node for node in self.alternatives if node.is_default] or self.alternatives
+        return chosen[0].text() if chosen else ""
 
 
 class _HelpPageParser(HTMLParser):
@@ -91,62 +80,44 @@ class _HelpPageParser(HTMLParser):
     def handle_starttag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
         attributes = {name: value or "" for name, value in attrs}
         if tag in _BLOCK_TAGS:
-            self._finish()
-            identifier = attributes.get("id", "")
-            is_code = not _CODE_CLASSES.isdisjoint(attributes.get("class", "").split())
-            if _PARAGRAPH_ID.match(identifier) and not is_code:
-                self._id = identifier
-                self._open = [_Node(tag, attributes)]
-                self._names = []
-        elif self._open:
-            if tag == "br":
-                self._open[-1].parts.append(" ")
-            elif tag not in _VOID_TAGS:
-                self._open.append(_Node(tag, attributes))
-
-    def handle_startendtag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
-        if tag == "br" and self._open:
+            self.finish()
+            node = _Node(tag, attributes)
+            if _PARAGRAPH_ID.match(attributes.get("id", "")) and _CODE_CLASSES.isdisjoint(node.classes):
+                self._id, self._open, self._names = attributes["id"], [node], []
+        elif self._open and tag == "br":
             self._open[-1].parts.append(" ")
+        elif self._open and tag not in _VOID_TAGS:
+            self._open.append(_Node(tag, attributes))
 
     def handle_endtag(self, tag: str) -> None:
-        if not self._open:
-            return
-        if tag == self._open[0].tag:
-            self._finish()
+        if self._open and tag == self._open[0].tag:
+            self.finish()
         elif tag in (node.tag for node in self._open):
-            while True:
-                node = self._close_last()
-                if node.tag == tag:
-                    break
+            while self._close_last() != tag:
+                pass
 
     def handle_data(self, data: str) -> None:
         if self._open:
             self._open[-1].parts.append(data)
 
-    def close(self) -> None:
-        super().close()
-        self._finish()
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Close the paragraph that is open, if any, with everything left open inside it."""
-        if not self._open:
-            return
         while len(self._open) > 1:
             self._close_last()
-        text = " ".join(self._open[0].text().split())
+        text = " ".join(self._open.pop().text().split()) if self._open else ""
         if text:
             self.paragraphs.append((self._id, text))
             if len(self._names) == 1:
                 self.names.append((self._id, self._names[0]))
-        self._open = []
 
-    def _close_last(self) -> _Node:
-        """Close the innermost element that is open, which is not the paragraph itself, and return it."""
+    def _close_last(self) -> str:
+        """Close the innermost element that is open, which is not the paragraph itself, and return its tag."""
         node = self._open.pop()
-        self._open[-1].close_child(node)
-        if node.is_name:
+        self._open[-1].parts.append(node.text())
+        self._open[-1].alternatives.append(node)
+        if not _NAME_CLASSES.isdisjoint(node.classes):
             self._names.append(" ".join(node.text().split()))
-        return node
+        return node.tag
 
 
 def read_page(html: str) -> Tuple[List[Paragraph], List[Paragraph]]:
@@ -158,6 +129,7 @@ def read_page(html: str) -> Tuple[List[Paragraph], List[Paragraph]]:
     parser = _HelpPageParser()
     parser.feed(html)
     parser.close()
+    parser.finish()
     return parser.paragraphs, parser.names
 
 
@@ -175,36 +147,31 @@ def pair_paragraphs(source: List[Paragraph], target: List[Paragraph]) -> List[Tu
     return [(text, next(left[identifier])) for identifier, text in source if identifier in left]
 
 
-class HelpCorpus:
-    """The help pages that two languages have in common, read from the unpacked Debian packages.
+def read_help(root: Path, folders: Sequence[str]) -> Tuple[List[Page], List[Page]]:
+    """Read the help pages that two languages have in common, in the order of their paths.
+
+    A stray byte becomes U+FFFD.
 
     Args:
         root: folder of the unpacked packages, which contains `usr/`.
-        folders: of the languages below `usr/share/libreoffice/help`.
+        folders: of the two languages below `usr/share/libreoffice/help`.
+
+    Returns:
+        For each page its pairs of paragraphs, and its names of the interface, each emphasised in both languages.
 
     Raises:
         FileNotFoundError: if they have no page in common.
     """
-
-    def __init__(self, root: Path, *folders: str) -> None:
-        tops = [root / HELP / folder / "text" for folder in folders]
-        self._pages = [{path.relative_to(top).as_posix(): path for path in top.rglob("*.html")} for top in tops]
-        self._common = sorted(set(self._pages[0]) & set(self._pages[1]))
-        if not self._common:
-            raise FileNotFoundError(f"no help pages (*.html) below {tops[0]} and {tops[1]}: unpack both packages there")
-        self.names: List[Page] = []
-
-    def __len__(self) -> int:
-        return len(self._common)
-
-    def __iter__(self) -> Iterator[Page]:
-        """Yield pages with their pairs of paragraphs, in the order of their paths; a stray byte becomes U+FFFD.
-
-        After the last page, `names` has names of the interface, each emphasised in a paragraph of both languages.
-        """
-        self.names = []
-        for page in self._common:
-            texts = (side[page].read_bytes().decode("utf-8", errors="replace") for side in self._pages)
-            (source, source_names), (target, target_names) = map(read_page, texts)
-            self.names.append((page, pair_paragraphs(source_names, target_names)))
-            yield page, pair_paragraphs(source, target)
+    tops = [root / HELP / folder / "text" for folder in folders]
+    common = sorted(
+        set.intersection(*({path.relative_to(top).as_posix() for path in top.rglob("*.html")} for top in tops))
+    )
+    if not common:
+        raise FileNotFoundError(f"no help pages (*.html) below {tops[0]} and {tops[1]}: unpack both packages there")
+    pages: List[Page] = []
+    names: List[Page] = []
+    for page in Progress("reading", "help pages", len(common)).follow(common):
+        source, target = (read_page((top / page).read_bytes().decode("utf-8", errors="replace")) for top in tops)
+        pages.append((page, pair_paragraphs(source[0], target[0])))
+        names.append((page, pair_paragraphs(source[1], target[1])))
+    return pages, names

@@ -5,7 +5,7 @@ import importlib.util
 from pathlib import Path, PurePosixPath
 from typing import Dict, Mapping, NamedTuple, Optional
 
-from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, naming_damage, obtain_recorded, tar_files
+from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, naming_damage, obtain_recorded, tar_files
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -17,15 +17,10 @@ HARD = "curv_contour_length_14"  # the hard variant of Pathfinder, the only one 
 
 
 class Part(NamedTuple):
-    """Part of the archive that a data set is read from.
+    """Part of the archive that a data set is read from."""
 
-    Attributes:
-        folder: its name in the archive.
-        tables: names of its files by split; none for images of the hard variant of Pathfinder.
-    """
-
-    folder: str
-    tables: Mapping[str, str] = {}
+    folder: str  # its name in the archive
+    tables: Mapping[str, str] = {}  # names of its files by split; none for images of the hard variant of Pathfinder
 
     def paths(self, folder: Path) -> Dict[str, Path]:
         """Return the tables by split in a folder."""
@@ -33,7 +28,7 @@ class Part(NamedTuple):
 
     def check(self, archives: Path, download: bool) -> None:
         """Raise ValueError where the archive is neither there nor may be fetched, or its images cannot be read."""
-        archive = archives / URL.rpartition("/")[2]
+        archive = archives / name_of(URL)
         if not download and not archive.exists():
             raise ValueError(f"{archive} does not exist: fetch {URL}, or omit --no-download")
         if not self.tables and importlib.util.find_spec("PIL") is None:
@@ -54,11 +49,7 @@ def add_released(parser: argparse.ArgumentParser) -> None:
 
 
 def released_files(args: argparse.Namespace, work: WorkFolder, part: Part) -> Path:
-    """Return the folder of a part's files, fetched and unpacked; it is no part of the data set that is made.
-
-    Raises:
-        DownloadError: if the archive cannot be obtained, is damaged, or has none of the files.
-    """
+    """Return the folder of a part's files, fetched and unpacked; it is no part of the data set that is made."""
     archives = args.archives or work.raw
 
     def make(folder: Path) -> None:
@@ -84,8 +75,7 @@ def place_of(name: str, part: Part) -> Optional[PurePosixPath]:
 def unpack(archive: Path, part: Part, output: Path) -> int:
     """Write the files of a part below ``output``; return their number. A file is there whole or not at all.
 
-    Raises:
-        DownloadError: where the archive is damaged or holds none of them.
+    Raises :class:`DownloadError` where the archive is damaged or holds none of them.
     """
     count = 0
     progress = Progress(f"unpacking {part.folder}", "MB", None)

@@ -6,10 +6,10 @@ from typing import Any, Callable, Dict, Optional, Sequence
 
 from fairseq_mega.data.card import labelled_text
 from fairseq_mega.data.class_folders import files_below, is_hidden
-from fairseq_mega.lab.prepare.checksums import record_of
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.download import record_of
+from fairseq_mega.lab.prepare.options import check_paths
 from fairseq_mega.lab.prepare.progress import print_line
-from fairseq_mega.lab.prepare.shared_options import check_paths
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
@@ -23,10 +23,7 @@ def settings_of(dataset: Dataset, args: argparse.Namespace, toy: Optional[Path] 
     """Return the options that the result depends on as JSON values.
 
     A file is recorded by its name, its size and its content, a folder by its path and its files. Very large files are
-    recorded by their ends.
-
-    Args:
-        toy: folder of invented data, which are the same each time.
+    recorded by their ends. The folder ``toy`` has invented data, which are the same each time.
     """
     settings: Dict[str, Any] = {"dataset": dataset.name}
     for name, value in sorted({**vars(args), **dataset.reads(args)}.items()):

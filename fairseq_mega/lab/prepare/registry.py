@@ -1,43 +1,79 @@
-"""All data sets of fairseq-mega-prepare by their names."""
+"""All data sets of fairseq-mega-prepare by their names; the file of one is imported when it is looked up."""
 
 import argparse
+import importlib
 from functools import lru_cache
-from typing import Dict, NamedTuple, NoReturn, Sequence
+from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, NamedTuple, NoReturn, Sequence
 
-from fairseq_mega.lab.prepare.classification import (
-    aan,
-    cifar10,
-    imagenet,
-    imdb,
-    listops,
-    own,
-    pathfinder,
-    speech_commands,
-)
-from fairseq_mega.lab.prepare.dataset import Dataset
-from fairseq_mega.lab.prepare.language_modeling import own_documents, pg19, texts
-from fairseq_mega.lab.prepare.translation import dataset as translation
-from fairseq_mega.lab.prepare.wmt16 import dataset as wmt16
+if TYPE_CHECKING:  # its import is that of fairseq, which --help does without
+    from fairseq_mega.lab.prepare.dataset import Dataset
 
-DATASETS: Dict[str, Dataset] = {
-    dataset.name: dataset
-    for dataset in (
-        listops.DATASET,
-        imdb.DATASET,
-        aan.DATASET,
-        cifar10.DATASET,
-        pathfinder.PATHFINDER,
-        pathfinder.PATHX,
-        speech_commands.DATASET,
-        imagenet.DATASET,
-        *own.DATASETS,
-        *texts.DATASETS,
-        pg19.DATASET,
-        own_documents.DATASET,
-        wmt16.DATASET,
-        *translation.DATASETS,
-    )
+
+class Listed(NamedTuple):
+    """Entry of a data set in the list of --help: heading, line, and the file with its description."""
+
+    kind: str
+    summary: str
+    file: str
+
+
+ARENA = "the Long Range Arena and speech"
+PICTURES = "images"
+LABELLED = "labelled texts and recordings"
+LANGUAGE = "text for language models"
+PAIRS = "parallel text for translation"
+
+LISTED: Dict[str, Listed] = {
+    "listops": Listed(ARENA, "nested list operations, generated or released", "classification.texts"),
+    "imdb": Listed(ARENA, "film reviews as bytes (the task Text)", "classification.texts"),
+    "aan": Listed(ARENA, "pairs of papers as bytes (the task Retrieval)", "classification.texts"),
+    "cifar10": Listed(ARENA, "CIFAR-10 in grey (the task Image)", "classification.images"),
+    "pathfinder32": Listed(ARENA, "dashed contours, 32 x 32, generated or released", "classification.images"),
+    "pathx": Listed(ARENA, "dashed contours, 128 x 128 (the task Path-X)", "classification.images"),
+    "speech-commands": Listed(ARENA, "ten spoken words as samples (SC10)", "classification.sounds"),
+    "imagenet": Listed(PICTURES, "ImageNet, colour images of 1,000 classes", "classification.imagenet"),
+    "own-images": Listed(PICTURES, "images of your own", "classification.own"),
+    "own-texts": Listed(LABELLED, "labelled texts of your own", "classification.own"),
+    "recordings": Listed(LABELLED, "recordings of your own", "classification.own"),
+    "enwik8": Listed(LANGUAGE, "enwik8 as bytes", "language_modeling.texts"),
+    "wikitext": Listed(LANGUAGE, "WikiText-103 or WikiText-2 as words", "language_modeling.texts"),
+    "gcide": Listed(
+        LANGUAGE, "a dictionary of English as bytes or words, from a Debian package", "language_modeling.texts"
+    ),
+    "text-lm": Listed(LANGUAGE, "your own text as words, subwords or bytes", "language_modeling.texts"),
+    "pg19": Listed(LANGUAGE, "PG-19, books as JSON lines", "language_modeling.pg19"),
+    "own-documents": Listed(LANGUAGE, "your own documents as JSON lines", "language_modeling.own_documents"),
+    "wmt16": Listed(PAIRS, "WMT'16, English and German", "wmt16.dataset"),
+    "own-pairs": Listed(PAIRS, "sentences of your own and their translations", "translation.dataset"),
+    "help-pairs": Listed(PAIRS, "LibreOffice help, from Debian packages", "translation.dataset"),
 }
+
+
+class _Datasets(Mapping[str, "Dataset"]):
+    """The data sets in the order of LISTED."""
+
+    def __getitem__(self, name: str) -> "Dataset":
+        module = importlib.import_module(f"{__package__}.{LISTED[name].file}")
+        found: Dataset = next(dataset for dataset in module.DATASETS if dataset.name == name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(LISTED)
+
+    def __len__(self) -> int:
+        return len(LISTED)
+
+
+DATASETS = _Datasets()
+
+
+def listed_by_kind() -> str:
+    """Return a line for each data set, below its kind."""
+    lines: List[str] = []
+    for kind in dict.fromkeys(listed.kind for listed in LISTED.values()):
+        lines += ["", f"{kind}:"]
+        lines += [f"    {name:17}{listed.summary}" for name, listed in LISTED.items() if listed.kind == kind]
+    return "\n".join(lines)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -10,7 +10,7 @@ import sentencepiece
 
 from fairseq_mega.data.text_cleaning import mark_model
 from fairseq_mega.lab.prepare.progress import print_line
-from fairseq_mega.lab.runs.files import written_whole
+from fairseq_mega.lab.runs.files import write_text
 
 DICTIONARY = "dict.txt"  # beside text that is cut into subwords
 # Words that fairseq would read as its own tokens: padding, for instance, is never scored. <unk> may occur in a text.
@@ -72,8 +72,7 @@ def train_model(
         )
     except (RuntimeError, OSError) as error:
         raise ValueError(
-            f"sentencepiece could not learn {requested} subwords from {len(lines)} lines with {len(characters)} "
-            f"different characters: {error}"
+            f"sentencepiece could not learn {requested} subwords from {len(lines)} lines: {error}"
         ) from None
     partial.write_bytes(model.getvalue())
     if cleaning:
@@ -102,18 +101,11 @@ def write_dictionary(processor: Any, counts: Mapping[str, int], file: Path) -> i
 
     fairseq-preprocess alone would omit the subwords that the training text lacks, such as a character that stands
     within longer subwords there; a new word with that character would have an ``<unk>``.
-
-    Args:
-        processor: sentencepiece's, with the model.
-        counts: of the subwords of the training text.
-        file: ``dict.txt``.
     """
     numbers = range(processor.get_piece_size())
     subwords = [processor.id_to_piece(n) for n in numbers if not (processor.is_unknown(n) or processor.is_control(n))]
     # A model may have tokens of a user with these names.
     subwords = [subword for subword in subwords if subword not in RESERVED]
     padding = [f"madeupword{n:04d}" for n in range(-(len(subwords) + SPECIAL) % 8)]  # fairseq's
-    lines = [f"{subword} {counts.get(subword, 0)}\n" for subword in subwords + padding]
-    with written_whole(file) as partial:
-        partial.write_bytes("".join(lines).encode("utf-8"))
+    write_text(file, "".join(f"{subword} {counts.get(subword, 0)}\n" for subword in subwords + padding))
     return len(subwords)

@@ -36,12 +36,19 @@ class WorkFolder:
 
     def __init__(self, out: Path, settings: Dict[str, Any], leaves: Sequence[str] = ()) -> None:
         self.out, self.settings, self._leaves = out, settings, leaves
-        self.raw = out / RAW
-        self._unfinished = out / UNFINISHED
-        self.output = self._unfinished / "output"
-        self.parts = self._unfinished / "parts"
-        self.scratch = self._unfinished / "scratch"
+        self.raw, self._unfinished = out / RAW, out / UNFINISHED
+        self.output, self.parts, self.scratch = (self._unfinished / name for name in ("output", "parts", "scratch"))
         self._lock: Optional[int] = None
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the whole data set is in its place."""
+        return is_recorded(self.out)
+
+    @property
+    def built(self) -> bool:
+        """Return whether the data set is made in the folder for output, and not yet wholly moved to its place."""
+        return is_recorded(self.output)
 
     def __enter__(self) -> "WorkFolder":
         self.out.mkdir(parents=True, exist_ok=True)
@@ -65,28 +72,22 @@ class WorkFolder:
             raise
         return self
 
-    def _release_lock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
     def _claim(self) -> None:
+        """Compare the settings with those of an earlier run, of which parts alone are kept if it was interrupted."""
         if self.finished or self.built:
             self._compare(self._read(self.out if self.finished else self.output)["settings"])
             return
         record = self._unfinished / "settings.json"
         if record.exists() and self.parts.is_dir() and any(self.parts.iterdir()):
             self._compare(json.loads(record.read_text(encoding="utf-8")))
-        for folder in (self.output, self.scratch):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-        self.parts.mkdir(exist_ok=True)
+        self._clear()
+        for folder in (self.output, self.scratch, self.parts):
+            folder.mkdir(parents=True, exist_ok=True)
         write_json(record, self.settings)
 
     def __exit__(self, *ended: object) -> None:
         if not self.finished and not self.built:
-            for folder in (self.output, self.scratch):
-                shutil.rmtree(folder, ignore_errors=True)
+            self._clear()
             if not any(self.parts.iterdir()):
                 shutil.rmtree(self._unfinished)
             for folder in (self.raw, self.out):
@@ -94,15 +95,14 @@ class WorkFolder:
                     folder.rmdir()
         self._release_lock()
 
-    @property
-    def finished(self) -> bool:
-        """Return whether the whole data set is in its place."""
-        return is_recorded(self.out)
+    def _clear(self) -> None:
+        for folder in (self.output, self.scratch):
+            shutil.rmtree(folder, ignore_errors=True)
 
-    @property
-    def built(self) -> bool:
-        """Return whether the data set is made in the folder for output, and not yet wholly moved to its place."""
-        return is_recorded(self.output)
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _read(self, folder: Path) -> Dict[str, Any]:
         content = record_of(folder)
@@ -112,8 +112,7 @@ class WorkFolder:
 
     def _compare(self, before: Dict[str, Any]) -> None:
         """Raise ValueError naming the settings that differ."""
-        names = sorted({*before, *self.settings})
-        pairs = {name: (before.get(name), self.settings.get(name)) for name in names}
+        pairs = {name: (before.get(name), self.settings.get(name)) for name in sorted({*before, *self.settings})}
         differing = [
             f"{name} was {json.dumps(old)} and is {json.dumps(new)} now"
             for name, (old, new) in pairs.items()
@@ -161,13 +160,15 @@ class WorkFolder:
         if card is not None:
             write_json(self.output / CARD_FILE, {**card, "settings": self.settings})
         names = {name.partition("/")[0] for name in self._read(self.output).get("files", {})}
-        for path in sorted([*self.output.iterdir(), *(self.parts / name for name in names)]):
-            if path.name not in RECORDS and path.exists():
-                os.replace(path, self.out / path.name)
-        for name in filter(lambda name: (self.output / name).exists(), RECORDS):
-            os.replace(self.output / name, self.out / name)
+        moved = sorted([*self.output.iterdir(), *(self.parts / name for name in names)], key=_last_if_record)
+        for path in filter(Path.exists, moved):
+            os.replace(path, self.out / path.name)
         shutil.rmtree(self._unfinished, ignore_errors=True)
         print_line(f"done: {self.out} (its origin: {self.out / CARD_FILE})")
+
+
+def _last_if_record(path: Path) -> bool:
+    return path.name in RECORDS
 
 
 def _same(old: Any, new: Any) -> bool:

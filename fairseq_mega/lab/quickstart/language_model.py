@@ -12,8 +12,8 @@ from typing import List
 import torch
 
 from fairseq_mega.compat.features.precision import evaluating
-from fairseq_mega.lab.prepare.checksums import sha256_of
-from fairseq_mega.lab.prepare.language_modeling.gcide import PACKAGE
+from fairseq_mega.lab.prepare.download import sha256_of
+from fairseq_mega.lab.prepare.language_modeling.published import PACKAGE
 from fairseq_mega.lab.prepare.of_recipes import settings_of
 from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE
 from fairseq_mega.lab.quickstart.training import QuickStart, fetched, recipe_of

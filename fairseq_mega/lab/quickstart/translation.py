@@ -11,7 +11,7 @@ from typing import List
 
 from fairseq_mega.lab.evaluate.bleu import tokenizer_for
 from fairseq_mega.lab.inspect.recipe_models import vocab_size_of
-from fairseq_mega.lab.prepare.checksums import sha256_of
+from fairseq_mega.lab.prepare.download import sha256_of
 from fairseq_mega.lab.prepare.libreoffice_help import PACKAGES
 from fairseq_mega.lab.quickstart.training import QuickStart, fetched, recipe_of
 from fairseq_mega.lab.report.command import main as report

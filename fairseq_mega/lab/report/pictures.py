@@ -97,8 +97,7 @@ def pathfinder_images(size: int) -> Dict[int, List[Any]]:
     Raises:
         ValueError: for another size than the task's.
     """
-    from fairseq_mega.lab.prepare.classification.pathfinder import RULES  # and torch
-    from fairseq_mega.lab.prepare.generators.pathfinder import draw_pathfinder
+    from fairseq_mega.lab.prepare.generators.pathfinder import RULES, draw_pathfinder
 
     if size not in RULES:
         raise ValueError(f"--size {size}: give one of {', '.join(map(str, RULES))}")

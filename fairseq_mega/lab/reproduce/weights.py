@@ -23,7 +23,7 @@ from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.options import IMAGES, flat_options, kind_of, shared_with_encoder
 from fairseq_mega.data.class_folders import files_below
 from fairseq_mega.lab.prepare.archives import obtain_recorded
-from fairseq_mega.lab.prepare.checksums import sha256_of
+from fairseq_mega.lab.prepare.download import sha256_of
 from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.stages import print_line

@@ -26,7 +26,7 @@ import torch
 
 from fairseq_mega.cli.commands import exit_status
 from fairseq_mega.compat.features import precision
-from fairseq_mega.lab.prepare.checksums import sha256_of
+from fairseq_mega.lab.prepare.download import sha256_of
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.tasks.families import LANGUAGE_MODEL, check_model_and_data

@@ -19,31 +19,28 @@ from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
 from fairseq_mega.data.card import kept_bytes, settings_of_data
 from fairseq_mega.data.class_folders import FileKind, check_labels, class_files, listed
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
-from fairseq_mega.data.image_folder import PICTURES as FILES
-from fairseq_mega.data.image_folder import read_image
+from fairseq_mega.data.image_folder import PICTURES, read_image
 from fairseq_mega.data.text_units import own_tokens
-from fairseq_mega.lab.prepare.checksums import records_of, sha256_of
-from fairseq_mega.lab.prepare.classification.sound_files import FOLDER, RATE, SOUNDS, fitted, read_sound, save_clips
+from fairseq_mega.lab.prepare.archives import decoded_lines
+from fairseq_mega.lab.prepare.classification.sounds import FOLDER, RATE, SOUNDS, fitted, read_sound, save_clips
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, stratified_split
-from fairseq_mega.lab.prepare.classification.text_output import (
+from fairseq_mega.lab.prepare.classification.texts import (
     BYTE_TOKENS,
     byte_note,
     byte_split,
     dictionaries_of,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.dataset import LABELLED, PICTURES, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.download import records_of, sha256_of
 from fairseq_mega.lab.prepare.layouts import CLIPS, TEXTS, TRAIN_AND_VALID
-from fairseq_mega.lab.prepare.progress import Progress, print_line
+from fairseq_mega.lab.prepare.options import LENGTH, add_limit, add_number, add_path
+from fairseq_mega.lab.prepare.progress import SPLITS, Progress, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import RESERVED
-from fairseq_mega.lab.prepare.shared_options import LENGTH, add_limit, add_number, add_path
-from fairseq_mega.lab.prepare.splits import SPLITS, print_overlap
-from fairseq_mega.lab.prepare.text_files import decoded_lines
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 STEP = 1000  # lengths of clips are multiples of the chunk of the paper's models
 COLUMNS = ("label", "text")
-FIRST_LINES = ("names", "example")
 LIKE = "earlier output of this command, the data of a classifier: use its"
 
 TEXT_DETAILS = """\
@@ -107,12 +104,10 @@ def read_splits(
         The examples of each split, and the labels.
 
     Raises:
-        ValueError: for a label alone, or one that train or the classifier lacks.
+        ValueError: for a label that train or the classifier lacks.
     """
     parts = {split: read(path) for split, path in sources.items()}
     labels = labels or sorted({example.label for example in parts["train"]})
-    if len(labels) < 2:
-        raise ValueError(f"{sources['train']} has one label only, {', '.join(labels)}: give at least two")
     for split, examples in parts.items():
         unknown = sorted({example.label for example in examples}.difference(labels))
         if unknown:
@@ -138,13 +133,12 @@ def limited(parts: Dict[str, List[Example]], limit: Optional[List[int]]) -> Dict
 
 
 def counts_of(parts: Dict[str, List[Example]], labels: Sequence[str]) -> Dict[str, Dict[str, Any]]:
-    """Print the number of examples of each split, and return it for card.json with that of each label."""
-    counted: Dict[str, Dict[str, Any]] = {}
-    for split, examples in parts.items():
-        counts = Counter(example.label for example in examples)
-        counted[split] = {"examples": len(examples), "labels": {label: counts[label] for label in labels}}
-        print_line(f"{split}: {len(examples):,} examples of {len(labels)} labels")
-    return counted
+    """Return the number of examples of each split for card.json, with that of each label."""
+    counts = {split: Counter(example.label for example in examples) for split, examples in parts.items()}
+    return {
+        split: {"examples": found.total(), "labels": {label: found[label] for label in labels}}
+        for split, found in counts.items()
+    }
 
 
 # --- Texts
@@ -154,7 +148,7 @@ def add_texts(parser: argparse.ArgumentParser) -> None:
     """Add the options of own texts."""
     add_splits(parser, "table", "FILE")
     first = "the first line of each table names the columns, or is an example: a label and a text (default: names)"
-    parser.add_argument("--first-line", choices=FIRST_LINES, default="names", help=first)
+    parser.add_argument("--first-line", choices=("names", "example"), default="names", help=first)
     add_number(parser, "--length", None, f"bytes to keep of the beginning of a text (default: of --like, or {LENGTH})")
     add_path(parser, "--like", f"{LIKE} tokens and labels", metavar="DATA")
     add_limit(parser)
@@ -162,10 +156,8 @@ def add_texts(parser: argparse.ArgumentParser) -> None:
 
 def length_of(args: argparse.Namespace) -> Dict[str, int]:
     """Return --length by its name; where it is not passed, that of --like."""
-    if args.length is not None:
-        return {"length": args.length}
     like = None if args.like is None else kept_bytes(settings_of_data(args.like))
-    return {"length": LENGTH if like is None else like[0]}
+    return {"length": args.length or (LENGTH if like is None else like[0])}
 
 
 def check_texts(args: argparse.Namespace) -> None:
@@ -180,8 +172,8 @@ def check_texts(args: argparse.Namespace) -> None:
 def read_texts(path: Path, first_line: str = "names") -> List[Example]:
     """Return the texts of a table in UTF-8, plain or gzip; of a file .tsv a row is a line, with quotes as characters.
 
-    Raises:
-        ValueError: names the line that is not UTF-8, has another number of columns, no label or no text, or is not CSV.
+    Raises ValueError that names the line that is not UTF-8, has another number of columns, no label or no text, or is
+    not CSV.
     """
     names = COLUMNS if first_line == "example" else None
     tabs = path.name.lower().split(".gz")[0].endswith(".tsv")
@@ -201,8 +193,6 @@ def read_texts(path: Path, first_line: str = "names") -> List[Example]:
             found.append(Example(row["text"].encode(), label))
     except csv.Error as error:
         raise ValueError(f"{path}: line {rows.line_num} is not a row of the table ({error})") from error
-    if not found:
-        raise ValueError(f"{path} holds no rows: give rows of a label and a text")
     return found
 
 
@@ -219,12 +209,9 @@ def make_texts(args: argparse.Namespace, work: WorkFolder) -> Report:
     )
     cut = sum(len(text) > args.length for examples in parts.values() for text, _ in examples)
     print_line(f"{cut} texts are longer than --length {args.length} bytes, and are cut to their beginning")
-    splits = {
-        split: byte_split([((text,), label) for text, label in examples], args.length)
-        for split, examples in limited(parts, args.limit).items()
-    }
+    splits = {split: byte_split(examples, args.length) for split, examples in limited(parts, args.limit).items()}
     statistics = write_text_task(work.output, splits, BYTE_TOKENS, labels, like)
-    notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
+    notes = byte_note(args.length) + note_on_limit(args.limit)
     notes += note_held_out(sources, "a tenth of every label of train each, drawn with seed 42")
     return Report("own texts", statistics, records_of(sources.values()), notes)
 
@@ -256,22 +243,18 @@ def add_images(parser: argparse.ArgumentParser) -> None:
 def make_images(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Divide the images of each label, and link or copy them."""
     sources = sources_of(args, "dir")
-    parts, labels = read_splits(sources, read_folder(FILES), 0.1, sha256_of)
+    parts, labels = read_splits(sources, read_folder(PICTURES), 0.1, sha256_of)
     for split, examples in parts.items():
         for path, label in Progress(split, "images", len(examples)).follow(examples):
             read_image(path)
-            link_or_copy(path, work.output / split / label / path.name)
+            target = work.output / split / label / path.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(path.resolve(), target)
+            except OSError:  # a file system without hard links
+                shutil.copyfile(path, target)
     notes = note_held_out(sources, "a tenth of every label each, drawn with seed 42")
     return Report(f"own images, {args.dir.resolve()}", counts_of(parts, labels), {}, notes)
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """Make a hard link to a file, or a copy if the file system does not support the link."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source.resolve(), target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def add_recordings(parser: argparse.ArgumentParser) -> None:
@@ -296,9 +279,8 @@ def check_recordings(args: argparse.Namespace) -> None:
 def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the recordings, make them of one length, split, standardise and write them."""
     scale = None if args.like is None else ClipScale.load(args.like.parent)
-    given = None if scale is None else scale.labels
     sources = sources_of(args, "dir")
-    parts, labels = read_splits(sources, read_folder(SOUNDS), 0.15, sha256_of, given)
+    parts, labels = read_splits(sources, read_folder(SOUNDS), 0.15, sha256_of, scale and scale.labels)
     clips = {path: read_sound(path) for examples in parts.values() for path, _ in examples}
     longest = -(-max(map(len, clips.values())) // STEP) * STEP
     length = scale.length if scale is not None else args.samples or longest
@@ -323,39 +305,19 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 DATASETS = (
-    Dataset(
-        "own-images",
-        PICTURES,
-        "images of your own",
-        IMAGE_DETAILS,
-        add_images,
-        lambda args: None,
-        make_images,
-        layout=TRAIN_AND_VALID,
-        own=True,
-    ),
+    Dataset("own-images", IMAGE_DETAILS, add_images, make_images, layout=TRAIN_AND_VALID, own=True),
     Dataset(
         "own-texts",
-        LABELLED,
-        "labelled texts of your own",
         TEXT_DETAILS,
         add_texts,
-        check_texts,
         make_texts,
+        check=check_texts,
         reads=length_of,
         members={"like": ("*-bin/dict.txt",)},
         layout=TEXTS,
         own=True,
     ),
     Dataset(
-        "recordings",
-        LABELLED,
-        "recordings of your own",
-        SOUND_DETAILS,
-        add_recordings,
-        check_recordings,
-        make_recordings,
-        layout=CLIPS,
-        own=True,
+        "recordings", SOUND_DETAILS, add_recordings, make_recordings, check=check_recordings, layout=CLIPS, own=True
     ),
 )

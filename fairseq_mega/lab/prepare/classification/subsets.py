@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from fairseq_mega.data.class_folders import listed
-from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.progress import SPLITS
 
 SEED = 42  # of the divisions and the subsets
 

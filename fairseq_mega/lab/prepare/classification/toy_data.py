@@ -27,15 +27,28 @@ def text(draw: np.random.Generator) -> str:
     return " ".join(draw.choice(TEXTS, size=draw.integers(3, 9)))
 
 
+def listops(folder: Path) -> List[str]:
+    """Options that generate few short trees."""
+    return ["--count", "100", "--min-length", "10", "--max-length", "40"]
+
+
+def pathfinder32(folder: Path) -> List[str]:
+    """Options that draw few images."""
+    return ["--count", "50"]
+
+
+def pathx(folder: Path) -> List[str]:
+    """Options that draw few images."""
+    return ["--count", "20"]
+
+
 def imdb(folder: Path) -> List[str]:
     """Tables of reviews: label, rating and text."""
     draw = begun(folder)
-    options = []
     for split, count in (("train", 32), ("test", 16)):
         rows = [f"{number % 2}\t{1 + 8 * (number % 2)}\t{text(draw)}\n" for number in range(count)]
         (folder / f"{split}.tsv").write_text("".join(rows))
-        options += [f"--tsv-{split}", str(folder / f"{split}.tsv")]
-    return options
+    return ["--tsv-train", str(folder / "train.tsv"), "--tsv-test", str(folder / "test.tsv")]
 
 
 def aan(folder: Path) -> List[str]:
@@ -50,12 +63,10 @@ def aan(folder: Path) -> List[str]:
 def cifar10(folder: Path) -> List[str]:
     """Arrays of grey images."""
     draw = begun(folder)
-    options = []
     for split, count in (("train", 40), ("test", 10)):
         images = draw.integers(0, 256, (count, 32, 32), dtype=np.uint8)
         np.savez(folder / f"{split}.npz", x=images, y=np.arange(count) % 10)
-        options += [f"--npz-{split}", str(folder / f"{split}.npz")]
-    return options
+    return ["--npz-train", str(folder / "train.npz"), "--npz-test", str(folder / "test.npz")]
 
 
 def speech_commands(words: Iterable[str], folder: Path) -> List[str]:
@@ -65,9 +76,7 @@ def speech_commands(words: Iterable[str], folder: Path) -> List[str]:
         (folder / word).mkdir(exist_ok=True)
         for number in range(7):  # the smallest number with clips in every split
             with wave.open(str(folder / word / f"{number}.wav"), "wb") as clip:
-                clip.setnchannels(1)
-                clip.setsampwidth(2)
-                clip.setframerate(16000)
+                clip.setparams((1, 2, 16000, 0, "NONE", ""))
                 clip.writeframes(draw.integers(-3000, 3000, 16000).astype("<i2").tobytes())
     return ["--dir", str(folder), "--any-count"]
 
@@ -94,9 +103,9 @@ def imagenet(folder: Path) -> List[str]:
     meta = io.BytesIO()
     savemat(meta, {"synsets": synsets[:, None]})
     with tarfile.open(folder / "ILSVRC2012_devkit_t12.tar.gz", "w:gz") as archive:
-        add_file(archive, "ILSVRC2012_devkit_t12/data/meta.mat", meta.getvalue())
-        lines = "".join(f"{number}\n" for number in truth)
-        add_file(archive, "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt", lines.encode())
+        lines = "".join(f"{number}\n" for number in truth).encode()
+        for name, content in (("meta.mat", meta.getvalue()), ("ILSVRC2012_validation_ground_truth.txt", lines)):
+            add_file(archive, f"ILSVRC2012_devkit_t12/data/{name}", content)
     return ["--archives", str(folder), "--any-archives"]
 
 
@@ -114,18 +123,3 @@ def add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     member = tarfile.TarInfo(name)
     member.size = len(content)
     archive.addfile(member, io.BytesIO(content))
-
-
-def listops(folder: Path) -> List[str]:
-    """Return options that generate few short trees."""
-    return ["--count", "100", "--min-length", "10", "--max-length", "40"]
-
-
-def pathfinder32(folder: Path) -> List[str]:
-    """Options that draw few images."""
-    return ["--count", "50"]
-
-
-def pathx(folder: Path) -> List[str]:
-    """Options that draw few images."""
-    return ["--count", "20"]

@@ -1,8 +1,5 @@
 """Blocks of work done in several processes, whose results come back in order, and none of them far ahead of its use."""
 
-import os
-import threading
-import time
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import islice
@@ -28,7 +25,7 @@ def in_order(function: Callable[[Block], Result], blocks: Iterable[Block], worke
         yield from map(function, blocks)
         return
     waiting = iter(blocks)
-    with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(workers) as pool:
         under_way: Deque[Future] = deque(pool.submit(function, block) for block in islice(waiting, AHEAD * workers))
         try:
             while under_way:
@@ -37,15 +34,3 @@ def in_order(function: Callable[[Block], Result], blocks: Iterable[Block], worke
                 yield result
         finally:  # the caller may stop early: blocks that are no longer needed are not begun
             pool.shutdown(cancel_futures=True)  # where futures are cancelled one by one, Python 3.11 may wait for ever
-
-
-def _end_with_parent() -> None:
-    """Make this worker process end when its parent is killed; otherwise it would wait for work for ever."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

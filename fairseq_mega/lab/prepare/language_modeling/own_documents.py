@@ -3,23 +3,22 @@
 import argparse
 import itertools
 import json
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 from fairseq_mega.data.class_folders import listing
-from fairseq_mega.data.json_lines import BAD_LINES, ENDINGS, Source, bad_line, check_not_all_bad, text_of
+from fairseq_mega.data.json_lines import BAD_LINES, ENDINGS, Source, bad_line, text_of
 from fairseq_mega.data.text_cleaning import LINES
 from fairseq_mega.data.text_units import MODEL_FILE
-from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
+from fairseq_mega.lab.prepare.archives import BYTE_ORDER_MARK, decoded_lines, read_lines
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.layouts import DOCUMENTS
-from fairseq_mega.lab.prepare.options import SUBWORDS
-from fairseq_mega.lab.prepare.progress import print_line
+from fairseq_mega.lab.prepare.options import SUBWORDS, add_number, add_path
+from fairseq_mega.lab.prepare.progress import HELD_OUT, SPLITS, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.lab.prepare.shared_options import add_number, add_path
-from fairseq_mega.lab.prepare.splits import HELD_OUT, SPLITS, print_overlap
-from fairseq_mega.lab.prepare.text_files import BYTE_ORDER_MARK, decoded_lines, read_lines
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, written_whole
 
@@ -72,61 +71,49 @@ def files_of(paths: Optional[Iterable[Path]]) -> List[Path]:
     return found
 
 
-class DocumentFile:
-    """The documents of a file: JSON lines by the ending of its name, else plain text.
+def documents_of(source: Source, omitted: "Counter[str]") -> Iterator[str]:
+    """Yield the documents of a file, JSON lines by the ending of its name, else plain text; count those omitted.
 
-    Args:
-        path: the file, plain or packed with gzip.
-        field: of a JSON object that contains the text.
-        bad_lines: one of BAD_LINES.
-
-    Attributes:
-        skipped: number of lines omitted so far.
-        empty: number of empty texts omitted so far.
+    Raises:
+        ValueError: for a line of JSON without a text, unless it is skipped, and for bytes that are not UTF-8.
     """
+    is_json = source.path.name.lower().split(".gz")[0].endswith(ENDINGS)
+    for text in json_texts(source, omitted) if is_json else paragraphs(source.path):
+        if text.strip():
+            yield text
+        else:
+            omitted["empty ones"] += 1
 
-    def __init__(self, path: Path, field: str, bad_lines: str) -> None:
-        self.source, self.skipped, self.empty = Source(path, field, bad_lines), 0, 0
 
-    def __iter__(self) -> Iterator[str]:
-        """Yield the documents; raise ValueError for a line of JSON without a text, and for bytes that are not UTF-8."""
-        texts = 0
-        is_json = self.source.path.name.lower().split(".gz")[0].endswith(ENDINGS)
-        for text in self._lines() if is_json else self._paragraphs():
-            if text is None:
-                self.skipped += 1
-            elif text.strip():
-                texts += 1
-                yield text
-            else:
-                self.empty += 1
-        check_not_all_bad(self.source.path, texts, self.skipped)
+def json_texts(source: Source, omitted: "Counter[str]") -> Iterator[str]:
+    """Yield the texts of a file of JSON lines."""
+    for number, line in read_lines(source.path):
+        found = text_of(line, source.field) if line.strip() else None
+        if isinstance(found, str):
+            yield found
+        elif found is not None and source.bad_lines == "skip":
+            omitted["bad lines"] += 1
+        elif found is not None:
+            raise ValueError(bad_line(source, number, found))
 
-    def _lines(self) -> Iterator[Optional[str]]:
-        for number, line in read_lines(self.source.path):
-            found = text_of(line, self.source.field) if line.strip() else None
-            if isinstance(found, str):
-                yield found
-            elif found is not None and self.source.bad_lines == "skip":
-                yield None
-            elif found is not None:
-                raise ValueError(bad_line(self.source, number, found))
 
-    def _paragraphs(self) -> Iterator[str]:
-        lines = (line.lstrip(BYTE_ORDER_MARK) for line in decoded_lines(self.source.path))  # of joined files, too
-        for has_text, group in itertools.groupby(lines, lambda line: bool(line.strip())):
-            if has_text:
-                yield "".join(group).replace("\r\n", "\n").rstrip("\n")
+def paragraphs(path: Path) -> Iterator[str]:
+    """Yield the parts of a plain text between blank lines."""
+    lines = (line.lstrip(BYTE_ORDER_MARK) for line in decoded_lines(path))  # marks of joined files, too
+    for has_text, group in itertools.groupby(lines, lambda line: bool(line.strip())):
+        if has_text:
+            yield "".join(group).replace("\r\n", "\n").rstrip("\n")
 
 
 def documents(files: Iterable[Path], args: argparse.Namespace, limit: Optional[int] = None) -> Iterator[str]:
     """Yield all selected documents, and print the counts of each file."""
     for path in files:
-        file, count = DocumentFile(path, args.text_field, args.bad_lines), 0
-        for text in itertools.islice(file, limit):
+        omitted: Counter[str] = Counter({"bad lines": 0, "empty ones": 0})
+        count = 0
+        for text in itertools.islice(documents_of(Source(path, args.text_field, args.bad_lines), omitted), limit):
             count += 1
             yield text
-        print_line(f"{path}: {count:,} documents, omitted: {file.skipped:,} bad lines, {file.empty:,} empty ones")
+        print_line(f"{path}: {count:,} documents, omitted: {', '.join(f'{n:,} {what}' for what, n in omitted.items())}")
         limit = None if limit is None else limit - count
 
 
@@ -167,14 +154,4 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("own documents", counts, records_of(path for paths in sources.values() for path in paths), [])
 
 
-DATASET = Dataset(
-    "own-documents",
-    LANGUAGE,
-    "your own documents as JSON lines",
-    DETAILS,
-    add_options,
-    lambda args: None,
-    make,
-    layout=DOCUMENTS,
-    own=True,
-)
+DATASETS = (Dataset("own-documents", DETAILS, add_options, make, layout=DOCUMENTS, own=True),)

@@ -12,15 +12,13 @@ from typing import Any, Dict, List, Tuple
 
 from fairseq_mega.data.class_folders import listing
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
-from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
-from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report, Sources
-from fairseq_mega.lab.prepare.download import ATTEMPTS, fetch, fetch_missing
+from fairseq_mega.lab.prepare.archives import open_text
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, Sources
+from fairseq_mega.lab.prepare.download import ATTEMPTS, Records, check_digests, fetch, fetch_missing, record_of
 from fairseq_mega.lab.prepare.language_modeling import toy_data
-from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS
+from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS, WORDS_FILE
+from fairseq_mega.lab.prepare.options import add_number, add_path
 from fairseq_mega.lab.prepare.progress import Progress, print_line
-from fairseq_mega.lab.prepare.shared_options import add_number, add_path
-from fairseq_mega.lab.prepare.text_files import open_text
-from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, write_json, written_whole
 
@@ -62,29 +60,6 @@ def check(args: argparse.Namespace) -> None:
         SubwordUnit(args.vocabulary)
 
 
-def check_count(split: str, found: int, args: argparse.Namespace, origin: str) -> None:
-    """Raise ValueError unless a split has the published number of books."""
-    if found != BOOKS[split] and not args.any_count:
-        raise ValueError(
-            f"{origin}: {FOLDERS[split]} has {found:,} books, and PG-19 has {BOOKS[split]:,}: complete it, or accept "
-            f"them with --any-count (no comparison with published perplexities then)"
-        )
-
-
-def title_of(book: Path) -> str:
-    """Return the name of a book's file without its ending."""
-    return re.sub(r"\.txt(\.gz)?$", "", book.name, flags=re.IGNORECASE)
-
-
-def books_in(folder: Path) -> List[Path]:
-    """Return the sorted books of a folder, and print which files are omitted."""
-    found = listing(folder, (".txt", ".txt.gz"), depth=0)
-    books = [folder / name for name in found.files]
-    if found.omitted:
-        print_line(f"--books: {len(books):,} books in {folder}; omitted: {found.described()}")
-    return books
-
-
 def list_bucket(host: str, folder: str, scratch: Path) -> List[Dict[str, Any]]:
     """Return the name, size and MD5 of the files in a folder of the bucket, by name; ``scratch`` is for the pages."""
     found: List[Dict[str, Any]] = []
@@ -115,31 +90,41 @@ def fetch_book(host: str, target: Path, item: Dict[str, Any]) -> Path:
 
 
 def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Path]:
-    """Return the books of a split by name, downloaded unless a folder is passed."""
+    """Return the books of a split by name, downloaded unless a folder is passed.
+
+    Raises ValueError unless the split has the published number of books, or any number is accepted.
+    """
     folder = FOLDERS[split]
     if args.books is not None:
-        found = books_in(args.books / folder)
-        check_count(split, len(found), args, f"--books {args.books}")
-        return found[: args.limit]
-    files = list_bucket(args.host, folder, work.raw / f"{folder}.list")
-    check_count(split, len(files), args, f"the bucket {BUCKET}")
+        listed = listing(args.books / folder, (".txt", ".txt.gz"), depth=0)
+        found: List[Any] = [args.books / folder / name for name in listed.files]
+        if listed.omitted:
+            print_line(f"--books: {len(found):,} books in {args.books / folder}; omitted: {listed.described()}")
+    else:
+        found = list_bucket(args.host, folder, work.raw / f"{folder}.list")
+    if len(found) != BOOKS[split] and not args.any_count:
+        raise ValueError(
+            f"{args.books or BUCKET}: {folder} has {len(found):,} books, and PG-19 has {BOOKS[split]:,}: complete it, "
+            "or accept them with --any-count (no comparison with published perplexities then)"
+        )
+    chosen = found[: args.limit]
+    if args.books is not None:
+        return chosen
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        fetched = pool.map(partial(fetch_book, args.host, work.raw), files[: args.limit])
-        return list(Progress(folder, "books", len(files[: args.limit])).follow(fetched))
+        fetched = pool.map(partial(fetch_book, args.host, work.raw), chosen)
+        return list(Progress(folder, "books", len(chosen)).follow(fetched))
 
 
 def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
-    """Write books as JSON lines, and count them, their bytes in UTF-8 and their words between blanks.
-
-    Raises ValueError for a book that is not text.
-    """
+    """Write books as JSON lines, and count them, their bytes in UTF-8 and their words between blanks."""
     words = size = 0
+    ending = re.compile(r"\.txt(\.gz)?$", re.IGNORECASE)
     with written_whole(target) as partial, partial.open("w", encoding="utf-8") as lines:
         for book in Progress(split, "books", len(books)).follow(books):
             with open_text(book, newline="") as file:
                 text = file.read()
             words, size = words + len(text.split()), size + len(text.encode())
-            lines.write(json.dumps({"text": text, "book": title_of(book)}, ensure_ascii=False) + "\n")
+            lines.write(json.dumps({"text": text, "book": ending.sub("", book.name)}, ensure_ascii=False) + "\n")
     return {"books": len(books), "bytes": size, "words_between_blanks": words}
 
 
@@ -175,17 +160,17 @@ def check_sources(folder: Path, sources: Sources) -> None:
         raise ValueError(f"{folder} holds no PG-19: make it with fairseq-mega-prepare pg19, see its --help")
 
 
-DATASET = Dataset(
-    "pg19",
-    LANGUAGE,
-    "PG-19, books as JSON lines",
-    DETAILS,
-    add_options,
-    check,
-    make,
-    toy_data.write_books,
-    members={"books": tuple(f"{folder}/*" for folder in FOLDERS.values())},
-    layout=COUNTED_DOCUMENTS,
-    vocab_size=lambda args: VOCAB_SIZE,
-    check_sources=check_sources,
+DATASETS = (
+    Dataset(
+        "pg19",
+        DETAILS,
+        add_options,
+        make,
+        toy_data.write_books,
+        check=check,
+        members={"books": tuple(f"{folder}/*" for folder in FOLDERS.values())},
+        layout=COUNTED_DOCUMENTS,
+        vocab_size=lambda args: VOCAB_SIZE,
+        check_sources=check_sources,
+    ),
 )

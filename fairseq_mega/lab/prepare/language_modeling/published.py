@@ -1,14 +1,18 @@
-"""The published corpora of language modelling: addresses, checksums and counts, and their complete files."""
+"""The corpora of language modelling, published ones and a dictionary: addresses, checksums, counts, complete files."""
 
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Optional, Tuple
 
 from fairseq_mega.lab.prepare.archives import Archive, name_of, naming_damage, obtain, open_packed
-from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
-from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.debian import obtain_packages
+from fairseq_mega.lab.prepare.download import Records, check_digests, record_of, records_of
+from fairseq_mega.lab.prepare.progress import SPLITS, print_line
 from fairseq_mega.lab.runs.files import copy_stream
+
+PACKAGE = "dict-gcide"  # of Debian: a dictionary of English, 40 MB of text
+DICTIONARY = Path("usr/share/dictd/gcide.dict.dz")  # format of the DICT server, compatible with gzip
 
 
 @dataclass(frozen=True)
@@ -17,14 +21,14 @@ class Corpus:
 
     name: str
     url: str
-    archive_digests: Dict[str, str]
+    remedy: str
+    dictionary: int  # with the special tokens and fairseq's padding
     files: Tuple[str, ...]  # base names; three files are train, valid and test, one file is split
-    file_digests: Dict[str, str]  # size of the only file
+    archive_digests: Dict[str, str] = field(default_factory=dict)
+    file_digests: Dict[str, str] = field(default_factory=dict)  # of the only file
+    bytes: Optional[int] = None  # of the only file
     lines: Tuple[int, ...] = ()
     tokens: Tuple[int, ...] = ()  # with one </s> per line
-    dictionary: Optional[int] = None  # with the special tokens and fairseq's padding
-    bytes: Optional[int] = None
-    remedy: str = ""
 
     @property
     def archive(self) -> Archive:
@@ -38,68 +42,36 @@ class Corpus:
         }
 
 
-def _wikitext(version: str, md5: str, lines: int, tokens: int, dictionary: int) -> Corpus:
-    name = f"wikitext-{version}"
+def _wikitext(name: str, md5: str, lines: int, tokens: int, dictionary: int) -> Corpus:
     return Corpus(
-        name=name,
-        url=f"https://wikitext.smerity.com/{name}-v1.zip",  # the author's host; the first host has disappeared
-        archive_digests={"md5": md5},
-        files=tuple(f"wiki.{split}.tokens" for split in SPLITS),
-        file_digests={},
+        name,
+        f"https://wikitext.smerity.com/{name}-v1.zip",  # the author's host; the first host has disappeared
+        f"Give your copy of {name}-v1.zip with --archive FILE, or the text of Salesforce/wikitext (Hugging Face) "
+        "with --text DIR, as --help shows",
+        dictionary,
+        tuple(f"wiki.{split}.tokens" for split in SPLITS),
+        {"md5": md5},
         lines=(lines, 3760, 4358),
         tokens=(tokens, 217646, 245569),
-        dictionary=dictionary,
-        remedy=(
-            f"Give your copy of {name}-v1.zip with --archive FILE, or the text of Salesforce/wikitext (Hugging Face) "
-            "with --text DIR, as --help shows"
-        ),
     )
 
 
 CORPORA = {
-    corpus.name: corpus
-    for corpus in (
-        _wikitext("103", "9ddaacaf6af0710eda8c456decff7832", 1801350, 103227021, 267744),
-        _wikitext("2", "542ccefacc6c27f945fb54453812b3cd", 36718, 2088628, 33280),
-        Corpus(
-            name="enwik8",
-            url="http://mattmahoney.net/dc/enwik8.zip",
-            archive_digests={},
-            files=("enwik8",),
-            file_digests={
-                "md5": "a1fa5ffddb56f4953e226637dabbb36a",
-                "sha1": "57b8363b814821dc9d47aa4d41f58733519076b2",
-            },
-            dictionary=208,
-            bytes=100_000_000,
-            remedy="Give your copy of enwik8.zip, packed or unpacked, with --archive FILE",
-        ),
-    )
+    "wikitext-103": _wikitext("wikitext-103", "9ddaacaf6af0710eda8c456decff7832", 1801350, 103227021, 267744),
+    "wikitext-2": _wikitext("wikitext-2", "542ccefacc6c27f945fb54453812b3cd", 36718, 2088628, 33280),
+    "enwik8": Corpus(
+        "enwik8",
+        "http://mattmahoney.net/dc/enwik8.zip",
+        "Give your copy of enwik8.zip, packed or unpacked, with --archive FILE",
+        208,
+        ("enwik8",),
+        file_digests={
+            "md5": "a1fa5ffddb56f4953e226637dabbb36a",
+            "sha1": "57b8363b814821dc9d47aa4d41f58733519076b2",
+        },
+        bytes=100_000_000,
+    ),
 }
-
-
-def unpack(corpus: Corpus, archive: Path, folder: Path) -> None:
-    """Write the files of the corpus from its archive, or from its only file, to `folder`."""
-    if not zipfile.is_zipfile(archive) and len(corpus.files) == 1:
-        with open(archive, "rb") as stream:
-            copy_stream(stream, folder / corpus.files[0])
-        return
-    with naming_damage(archive), zipfile.ZipFile(archive) as container:
-        members = {name_of(name): name for name in container.namelist()}
-        for name in corpus.files:
-            with container.open(members[name]) as stream:
-                copy_stream(stream, folder / name)
-
-
-def copy_text(corpus: Corpus, text: Path, folder: Path) -> Records:
-    """Copy the files of the corpus, plain or .gz, from `text` to `folder`; return their entries in card.json."""
-    records: Records = {}
-    for name in corpus.files:
-        source = text / name if (text / name).is_file() else text / f"{name}.gz"
-        with naming_damage(source), open_packed(source) as stream:
-            copy_stream(stream, folder / name)
-        records[source.name] = record_of(source)
-    return records
 
 
 def obtain_corpus(
@@ -109,21 +81,54 @@ def obtain_corpus(
 
     Args:
         raw: folder of the unpacked files; existing files without an archive are used as they are.
-        archive: the user's copy of the archive.
-        text: folder with the user's copies of the unpacked files.
+        archive: the user's copy of the archive, or of the only file.
+        text: folder with the user's copies of the unpacked files, plain or .gz.
         checked: whether to compare the published checksums.
 
     Raises:
         OSError, DownloadError: if the corpus cannot be obtained, or differs from the published one.
     """
+    path, records = raw, {}
+    unpacked = [raw / name for name in corpus.files]
     if text is not None:
-        return copy_text(corpus, text, raw)
-    if archive is None and not (raw / corpus.archive.name).exists() and all((raw / n).is_file() for n in corpus.files):
-        path, records = raw, {name: record_of(raw / name) for name in corpus.files}
+        for name in corpus.files:
+            source = text / name if (text / name).is_file() else text / f"{name}.gz"
+            unpack_file(source, raw / name)
+            records[source.name] = record_of(source)
+    elif archive is None and not (raw / corpus.archive.name).exists() and all(map(Path.is_file, unpacked)):
+        records = records_of(unpacked)
     else:
-        source_archive = corpus.archive if checked else corpus.archive._replace(digests={})
-        path, records = obtain(source_archive, archive, raw)
-        unpack(corpus, path, raw)
+        path, records = obtain(corpus.archive if checked else corpus.archive._replace(digests={}), archive, raw)
+        if not zipfile.is_zipfile(path) and len(corpus.files) == 1:
+            unpack_file(path, raw / corpus.files[0])
+        else:
+            with naming_damage(path), zipfile.ZipFile(path) as container:
+                members = {name_of(name): name for name in container.namelist()}
+                for name in corpus.files:
+                    with container.open(members[name]) as stream:
+                        copy_stream(stream, raw / name)
     if corpus.file_digests and checked:
         check_digests(raw / corpus.files[0], corpus.file_digests, corpus.bytes, f"It came from {path}. {corpus.remedy}")
     return records
+
+
+def unpack_file(packed: Path, target: Path) -> None:
+    """Copy a file, plain or packed with gzip."""
+    with naming_damage(packed), open_packed(packed) as stream:
+        copy_stream(stream, target)
+
+
+def obtain_gcide(raw: Path, deb: Optional[Path] = None, dictionary: Optional[Path] = None) -> Records:
+    """Write ``raw/gcide.txt``, and return the entries of its sources in card.json.
+
+    Args:
+        deb: the user's copy of the package; without copy and dictionary the package is fetched into ``raw``.
+        dictionary: the file gcide.dict.dz of the package.
+    """
+    records: Records = {}
+    if dictionary is None:
+        records = obtain_packages([PACKAGE], [deb] if deb else None, raw, raw / "unpacked")
+        dictionary = raw / "unpacked" / DICTIONARY
+    print_line(f"{dictionary.name}: unpacking {dictionary.stat().st_size / 1e6:.0f} MB")
+    unpack_file(dictionary, raw / "gcide.txt")
+    return {**records, dictionary.name: record_of(dictionary)}

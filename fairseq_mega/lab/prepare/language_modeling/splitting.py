@@ -2,6 +2,7 @@
 
 import codecs
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -12,9 +13,8 @@ from fairseq_mega.data.json_lines import line_number
 from fairseq_mega.data.text_cleaning import WORDS
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.options import BLOCKS, HELD_OUT_SHARE, SUBWORDS
-from fairseq_mega.lab.prepare.progress import Progress, print_line
+from fairseq_mega.lab.prepare.progress import SPLITS, Progress, print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, RESERVED, train_model, write_dictionary
-from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import write_json, written_whole
 
 COUNTS = "counts.json"
@@ -31,39 +31,22 @@ class ByteRange(NamedTuple):
     end: int
 
 
-class TextCounts(NamedTuple):
-    """Counts of a split after fairseq's binarisation."""
-
-    lines: int
-    tokens: int  # one </s> per line included
-    bytes: int
+Counts = Dict[str, int]  # of a split after fairseq's binarisation: lines, tokens with one </s> per line, bytes, symbols
 
 
 class Cut(NamedTuple):
-    """A text, and its division into train, valid and test.
+    """A text, and its division into train, valid and test."""
 
-    Attributes:
-        unit: of the tokens: words, subwords or bytes.
-        train: the text to learn from.
-        valid, test: held out of ``train`` if None.
-        sizes: bytes of each split, if ``train`` is cut into three parts.
-        blocks: number of blocks of ``train``; each block has a part of every split.
-        held_out: share of ``train`` for valid, and for test.
-        limit: bytes of ``train`` to use, in equal parts from all blocks.
-        vocab_size: number of subwords to learn.
-        replace_invalid: replace bytes that are not UTF-8 by U+FFFD, unless the unit is bytes.
-    """
-
-    unit: str
-    train: Path
-    valid: Optional[Path] = None
+    unit: str  # of the tokens: words, subwords or bytes
+    train: Path  # the text to learn from
+    valid: Optional[Path] = None  # held out of train if None, also test
     test: Optional[Path] = None
-    sizes: Optional[Sequence[int]] = None
-    blocks: int = BLOCKS
-    held_out: float = HELD_OUT_SHARE
-    limit: Optional[int] = None
-    vocab_size: int = SUBWORDS
-    replace_invalid: bool = False
+    sizes: Optional[Sequence[int]] = None  # bytes of each split, if train is cut into three parts
+    blocks: int = BLOCKS  # of train, each with a part of every split
+    held_out: float = HELD_OUT_SHARE  # share of train for valid, and for test
+    limit: Optional[int] = None  # bytes of train to use, in equal parts from all blocks
+    vocab_size: int = SUBWORDS  # number of subwords to learn
+    replace_invalid: bool = False  # bytes that are not UTF-8 by U+FFFD, unless the unit is bytes
 
 
 def consecutive_ranges(path: Path, sizes: Sequence[int]) -> Dict[str, List[ByteRange]]:
@@ -75,8 +58,7 @@ def consecutive_ranges(path: Path, sizes: Sequence[int]) -> Dict[str, List[ByteR
     found = path.stat().st_size
     if sum(sizes) != found:
         raise ValueError(f"{path}: splits of {', '.join(map(str, sizes))} bytes need {sum(sizes)} bytes, found {found}")
-    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
-    return {split: [ByteRange(end - size, end)] for split, size, end in zip(SPLITS, sizes, ends)}
+    return {split: [ByteRange(end - size, end)] for split, size, end in zip(SPLITS, sizes, accumulate(sizes))}
 
 
 def held_out_ranges(
@@ -163,27 +145,17 @@ def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = 
             while offset < part.end and (line := stream.readline(part.end - offset)):
                 text = line if offset else line.removeprefix(codecs.BOM_UTF8)
                 try:
-                    words = words_of(text, replace_invalid)
+                    words = text.decode("utf-8", "replace" if replace_invalid else "strict").split()
+                    if reserved := RESERVED.intersection(words):
+                        raise ValueError(f"fairseq reserves the word {min(reserved)!r}: remove it")
                 except ValueError as error:
                     raise ValueError(f"{path}, line {line_number(path, offset)}: {error}") from error
                 yield words
                 offset += len(line)
 
 
-def words_of(line: bytes, replace_invalid: bool) -> List[str]:
-    """Return the words of a line; raise ValueError for bytes that are not UTF-8 and words that fairseq reserves."""
-    words = line.decode("utf-8", "replace" if replace_invalid else "strict").split()
-    reserved = RESERVED.intersection(words)
-    if reserved:
-        raise ValueError(f"fairseq reserves the word {min(reserved)!r}: remove it")
-    return words
-
-
-def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str) -> Tuple[TextCounts, int]:
-    """Write the bytes of the ranges as decimal numbers; return the counts and the number of different tokens.
-
-    An unfinished last line is a line with its </s>.
-    """
+def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str) -> Counts:
+    """Write the bytes of the ranges as decimal numbers; an unfinished last line is a line with its </s>."""
     size, line_feeds, last = size_of(ranges), 0, b"\n"
     seen: Set[int] = set()
     progress = Progress(name, "MB", size / 1e6)
@@ -195,8 +167,8 @@ def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str
                 line_feeds, last = line_feeds + block.count(b"\n"), block[-1:]
                 seen.update(block)
                 stream.write(encode(block))
-    unfinished = last != b"\n"
-    return TextCounts(line_feeds + unfinished, size + unfinished, size), len(seen - {NEWLINE})
+    end = last != b"\n"
+    return {"lines": line_feeds + end, "tokens": size + end, "bytes": size, "symbols": len(seen - {NEWLINE})}
 
 
 def size_of(ranges: Sequence[ByteRange]) -> int:
@@ -204,10 +176,8 @@ def size_of(ranges: Sequence[ByteRange]) -> int:
     return sum(part.end - part.begin for part in ranges)
 
 
-def write_words(
-    path: Path, ranges: Sequence[ByteRange], target: Path, name: str, replace_invalid: bool
-) -> Tuple[TextCounts, int]:
-    """Write the words of the ranges, separated by blanks; return the counts and the number of different words."""
+def write_words(path: Path, ranges: Sequence[ByteRange], target: Path, name: str, replace_invalid: bool) -> Counts:
+    """Write the words of the ranges, separated by blanks."""
     lines = tokens = 0
     seen: Set[str] = set()
     rows = Progress(name, "lines", None).follow(read_words(path, ranges, replace_invalid))
@@ -216,18 +186,14 @@ def write_words(
             lines, tokens = lines + 1, tokens + len(words) + 1
             seen.update(words)
             stream.write(" ".join(words).encode("utf-8") + b"\n")
-    return TextCounts(lines, tokens, size_of(ranges)), len(seen - {"<unk>"})
+    return {"lines": lines, "tokens": tokens, "bytes": size_of(ranges), "symbols": len(seen - {"<unk>"})}
 
 
-def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict[str, int]]:
+def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Counts]:
     """Learn the subwords of ``words/train``, write every split to ``output`` as subwords, and the model beside them.
 
-    Returns:
-        For each split the number of tokens, an ``</s>`` per line included, and of different subwords; for train of all
-        subwords, which ``dict.txt`` lists.
-
-    Raises:
-        ValueError: the text is too small to learn from.
+    Return for each split the number of tokens, an ``</s>`` per line included, and of different subwords; for train of
+    all subwords, which ``dict.txt`` lists.
     """
     with open(words / "train", encoding="utf-8", newline="\n") as lines:
         text = [row for line in lines for row in rows_of(line)]
@@ -262,23 +228,19 @@ def rows_of(line: str) -> Iterator[str]:
 
 
 def split_text(cut: Cut, output: Path) -> None:
-    """Write train, valid and test to a folder as lines of tokens, and their counts.
-
-    Raises:
-        OSError, ValueError: for a text that cannot be cut.
-    """
+    """Write train, valid and test to a folder as lines of tokens, and their counts."""
     folder = output / "words" if cut.unit == "subwords" else output
     result: Dict[str, Any] = {"unit": cut.unit, "splits": {}}
     for split, (path, ranges) in split_ranges(cut).items():
         name = f"{split} ({cut.unit} of {path.name})"
         if cut.unit == "bytes":
-            counts, distinct = write_bytes(path, ranges, folder / split, name)
+            found = write_bytes(path, ranges, folder / split, name)
         else:
-            counts, distinct = write_words(path, ranges, folder / split, name, cut.replace_invalid)
-        if counts.tokens == counts.lines:
-            raise ValueError(f"{path}: {split} has {counts.lines} lines and no token; give more text")
-        result["splits"][split] = {**counts._asdict(), "symbols": distinct}
-        print_line(f"{split}: {counts.bytes} bytes, {counts.lines} lines, {counts.tokens} tokens, {distinct} different")
+            found = write_words(path, ranges, folder / split, name, cut.replace_invalid)
+        if found["tokens"] == found["lines"]:
+            raise ValueError(f"{path}: {split} has {found['lines']} lines and no token; give more text")
+        result["splits"][split] = found
+        print_line(f"{split}: {', '.join(f'{count} {things}' for things, count in found.items())}")
     if cut.unit == "subwords":
         for split, found in cut_words(folder, output, cut.vocab_size).items():
             result["splits"][split].update(found)

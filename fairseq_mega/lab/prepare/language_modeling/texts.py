@@ -1,37 +1,29 @@
 """Texts for language models as binarised data: enwik8, WikiText, a dictionary of English, and the user's text."""
 
 import argparse
+import json
+import shutil
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
-from fairseq_mega.lab.prepare.binarised import binarise, split_options
-from fairseq_mega.lab.prepare.checksums import Records, records_of
-from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Processed, Report, Scored, Sources
-from fairseq_mega.lab.prepare.language_modeling.counting import count
-from fairseq_mega.lab.prepare.language_modeling.gcide import obtain_gcide
-from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus, obtain_corpus
-from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text
+from fairseq_mega.data.card import UNIT, write_settings
+from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.lab.prepare.binarised import binarise, binarised_counts, split_options
+from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, Sources
+from fairseq_mega.lab.prepare.download import Records, records_of
+from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus, obtain_corpus, obtain_gcide
+from fairseq_mega.lab.prepare.language_modeling.splitting import COUNTS, Cut, split_text
 from fairseq_mega.lab.prepare.language_modeling.toy_data import write_corpus
 from fairseq_mega.lab.prepare.layouts import TEXT
-from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, SUBWORDS, TEXTS
+from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, SUBWORDS, TEXTS, add_workers
+from fairseq_mega.lab.prepare.progress import SPLITS, print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
-from fairseq_mega.lab.prepare.shared_options import add_workers
-from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.work_folder import RAW, WorkFolder
 from fairseq_mega.lab.runs.files import write_json
 
 ENWIK8_SIZES, TOY_SIZES = (90_000_000, 5_000_000, 5_000_000), (18_000, 1_000, 1_000)
-
-
-def preprocess_words(text: Path, workers: int, threshold: int = 0) -> List[str]:
-    """Return the options of fairseq-preprocess for ``text``, the output of ``split_text``."""
-    # fairseq binarises one part itself, but only after its other processes have ended: so one more process.
-    processes = workers + 1 if workers > 1 else 1
-    words = ["--only-source", *split_options(), "--workers", str(processes)]
-    if (text / DICTIONARY).exists():  # of subwords
-        words += ["--srcdict", DICTIONARY]
-    return [*words, "--thresholdsrc", str(threshold)] if threshold else words
 
 
 def write_data(
@@ -50,12 +42,68 @@ def write_data(
         published: counts that the data must have.
     """
     text = work.part("text", lambda folder: split_text(cut, folder))
+    # fairseq binarises one part itself, but only after its other processes have ended: so one more process.
+    processes = args.workers + 1 if args.workers > 1 else 1
+    words = ["--only-source", *split_options(), "--workers", str(processes)]
+    if (text / DICTIONARY).exists():  # of subwords
+        words += ["--srcdict", DICTIONARY]
+    if threshold:
+        words += ["--thresholdsrc", str(threshold)]
     log = work.scratch / "preprocess.log"
-    words = preprocess_words(text, args.workers, threshold)
     data = work.part("data-bin", lambda folder: binarise(text, words, folder, log))
     counts = count(data, text, threshold, published)
     write_json(work.output / "counts.json", counts)
     return Report(origin, counts["splits"], inputs, parts=("text", "data-bin"))
+
+
+def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus] = None) -> Dict[str, Any]:
+    """Compare binarised data with their text and with published counts, and write their unit beside them.
+
+    Args:
+        data: output of fairseq-preprocess.
+        text: output of :func:`.splitting.split_text`.
+        threshold: rarer words have become ``<unk>``.
+
+    Returns:
+        Unit, size of the dictionary, and the counts of each split.
+
+    Raises:
+        OSError, ValueError: for a difference.
+    """
+    from fairseq.data import Dictionary
+
+    dictionary = Dictionary.load(str(data / "dict.txt"))
+    written = json.loads((text / COUNTS).read_text(encoding="utf-8"))
+    splits = {split: binarised_counts(data, split, dictionary) for split in written["splits"]}
+    # fairseq pads to a multiple of 8
+    size = None if threshold else -(-(4 + written["splits"]["train"]["symbols"]) // 8) * 8
+    expected = [("the text", written["splits"], size)]
+    if published is not None:
+        expected.append((f"{published.name} as published", published.counts(), published.dictionary))
+    for source, counts, size in expected:
+        for split, name in product(counts, ("lines", "tokens")):
+            if splits[split][name] != counts[split][name]:
+                found = splits[split][name]
+                raise ValueError(f"{data}: {split}: expected {counts[split][name]} {name} ({source}), found {found}")
+        if size not in (None, len(dictionary)):
+            raise ValueError(f"{data}: expected a dictionary of {size} ({source}), found {len(dictionary)}")
+    for split, found in splits.items():
+        found["bytes"] = written["splits"][split]["bytes"]
+        share = found["unknown"] / max(1, found["tokens"] - found["lines"])
+        print_line(
+            f"{split}: {found['lines']} lines, {found['tokens']} tokens with one </s> per line, "
+            f"{100 * share:.2f} % <unk> without these"
+        )
+    print_line(f"dictionary: {len(dictionary)} tokens, the special ones and fairseq's padding included")
+    write_unit(data, written["unit"], text / MODEL_FILE if written["unit"] == "subwords" else None)
+    return {"unit": written["unit"], "dictionary": len(dictionary), "splits": splits}
+
+
+def write_unit(folder: Path, unit: str, model: Optional[Path] = None) -> None:
+    """Write the unit of a text, and its subwords, beside its binarised data, for fairseq_mega.data.text_units."""
+    if model is not None:
+        shutil.copyfile(model, folder / MODEL_FILE)
+    write_settings(folder, {UNIT: unit})
 
 
 def make_enwik8(args: argparse.Namespace, work: WorkFolder) -> Report:
@@ -70,17 +118,15 @@ def make_wikitext(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Cut WikiText into words."""
     corpus = CORPORA[f"wikitext-{args.version}"]
     inputs = obtain_corpus(corpus, work.raw, args.archive, args.text, checked=not args.smoke)
-    train, valid, test = (work.raw / name for name in corpus.files)
-    cut = Cut("words", train, valid, test)
+    cut = Cut("words", *(work.raw / name for name in corpus.files))
     return write_data(args, work, cut, corpus.url, inputs, published=None if args.smoke else corpus)
 
 
 def make_gcide(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Cut the dictionary into bytes or words."""
     inputs = obtain_gcide(work.raw, args.deb, args.dictionary)
-    text = work.raw / "gcide.txt"
     amounts = {"blocks": args.blocks, "held_out": args.held_out or HELD_OUT_SHARE, "limit": args.limit}
-    cut = Cut(args.unit, text, **amounts, replace_invalid=True)
+    cut = Cut(args.unit, work.raw / "gcide.txt", **amounts, replace_invalid=True)
     return write_data(args, work, cut, "the Debian package dict-gcide", inputs, threshold_of(args, 5))
 
 
@@ -107,7 +153,6 @@ def write_toy(corpus: str, option: str, name: str, folder: Path) -> List[str]:
 
 def _dataset(
     name: str,
-    summary: str,
     make: Callable[[argparse.Namespace, WorkFolder], Report],
     toy: Callable[[Path], List[str]],
     raw: Optional[str] = None,
@@ -132,14 +177,23 @@ def _dataset(
         if raw is not None and not sources.download and not path.exists():
             raise ValueError(f"{path} does not exist: put the text of {name} there, or omit --no-download")
 
-    about = (name, LANGUAGE, summary, text.details, add_options, text.check, make, toy, text.usual_out)
-    return Dataset(*about, layout=TEXT, check_sources=check_sources, **others)
+    return Dataset(
+        name,
+        text.details,
+        add_options,
+        make,
+        toy,
+        check=text.check,
+        usual_out=text.usual_out,
+        layout=TEXT,
+        check_sources=check_sources,
+        **others,
+    )
 
 
 DATASETS = (
     _dataset(
         "enwik8",
-        "enwik8 as bytes",
         make_enwik8,
         partial(write_toy, "enwik8", "--archive", "enwik8.zip"),
         "enwik8",
@@ -149,7 +203,6 @@ DATASETS = (
     ),
     _dataset(
         "wikitext",
-        "WikiText-103 or WikiText-2 as words",
         make_wikitext,
         partial(write_toy, "wikitext-103", "--archive", "wikitext-103-v1.zip"),
         "wiki.train.tokens",
@@ -158,18 +211,6 @@ DATASETS = (
         scored=Scored(CORPORA["wikitext-103"].tokens[-1]),
         processed=Processed("wt103_data_bin.zip", ("wt103", "wikitext", "wiki103")),
     ),
-    _dataset(
-        "gcide",
-        "a dictionary of English as bytes or words, from a Debian package",
-        make_gcide,
-        partial(write_toy, "gcide", "--dictionary", "gcide.dict.dz"),
-        "gcide.txt",
-    ),
-    _dataset(
-        "text-lm",
-        "your own text as words, subwords or bytes",
-        make_text_lm,
-        partial(write_toy, "own", "--train", "own.txt"),
-        own=True,
-    ),
+    _dataset("gcide", make_gcide, partial(write_toy, "gcide", "--dictionary", "gcide.dict.dz"), "gcide.txt"),
+    _dataset("text-lm", make_text_lm, partial(write_toy, "own", "--train", "own.txt"), own=True),
 )

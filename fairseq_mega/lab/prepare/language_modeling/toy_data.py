@@ -9,8 +9,8 @@ import zipfile
 from pathlib import Path
 from typing import List
 
+from fairseq_mega.lab.prepare.progress import SPLITS
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import written_whole
 
 SIZE = 20_000  # bytes of the toy enwik8

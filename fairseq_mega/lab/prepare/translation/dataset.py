@@ -2,30 +2,38 @@
 
 import argparse
 import shutil
+from collections import Counter
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.data.text_cleaning import SENTENCES, write_steps
+import sentencepiece
+
+from fairseq_mega.data.text_cleaning import clean, mark_model, steps_of_folder, steps_of_model, write_steps
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
-from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, Sources
+from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
-from fairseq_mega.lab.prepare.libreoffice_help import HELP, UNPACKED, HelpCorpus, add_packages, unpacked
-from fairseq_mega.lab.prepare.options import SUBWORDS
-from fairseq_mega.lab.prepare.progress import Progress, print_line
-from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
-from fairseq_mega.lab.prepare.shared_options import add_number, add_path, add_workers, at_most_one
-from fairseq_mega.lab.prepare.splits import SPLITS, print_overlap
-from fairseq_mega.lab.prepare.translation.parallel_files import describe_dropped, read_pairs, write_corpus
-from fairseq_mega.lab.prepare.translation.parallel_text import Corpus, add_names, clean_pages, leak_key, own_corpus
-from fairseq_mega.lab.prepare.translation.subwords import MODEL, PIECES, TRAIN_PIECES, cut_pairs
+from fairseq_mega.lab.prepare.libreoffice_help import HELP, UNPACKED, add_packages, read_help, unpacked
+from fairseq_mega.lab.prepare.options import SUBWORDS, add_number, add_path, add_workers, at_most_one
+from fairseq_mega.lab.prepare.progress import SPLITS, print_line, print_overlap
+from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, train_model, write_dictionary
+from fairseq_mega.lab.prepare.translation.parallel_text import (
+    add_names,
+    clean_pages,
+    leak_key,
+    own_corpus,
+    read_pairs,
+    write_corpus,
+)
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
-from fairseq_mega.lab.runs.files import count_lines
+from fairseq_mega.lab.runs.files import count_lines, read_lines
 
 Languages = Tuple[str, str]  # source and target
+MODEL = "joint.model"
+TRAIN_PIECES, PIECES = 250, 1000  # most subwords of a training pair, and of a line of the other splits
 
 LAYOUT = """\
 Writes text (cleaned, without repeats; card.json names the steps), pieces (of joint.model, learnt from both
@@ -38,30 +46,6 @@ PAGES = f"""\
 {LAYOUT}
 The text is the paragraphs that English and German pages of the help have in common, split into sentences. The
 Debian packages libreoffice-help-en-us and -de (5 MB, MPL-2.0) are fetched with apt-get download and not installed."""
-
-
-def write_help_pairs(
-    packages: Path,
-    output: Path,
-    languages: Languages = ("en", "de"),
-    folders: Languages = ("en-US", "de"),
-    limit: Optional[int] = None,
-) -> None:
-    """Make train, valid and test text from the unpacked packages of LibreOffice's help.
-
-    Args:
-        packages: folder that holds ``usr/``.
-        output: folder for ``SPLIT.LANGUAGE``.
-        folders: of the languages in the packages.
-        limit: training pairs to keep, and a twentieth of it in the other splits.
-
-    Raises:
-        OSError, ValueError: where there are no pages, or too few pairs.
-    """
-    help_corpus = HelpCorpus(packages, *folders)
-    corpus = clean_pages(Progress("reading", "help pages", len(help_corpus)).follow(help_corpus))
-    add_names(corpus, help_corpus.names)
-    finish_text(corpus, output, languages, limit)
 
 
 def write_own_pairs(
@@ -78,25 +62,12 @@ def write_own_pairs(
         output: folder for ``SPLIT.LANGUAGE``.
         held_out: pairs for each split without files; by default a twentieth, 1000 at most.
         limit: training pairs to keep, and a twentieth of it in each split without files.
-
-    Raises:
-        OSError, ValueError: for text that cannot be used, naming file and line.
     """
     given = {split: read_pairs(prefix, *languages) for split, prefix in prefixes.items() if prefix is not None}
     print_line(f"pairs read: {len(given['train'])}")
     corpus = own_corpus(given["train"], given.get("valid"), given.get("test"), held_out)
-    finish_text(corpus, output, languages, limit, [name for name in SPLITS[1:] if name in given])
+    write_corpus(corpus, output, languages, limit, [name for name in SPLITS[1:] if name in given])
     print_overlap({name: [leak_key(pair.source) for pair in pairs] for name, pairs in corpus.splits.items()}, "sources")
-
-
-def finish_text(
-    corpus: Corpus, output: Path, languages: Languages, limit: Optional[int], whole: Sequence[str] = ()
-) -> None:
-    """Write a corpus, record its cleaning, and print its counts."""
-    write_corpus(corpus, output, *languages, limit=limit, whole=whole)
-    write_steps(output, SENTENCES)
-    kept = ", ".join(f"{name} {len(corpus.splits[name])}" for name in SPLITS)
-    print_line(f"sentence pairs: {kept}; dropped: {describe_dropped(corpus)}")
 
 
 def write_data(args: argparse.Namespace, work: WorkFolder, write_text: Callable[[Path], None], origin: str) -> Report:
@@ -114,6 +85,65 @@ def write_data(args: argparse.Namespace, work: WorkFolder, write_text: Callable[
     shutil.copyfile(pieces / MODEL if (pieces / MODEL).exists() else args.model, data / MODEL_FILE)
     splits = {split: {"pairs": count_lines(pieces / f"{split}.{languages[0]}")} for split in SPLITS}
     return Report(origin, splits, parts=("text", "pieces", "data-bin"))
+
+
+def model_of(given: Path, text: Path, output: Path) -> Path:
+    """Return a given model, or a copy that names the cleaning of the text if the model does not."""
+    steps = steps_of_folder(text)
+    if not steps or steps_of_model(given) == steps:
+        return given
+    model = output / MODEL
+    model.write_bytes(given.read_bytes())
+    mark_model(model, steps)
+    print_line(f"{MODEL}: a copy of {given} that names the cleaning of the text; use the copy, here or in data-bin")
+    return model
+
+
+def cut_pairs(
+    text: Path,
+    output: Path,
+    languages: Sequence[str],
+    vocabulary_size: int = SUBWORDS,
+    given: Optional[Path] = None,
+    max_train_pieces: int = TRAIN_PIECES,
+    max_pieces: int = PIECES,
+) -> None:
+    """Split parallel text into subwords of a joint sentencepiece model; a new model is written to ``joint.model``.
+
+    Args:
+        text: folder with ``SPLIT.LANGUAGE`` of every split.
+        output: folder for the same files as subwords, and ``dict.txt`` of all subwords.
+        given: a model to use in place of a new one.
+        max_train_pieces: longer training pairs are omitted.
+        max_pieces: the longest line of valid and test; a longer one is an error.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    if given is None:
+        model = output / MODEL
+        lines = [line for language in languages for line in read_lines(text / f"train.{language}")]
+        train_model(lines, output / model.stem, vocabulary_size, cleaning=steps_of_folder(text))
+    else:
+        model = model_of(given, text, output)
+    processor, steps = sentencepiece.SentencePieceProcessor(model_file=str(model)), steps_of_model(model)
+    for split in SPLITS:
+        files = [f"{split}.{language}" for language in languages]
+        cleaned = ([clean(line, steps) for line in read_lines(text / file)] for file in files)
+        pairs = list(zip(*(processor.encode(side, out_type=str) for side in cleaned)))
+        limit = max_train_pieces if split == "train" else max_pieces
+        kept = [pair for pair in pairs if max(map(len, pair)) <= limit]
+        print_line(f"{split}: {len(kept)} pairs, {len(pairs) - len(kept)} longer than {limit} subwords")
+        if split == "train":
+            counts = Counter(subword for pair in kept for subwords in pair for subword in subwords)
+            write_dictionary(processor, counts, output / DICTIONARY)
+        elif len(kept) < len(pairs):
+            number = next(number for number, pair in enumerate(pairs, 1) if max(map(len, pair)) > limit)
+            raise ValueError(
+                f"{text / split}.*, line {number}: more than {limit} subwords; cut the line into sentences"
+            )
+        for side, file in enumerate(files):
+            content = "".join(" ".join(pair[side]) + "\n" for pair in kept)
+            (output / file).write_bytes(content.encode("utf-8"))
+    write_steps(output, steps)
 
 
 def add_shared(parser: argparse.ArgumentParser, **languages: str) -> None:
@@ -174,8 +204,13 @@ def make_help(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Make data of the pages that both languages have."""
     folders = (args.source_folder, args.target_folder)
     packages, inputs = unpacked(args, work, [f"libreoffice-help-{folder.lower()}" for folder in folders])
-    languages = (args.source_lang, args.target_lang)
-    write = partial(write_help_pairs, packages, languages=languages, folders=folders, limit=args.limit)
+
+    def write(output: Path) -> None:
+        pages, names = read_help(packages, folders)
+        corpus = clean_pages(pages)
+        add_names(corpus, names)
+        write_corpus(corpus, output, (args.source_lang, args.target_lang), args.limit)
+
     report = write_data(args, work, write, "LibreOffice help")
     report.inputs = inputs
     return report
@@ -200,10 +235,9 @@ def write_toy_pages(folder: Path) -> List[str]:
     for page in range(TOY_PAGES):
         texts = {"en-US": "", "de": ""}
         for number, (old, one, verb, new, other) in enumerate(sentences[page :: 2 * TOY_PAGES]):
-            english = f"The {old} {one} {verb} the {new} {other}."
             german = f"Der {ADJECTIVES[old]} {NOUNS[one]} {VERBS[verb]} den {ADJECTIVES[new]}n {NOUNS[other]}."
-            for language, sentence in (("en-US", english), ("de", german)):
-                texts[language] += f'<p id="par_id{number}">{sentence}</p>\n'
+            texts["en-US"] += f'<p id="par_id{number}">The {old} {one} {verb} the {new} {other}.</p>\n'
+            texts["de"] += f'<p id="par_id{number}">{german}</p>\n'
         for language, text in texts.items():
             path = folder / HELP / language / "text" / f"page{page}.html"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -214,11 +248,8 @@ def write_toy_pages(folder: Path) -> List[str]:
 DATASETS = (
     Dataset(
         "own-pairs",
-        PAIRS,
-        "sentences of your own and their translations",
         OWN,
         add_own,
-        lambda args: None,
         make_own,
         reads=files_of,
         layout=Layout((f"{DATA_BIN}/{MODEL_FILE}", *parallel("*", "*")), TRANSLATION),
@@ -227,13 +258,11 @@ DATASETS = (
     ),
     Dataset(
         "help-pairs",
-        PAIRS,
-        "LibreOffice help, from Debian packages",
         PAGES,
         add_help,
-        lambda args: at_most_one(args, "--deb", "--packages"),
         make_help,
         write_toy_pages,
+        check=lambda args: at_most_one(args, "--deb", "--packages"),
         members=UNPACKED,
         layout=Layout(("text/test.en", "text/test.de", f"{DATA_BIN}/{MODEL_FILE}", *parallel("en", "de")), TRANSLATION),
         vocab_size=lambda args: args.vocab_size,

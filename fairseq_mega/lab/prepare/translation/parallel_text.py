@@ -1,14 +1,17 @@
-"""Pairs of a text and its translation: cleaning, sentences, rules for kept pairs, and splits without repeats."""
+"""Pairs of a text and its translation: files, cleaning, sentences, rules for kept pairs, splits without repeats."""
 
 import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from pathlib import Path
+from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
-from fairseq_mega.data.text_cleaning import SENTENCES, clean
-from fairseq_mega.lab.prepare.splits import HELD_OUT, SPLITS
+from fairseq_mega.data.text_cleaning import SENTENCES, clean, write_steps
+from fairseq_mega.lab.prepare.archives import BYTE_ORDER_MARK, decoded_lines
+from fairseq_mega.lab.prepare.progress import HELD_OUT, SPLITS, print_line
 
+MINIMUM_PAIRS = {"train": 50, "valid": 5, "test": 5}  # with fewer, subwords and scores are meaningless
 VALID_SHARE, TEST_SHARE = 0.035, 0.045  # shares of the pages
 _SENTENCE_END = re.compile(r"[.!?]+[\"'”“’»«)\]]*\s+(?=[\"'„“‘‚»«(\[]*[^\W_])")
 _NO_SENTENCE_END = re.compile(
@@ -62,9 +65,9 @@ def clean_text(text: str) -> str:
 
 
 def letter_share(text: str) -> float:
-    """Return the share of letters among the characters other than white space; 0 for a text without characters."""
+    """Return the share of letters among the characters other than white space of a text that has some."""
     visible = "".join(text.split())
-    return sum(map(str.isalpha, visible)) / len(visible) if visible else 0.0
+    return sum(map(str.isalpha, visible)) / len(visible)
 
 
 def rejection(pair: Pair, rules: PairRules) -> Optional[str]:
@@ -204,3 +207,63 @@ def own_corpus(
     remove_repeats(corpus)
     corpus.splits.update({name: pairs for name, pairs in given.items() if pairs is not None})
     return corpus
+
+
+# --- Files: line n of the target file translates line n of the source file
+
+
+def read_sentences(path: Path) -> List[str]:
+    r"""Read a text file as UTF-8, with lines that end at `\n`; other line separators remain part of a line."""
+    return [line.rstrip("\r\n").lstrip(BYTE_ORDER_MARK) for line in decoded_lines(path)]
+
+
+def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
+    """Read and clean the pairs of `prefix.source_lang` and `prefix.target_lang`, empty lines included.
+
+    Raises OSError or ValueError for a missing file, and for files that are not UTF-8 or differ in length.
+    """
+    paths = [Path(f"{prefix}.{lang}") for lang in (source_lang, target_lang)]
+    sides = [read_sentences(path) for path in paths]
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(
+            f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}: line n of one must "
+            "be the translation of line n of the other; remove surplus lines or add missing ones"
+        )
+    return [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
+
+
+def write_pairs(prefix: str, source_lang: str, target_lang: str, pairs: List[Pair]) -> None:
+    """Write pairs, one per line, to the files `prefix.source_lang` and `prefix.target_lang`."""
+    for side, lang in enumerate((source_lang, target_lang)):
+        with open(f"{prefix}.{lang}", "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{pair[side]}\n" for pair in pairs)
+
+
+def write_corpus(
+    corpus: Corpus,
+    folder: Path,
+    languages: Tuple[str, str],
+    limit: Optional[int] = None,
+    whole: Collection[str] = (),
+) -> None:
+    """Write every split to `folder` as `<split>.<lang>`, record its cleaning, and print its counts.
+
+    Args:
+        limit: maximum number of training pairs; every other split keeps a twentieth of this number.
+        whole: splits without the limit.
+
+    Raises:
+        ValueError: if a split has too few pairs to learn from or to be scored.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    dropped = ", ".join(f"{count} {reason}" for reason, count in corpus.dropped.most_common()) or "none"
+    for name, least in MINIMUM_PAIRS.items():
+        if limit is not None and name not in whole:
+            del corpus.splits[name][limit if name == "train" else max(limit // 20, least) :]
+        found = len(corpus.splits[name])
+        if found < least:
+            raise ValueError(f"too few {name} pairs: {found} left, at least {least} needed (dropped: {dropped})")
+        write_pairs(str(folder / name), *languages, corpus.splits[name])
+    write_steps(folder, SENTENCES)
+    kept = ", ".join(f"{name} {len(pairs)}" for name, pairs in corpus.splits.items())
+    print_line(f"sentence pairs: {kept}; dropped: {dropped}")

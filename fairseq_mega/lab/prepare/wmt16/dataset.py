@@ -5,37 +5,40 @@ Each part is whole or not there, and a wrong number of lines is refused.
 
 import argparse
 import importlib.util
-from functools import partial
-from itertools import product
+from contextlib import ExitStack
+from functools import cache, partial
+from itertools import chain, islice, product
 from pathlib import Path
-from typing import List, Sequence
+from typing import Callable, List, Sequence, Tuple
 
 from fairseq_mega.compat.files.card import SUBWORDS, TOKENIZER, digest_of_file
 from fairseq_mega.data.card import read_json, write_settings
 from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded
 from fairseq_mega.lab.prepare.binarised import binarise
-from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, Sources
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, Sources
+from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
 from fairseq_mega.lab.prepare.layouts import TRANSLATION, Layout, parallel
-from fairseq_mega.lab.prepare.progress import print_line
-from fairseq_mega.lab.prepare.shared_options import add_workers
-from fairseq_mega.lab.prepare.wmt16.sources import (
+from fairseq_mega.lab.prepare.options import add_workers
+from fairseq_mega.lab.prepare.progress import Progress, print_line
+from fairseq_mega.lab.prepare.wmt16.corpora import (
     LANGUAGES,
     SPLITS,
     TRAIN,
-    Corpus,
     archive_urls,
     corpora_with_counts,
+    unpack_all,
 )
-from fairseq_mega.lab.prepare.wmt16.stages import BpeFactory, TokenizerFactory, clean_corpus, learn_bpe, transform
-from fairseq_mega.lab.prepare.wmt16.texts import check_counts, concatenate, unpack
 from fairseq_mega.lab.prepare.wmt16.toy_data import COUNTS, write_archives
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
-from fairseq_mega.lab.runs.files import count_lines
+from fairseq_mega.lab.runs.files import count_lines, read_lines, written_whole
 
 MERGES, TOY_MERGES = 32_000, 300
 VOCAB_SIZE = 33_000  # of the dictionary, with the padding of fairseq-preprocess
 MOSES = "--tokenizer moses --moses-no-dash-splits --moses-no-escape"  # options that tokenise as this file does
 PARTS = ("raw", "tokenized", "bpe", "data-bin")
+BLOCK_LINES = 500
+SHORTEST, LONGEST, RATIO = 3, 150, 1.5  # tokens of a sentence; the longer of a pair to the shorter
+LineFunction = Callable[[str], str]
 
 DETAILS = """\
 4.5 million pairs of Europarl, Common Crawl and News Commentary to train on, newstest2013 to validate with, 2014, 2015
@@ -61,55 +64,121 @@ def need_packages() -> None:
         raise ValueError(f"WMT'16 needs {' and '.join(absent)}: pip install 'fairseq_mega[translation]'")
 
 
-def unpack_all(archives: Path, corpora: Sequence[Corpus], raw: Path) -> None:
-    """Unpack the archives, check the numbers of lines and join the training corpora."""
-    raw.mkdir(parents=True, exist_ok=True)
-    for url in archive_urls():
-        archive = archives / name_of(url)
-        print_line(f"{archive.name}: unpacking")
-        unpack(archive, raw, [corpus for corpus in corpora if corpus.url == url])
-    check_counts(raw, corpora)
-    print_line(f"training corpora joined: {concatenate(raw)} pairs")
+@cache
+def tokenizer(language: str, cleaned: bool) -> LineFunction:
+    """Return Moses tokenisation without escaping and without splitting at hyphens; for training text cleaning first.
+
+    Cleaning is remove-non-printing-char and normalize-punctuation. Moses replaces a non-printing character by a space,
+    where sacremoses' ``remove_control_chars`` drops it and would join the words beside it; the space is kept here.
+    """
+    import regex
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    moses = MosesTokenizer(lang=language)
+    non_printing = regex.compile(r"\p{C}")
+    normalizer = MosesPunctNormalizer(lang=language, perl_parity=True)
+
+    def tokenize(line: str) -> str:
+        text = normalizer.normalize(non_printing.sub(" ", line)) if cleaned else line
+        return " ".join(moses.tokenize(text, aggressive_dash_splits=False, escape=False))
+
+    return tokenize
+
+
+@cache
+def segmenter(codes: str) -> LineFunction:
+    """Return byte-pair encoding with the merges of a ``codes`` file; a subword within a word ends in ``@@``."""
+    from subword_nmt.apply_bpe import BPE
+
+    with open(codes, encoding="utf-8", newline="\n") as stream:
+        segment: LineFunction = BPE(stream).segment
+    return segment
+
+
+def tokenize_lines(language: str, cleaned: bool, lines: List[str]) -> List[str]:
+    """Tokenise lines in a process, which makes the tokenizer once."""
+    return list(map(tokenizer(language, cleaned), lines))
+
+
+def segment_lines(codes: str, lines: List[str]) -> List[str]:
+    """Segment lines in a process, which reads the merges once."""
+    return list(map(segmenter(codes), lines))
+
+
+def transform(source: Path, target: Path, function: Callable[[List[str]], List[str]], processes: int) -> None:
+    """Write the lines that a picklable function makes of those of ``source`` to ``target``, unless it is there.
+
+    ``target`` appears whole or not at all. Raises ValueError for a result with a line feed, which would shift all later
+    lines.
+    """
+    if target.exists():
+        return
+    lines = Progress(target.name, "lines", count_lines(source)).follow(read_lines(source))
+    blocks = iter(lambda: list(islice(lines, BLOCK_LINES)), [])
+    with written_whole(target) as unfinished, open(unfinished, "w", encoding="utf-8", newline="\n") as stream:
+        for line in chain.from_iterable(in_order(function, blocks, processes)):
+            if "\n" in line:
+                raise ValueError(f"{source}: a line became several lines: {line!r}")
+            stream.write(line + "\n")
+    print_line(f"{target.name}: {count_lines(target)} lines")
 
 
 def tokenize(raw: Path, workers: int, tokenized: Path) -> None:
     """Tokenise all splits; the training text is cleaned before, dev and test sets are not."""
     for split, language in product(SPLITS, LANGUAGES):
         name = f"{split}.{language}"
-        transform(raw / name, tokenized / name, TokenizerFactory(language, split == TRAIN), workers)
+        transform(raw / name, tokenized / name, partial(tokenize_lines, language, split == TRAIN), workers)
+
+
+def learn_merges(paths: Sequence[Path], codes: Path, merges: int) -> None:
+    """Learn ``merges`` joint merges on the concatenation of the texts, and write them."""
+    from subword_nmt.learn_bpe import learn_bpe
+
+    with written_whole(codes) as unfinished, open(unfinished, "w", encoding="utf-8", newline="\n") as stream:
+        learn_bpe(chain.from_iterable(map(read_lines, paths)), stream, merges)
 
 
 def encode(tokenized: Path, merges: int, workers: int, bpe: Path) -> None:
     """Learn joint merges, segment all splits, and keep the training pairs of sensible length."""
     codes = bpe / "codes"
     if not codes.exists():
-        learn_bpe([tokenized / f"{TRAIN}.{language}" for language in LANGUAGES], codes, merges)
+        learn_merges([tokenized / f"{TRAIN}.{language}" for language in LANGUAGES], codes, merges)
         print_line(f"{count_lines(codes) - 1} merges written")  # the first line names the format
     for split, language in product(SPLITS, LANGUAGES):
-        transform(tokenized / f"{split}.{language}", bpe / f"{split}.{language}", BpeFactory(str(codes)), workers)
+        name = f"{split}.{language}"
+        transform(tokenized / name, bpe / name, partial(segment_lines, str(codes)), workers)
     read, kept = clean_corpus(bpe / TRAIN, bpe / f"{TRAIN}.clean", LANGUAGES)
     print_line(f"{kept} of {read} training pairs kept (3 to 150 subwords, ratio up to 1.5)")
 
 
-def preprocess_words(workers: int) -> List[str]:
-    """Return the options of fairseq-preprocess for all splits, with one dictionary."""
+def clean_corpus(source: Path, target: Path, languages: Sequence[str]) -> Tuple[int, int]:
+    """Copy the pairs that pass the rule of Moses' clean-corpus-n from ``source.<language>`` to ``target.<language>``.
+
+    Return the numbers of pairs read and kept.
+    """
+    read = kept = 0
+    sides = [read_lines(source.with_name(f"{source.name}.{language}")) for language in languages]
+    with ExitStack() as stack:
+        outputs = [target.with_name(f"{target.name}.{language}") for language in languages]
+        partials = [stack.enter_context(written_whole(path)) for path in outputs]
+        files = [stack.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in partials]
+        for pair in Progress(f"cleaning {source.name}", "lines", None).follow(zip(*sides)):
+            words = [line.split() for line in pair]
+            low, high = sorted(map(len, words))
+            read += 1
+            if low >= SHORTEST and high <= LONGEST and high <= RATIO * low:
+                kept += 1
+                for file, side in zip(files, words):
+                    file.write(" ".join(side) + "\n")
+    return read, kept
+
+
+def write_data(bpe: Path, workers: int, log: Path, folder: Path) -> None:
+    """Binarise all splits with one dictionary, and record the encoders of their text."""
     tests = ",".join(f"newstest{year}" for year in (2014, 2015, 2016))
-    splits = ["--trainpref", f"{TRAIN}.clean", "--validpref", "newstest2013", "--testpref", tests]
-    words = [
-        "--joined-dictionary",
-        "--nwordssrc",
-        str(VOCAB_SIZE),
-        "--nwordstgt",
-        str(VOCAB_SIZE),
-        "--workers",
-        str(workers),
-    ]
-    return ["--source-lang", "en", "--target-lang", "de", *splits, *words]
-
-
-def write_data(bpe: Path, words: Sequence[str], folder: Path, log: Path) -> None:
-    """Binarise all splits, and record the encoders of their text."""
-    binarise(bpe, words, folder, log)
+    words: List[object] = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary", "--workers", workers]
+    words += ["--trainpref", f"{TRAIN}.clean", "--validpref", "newstest2013", "--testpref", tests]
+    binarise(bpe, [*words, "--nwordssrc", VOCAB_SIZE, "--nwordstgt", VOCAB_SIZE], folder, log)
     codes = digest_of_file(bpe / "codes")
     write_settings(folder, {TOKENIZER: MOSES, SUBWORDS: f"--bpe subword_nmt --bpe-codes {codes}"})
 
@@ -127,9 +196,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     raw = work.part("raw", make_raw)
     tokenized = work.part("tokenized", partial(tokenize, raw, args.workers))
     bpe = work.part("bpe", partial(encode, tokenized, TOY_MERGES if args.smoke else MERGES, args.workers))
-    words = preprocess_words(args.workers)
-    log = work.scratch / "preprocess.log"
-    work.part("data-bin", lambda folder: write_data(bpe, words, folder, log))
+    work.part("data-bin", partial(write_data, bpe, args.workers, work.scratch / "preprocess.log"))
     splits = {split: {"pairs": count_lines(bpe / f"{split}.en")} for split in (f"{TRAIN}.clean", *SPLITS[1:])}
     return Report("the archives of statmt.org", splits, read_json(record), parts=PARTS)
 
@@ -149,18 +216,17 @@ def check_sources(folder: Path, sources: Sources) -> None:
         raise ValueError(f"{archives} lacks the archives {names}: fetch them, or omit --no-download")
 
 
-DATASET = Dataset(
-    "wmt16",
-    PAIRS,
-    "WMT'16, English and German",
-    DETAILS,
-    add_options,
-    lambda args: None,
-    make,
-    write_toy,
-    leaves=PARTS,
-    layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES)), TRANSLATION),
-    vocab_size=lambda args: VOCAB_SIZE,
-    check_packages=need_packages,
-    check_sources=check_sources,
+DATASETS = (
+    Dataset(
+        "wmt16",
+        DETAILS,
+        add_options,
+        make,
+        write_toy,
+        leaves=PARTS,
+        layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES)), TRANSLATION),
+        vocab_size=lambda args: VOCAB_SIZE,
+        check_packages=need_packages,
+        check_sources=check_sources,
+    ),
 )

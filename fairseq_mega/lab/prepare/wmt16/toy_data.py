@@ -3,13 +3,14 @@
 They go through the same checks and stages as the real ones. Their scores are meaningless.
 """
 
-import io
 import random
 import tarfile
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
-from fairseq_mega.lab.prepare.wmt16.sources import EVALUATION, LANGUAGES, TRAINING, Corpus
+from fairseq_mega.lab.prepare.archives import name_of
+from fairseq_mega.lab.prepare.classification.toy_data import add_file
+from fairseq_mega.lab.prepare.wmt16.corpora import EVALUATION, LANGUAGES, TRAINING, Corpus, archive_urls
 from fairseq_mega.lab.runs.files import write_json, written_whole
 
 COUNTS = "counts.json"  # beside the archives
@@ -50,10 +51,8 @@ ENDINGS = (
 
 def sentence_pair(rng: random.Random) -> Tuple[str, str]:
     """Return an English-like sentence and its German-like translation."""
-    parts = [rng.choice(words) for words in (SUBJECTS, VERBS, OBJECTS, ENDINGS)]
-    english, german = (
-        f"{part[0][side]} {part[1][side]} {part[2][side]}{part[3][side]}" for part, side in ((parts, 0), (parts, 1))
-    )
+    subject, verb, thing, end = (rng.choice(words) for words in (SUBJECTS, VERBS, OBJECTS, ENDINGS))
+    english, german = (f"{subject[side]} {verb[side]} {thing[side]}{end[side]}" for side in (0, 1))
     return english[0].upper() + english[1:], german[0].upper() + german[1:]
 
 
@@ -83,32 +82,20 @@ def sgm(lines: Sequence[str], set_id: str, role: str) -> str:
     return f'<{kind} setid="{set_id}" srclang="any">\n{"".join(documents)}</{kind}>\n'
 
 
-def archive_members(corpora: Sequence[Corpus]) -> Dict[str, bytes]:
-    """Return name and content of the files that the corpora of one archive consist of."""
-    members = {}
-    for corpus in corpora:
-        pairs = corpus_pairs(corpus)
-        for side, language in enumerate(LANGUAGES):
-            lines = [pair[side] for pair in pairs]
-            name = corpus.files[language][0]
-            text = (
-                sgm(lines, corpus.name, "src" if "-src." in name else "ref")
-                if name.endswith(".sgm")
-                else "".join(f"{line}\n" for line in lines)
-            )
-            members[f"smoke/{name}"] = text.encode("utf-8")
-    return members
-
-
 def write_archives(output: Path) -> None:
     """Write the five archives and ``COUNTS``, the number of lines of each corpus, to ``output``."""
-    by_archive: Dict[str, List[Corpus]] = {}
-    for corpus in TRAINING + EVALUATION:
-        by_archive.setdefault(corpus.archive, []).append(corpus)
-    for name, corpora in by_archive.items():
-        with written_whole(output / name) as partial, tarfile.open(partial, "w:gz") as tar:
-            for member, content in archive_members(corpora).items():
-                info = tarfile.TarInfo(member)
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
+    for url in archive_urls():
+        with written_whole(output / name_of(url)) as partial, tarfile.open(partial, "w:gz") as archive:
+            for corpus in TRAINING + EVALUATION:
+                if corpus.url == url:
+                    add_corpus(archive, corpus)
     write_json(output / COUNTS, LINES)
+
+
+def add_corpus(archive: tarfile.TarFile, corpus: Corpus) -> None:
+    """Add the files that a corpus consists of to its archive."""
+    for language, lines in zip(LANGUAGES, zip(*corpus_pairs(corpus))):
+        name = corpus.files[language][0]
+        role = "src" if "-src." in name else "ref"
+        text = sgm(lines, corpus.name, role) if name.endswith(".sgm") else "".join(f"{line}\n" for line in lines)
+        add_file(archive, f"smoke/{name}", text.encode())

@@ -1,9 +1,9 @@
-"""Generation of ListOps trees by the rules of the Long Range Arena.
+"""ListOps: nested operations on lists of digits, such as ``[MAX 2 9 [MIN 4 7 ] ]``, whose value is a digit.
 
-Trees are drawn in blocks, each with its own random numbers, and a block is drawn level by level for all its trees at
-once: first the shapes, which settle the lengths, then the operators and digits of those trees that are within the
-limits. Both are independent of each other, so this order does not change the distribution of the trees that are kept. A
-tree that grows too long is abandoned while it grows.
+Trees are drawn by the rules of the Long Range Arena in blocks, each with its own random numbers. A block is drawn level
+by level for all its trees at once: first the shapes, which settle the lengths, then the operators and digits of those
+trees that are within the limits. Both are independent of each other, so this order does not change the distribution of
+the trees that are kept. A tree that grows too long is abandoned while it grows.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,15 @@ from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
-from fairseq_mega.lab.prepare.generators.listops.language import OPERATORS
 from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
 
+OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
+BRACKET = "X"  # the model reads it in place of "]"
+TOKENS = (*map(str, range(10)), *OPERATORS, BRACKET)
 ROOTS_PER_BLOCK = 2048
 # Short rules can allow fewer trees than requested; this many blocks in a row without a new one show that.
 FRUITLESS_BLOCKS = 50
 
-_END = "] )"
 Example = Tuple[str, int]
 
 
@@ -37,6 +38,11 @@ class ListOpsRules:
     min_args: int = 2
     max_args: int = 10
     operator_probability: float = 0.25  # of a node above the greatest depth; it is a digit otherwise
+
+
+def model_input(source: str) -> List[str]:
+    """Return the tokens that the model reads, `TOKENS` only: no parentheses, and ``X`` for the closing bracket."""
+    return [BRACKET if token == "]" else token for token in source.split() if token not in ("(", ")")]
 
 
 class _Level(NamedTuple):
@@ -139,7 +145,7 @@ def _spell(random: np.random.Generator, levels: List[_Level]) -> List[Example]:
         end = 0
         for place, operator, size in zip(places.tolist(), operators.tolist(), arity.tolist()):
             start, end = end, end + size
-            texts[place] = f"{'( ' * (size + 1)}{OPERATORS[operator]} {' ) '.join(below[start:end])} ) {_END}"
+            texts[place] = f"{'( ' * (size + 1)}{OPERATORS[operator]} {' ) '.join(below[start:end])} ) ] )"
     return list(zip(texts, values.tolist()))
 
 

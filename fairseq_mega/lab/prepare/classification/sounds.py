@@ -1,29 +1,94 @@
-"""Raw Speech Commands, SC10: one second of sound, ten words (Warden, 2018; MEGA, section 4.2)."""
+"""Recordings as samples at 16 kHz; raw Speech Commands, SC10: ten words of one second (Warden, 2018; MEGA, 4.2)."""
 
 import argparse
+import importlib.util
+import io
 import re
+import wave
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, Tuple
 
 import numpy as np
 import torch
 
 from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
-from fairseq_mega.data.class_folders import listing
+from fairseq_mega.data.class_folders import FileKind, listing
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
-from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.classification import toy_data
-from fairseq_mega.lab.prepare.classification.sound_files import FULL_SCALE, RATE, read_wave, save_clips
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Processed, Report, Scored
+from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
+from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
+from fairseq_mega.lab.prepare.options import add_archive, add_limit, add_path, at_most_one
 from fairseq_mega.lab.prepare.progress import Progress, print_line
-from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, add_path, at_most_one
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
+
+RATE = 16_000  # samples per second
+FULL_SCALE = 32_768.0
+LOUDEST = 4.0  # for floats, whose full scale is 1
+CONVERT = (
+    f"convert it with `ffmpeg -i IN -ac 1 -ar {RATE} -c:a pcm_s16le OUT.wav`; without the library soundfile (extra "
+    "speech) only 16-bit WAV is read"
+)
+ENDINGS = (".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav", ".wave")
+SOUNDS = FileKind("recordings", ENDINGS)
+FILE_NAMES = {"train": "train", "valid": "val", "test": "test"}
+
+
+def read_sound(path: Path) -> np.ndarray:
+    """Return the samples (n,) of a sound file in units of 16 bits: float32 by soundfile, int16 where it is missing.
+
+    Raises ValueError that names the file, if it cannot be read, has several channels, another rate, or samples without
+    a known range.
+    """
+    try:
+        import soundfile
+    except (ImportError, OSError):  # OSError: libsndfile is missing
+        return read_wave(str(path), path.read_bytes())
+    try:
+        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as sound ({error}): {CONVERT}") from error
+    if samples.shape[1] != 1 or rate != RATE:
+        found = f"{samples.shape[1]} at {rate} Hz"
+        raise ValueError(f"{path}: one channel at {RATE} Hz is needed, found {found}: {CONVERT}")
+    loudest = np.abs(samples).max(initial=0.0)
+    if not loudest <= LOUDEST:  # NaN, too
+        raise ValueError(f"{path} has samples of up to {loudest:g}, where 1 is full scale: their range is not known")
+    return samples[:, 0] * np.float32(FULL_SCALE)
+
+
+def read_wave(name: str, content: bytes) -> np.ndarray:
+    """Return the samples of a 16-bit mono WAV file at 16 kHz, (n,) int16; raise ValueError for other files."""
+    try:
+        with wave.open(io.BytesIO(content)) as file:
+            found = file.getnchannels(), 8 * file.getsampwidth(), file.getframerate()
+            samples, length = file.readframes(file.getnframes()), file.getnframes()
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"{name} cannot be read as WAV ({error!r}): {CONVERT}") from error
+    if found != (1, 16, RATE) or len(samples) != 2 * length:
+        raise ValueError(f"{name}: {length} samples of (channels, bits, rate) {(1, 16, RATE)} are needed: {CONVERT}")
+    return np.frombuffer(samples, dtype="<i2")
+
+
+def fitted(samples: np.ndarray, length: int) -> np.ndarray:
+    """Return the first ``length`` samples of a recording (n,), padded with zeros."""
+    return np.pad(samples[:length], (0, max(0, length - len(samples))))
+
+
+def save_clips(output: Path, split: str, clips: torch.Tensor, labels: np.ndarray) -> None:
+    """Write the scaled clips (n, L) float32 of a split as X (n, L, 1), and their labels (n,) int64 as y."""
+    (output / FOLDER).mkdir(parents=True, exist_ok=True)
+    for name, values in (("X", clips.unsqueeze(-1)), ("y", torch.from_numpy(labels))):
+        with open(output / FOLDER / f"{FILE_NAMES[split]}_{name}.pt", "wb") as stream:  # has the errno of a full disk
+            torch.save(values, stream)
+
+
+# --- Speech Commands
 
 ARCHIVE = Archive(
     "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz",
@@ -51,26 +116,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_archive(parser, ARCHIVE.name)
     add_path(parser, "--dir", "folder of the unpacked archive, with WORD/NAME.wav", metavar="DIR")
     parser.add_argument("--any-count", action="store_true", help=f"accept a number of clips other than {CLIPS}")
-    parser.add_argument(
-        "--scaling",
-        choices=SCALINGS,
-        default="twice",
-        help="divide samples by 32768 once or twice (default: %(default)s)",
-    )
+    scaling = "divide samples by 32768 once or twice (default: %(default)s)"
+    parser.add_argument("--scaling", choices=SCALINGS, default="twice", help=scaling)
     add_limit(parser)
 
 
-def check(args: argparse.Namespace) -> None:
-    """Refuse two sources."""
-    at_most_one(args, "--archive", "--dir")
-
-
-def _splitter() -> Any:
-    try:
-        from sklearn.model_selection import train_test_split
-    except ImportError as error:
-        raise ValueError("the split follows scikit-learn, which is not installed: pip install scikit-learn") from error
-    return train_test_split
+def check_packages() -> None:
+    """Refuse to split without scikit-learn."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise ValueError("the split follows scikit-learn, which is not installed: pip install scikit-learn")
 
 
 def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
@@ -101,11 +155,10 @@ def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarr
             "or accept them with --any-count"
         )
     order = sorted(clips)
-    labels = np.array([label for label, _ in order], dtype=np.int64)
     samples = np.empty((len(order), SAMPLES), dtype=np.int16)
     for row, key in enumerate(order):
-        samples[row] = clips.pop(key)
-    return samples, labels, dropped
+        samples[row] = clips.pop(key)  # frees the memory
+    return samples, np.array([label for label, _ in order], dtype=np.int64), dropped
 
 
 def split_clips(labels: np.ndarray) -> Dict[str, np.ndarray]:
@@ -114,7 +167,8 @@ def split_clips(labels: np.ndarray) -> Dict[str, np.ndarray]:
     Train has 70 %, with random state 0; the rest is halved with random state 1; both splits are stratified. Source: the
     published split of S4 (Gu et al., ICLR 2022).
     """
-    split = _splitter()
+    from sklearn.model_selection import train_test_split as split
+
     train, rest = split(np.arange(len(labels)), train_size=0.7, random_state=0, stratify=labels)
     valid, test = split(rest, train_size=0.5, random_state=1, stratify=labels[rest])
     return {"train": train, "valid": valid, "test": test}
@@ -122,13 +176,11 @@ def split_clips(labels: np.ndarray) -> Dict[str, np.ndarray]:
 
 def statistics_of(samples: np.ndarray, divisor: float) -> Tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation (n - 1) of every time position of (n, length) samples / divisor, float64."""
-    total = np.zeros(samples.shape[1])
-    squares = np.zeros(samples.shape[1])
-    for block in np.array_split(samples, -(-len(samples) // 1000)):  # complete float64 copies would not fit into memory
+    size, total, squares = len(samples), np.zeros(samples.shape[1]), np.zeros(samples.shape[1])
+    for block in np.array_split(samples, -(-size // 1000)):  # complete float64 copies would not fit into memory
         values = block.astype(np.float64)  # of whole numbers: the sums are exact
         total += values.sum(axis=0)
         squares += (values**2).sum(axis=0)
-    size = len(samples)
     mean = total / size
     variance = np.maximum(squares - size * mean**2, 0.0) / max(size - 1, 1)
     return mean / divisor, np.sqrt(variance) / divisor
@@ -145,51 +197,41 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     samples, labels, dropped = _read(files, args.any_count)
     print_line(f"{len(labels)} clips of {SAMPLES} samples, {dropped} of another length dropped")
     divisor = FULL_SCALE ** SCALINGS[args.scaling]
+    splits = limited(split_clips(labels), args.limit)
+    mean, deviation = statistics_of(samples[splits["train"]], divisor)
     counted: Dict[str, Dict[str, Any]] = {}
-    moments: Optional[Tuple[np.ndarray, np.ndarray]] = None
-    for split, which in limited(split_clips(labels), args.limit).items():
-        if moments is None:
-            moments = statistics_of(samples[which], divisor)  # of train, the first
-        save_clips(work.output, split, _standardised(samples, which, divisor, moments), labels[which])
+    for split, which in splits.items():
+        values = torch.empty(len(which), SAMPLES)
+        for row, number in enumerate(which.tolist()):
+            scaled = (samples[number] / divisor - mean) / (deviation + EPSILON)
+            values[row] = torch.from_numpy(scaled.astype(np.float32))
+        save_clips(work.output, split, values, labels[which])
         counts = Counter(WORDS[label] for label in labels[which])
         counted[split] = {"examples": len(which), "labels": {word: counts[word] for word in WORDS}}
         print_line(f"{split}: {len(which)} clips")
-    assert moments is not None
-    ClipScale(WORDS, moments[0] * divisor, (moments[1] + EPSILON) * divisor).save(work.output / FOLDER)
-    notes: List[str] = [
+    ClipScale(WORDS, mean * divisor, (deviation + EPSILON) * divisor).save(work.output / FOLDER)
+    notes = [
         f"{dropped} clips of another length than {SAMPLES} samples dropped",
         "files in sorted order: the split differs from the authors' tensors",
         f"samples divided by 32768 {args.scaling}; per position minus mean, by standard deviation (n - 1) + {EPSILON}",
+        *note_on_limit(args.limit),
     ]
-    notes += note_on_limit(args.limit)
     return Report(origin, counted, inputs, notes, card={RATE_ENTRY: str(RATE)})
 
 
-def _standardised(
-    samples: np.ndarray, which: np.ndarray, divisor: float, moments: Tuple[np.ndarray, np.ndarray]
-) -> torch.Tensor:
-    """Return the clips ``which``, standardised, (n, SAMPLES) float32."""
-    mean, deviation = moments
-    values = torch.empty(len(which), samples.shape[1])
-    for row, number in enumerate(which.tolist()):
-        scaled = (samples[number] / divisor - mean) / (deviation + EPSILON)
-        values[row] = torch.from_numpy(scaled.astype(np.float32))
-    return values
-
-
-DATASET = Dataset(
-    "speech-commands",
-    ARENA,
-    "ten spoken words as samples (SC10)",
-    DETAILS,
-    add_options,
-    check,
-    make,
-    partial(toy_data.speech_commands, WORDS),
-    members={"dir": WORDS},
-    layout=TENSORS,
-    task_options={"--scaling": "sc_scaling"},
-    check_packages=_splitter,
-    scored=Scored(5_247),
-    processed=Processed("speech_commands.zip", ("speech", "sc")),
+DATASETS = (
+    Dataset(
+        "speech-commands",
+        DETAILS,
+        add_options,
+        make,
+        partial(toy_data.speech_commands, WORDS),
+        check=lambda args: at_most_one(args, "--archive", "--dir"),
+        members={"dir": WORDS},
+        layout=TENSORS,
+        task_options={"--scaling": "sc_scaling"},
+        check_packages=check_packages,
+        scored=Scored(5_247),
+        processed=Processed("speech_commands.zip", ("speech", "sc")),
+    ),
 )

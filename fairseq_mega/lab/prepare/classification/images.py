@@ -1,0 +1,310 @@
+"""Grey images with labels in the layout of the published code: Image, Pathfinder and Path-X of the Long Range Arena
+(Tay et al., 2021).
+
+``input/SPLIT.src`` has one image per line, its pixels 0..255 row by row, ``label/SPLIT.label`` one label per line.
+"""
+
+import argparse
+import hashlib
+import io
+import os
+import pickle
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Tuple
+
+import numpy as np
+
+from fairseq_mega.compat.files.safe_globals import RefusedContents, safe_globals
+from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
+from fairseq_mega.lab.prepare.classification import toy_data
+from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
+from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
+from fairseq_mega.lab.prepare.download import Records, records_of
+from fairseq_mega.lab.prepare.generators.pathfinder import RULES, generate_pathfinder
+from fairseq_mega.lab.prepare.layouts import IMAGES
+from fairseq_mega.lab.prepare.lra_archive import HARD, Part, add_released, released_files
+from fairseq_mega.lab.prepare.options import (
+    add_archive,
+    add_limit,
+    add_number,
+    add_path,
+    add_seed,
+    add_workers,
+    at_most_one,
+)
+from fairseq_mega.lab.prepare.progress import Progress, print_line
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
+
+_NUMBERS = [b"%d" % value for value in range(256)]
+
+
+class ImageSplit(NamedTuple):
+    """The images of a split in order, each of dtype uint8 and any shape, and their labels (n,)."""
+
+    images: Iterable[np.ndarray]
+    labels: np.ndarray
+
+
+def write_image_task(folder: Path, splits: Dict[str, ImageSplit]) -> Dict[str, Dict[str, Any]]:
+    """Write all splits below ``folder`` and return the counts of each."""
+    for name in ("input", "label"):
+        (folder / name).mkdir(parents=True)
+    statistics = {}
+    for split, (images, labels) in splits.items():
+        pixels = 0
+        with open(folder / "input" / f"{split}.src", "wb") as stream:
+            for image in Progress(split, "images", len(labels)).follow(images):
+                stream.write(b" ".join(map(_NUMBERS.__getitem__, image.tobytes())) + b"\n")
+                pixels = image.size
+        (folder / "label" / f"{split}.label").write_text("".join(f"{label}\n" for label in labels))
+        counts = {str(label): count for label, count in sorted(Counter(labels.tolist()).items())}
+        statistics[split] = {"examples": len(labels), "labels": counts, "pixels": pixels}
+        print_line(f"{split}: {len(labels)} images of {pixels} pixels")
+    return statistics
+
+
+# --- Image: CIFAR-10 in grey, pixel by pixel
+
+CIFAR_ARCHIVE = Archive(
+    "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", {"md5": "c58f30108f718f92721af3b95e74349a"}
+)
+_BATCH = "cifar-10-batches-py/{}".format
+BATCHES = {"train": [_BATCH(f"data_batch_{number}") for number in range(1, 6)], "test": [_BATCH("test_batch")]}
+SIDE = 32
+
+CIFAR10 = """\
+45000, 5000 and 10000 images of 32 x 32 pixels in grey. The 50000 of training are split by torch's random permutation of
+seed 42, as the authors do. Download 170 MB, result 220 MB, under a minute on one core. Labels 0 to 9 in CIFAR's order:
+airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck."""
+
+
+def add_cifar10(parser: argparse.ArgumentParser) -> None:
+    """Add the options of Image."""
+    add_archive(parser, CIFAR_ARCHIVE.name)
+    for split in ("train", "test"):
+        arrays = "grey images instead: .npz with x (n, 32, 32) uint8 and y (n,); a tenth of train becomes valid"
+        add_path(parser, f"--npz-{split}", arrays)
+    add_number(parser, "--side", SIDE, "height and width in pixels; smaller images are means of blocks")
+    add_limit(parser)
+
+
+def check_cifar10(args: argparse.Namespace) -> None:
+    """Refuse options that exclude each other."""
+    at_most_one(args, "--archive", "--npz-train --npz-test")
+    if SIDE % args.side:
+        raise ValueError(f"--side is {args.side}, which does not divide {SIDE}: give 16, 8 or another divisor")
+
+
+def grey(colour: np.ndarray) -> np.ndarray:
+    """Return the luminance of (..., 3, H, W) uint8 as (..., H, W) uint8: 0.299 R + 0.587 G + 0.114 B.
+
+    The rounded 16-bit fixed-point numbers equal PIL's conversion to mode "L" (ITU-R 601-2).
+    """
+    weights = (19595, 38470, 7471)  # of 65536
+    total = sum(weight * colour[..., channel, :, :].astype(np.uint32) for channel, weight in enumerate(weights))
+    return ((total + 0x8000) >> 16).astype(np.uint8)
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Reader of the archive's batches that accepts only numpy arrays and plain containers, and so runs no code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        for guard in safe_globals():
+            if module.startswith("numpy") and (guard.__module__, guard.__qualname__) == (module, name):
+                return guard
+        raise pickle.UnpicklingError(f"it contains {module}.{name}, which is not an array")
+
+
+def _cifar_of_archive(path: Path) -> Dict[str, Tuple[np.ndarray, np.ndarray]]:
+    names_of_batches = {name for names in BATCHES.values() for name in names}
+    contents = dict(read_tar(path, names_of_batches.__contains__))
+    found = {}
+    for part, names in BATCHES.items():
+        try:
+            batches = [_ArrayUnpickler(io.BytesIO(contents[name]), encoding="bytes").load() for name in names]
+        except (pickle.UnpicklingError, RefusedContents) as error:
+            raise ValueError(f"{path}: {part} cannot be read: {error}; get a new copy") from error
+        data = np.concatenate([batch[b"data"] for batch in batches]).reshape(-1, 3, SIDE, SIDE)
+        labels = np.concatenate([np.asarray(batch[b"labels"], dtype=np.int64) for batch in batches])
+        found[part] = (grey(data), labels)
+    return found
+
+
+def _arrays_of(path: Path) -> Tuple[np.ndarray, np.ndarray]:
+    with np.load(path, allow_pickle=False) as arrays:
+        images, labels = arrays["x"], arrays["y"]
+    if images.dtype != np.uint8 or images.shape != (len(labels), SIDE, SIDE):
+        raise ValueError(f"{path}: x uint8 (n, {SIDE}, {SIDE}) is needed, found {images.dtype} {images.shape}")
+    return images, labels.astype(np.int64)
+
+
+def shrunk(images: np.ndarray, side: int) -> np.ndarray:
+    """Return images (n, 32, 32) uint8 as (n, side, side) uint8, each pixel the rounded mean of a block."""
+    block = SIDE // side
+    blocks = images.reshape(len(images), side, block, side, block)
+    return images if block == 1 else np.rint(blocks.mean(axis=(2, 4))).astype(np.uint8)
+
+
+def make_cifar10(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Read the images, make them grey, split and write them."""
+    notes = ["grey by PIL's rule", "valid: the last tenth of torch's permutation (seed 42) of the training images"]
+    if args.npz_train is not None:
+        files = {"train": args.npz_train, "test": args.npz_test}
+        inputs = records_of(files.values())
+        found = {part: _arrays_of(path) for part, path in files.items()}
+        origin = "arrays of grey images (--npz-train, --npz-test)"
+        notes[0] = "grey as given"
+    else:
+        path, inputs = obtain(CIFAR_ARCHIVE, args.archive, work.raw)
+        found = _cifar_of_archive(path)
+        origin = f"CIFAR-10, {CIFAR_ARCHIVE.url}"
+    size = len(found["train"][1])
+    order = random_split(size, train=size - size // 10, valid=size // 10)
+    order["test"] = np.arange(len(found["test"][1]))
+    splits = {}
+    for split, which in limited(order, args.limit).items():
+        images, labels = found["test" if split == "test" else "train"]
+        splits[split] = ImageSplit(shrunk(images[which], args.side), labels[which])
+    if args.side != SIDE:
+        notes.append(f"{args.side} x {args.side} pixels, means of blocks of {SIDE // args.side} x {SIDE // args.side}")
+    return Report(origin, write_image_task(work.output, splits), inputs, notes + note_on_limit(args.limit))
+
+
+# --- Pathfinder and Path-X: are the two marked ends on the same dashed contour?
+
+PARTS = {size: Part(f"pathfinder{size}") for size in RULES}
+SAFE_EVERY = 256  # images
+LEAST_IMAGES = 10  # a tenth of this number is one image
+
+PATHFINDER = """\
+160000, 20000 and 20000 images of {size} x {size} pixels (of --count: 80, 10 and 10 %), two classes. Without --released
+and --archive-dir they are generated by the rules of the benchmark's hard variant; an interrupted run continues
+where it stopped, and the rate is printed. Every image depends on the seed and its number only.
+{times}
+With --released or --archive-dir the released images are read, which needs Pillow, and split by torch's random
+permutation of seed 42 after sorting the metadata by number, as the authors do."""
+TIMES = {
+    32: "200000 images take 0.5 GB of text, 0.2 GB more while they are made, and about 45 minutes on 2 cores.",
+    128: "200000 images take 7 GB of text, 3.3 GB more while they are made, and about five hours on 2 cores.",
+}
+
+
+def add_pathfinder(size: int, parser: argparse.ArgumentParser) -> None:
+    """Add the options of Pathfinder."""
+    add_number(parser, "--count", 200_000, "number of images", LEAST_IMAGES)
+    add_seed(parser, "images")
+    add_workers(parser)
+    released = f"folder with the released images, instead of new ones: the unpacked lra_release or its pathfinder{size}"
+    add_path(parser, "--archive-dir", released, metavar="DIR")
+    add_released(parser)
+    add_limit(parser)
+
+
+def places_of(size: int) -> Tuple[str, ...]:
+    """Return the possible places of the released images of a size in a folder."""
+    name, top = f"pathfinder{size}", "lra_release"
+    return tuple(f"{before}{HARD}" for before in ("", f"{name}/", f"{top}/{name}/", f"{top}/{top}/{name}/"))
+
+
+class Contours(NamedTuple):
+    """Images by number, (size, size) or (size**2,) uint8, their labels (n,) int64, and the entry in card.json."""
+
+    image: Callable[[int], np.ndarray]
+    labels: np.ndarray
+    inputs: Records
+
+
+def released_contours(root: Path, size: int) -> Contours:
+    """Return the released images in the order of the metadata files' numbers: PNG files, and tables of labels.
+
+    ``root`` is the folder ``pathfinder<size>``, or a folder that contains it, directly or in ``lra_release``.
+    """
+    found = [root / place for place in places_of(size) if (root / place / "metadata").is_dir()]
+    if not found:
+        raise ValueError(f"--archive-dir {root}: pathfinder{size}/{HARD}/metadata is not there")
+    tables = sorted((found[0] / "metadata").glob("*.npy"), key=lambda path: int(path.stem))
+    content = b"".join(table.read_bytes() for table in tables)  # text, despite the name
+    rows = [line.split() for line in content.decode("utf-8").splitlines() if line.strip()]
+    labels = np.array([int(label) for _, _, _, label, *_ in rows], dtype=np.int64)
+    record = {"images": len(rows), "sha256": hashlib.sha256(content).hexdigest()}
+
+    def image(number: int) -> np.ndarray:
+        from PIL import Image
+
+        with Image.open(found[0].joinpath(*rows[number][:2])) as picture:
+            return np.array(picture.convert("L")).reshape(size, size)
+
+    return Contours(image, labels, {"metadata": record})
+
+
+def drawn_contours(size: int, args: argparse.Namespace, work: WorkFolder) -> Contours:
+    """Draw images to a file, each followed by its label, after those of an interrupted run; they stay on the disk."""
+    path, record = work.parts / "images", size**2 + 1  # bytes
+    done = path.stat().st_size // record if path.exists() else 0
+    if done < args.count:
+        if done:
+            print_line(f"{done} images were drawn before; continuing with number {done}")
+        progress = Progress("drawing", "images", args.count, done)
+        pairs = generate_pathfinder(RULES[size], done, args.count, args.seed, workers=args.workers)
+        with open(path, "ab") as stream:
+            stream.truncate(done * record)
+            for number, (image, label) in enumerate(progress.follow(pairs), start=1):
+                stream.write(image.tobytes() + bytes([label]))
+                if number % SAFE_EVERY == 0:  # a power failure must not leave holes
+                    stream.flush()
+                    os.fsync(stream.fileno())
+        print_line(f"{args.count - done} images drawn with seed {args.seed}, {progress.describe_rate()}")
+    records = np.memmap(path, dtype=np.uint8, mode="r", shape=(args.count, record))
+    return Contours(records[:, :-1].__getitem__, records[:, -1].astype(np.int64), {})
+
+
+def make_pathfinder(size: int, args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Draw the images, or read the released ones, and write them."""
+    root = released_files(args, work, PARTS[size]) if args.released else args.archive_dir
+    if root is None:
+        found, notes = drawn_contours(size, args, work), []
+        origin = f"generated by the rules of Long Range Arena with seed {args.seed}"
+    else:
+        found, origin = released_contours(root, size), "the released images of Long Range Arena"
+        notes = ["images in the order of the metadata's file numbers, split with torch's generator of seed 42"]
+    splits, count = {}, len(found.labels)
+    order = random_split(count, train=count * 8 // 10, valid=count // 10)
+    for split, which in limited(order, args.limit).items():
+        splits[split] = ImageSplit(map(found.image, which.tolist()), found.labels[which])
+    return Report(origin, write_image_task(work.output, splits), found.inputs, notes + note_on_limit(args.limit))
+
+
+def _pathfinder(name: str, size: int, toy: Callable[[Path], List[str]], names: Tuple[str, ...]) -> Dataset:
+    return Dataset(
+        name,
+        PATHFINDER.format(size=size, times=TIMES[size]),
+        partial(add_pathfinder, size),
+        partial(make_pathfinder, size),
+        toy,
+        check=lambda args: at_most_one(args, "--archive-dir", "--released"),
+        members={"archive_dir": places_of(size)},
+        layout=IMAGES,
+        scored=Scored(20_000),
+        released=PARTS[size],
+        generated=True,
+        processed=Processed("lra.zip", names),
+    )
+
+
+DATASETS = (
+    Dataset(
+        "cifar10",
+        CIFAR10,
+        add_cifar10,
+        make_cifar10,
+        toy_data.cifar10,
+        check=check_cifar10,
+        layout=IMAGES,
+        scored=Scored(10_000),
+        processed=Processed("lra.zip", ("cifar", "image")),
+    ),
+    _pathfinder("pathfinder32", 32, toy_data.pathfinder32, ("pathfinder32", "pathfinder", "path32", "pf32")),
+    _pathfinder("pathx", 128, toy_data.pathx, ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128")),
+)

@@ -1,0 +1,191 @@
+"""Sound: files that are read and refused; Speech Commands: its clips, split and scale."""
+
+import hashlib
+import io
+import struct
+import sys
+import tarfile
+import wave
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_mega.lab.prepare.classification import sounds
+from fairseq_mega.lab.prepare.classification.sounds import WORDS, read_sound, read_wave, split_clips
+from tests.support.prepare_runs import prepare, refusal, source_of
+
+TONE = np.round(9000 * np.sin(np.arange(4000) * 0.05)).astype(np.int16)
+PCM = TONE.tobytes()
+FLOAT = 3
+
+
+def riff(data: bytes, coding: int = 1, bits: int = 16, channels: int = 1, rate: int = 16000) -> bytes:
+    """A WAV file."""
+    frame = channels * bits // 8
+    form = struct.pack("<HHIIHH", coding, channels, rate, rate * frame, frame, bits)
+    content = b"WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", len(data)) + data
+    return b"RIFF" + struct.pack("<I", len(content)) + content
+
+
+def by_library(form: str, subtype: str) -> bytes:
+    soundfile = pytest.importorskip("soundfile", reason="soundfile is not installed (extra speech)")
+    stream = io.BytesIO()
+    soundfile.write(stream, TONE / 32768 if subtype == "FLOAT" else TONE, 16000, format=form, subtype=subtype)
+    return stream.getvalue()
+
+
+READ: Dict[str, Tuple[str, str, float]] = {  # file, subtype, and the largest difference to the tone
+    "WAV": ("x.wav", "PCM_16", 0),
+    "WAV of floats": ("x.wav", "FLOAT", 0),
+    "FLAC": ("x.flac", "PCM_16", 0),
+    "MP3": ("x.mp3", "MPEG_LAYER_III", 2000),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_is_read(name: str, tmp_path: Path) -> None:
+    file, subtype, most = READ[name]
+    (tmp_path / file).write_bytes(by_library(file[2:].upper(), subtype))
+    samples = read_sound(tmp_path / file)
+    assert samples.dtype == np.float32 and len(samples) == len(TONE)
+    assert np.abs(samples - TONE).max() <= most
+
+
+REFUSED: Dict[str, Tuple[bytes, str]] = {
+    "floats of another range": (riff(TONE.astype("<f4").tobytes(), FLOAT, 32), "of up to 9000.*not known"),
+    "no numbers": (riff(np.full(9, np.nan, "<f4").tobytes(), FLOAT, 32), "of up to nan"),
+    "two channels": (riff(PCM, channels=2), "found 2 at 16000 Hz"),
+    "another rate": (riff(PCM, rate=44100), "found 1 at 44100 Hz"),
+    "a page": (b"<!DOCTYPE html>", "cannot be read as sound"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("soundfile", reason="soundfile is not installed (extra speech)")
+    content, message = REFUSED[name]
+    (tmp_path / "x.wav").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"(?s)/x\.wav.*{message}"):
+        read_sound(tmp_path / "x.wav")
+
+
+def test_16_bit_wav_is_read_as_it_is_without_the_library_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole numbers of 16 bits, bit for bit; nothing else, as Speech Commands hold nothing else."""
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    (tmp_path / "x.wav").write_bytes(riff(PCM))
+    found = read_sound(tmp_path / "x.wav")
+    assert found.dtype == np.int16 and found.tobytes() == PCM
+    for content in (riff(PCM)[:-1], riff(PCM, FLOAT, 32), riff(PCM, bits=24), riff(PCM, rate=8000), b"fLaC\0\0\0", b""):
+        with pytest.raises(ValueError, match="^x"):
+            read_wave("x", content)
+
+
+def test_recordings_become_clips_of_one_length(tmp_path: Path) -> None:
+    """Capitals, other codings and endings are read; what is omitted is counted."""
+    pytest.importorskip("soundfile", reason="soundfile is not installed (extra speech)")
+    forms = [riff(PCM), riff((TONE / 32768).astype("<f4").tobytes(), FLOAT, 32)]
+    files = {f"wav/low/{number}.wav": form for number, form in enumerate(forms)}
+    files.update({f"wav/high/{number}.WAV": form for number, form in enumerate(forms)})
+    files.update({"wav/high/other.flac": by_library("FLAC", "PCM_16"), "wav/low/silent.Wav": riff(bytes(800))})
+    files.update({"wav/low/notes.txt": b"x", "wav/low/more/5.wav": riff(PCM), "wav/low/._0.wav": b"x"})
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
+    assert [split["examples"] for split in source_of(tmp_path / "out")["splits"].values()] == [2, 2, 2]
+    assert "omitted: 1 hidden .wav, 1 .txt, 1 .wav in deeper folders" in run.output
+    assert "6 clips, made 4000 samples long (0 cut, 1 filled to more than twice" in run.output
+    assert tensors(tmp_path / "out", "train")[0].shape == (2, 4000, 1)
+
+
+# --- Speech Commands
+
+CLIPS = 7  # of every word
+
+
+def recordings() -> Dict[str, bytes]:
+    """Names in no order; one clip of each word is too short."""
+    draw = np.random.default_rng(1)
+    found = {}
+    for word in reversed(WORDS):
+        for clip in reversed(range(CLIPS)):
+            found[f"{word}/{clip}_nohash_0.wav"] = riff(draw.integers(-3000, 3000, 16000).astype("<i2").tobytes())
+        found[f"{word}/short.wav"] = riff(bytes(2 * 15999))
+    return {**found, "cat/0_nohash_0.wav": riff(bytes(2 * 16000)), "_background_noise_/x.wav": b"no"}
+
+
+def tensors(out: Path, split: str) -> Tuple[torch.Tensor, torch.Tensor]:
+    folder = out / "processed_data" / "raw"
+    return torch.load(folder / f"{split}_X.pt"), torch.load(folder / f"{split}_y.pt")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("wavs")
+    for name, content in recordings().items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(content)
+    return root
+
+
+def raw_in_order(folder: Path) -> np.ndarray:
+    clips: List[np.ndarray] = []
+    for word in WORDS:
+        for path in sorted((folder / word).iterdir()):
+            with wave.open(str(path)) as clip:
+                samples = np.frombuffer(clip.readframes(clip.getnframes()), dtype="<i2")
+            if len(samples) == 16000:
+                clips.append(samples)
+    return np.stack(clips)
+
+
+def test_the_split_is_the_stratified_one_of_scikit_learn() -> None:
+    from sklearn.model_selection import train_test_split
+
+    labels = np.arange(34975) % 10
+    first, rest = train_test_split(np.arange(34975), train_size=0.7, random_state=0, stratify=labels)
+    second, third = train_test_split(rest, train_size=0.5, random_state=1, stratify=labels[rest])
+    found = split_clips(labels)
+    assert all(map(np.array_equal, found.values(), (first, second, third)))
+    assert [len(found[split]) for split in ("train", "valid", "test")] == [24482, 5246, 5247]
+
+
+@pytest.mark.parametrize("scaling", ["twice", "once"])
+def test_clips_have_the_published_scale(scaling: str, folder: Path, tmp_path: Path) -> None:
+    """Loaded as [-1, 1], divided by 2**15 again, standardised per position with 1e-5 (the published float32 steps)."""
+    options = () if scaling == "twice" else ("--scaling", scaling)
+    prepare("speech-commands", "--out", tmp_path, "--dir", folder, "--any-count", *options).succeeded()
+    labels = np.repeat(np.arange(10), CLIPS)
+    order = split_clips(labels)
+    loaded = torch.from_numpy(raw_in_order(folder).astype(np.float64) / 32768)
+    samples = loaded / 2**15 if scaling == "twice" else loaded
+    train = samples[torch.from_numpy(order["train"])]
+    for split, name in (("train", "train"), ("valid", "val"), ("test", "test")):
+        wanted = (samples[torch.from_numpy(order[split])] - train.mean(0)) / (train.std(0) + 1e-5)
+        x, y = tensors(tmp_path, name)
+        torch.testing.assert_close(x[:, :, 0], wanted.float(), rtol=2e-6, atol=2e-6)
+        assert y.tolist() == labels[order[split]].tolist()
+    source = source_of(tmp_path)
+    assert source["settings"]["scaling"] == scaling and any("10 clips of another length" in n for n in source["notes"])
+
+
+def test_the_archive_gives_what_the_folder_gives(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "speech_commands_v0.02.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in recordings().items():
+            member = tarfile.TarInfo(f"./{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    options = ("speech-commands", "--out", tmp_path / "out", "--archive", path)
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    message = refusal(*options)
+    assert "expected SHA256 af14739e" in message and f"found {found}" in message
+    monkeypatch.setattr(sounds, "ARCHIVE", sounds.ARCHIVE._replace(digests={"sha256": found}))
+    assert "expected 34975 clips of 16000 samples, found 70" in refusal(*options)
+    prepare(*options, "--any-count").succeeded()
+    prepare("speech-commands", "--out", tmp_path / "other", "--dir", folder, "--any-count").succeeded()
+    for split in ("train", "val", "test"):
+        assert all(map(torch.equal, tensors(tmp_path / "out", split), tensors(tmp_path / "other", split)))

@@ -1,0 +1,172 @@
+"""Texts for language models: corpora with the right checksum alone, binarised data with their counts and unit."""
+
+import gzip
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from fairseq.data import Dictionary
+
+from fairseq_mega.data.text_units import text_unit
+from fairseq_mega.lab.prepare import download
+from fairseq_mega.lab.prepare.language_modeling import toy_data
+from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, obtain_corpus
+from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text
+from fairseq_mega.lab.prepare.language_modeling.texts import count
+from fairseq_mega.lab.prepare.progress import SPLITS
+from tests.support import helpers
+from tests.support.in_process import in_process  # noqa: F401
+from tests.support.prepare_runs import prepare
+
+UNREACHABLE = "http://127.0.0.1:1/folder"
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Small archives in place of the real ones, with their checksums, at addresses that cannot be reached."""
+    for name in ("wikitext-2", "enwik8"):
+        toy_data.write_corpus(name, tmp_path / f"{name}.zip")
+    text = toy_data.running_text(toy_data.SIZE)
+    md5 = hashlib.md5((tmp_path / "wikitext-2.zip").read_bytes()).hexdigest()
+    wikitext = replace(CORPORA["wikitext-2"], url=f"{UNREACHABLE}/wikitext-2-v1.zip", archive_digests={"md5": md5})
+    enwik8 = replace(
+        CORPORA["enwik8"],
+        url=f"{UNREACHABLE}/enwik8.zip",
+        file_digests={"md5": hashlib.md5(text).hexdigest(), "sha1": hashlib.sha1(text).hexdigest()},
+        bytes=len(text),
+    )
+    monkeypatch.setitem(CORPORA, "wikitext-2", wikitext)
+    monkeypatch.setitem(CORPORA, "enwik8", enwik8)
+    monkeypatch.setattr(download, "WAIT", 0)
+    return tmp_path
+
+
+def obtain(corpus: str, folder: Path, **options: Any) -> download.Records:
+    return obtain_corpus(CORPORA[corpus], folder / "raw", **options)
+
+
+def test_an_archive_of_ones_own_is_unpacked_and_recorded(small: Path) -> None:
+    archive = small / "wikitext-2.zip"
+    records = obtain("wikitext-2", small, archive=archive)
+    for split in SPLITS:
+        want = "".join(f"{line}\n" for line in toy_data.wikitext_lines(split))
+        assert (small / "raw" / f"wiki.{split}.tokens").read_text(encoding="utf-8") == want
+    sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert records == {"wikitext-2.zip": {"bytes": archive.stat().st_size, "sha256": sha256}}
+
+
+def test_another_checksum_is_refused_with_both(small: Path) -> None:
+    archive = small / "wikitext-2.zip"
+    content = bytearray(archive.read_bytes())
+    content[50] ^= 1
+    archive.write_bytes(content)
+    want, found = CORPORA["wikitext-2"].archive_digests["md5"], hashlib.md5(content).hexdigest()
+    with pytest.raises(download.DownloadError, match=f"expected MD5 {want}, found {found}"):
+        obtain("wikitext-2", small, archive=archive)
+    assert not (small / "raw").exists()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_unpacked_text_is_taken_plain_or_packed(packed: bool, small: Path) -> None:
+    folder = small / "mirror"
+    folder.mkdir()
+    for split in SPLITS:
+        content, name = f"text of {split}\n".encode(), f"wiki.{split}.tokens"
+        (folder / (f"{name}.gz" if packed else name)).write_bytes(gzip.compress(content) if packed else content)
+    records = obtain("wikitext-2", small, text=folder)
+    assert (small / "raw" / "wiki.test.tokens").read_text() == "text of test\n"
+    assert sorted(records) == sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("place", ["copy", "raw/enwik8"])
+def test_something_else_than_enwik8_is_refused(place: str, small: Path) -> None:
+    """An unpacked text is accepted in place of the archive, also where a download would lie."""
+    path = small / place
+    path.parent.mkdir(exist_ok=True)
+    given = {"archive": path} if place == "copy" else {}
+    path.write_bytes(toy_data.running_text(toy_data.SIZE))
+    assert list(obtain("enwik8", small, **given)) == [path.name]
+    for content in (b"<html>moved</html>", bytes(toy_data.SIZE)):
+        path.write_bytes(content)
+        with pytest.raises(download.DownloadError, match="enwik8: expected "):
+            obtain("enwik8", small, **given)
+
+
+def cut(unit: str, train: Path, output: Path, **options: Any) -> Dict[str, Any]:
+    split_text(Cut(unit, train, **options), output)
+    return json.loads((output / "counts.json").read_text())
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """400 lines of one to nine words, every tenth of them empty, without a line feed at the end."""
+    lines = helpers.random_sentences(400, seed=3)
+    lines[::10] = [""] * 40
+    path = tmp_path / "own text"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def binarise(folder: Path, data: Path) -> Path:
+    arguments: List[object] = ["--only-source", "--destdir", data]
+    for split in SPLITS:
+        arguments += [f"--{split}pref", folder / split]
+    helpers.run_fairseq("preprocess", arguments)
+    return data
+
+
+@pytest.mark.parametrize("unit", ["words", "subwords", "bytes"])
+def test_what_is_split_is_what_fairseq_binarises(unit: str, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "text"
+    written = cut(unit, text, out, blocks=4, held_out=0.1, vocab_size=40)["splits"]
+    assert sum(part["bytes"] for part in written.values()) == text.stat().st_size
+    assert sum(part["lines"] for part in written.values()) == 400
+    tokens = {"bytes": text.stat().st_size + 1, "words": len(text.read_text().split()) + 400}
+    assert unit == "subwords" or sum(part["tokens"] for part in written.values()) == tokens[unit]
+    found = count(binarise(out, tmp_path / "data-bin"), out)
+    for split in SPLITS:
+        part = found["splits"][split]
+        assert part.pop("unknown") == 0
+        assert part == {key: written[split][key] for key in ("lines", "tokens", "bytes")}
+    dictionary = Dictionary.load(str(tmp_path / "data-bin" / "dict.txt"))
+    assert found["dictionary"] == len(dictionary) == -(-(written["train"]["symbols"] + 4) // 8) * 8
+    beside = text_unit(tmp_path / "data-bin", dictionary)
+    lines = [beside.decode(line) for line in (out / "valid").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert beside.name == unit and set(lines) <= set(text.read_text().split("\n")) and len(set(lines)) > 5
+
+
+def test_other_counts_than_the_published_are_refused(text: Path, tmp_path: Path) -> None:
+    cut("words", text, tmp_path / "text")
+    data = binarise(tmp_path / "text", tmp_path / "data-bin")
+    with pytest.raises(ValueError, match=r"train: expected 36718 lines \(wikitext-2 as published\), found"):
+        count(data, tmp_path / "text", published=CORPORA["wikitext-2"])
+    assert CORPORA["wikitext-103"].counts()["test"] == {"lines": 4358, "tokens": 245569}
+
+
+def test_splits_that_are_given_are_taken_whole(text: Path, tmp_path: Path) -> None:
+    valid = tmp_path / "valid.txt"
+    valid.write_text("w1  w2\nnew\n")
+    found = cut("words", text, tmp_path / "text", valid=valid)["splits"]
+    assert (tmp_path / "text" / "valid").read_text() == "w1 w2\nnew\n"
+    assert found["valid"] == {"lines": 2, "tokens": 5, "bytes": 11, "symbols": 3}
+    assert found["train"]["lines"] + found["test"]["lines"] == 400 and 10 <= found["test"]["lines"] <= 40
+
+
+def test_sizes_cut_in_the_middle_of_a_line_and_count_one_end_more(tmp_path: Path) -> None:
+    path = tmp_path / "enwik"
+    path.write_bytes(b"ab\ncd\n" + b"ef" + b"g\n")
+    found = cut("bytes", path, tmp_path / "text", sizes=(6, 2, 2))["splits"]
+    assert [found[split]["tokens"] for split in SPLITS] == [6, 3, 2]
+    assert (tmp_path / "text" / "train").read_text().split() == ["97", "98", "99", "100"]
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_folder_with_commas(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq-preprocess separates names of files by commas."""
+    monkeypatch.chdir(tmp_path)
+    prepare("text-lm", "--train", text, "--out", "a,b/c,", "--workers", 1).succeeded()
+    for split in SPLITS:
+        assert (tmp_path / "a,b/c,/data-bin" / f"{split}.bin").stat().st_size
