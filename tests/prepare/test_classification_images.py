@@ -14,31 +14,9 @@ import torch
 from PIL import Image
 
 from fairseq_mega.lab.prepare.classification import images as arena
-from fairseq_mega.lab.prepare.classification.subsets import random_split
-from fairseq_mega.lab.prepare.progress import SPLITS
 from tests.support.prepare_runs import image_labels, images, prepare, refusal, source_of
 
 # --- CIFAR-10
-
-
-def test_grey_is_that_of_pillow() -> None:
-    draw = np.random.default_rng(1)
-    colour = draw.integers(0, 256, (40, 3, 32, 32), dtype=np.uint8)
-    colour[0] = np.array([255, 255, 255])[:, None, None]
-    colour[1] = np.array([255, 0, 254])[:, None, None]
-    wanted = [np.asarray(Image.fromarray(image.transpose(1, 2, 0), "RGB").convert("L")) for image in colour]
-    assert np.array_equal(arena.grey(colour), np.stack(wanted))
-    assert arena.grey(colour)[0].min() == 255
-
-
-def test_the_split_is_that_of_torch() -> None:
-    generator = torch.Generator().manual_seed(42)
-    numbers: Any = range(1000)
-    wanted = torch.utils.data.random_split(numbers, [800, 100, 100], generator=generator)
-    found = random_split(1000, 800, 100)
-    assert {split: which.tolist() for split, which in found.items()} == {
-        split: list(subset.indices) for split, subset in zip(SPLITS, wanted)
-    }
 
 
 def batches(per_batch: int) -> Dict[str, Dict[bytes, Any]]:

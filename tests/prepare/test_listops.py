@@ -93,44 +93,18 @@ def binary_form(tokens: List[str]) -> str:
     return pending[0]
 
 
-@pytest.mark.parametrize(
-    ("tree", "value"),
-    [
-        ("7", 7),
-        ("[MIN 4 2 7 X", 2),
-        ("[MAX 4 2 7 X", 7),
-        ("[MED 4 2 7 X", 4),
-        ("[MED 9 0 4 7 X", 5),  # 5.5, cut off
-        ("[SM 9 9 5 X", 3),
-        ("[SM 1 [MAX 2 [MIN 8 5 X X [MED 0 1 X X", 6),
-    ],
-)
-def test_values_by_hand(tree: str, value: int) -> None:
-    assert evaluate(tree.split()) == value
-
-
 @pytest.mark.parametrize("name", RULES)
-def test_labels_are_the_values(name: str, examples: Examples, trees: Trees) -> None:
-    assert len(examples[name]) == COUNTS[name]
-    assert [target for _, target in examples[name]] == [evaluate(tokens) for tokens in trees[name]]
-    assert {target for _, target in examples[name]} == set(range(10))
-
-
-@pytest.mark.parametrize("name", RULES)
-def test_sources_have_the_released_form(name: str, examples: Examples, trees: Trees) -> None:
-    assert [source for source, _ in examples[name]] == [binary_form(tokens) for tokens in trees[name]]
-
-
-@pytest.mark.parametrize("name", RULES)
-def test_trees_keep_to_the_rules(name: str, trees: Trees) -> None:
+def test_trees_keep_to_the_rules_and_have_their_values(name: str, examples: Examples, trees: Trees) -> None:
     rules, found = RULES[name], trees[name]
+    assert len(found) == COUNTS[name] == len({" ".join(tokens) for tokens in found})
+    assert examples[name] == [(binary_form(tokens), evaluate(tokens)) for tokens in found]
+    assert {target for _, target in examples[name]} == set(range(10))
     lengths = [len(tokens) for tokens in found]
     assert rules.min_length < min(lengths) and max(lengths) < rules.max_length
     assert max(map(depth, found)) == rules.max_depth
     assert {token for tokens in found for token in tokens} == set(TOKENS) and len(TOKENS) == 15
     arguments = Counter(number for tokens in found for number in numbers_of_arguments(tokens))
     assert set(arguments) == set(range(2, 11))
-    assert len({" ".join(tokens) for tokens in found}) == len(found)
 
 
 def drawn_by_the_book(rules: ListOpsRules, chance: random.Random, level: int = 1) -> List[str]:

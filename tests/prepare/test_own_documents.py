@@ -14,7 +14,7 @@ from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
 from fairseq_mega.lab.prepare.language_modeling.own_documents import documents_of
 from fairseq_mega.lab.prepare.progress import HELD_OUT
 from tests.support import json_texts
-from tests.support.prepare_runs import prepare, refusal
+from tests.support.prepare_runs import prepare
 
 
 def test_json_lines_and_plain_text(tmp_path: Path) -> None:
@@ -88,30 +88,3 @@ def test_line_ends_of_other_systems_are_line_feeds_in_training_and_in_use(form: 
         wanted = unit.encode(text.replace("\r\n", "\n").replace("\ufeff", ""))
         for ends in ("\r\n", "\r", "\n"):
             assert unit.encode(text.replace("\r\n", ends)) == pieces == wanted
-
-
-def test_folders_of_texts(tmp_path: Path) -> None:
-    for number in range(30):
-        path = tmp_path / "my texts" / f"part {number % 3}" / f"{number:02}.{'txt' if number % 2 else 'JSONL'}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"text {number}" if number % 2 else lines([f"text {number}"]))
-    (tmp_path / "my texts" / "cover.jpg").write_bytes(b"\xff\xd8\xff\xe0")
-    for name in (".hidden.txt", ".DS_Store"):
-        (tmp_path / "my texts" / name).write_text("no")
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "30.md").write_text("text 30")
-    (tmp_path / "elsewhere" / "round").symlink_to(tmp_path / "my texts")
-    (tmp_path / "my texts" / "more").symlink_to(tmp_path / "elsewhere")
-    given = ("own-documents", "--vocab-size", 300, "--out", tmp_path / "out", "--train")
-    run = prepare(*given, tmp_path / "my texts").succeeded()
-    told = f"note: {tmp_path / 'my texts'}: 31 files are read; omitted: 1 hidden .txt, 1 .jpg"
-    assert run.output.count(told) == 1
-    source = json.loads((tmp_path / "out" / "card.json").read_text())
-    assert sum(split["documents"] for split in source["splits"].values()) == 31 == len(source["inputs"])
-    (tmp_path / "none").mkdir()
-    assert f"{tmp_path / 'none'} has no file .jsonl" in refusal(
-        *given[:4], tmp_path / "other", "--train", tmp_path / "none"
-    )
-    (tmp_path / "my texts" / "gone.txt").symlink_to("nowhere")
-    message = refusal("own-documents", "--out", tmp_path / "other", "--texts", tmp_path / "my texts")
-    assert f"{tmp_path / 'my texts' / 'gone.txt'}" in message

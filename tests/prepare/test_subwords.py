@@ -47,11 +47,6 @@ def test_pieces_decode_to_the_text_and_long_training_pairs_are_omitted(
             assert [processor.decode(line.split()) for line in pieces] == want
 
 
-def test_a_long_test_line_is_refused_by_name(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"valid.*, line 1: more than 3 subwords"):
-        cut_pairs(text, tmp_path / "pieces", LANGUAGES, 100, max_pieces=3)
-
-
 @pytest.mark.parametrize("kind", ["pairs", "words"])
 def test_the_dictionary_holds_every_piece(kind: str, tmp_path: Path) -> None:
     """A character that stands within longer pieces alone would be ``<unk>`` in a new word."""

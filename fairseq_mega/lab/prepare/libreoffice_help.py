@@ -29,8 +29,9 @@ _VOID_TAGS = frozenset(
 
 def add_packages(parser: argparse.ArgumentParser) -> None:
     """Add the options of the packages' copies."""
-    add_path(parser, "--deb", "your copies of the packages", nargs="+")
-    add_path(parser, "--packages", "folder with the unpacked packages (it holds usr/)", metavar="DIR")
+    sources = parser.add_mutually_exclusive_group()
+    add_path(sources, "--deb", "your copies of the packages", nargs="+")
+    add_path(sources, "--packages", "folder with the unpacked packages (it holds usr/)", metavar="DIR")
 
 
 def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -> Tuple[Path, Records]:

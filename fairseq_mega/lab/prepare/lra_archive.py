@@ -7,6 +7,7 @@ from typing import Dict, Mapping, NamedTuple, Optional
 
 from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, naming_damage, obtain_recorded, tar_files
 from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.options import add_path
 from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
@@ -37,10 +38,12 @@ class Part(NamedTuple):
             )
 
 
-def add_released(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the files of the archive; --released is None where it is not passed."""
+def add_released(parser: argparse.ArgumentParser, option: str, text: str) -> None:
+    """Add an option for a folder of the unpacked files, and those for the archive; --released is None by default."""
+    sources = parser.add_mutually_exclusive_group()
+    add_path(sources, option, text, metavar="DIR")
     released = "use the files of the released archive; downloads 8 GB"
-    parser.add_argument("--released", action="store_const", const=True, help=released)
+    sources.add_argument("--released", action="store_const", const=True, help=released)
     archives = "folder of this archive, which is downloaded into it where missing (default: raw in --out)"
     parser.add_argument("--archives", type=Path, metavar="DIR", help=archives)
     parser.add_argument(

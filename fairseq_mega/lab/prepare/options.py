@@ -29,7 +29,7 @@ def add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--smoke", action="store_const", const=True, help=toy)
 
 
-def add_path(parser: argparse.ArgumentParser, option: str, text: str, **others: Any) -> None:
+def add_path(parser: "argparse._ActionsContainer", option: str, text: str, **others: Any) -> None:
     """Add an option for a file, or for a folder if ``metavar`` is "DIR"."""
     parser.add_argument(option, **{"type": Path, "metavar": "FILE", "help": text, **others})
 
@@ -58,7 +58,7 @@ def parse_limit(text: str) -> List[int]:
     return values * 3 if len(values) == 1 else values
 
 
-def add_archive(parser: argparse.ArgumentParser, name: str) -> None:
+def add_archive(parser: "argparse._ActionsContainer", name: str) -> None:
     """Add --archive, for a published archive of this name."""
     add_path(parser, "--archive", f"your copy of {name}, instead of a download")
 
@@ -77,20 +77,10 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def at_most_one(args: argparse.Namespace, *groups: str) -> None:
-    """Raise ValueError unless the options of at most one group are passed, and then all of them.
-
-    A group is one option or several, separated by blanks; the caller checks that one is passed.
-    """
-    begun = []
-    for group in groups:
-        options = group.split()
-        given = [option for option in options if value_of(args, option) is not None]
-        if given and len(given) < len(options):
-            raise ValueError(f"{' and '.join(options)} are passed together")
-        begun += given[:1]
-    if len(begun) > 1:
-        raise ValueError(f"{' and '.join(begun)} name different sources: give one of them")
+def check_together(args: argparse.Namespace, *names: str) -> None:
+    """Raise ValueError if some of the options that set these attributes are passed without the others."""
+    if len({getattr(args, name) is None for name in names}) > 1:
+        raise ValueError(f"{' and '.join(map(flag, names))} are passed together")
 
 
 def check_paths(args: argparse.Namespace) -> None:
@@ -101,11 +91,6 @@ def check_paths(args: argparse.Namespace) -> None:
                 raise ValueError(f"{flag(name)}: {path} does not exist")
 
 
-def value_of(args: argparse.Namespace, option: str) -> Any:
-    """Return the value of an option, named as on the command line."""
-    return getattr(args, option.lstrip("-").replace("-", "_"))
-
-
 # --- Texts for language models
 
 
@@ -114,8 +99,8 @@ class TextOptions(NamedTuple):
 
     details: str
     add: Callable[[argparse.ArgumentParser], None]
-    check: Callable[[argparse.Namespace], None]
     usual_out: Callable[[argparse.Namespace], str]
+    check: Callable[[argparse.Namespace], None] = lambda args: None
 
 
 ENWIK8 = f"""\
@@ -156,9 +141,10 @@ def add_wikitext(parser: argparse.ArgumentParser) -> None:
     """Add the options of WikiText."""
     versions = "WikiText-103 or WikiText-2 (default: %(default)s)"
     parser.add_argument("--version", choices=("103", "2"), default="103", help=versions)
-    add_path(parser, "--archive", "your copy of wikitext-103-v1.zip or wikitext-2-v1.zip; its MD5 is compared")
+    sources = parser.add_mutually_exclusive_group()
+    add_path(sources, "--archive", "your copy of wikitext-103-v1.zip or wikitext-2-v1.zip; its MD5 is compared")
     texts = f"folder with {WIKITEXT_FILES}, plain or .gz, instead of an archive"
-    add_path(parser, "--text", texts, metavar="DIR")
+    add_path(sources, "--text", texts, metavar="DIR")
 
 
 def add_gcide(parser: argparse.ArgumentParser) -> None:
@@ -166,8 +152,9 @@ def add_gcide(parser: argparse.ArgumentParser) -> None:
     units = "bytes (like enwik8: every byte a token) or words (default: %(default)s)"
     parser.add_argument("--unit", choices=("bytes", "words"), default="bytes", help=units)
     add_cutting(parser, 5, None)
-    add_path(parser, "--deb", "your copy of the package (default: apt-get download fetches it)")
-    add_path(parser, "--dictionary", "gcide.dict.dz from the package, instead of --deb")
+    sources = parser.add_mutually_exclusive_group()
+    add_path(sources, "--deb", "your copy of the package (default: apt-get download fetches it)")
+    add_path(sources, "--dictionary", "gcide.dict.dz from the package, instead of --deb")
 
 
 def add_text_lm(parser: argparse.ArgumentParser) -> None:
@@ -199,15 +186,10 @@ def check_text_lm(args: argparse.Namespace) -> None:
 
 
 TEXTS: Dict[str, TextOptions] = {
-    "enwik8": TextOptions(ENWIK8, add_enwik8, lambda args: None, lambda args: "enwik8"),
-    "wikitext": TextOptions(
-        *(WIKITEXT, add_wikitext, lambda args: at_most_one(args, "--archive", "--text")),
-        lambda args: f"wikitext-{args.version}",
-    ),
-    "gcide": TextOptions(
-        *(GCIDE, add_gcide, lambda args: at_most_one(args, "--deb", "--dictionary")), lambda args: f"gcide-{args.unit}"
-    ),
-    "text-lm": TextOptions(TEXT_LM, add_text_lm, check_text_lm, lambda args: "text"),
+    "enwik8": TextOptions(ENWIK8, add_enwik8, lambda args: "enwik8"),
+    "wikitext": TextOptions(WIKITEXT, add_wikitext, lambda args: f"wikitext-{args.version}"),
+    "gcide": TextOptions(GCIDE, add_gcide, lambda args: f"gcide-{args.unit}"),
+    "text-lm": TextOptions(TEXT_LM, add_text_lm, lambda args: "text", check_text_lm),
 }
 
 

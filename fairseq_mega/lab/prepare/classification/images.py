@@ -32,7 +32,7 @@ from fairseq_mega.lab.prepare.options import (
     add_path,
     add_seed,
     add_workers,
-    at_most_one,
+    check_together,
 )
 from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -82,17 +82,18 @@ airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck."""
 
 def add_cifar10(parser: argparse.ArgumentParser) -> None:
     """Add the options of Image."""
-    add_archive(parser, CIFAR_ARCHIVE.name)
-    for split in ("train", "test"):
-        arrays = "grey images instead: .npz with x (n, 32, 32) uint8 and y (n,); a tenth of train becomes valid"
-        add_path(parser, f"--npz-{split}", arrays)
+    sources = parser.add_mutually_exclusive_group()
+    add_archive(sources, CIFAR_ARCHIVE.name)
+    arrays = "grey images instead: .npz with x (n, 32, 32) uint8 and y (n,); a tenth of train becomes valid"
+    add_path(sources, "--npz-train", arrays)
+    add_path(parser, "--npz-test", arrays)
     add_number(parser, "--side", SIDE, "height and width in pixels; smaller images are means of blocks")
     add_limit(parser)
 
 
 def check_cifar10(args: argparse.Namespace) -> None:
     """Refuse options that exclude each other."""
-    at_most_one(args, "--archive", "--npz-train --npz-test")
+    check_together(args, "npz_train", "npz_test")
     if SIDE % args.side:
         raise ValueError(f"--side is {args.side}, which does not divide {SIDE}: give 16, 8 or another divisor")
 
@@ -197,8 +198,7 @@ def add_pathfinder(size: int, parser: argparse.ArgumentParser) -> None:
     add_seed(parser, "images")
     add_workers(parser)
     released = f"folder with the released images, instead of new ones: the unpacked lra_release or its pathfinder{size}"
-    add_path(parser, "--archive-dir", released, metavar="DIR")
-    add_released(parser)
+    add_released(parser, "--archive-dir", released)
     add_limit(parser)
 
 
@@ -283,7 +283,6 @@ def _pathfinder(name: str, size: int, toy: Callable[[Path], List[str]], names: T
         partial(add_pathfinder, size),
         partial(make_pathfinder, size),
         toy,
-        check=lambda args: at_most_one(args, "--archive-dir", "--released"),
         members={"archive_dir": places_of(size)},
         layout=IMAGES,
         scored=Scored(20_000),

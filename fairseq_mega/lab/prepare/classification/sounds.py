@@ -22,7 +22,7 @@ from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_lim
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
-from fairseq_mega.lab.prepare.options import add_archive, add_limit, add_path, at_most_one
+from fairseq_mega.lab.prepare.options import add_archive, add_limit, add_path
 from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
@@ -113,8 +113,9 @@ is in [-1, 1] already. The 1e-5 then outweighs the deviation: values are near 0.
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of Speech Commands."""
-    add_archive(parser, ARCHIVE.name)
-    add_path(parser, "--dir", "folder of the unpacked archive, with WORD/NAME.wav", metavar="DIR")
+    sources = parser.add_mutually_exclusive_group()
+    add_archive(sources, ARCHIVE.name)
+    add_path(sources, "--dir", "folder of the unpacked archive, with WORD/NAME.wav", metavar="DIR")
     parser.add_argument("--any-count", action="store_true", help=f"accept a number of clips other than {CLIPS}")
     scaling = "divide samples by 32768 once or twice (default: %(default)s)"
     parser.add_argument("--scaling", choices=SCALINGS, default="twice", help=scaling)
@@ -226,7 +227,6 @@ DATASETS = (
         add_options,
         make,
         partial(toy_data.speech_commands, WORDS),
-        check=lambda args: at_most_one(args, "--archive", "--dir"),
         members={"dir": WORDS},
         layout=TENSORS,
         task_options={"--scaling": "sc_scaling"},

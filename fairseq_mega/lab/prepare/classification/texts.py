@@ -32,7 +32,7 @@ from fairseq_mega.lab.prepare.options import (
     add_path,
     add_seed,
     add_workers,
-    at_most_one,
+    check_together,
 )
 from fairseq_mega.lab.prepare.progress import Progress, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -194,8 +194,7 @@ def add_listops(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--max-length", 2000, "trees have fewer tokens")
     add_workers(parser)
     tables = f"folder with the released files, instead of new trees: {', '.join(TREES.tables.values())}"
-    add_path(parser, "--tsv-dir", tables, metavar="DIR")
-    add_released(parser)
+    add_released(parser, "--tsv-dir", tables)
     add_limit(parser)
 
 
@@ -258,10 +257,11 @@ the first 4000 (--length) of a review are kept, with --end the last."""
 
 def add_imdb(parser: argparse.ArgumentParser) -> None:
     """Add the options of Text."""
-    add_archive(parser, IMDB_ARCHIVE.name)
-    for split in ("train", "test"):
-        table = "the reviews as a table instead, plain or gzip: label (0, 1) TAB rating TAB text"
-        add_path(parser, f"--tsv-{split}", table)
+    sources = parser.add_mutually_exclusive_group()
+    add_archive(sources, IMDB_ARCHIVE.name)
+    table = "the reviews as a table instead, plain or gzip: label (0, 1) TAB rating TAB text"
+    add_path(sources, "--tsv-train", table)
+    add_path(parser, "--tsv-test", table)
     add_number(parser, "--held-out", 0, "hold N reviews of train out for valid; 0: valid is test", 0)
     add_length(parser)
     parser.add_argument("--end", action="store_true", help="keep the last bytes of each review, not the first")
@@ -334,15 +334,13 @@ the second to src1-bin. 3 GB, about ten minutes on one core. Label 1: one paper 
 
 def add_aan(parser: argparse.ArgumentParser) -> None:
     """Add the options of Retrieval."""
-    add_path(parser, "--tsv-dir", f"folder with {', '.join(PAIRS.tables.values())}", metavar="DIR")
-    add_released(parser)
+    add_released(parser, "--tsv-dir", f"folder with {', '.join(PAIRS.tables.values())}")
     add_length(parser)
     add_limit(parser)
 
 
 def check_aan(args: argparse.Namespace) -> None:
-    """Refuse two sources, or none."""
-    at_most_one(args, "--tsv-dir", "--released")
+    """Refuse to read nothing."""
     if args.tsv_dir is None and not args.released:
         raise ValueError("--tsv-dir is missing: give the folder of the tables, or --released to fetch them")
 
@@ -393,7 +391,6 @@ DATASETS = (
         add_listops,
         make_listops,
         toy_data.listops,
-        check=lambda args: at_most_one(args, "--tsv-dir", "--released"),
         members={"tsv_dir": tuple(TREES.tables.values())},
         layout=TEXTS,
         scored=Scored(2_000, 1_050),  # mean of 2,000 generated trees
@@ -407,7 +404,7 @@ DATASETS = (
         add_imdb,
         make_imdb,
         toy_data.imdb,
-        check=lambda args: at_most_one(args, "--archive", "--tsv-train --tsv-test"),
+        check=lambda args: check_together(args, "tsv_train", "tsv_test"),
         layout=TEXTS,
         scored=Scored(25_000, 31_714_156 / 25_000),  # bytes of the test reviews, at most 4,000 of each, with </s>
         processed=Processed("lra.zip", ("imdb", "text"), BYTES_SEEN),

@@ -17,7 +17,7 @@ from fairseq_mega.lab.prepare.dataset import Dataset, Report, Sources
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.libreoffice_help import HELP, UNPACKED, add_packages, read_help, unpacked
-from fairseq_mega.lab.prepare.options import SUBWORDS, add_number, add_path, add_workers, at_most_one
+from fairseq_mega.lab.prepare.options import SUBWORDS, add_number, add_path, add_workers
 from fairseq_mega.lab.prepare.progress import SPLITS, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, train_model, write_dictionary
 from fairseq_mega.lab.prepare.translation.parallel_text import (
@@ -262,7 +262,6 @@ DATASETS = (
         add_help,
         make_help,
         write_toy_pages,
-        check=lambda args: at_most_one(args, "--deb", "--packages"),
         members=UNPACKED,
         layout=Layout(("text/test.en", "text/test.de", f"{DATA_BIN}/{MODEL_FILE}", *parallel("en", "de")), TRANSLATION),
         vocab_size=lambda args: args.vocab_size,
