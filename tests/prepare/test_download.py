@@ -30,13 +30,6 @@ def test_a_download_that_breaks_off_goes_on_where_it_stopped(server: Server, tmp
     assert [path.name for path in tmp_path.iterdir()] == ["data.tgz"]
 
 
-def test_a_server_without_ranges_starts_afresh(server: Server, tmp_path: Path) -> None:
-    server.breaks = [70_000]
-    server.ignore_ranges = True
-    download.fetch(server.url, tmp_path / "data.tgz")
-    assert (tmp_path / "data.tgz").read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize("partial", [CONTENT, CONTENT + b"more"])
 def test_a_complete_or_overlong_partial_file_ends_well(server: Server, tmp_path: Path, partial: bytes) -> None:
     (tmp_path / "data.tgz.partial").write_bytes(partial)

@@ -74,33 +74,22 @@ def regions(mask: np.ndarray) -> List[Set[Tuple[int, int]]]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_contours_have_the_published_numbers_of_paddles(size: int, layouts: Layouts) -> None:
+def test_layouts_keep_to_the_rules(size: int, layouts: Layouts) -> None:
+    """Published numbers of paddles, starts in the middle, smooth contours with the gap of two margins."""
     rules, found = RULES[size], layouts[size]
-    assert {len(contour) for one in found for contour in one.targets} == {14}
+    assert {(len(contour), len(one.targets)) for one in found for contour in one.targets} == {(14, 2)}
     assert {len(contour) for one in found for contour in one.distractors} == {4}
-    numbers = [len(one.distractors) for one in found]
-    assert max(numbers) <= rules.distractors and sum(numbers) >= len(found)
-    assert {one.margin for one in found} == set(rules.margins)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_targets_start_in_the_middle_at_the_seed_distance(size: int, layouts: Layouts) -> None:
-    rules = RULES[size]
-    for found in layouts[size]:
-        first, second = (pixel(contour[0].start, rules) for contour in found.targets)
+    assert max(len(one.distractors) for one in found) <= rules.distractors
+    assert {one.margin for one in found} == set(rules.margins) and {one.label for one in found} == {0, 1}
+    sharpest = 0
+    for one in found:
+        first, second = (pixel(contour[0].start, rules) for contour in one.targets)
         assert np.hypot(*(first - second)) == pytest.approx(rules.seed_distance, abs=0.5)
         assert 2 * rules.seed_distance <= round(first.min()) <= round(first.max()) < size - 2 * rules.seed_distance
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_paddles_follow_each_other_smoothly_with_the_gap_of_two_margins(size: int, layouts: Layouts) -> None:
-    rules = RULES[size]
-    sharpest = 0
-    for found in layouts[size]:
-        for contour in (*found.targets, *found.distractors):
+        for contour in (*one.targets, *one.distractors):
             points = places(contour, rules)
             gaps = np.hypot(*(points[1:, 0] - points[:-1, -1]).T)
-            assert np.abs(gaps - 2 * found.margin).max() < 0.75  # the fine grid's steps are half a pixel
+            assert np.abs(gaps - 2 * one.margin).max() < 0.75  # the fine grid's steps are half a pixel
             angles = np.array([paddle.angle for paddle in contour])
             sharpest = max(sharpest, np.abs((np.diff(angles) + 180) % 360 - 180).max())
             lengths = np.hypot(*(points[:, -1] - points[:, 0]).T)
