@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 
 from fairseq_mega.lab.prepare.classification import images as arena
+from fairseq_mega.lab.prepare.classification import toy_data
 from tests.support.prepare_runs import image_labels, images, prepare, refusal, source_of
 
 # --- CIFAR-10
@@ -52,10 +53,7 @@ def python2_pickle(content: Any) -> bytes:
 def write_cifar(path: Path, contents: Dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     with tarfile.open(path, "w:gz") as archive:
         for name, content in contents.items():
-            data = python2_pickle(content)
-            member = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
+            toy_data.add_file(archive, f"cifar-10-batches-py/{name}", python2_pickle(content))
     digests = {"md5": hashlib.md5(path.read_bytes()).hexdigest()}
     monkeypatch.setattr(arena, "CIFAR_ARCHIVE", arena.CIFAR_ARCHIVE._replace(digests=digests))
 

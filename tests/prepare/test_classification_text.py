@@ -1,8 +1,6 @@
 """fairseq-mega-prepare for texts: ListOps, IMDb and the ACL network, in fairseq-preprocess's form."""
 
-import gzip
 import hashlib
-import io
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Dict, List
 import numpy as np
 import pytest
 
-from fairseq_mega.lab.prepare.classification import texts
+from fairseq_mega.lab.prepare.classification import texts, toy_data
 from fairseq_mega.lab.prepare.classification.texts import (
     BYTE_TOKENS,
     Example,
@@ -82,23 +80,14 @@ def test_binarised_pairs_are_those_of_fairseq_preprocess_byte_for_byte(tmp_path:
 # --- ListOps
 
 
-def write_released(folder: Path) -> Path:
-    folder.mkdir()
-    rows = ["( ( ( [MAX 2 ) 9 ) ] )\t9", "( ( ( ( [SM 5 ) 6 ) 3 ) ] )\t4", "7\t7"]
-    for name in ("train", "val", "test"):
-        (folder / f"basic_{name}.tsv").write_text("Source\tTarget\n" + "".join(f"{row}\n" for row in rows))
-    return folder
-
-
 def test_released_trees_are_read(tmp_path: Path) -> None:
-    released = write_released(tmp_path / "released")
-    prepare("listops", "--out", tmp_path / "out", "--tsv-dir", released).succeeded()
+    rows = "( ( ( [MAX 2 ) 9 ) ] )\t9\n( ( ( ( [SM 5 ) 6 ) 3 ) ] )\t4\n7\t7\n"
+    for name in ("train", "val", "test"):
+        (tmp_path / f"basic_{name}.tsv").write_text(f"Source\tTarget\n{rows}")
+    prepare("listops", "--out", tmp_path / "out", "--tsv-dir", tmp_path).succeeded()
+    trees = [["[MAX", "2", "9", "X"], ["[SM", "5", "6", "3", "X"], ["7"]]
     for split in SPLITS:
-        assert binarised(tmp_path / "out" / "src-bin", split) == [
-            ["[MAX", "2", "9", "X"],
-            ["[SM", "5", "6", "3", "X"],
-            ["7"],
-        ]
+        assert binarised(tmp_path / "out" / "src-bin", split) == trees
         assert labels(tmp_path / "out", split) == ["9", "4", "7"]
     assert set(source_of(tmp_path / "out")["inputs"]) == {"basic_train.tsv", "basic_val.tsv", "basic_test.tsv"}
 
@@ -115,41 +104,21 @@ def reviews(part: str, count: int) -> Dict[str, bytes]:
     }
 
 
-def write_archive(path: Path, contents: Dict[str, bytes]) -> None:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in contents.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-
-
-@pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An archive of 20 + 20 reviews, in an order that is not sorted, and further files."""
+def test_reviews_become_bytes_and_test_serves_as_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive holds further files, and its reviews are not sorted."""
     path = tmp_path / "aclImdb_v1.tar.gz"
-    contents = {**reviews("train", 10), **reviews("test", 10)}
-    contents = {f"aclImdb/{name}": text for name, text in reversed(contents.items())}
-    write_archive(path, {"aclImdb/README": b"no", "aclImdb/train/unsup/0_0.txt": b"no", **contents})
+    contents = {**reviews("train", 10), **reviews("test", 10), "README": b"no", "train/unsup/0_0.txt": b"no"}
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in reversed(contents.items()):
+            toy_data.add_file(archive, f"aclImdb/{name}", content)
     digests = {"md5": hashlib.md5(path.read_bytes()).hexdigest()}
     monkeypatch.setattr(texts, "IMDB_ARCHIVE", texts.IMDB_ARCHIVE._replace(digests=digests))
-    return path
-
-
-def test_reviews_become_bytes_and_test_serves_as_validation(archive: Path, tmp_path: Path) -> None:
-    prepare("imdb", "--out", tmp_path / "out", "--archive", archive).succeeded()
+    prepare("imdb", "--out", tmp_path / "out", "--archive", path).succeeded()
     for split, part in (("train", "train"), ("valid", "test"), ("test", "test")):
         assert byte_texts(tmp_path / "out" / "src-bin", split) == list(reviews(part, 10).values())
         assert labels(tmp_path / "out", split) == ["0"] * 10 + ["1"] * 10
     source = source_of(tmp_path / "out")
-    assert source["inputs"]["aclImdb_v1.tar.gz"]["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
-    assert any("valid and test are the same" in note for note in source["notes"])
-
-
-def write_tables(folder: Path, extra: str = "") -> List[object]:
-    rows = "".join(f"{n % 2}\t{n}\ttext {n} é\n" for n in range(10))
-    (folder / "train.tsv.gz").write_bytes(gzip.compress(rows.encode()))
-    (folder / "test.tsv").write_text(rows.replace("text", "tetx") + extra, encoding="utf-8")
-    return ["--tsv-train", folder / "train.tsv.gz", "--tsv-test", folder / "test.tsv"]
+    assert source["inputs"][path.name]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_reviews_held_out_for_validation_are_no_longer_trained_on(tmp_path: Path) -> None:

@@ -144,15 +144,27 @@ def test_parts_are_kept_for_the_next_run_of_the_same_settings(toy: Toy, tmp_path
     assert files_below(out) == ["card.json", "label", "src-bin/train.bin"]
 
 
-@pytest.mark.parametrize("moved", ["label", "src-bin"])
-def test_a_run_killed_while_moving_the_output_is_completed(toy: Toy, tmp_path: Path, moved: str) -> None:
-    prepare("toy", "--out", tmp_path).succeeded()
-    output = tmp_path / "unfinished" / "output"
-    output.mkdir(parents=True)
-    for name in {"card.json", "label", "src-bin"} - {moved}:
-        (tmp_path / name).rename(output / name)
-    prepare("toy", "--out", tmp_path).succeeded()
-    assert files_below(tmp_path) == ["card.json", "label", "src-bin/train.bin"] and toy.made == 1
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_a_run_killed_while_moving_the_output_is_completed(
+    moved: int, toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card moves last: its presence means that all is there."""
+    out, replace = tmp_path / "out", os.replace
+    done: List[Path] = []
+
+    def dies(source: Path, target: Path) -> None:
+        if Path(target).parent == out:
+            if len(done) == moved:
+                raise KeyboardInterrupt
+            done.append(target)
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", dies)
+        assert prepare("toy", "--out", out).status == 130
+    assert not (out / "card.json").exists() and len(done) == moved
+    prepare("toy", "--out", out).succeeded()
+    assert files_below(out) == ["card.json", "label", "src-bin/train.bin"] and toy.made == 1
 
 
 def test_a_folder_with_other_files_is_refused_untouched(toy: Toy, tmp_path: Path) -> None:
@@ -167,7 +179,7 @@ def test_a_second_process_is_kept_out(toy: Toy, tmp_path: Path) -> None:
         "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); input()"
     )
     (tmp_path / "unfinished").mkdir()
-    words = [sys.executable, "-c", program, tmp_path / "unfinished" / "lock"]
+    words = [sys.executable, "-c", program, str(tmp_path / "unfinished" / "lock")]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "\n"
         assert "another process is writing there" in refusal("toy", "--out", tmp_path)

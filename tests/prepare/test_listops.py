@@ -3,7 +3,6 @@
 import hashlib
 import random
 from collections import Counter
-from itertools import product
 from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 import numpy as np
@@ -162,13 +161,3 @@ def test_a_seed_stands_for_one_list_whatever_the_number_of_workers(examples: Exa
 def test_the_list_of_a_seed_never_changes(name: str, expected: str, examples: Examples) -> None:
     """Published numbers about a seed's data have to stay true; a change of numpy's streams would show here, too."""
     assert digest(examples[name]) == expected
-
-
-def test_trees_are_distinct_where_few_are_possible() -> None:
-    digits = ListOpsRules(min_length=0, max_length=2)
-    assert sorted(generate_listops(10, 1, digits)) == [(str(value), value) for value in range(10)]
-    pairs = ListOpsRules(min_length=3, max_length=5, max_args=2)
-    found = list(generate_listops(400, 1, pairs))
-    assert {source for source, _ in found} == {
-        f"( ( ( {operator} {a} ) {b} ) ] )" for operator, a, b in product(OPERATORS, range(10), range(10))
-    }

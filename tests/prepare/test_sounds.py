@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_mega.lab.prepare.classification import sounds
+from fairseq_mega.lab.prepare.classification import sounds, toy_data
 from fairseq_mega.lab.prepare.classification.sounds import WORDS, read_sound, read_wave, split_clips
 from tests.support.prepare_runs import prepare, refusal, source_of
 
@@ -176,9 +176,7 @@ def test_the_archive_gives_what_the_folder_gives(folder: Path, tmp_path: Path, m
     path = tmp_path / "speech_commands_v0.02.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         for name, content in recordings().items():
-            member = tarfile.TarInfo(f"./{name}")
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
+            toy_data.add_file(archive, f"./{name}", content)
     options = ("speech-commands", "--out", tmp_path / "out", "--archive", path)
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     message = refusal(*options)

@@ -81,13 +81,6 @@ def test_the_dictionary_holds_every_piece(kind: str, tmp_path: Path) -> None:
 HAN = [chr(0x4E00 + number) for number in range(150)]
 
 
-@pytest.mark.parametrize(("characters", "size", "expected"), [(20, 100, 100), (90, 100, 150), (150, 100, 220)])
-def test_the_size_grows_with_the_characters(characters: int, size: int, expected: int, tmp_path: Path) -> None:
-    text = [HAN[(n * k) % characters] + HAN[k % characters] + HAN[n % characters] for n in range(99) for k in range(99)]
-    found = train_model(text, tmp_path / "model", size)
-    assert characters < found <= expected
-
-
 @pytest.mark.parametrize("byte_fallback", [False, True])
 def test_a_model_depends_on_its_text_alone(
     byte_fallback: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

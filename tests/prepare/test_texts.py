@@ -1,6 +1,5 @@
 """Texts for language models: corpora with the right checksum alone, binarised data with their counts and unit."""
 
-import gzip
 import hashlib
 import json
 from dataclasses import replace
@@ -56,29 +55,6 @@ def test_an_archive_of_ones_own_is_unpacked_and_recorded(small: Path) -> None:
         assert (small / "raw" / f"wiki.{split}.tokens").read_text(encoding="utf-8") == want
     sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
     assert records == {"wikitext-2.zip": {"bytes": archive.stat().st_size, "sha256": sha256}}
-
-
-def test_another_checksum_is_refused_with_both(small: Path) -> None:
-    archive = small / "wikitext-2.zip"
-    content = bytearray(archive.read_bytes())
-    content[50] ^= 1
-    archive.write_bytes(content)
-    want, found = CORPORA["wikitext-2"].archive_digests["md5"], hashlib.md5(content).hexdigest()
-    with pytest.raises(download.DownloadError, match=f"expected MD5 {want}, found {found}"):
-        obtain("wikitext-2", small, archive=archive)
-    assert not (small / "raw").exists()
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_the_unpacked_text_is_taken_plain_or_packed(packed: bool, small: Path) -> None:
-    folder = small / "mirror"
-    folder.mkdir()
-    for split in SPLITS:
-        content, name = f"text of {split}\n".encode(), f"wiki.{split}.tokens"
-        (folder / (f"{name}.gz" if packed else name)).write_bytes(gzip.compress(content) if packed else content)
-    records = obtain("wikitext-2", small, text=folder)
-    assert (small / "raw" / "wiki.test.tokens").read_text() == "text of test\n"
-    assert sorted(records) == sorted(path.name for path in folder.iterdir())
 
 
 @pytest.mark.parametrize("place", ["copy", "raw/enwik8"])

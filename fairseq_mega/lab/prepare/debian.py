@@ -21,7 +21,10 @@ def obtain_packages(names: Sequence[str], given: Optional[Sequence[Path]], raw: 
     target.mkdir(parents=True, exist_ok=True)
     records: Records = {}
     for name in names:
-        path = _own_copy(name, given) if given else fetch_package(name, raw)
+        own = [path for path in given or () if path.name.startswith(f"{name}_")]
+        if given and not own:
+            raise DownloadError(f"--deb: none of {', '.join(map(str, given))} is a file {name}_VERSION.deb")
+        path = own[0].resolve() if own else fetch_package(name, raw)
         try:
             _run(["dpkg-deb", "-x", str(path), str(target)])
             version = _run(["dpkg-deb", "-f", str(path), "Version"])
@@ -63,13 +66,6 @@ def need_dpkg(otherwise: str = "") -> None:
     if shutil.which("dpkg-deb") is None:
         problem = "the command 'dpkg-deb' was not found: it unpacks the package; install dpkg"
         raise DownloadError(f"{problem}. {otherwise}" if otherwise else problem)
-
-
-def _own_copy(name: str, given: Sequence[Path]) -> Path:
-    for path in given:
-        if path.name.startswith(f"{name}_"):
-            return path.resolve()
-    raise DownloadError(f"--deb: none of {', '.join(path.name for path in given)} is a file {name}_VERSION.deb")
 
 
 def _files(name: str, folder: Path) -> List[Path]:

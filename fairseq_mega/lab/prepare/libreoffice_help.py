@@ -35,11 +35,7 @@ def add_packages(parser: argparse.ArgumentParser) -> None:
 
 
 def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -> Tuple[Path, Records]:
-    """Return the folder that packages are unpacked in, and their entries in card.json.
-
-    Raises:
-        DownloadError: if a package cannot be obtained.
-    """
+    """Return the folder that packages are unpacked in, and their entries in card.json."""
     if args.packages is not None:
         return args.packages, {}
     folder = work.scratch / "packages"
@@ -122,11 +118,7 @@ class _HelpPageParser(HTMLParser):
 
 
 def read_page(html: str) -> Tuple[List[Paragraph], List[Paragraph]]:
-    """Read (id, text) of the paragraphs and headings of a page, without empty and code ones.
-
-    Returns:
-        The paragraphs, and the name in each that emphasises exactly one part of the interface.
-    """
+    """Read (id, text) of the paragraphs and headings of a page, and the names in those that emphasise one part."""
     parser = _HelpPageParser()
     parser.feed(html)
     parser.close()
@@ -149,9 +141,7 @@ def pair_paragraphs(source: List[Paragraph], target: List[Paragraph]) -> List[Tu
 
 
 def read_help(root: Path, folders: Sequence[str]) -> Tuple[List[Page], List[Page]]:
-    """Read the help pages that two languages have in common, in the order of their paths.
-
-    A stray byte becomes U+FFFD.
+    """Read the help pages that two languages have in common, in the order of their paths; a stray byte becomes U+FFFD.
 
     Args:
         root: folder of the unpacked packages, which contains `usr/`.
@@ -159,9 +149,6 @@ def read_help(root: Path, folders: Sequence[str]) -> Tuple[List[Page], List[Page
 
     Returns:
         For each page its pairs of paragraphs, and its names of the interface, each emphasised in both languages.
-
-    Raises:
-        FileNotFoundError: if they have no page in common.
     """
     tops = [root / HELP / folder / "text" for folder in folders]
     common = sorted(

@@ -23,15 +23,12 @@ class WorkFolder:
     that a later run can continue or use as they are in ``parts``, anything else in ``scratch``. :meth:`publish` moves
     the data set into ``DIR``, card.json last, so that its presence means that all is there.
 
+    Entering it raises ValueError if the folder holds something else, another data set, or one of other settings, or if
+    another process is at work in it.
+
     Args:
-        out: the folder, created if absent.
         settings: the options that the result depends on; JSON values.
         leaves: names of the data set's files in the folder, which may contain others; none for a folder of its own.
-
-    Raises:
-        ValueError: the folder holds something else, another data set, or one of other settings; or another process is
-            at work in it.
-        OSError: it cannot be written to.
     """
 
     def __init__(self, out: Path, settings: Dict[str, Any], leaves: Sequence[str] = ()) -> None:
@@ -127,9 +124,7 @@ class WorkFolder:
     def part(self, name: str, make: Callable[[Path], None]) -> Path:
         """Return a folder of ``parts``, made unless an earlier run has made all of it.
 
-        Args:
-            make: creates and fills the folder, in which an interrupted run may have left files; a ValueError means that
-                these are useless.
+        ``make`` fills it; an interrupted run may have left files there, which are useless after a ValueError.
         """
         folder = self.parts / name
         if folder.exists():
@@ -160,15 +155,12 @@ class WorkFolder:
         if card is not None:
             write_json(self.output / CARD_FILE, {**card, "settings": self.settings})
         names = {name.partition("/")[0] for name in self._read(self.output).get("files", {})}
-        moved = sorted([*self.output.iterdir(), *(self.parts / name for name in names)], key=_last_if_record)
+        moved = sorted([*self.output.iterdir(), *(self.parts / name for name in names)])
+        moved.sort(key=lambda path: path.name in RECORDS)  # the card last
         for path in filter(Path.exists, moved):
             os.replace(path, self.out / path.name)
         shutil.rmtree(self._unfinished, ignore_errors=True)
         print_line(f"done: {self.out} (its origin: {self.out / CARD_FILE})")
-
-
-def _last_if_record(path: Path) -> bool:
-    return path.name in RECORDS
 
 
 def _same(old: Any, new: Any) -> bool:

@@ -104,8 +104,10 @@ def grey(colour: np.ndarray) -> np.ndarray:
     The rounded 16-bit fixed-point numbers equal PIL's conversion to mode "L" (ITU-R 601-2).
     """
     weights = (19595, 38470, 7471)  # of 65536
-    total = sum(weight * colour[..., channel, :, :].astype(np.uint32) for channel, weight in enumerate(weights))
-    return ((total + 0x8000) >> 16).astype(np.uint8)
+    total = np.full((*colour.shape[:-3], *colour.shape[-2:]), 0x8000, dtype=np.uint32)
+    for channel, weight in enumerate(weights):
+        total += weight * colour[..., channel, :, :].astype(np.uint32)
+    return (total >> 16).astype(np.uint8)
 
 
 class _ArrayUnpickler(pickle.Unpickler):

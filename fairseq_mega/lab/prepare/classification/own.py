@@ -53,9 +53,9 @@ IMAGE_DETAILS = """\
 --train holds a folder per label, DIR/LABEL/FILE. Writes train/LABEL/FILE, valid/LABEL/FILE and test/LABEL/FILE for
 --task image-classification: without --valid a tenth of the images of every label, at least one, is held out for it, and
 as many for test without --test. The files are not changed: the result contains hard links to them, which need no MB of
-their own, or copies if the file system has no hard links. Other files in the folders are counted and omitted; a label
-without images is an error, and so is an image that cannot be decoded, a TIFF, or one of more than 8 bits. Damage within
-a picture may go unseen. A folder that has train/ and valid/ already needs no preparation."""
+their own, or copies if the file system has no hard links. Other files are counted and omitted; a label without images
+is an error, and so is an image that cannot be decoded, a TIFF, or one of more than 8 bits. A folder that has train/ and
+valid/ already needs no preparation."""
 SOUND_DETAILS = f"""\
 --train holds a folder per label, DIR/LABEL/NAME.wav: one channel at {RATE} Hz, in WAV, FLAC, Ogg, MP3, AIFF or what
 else the library soundfile reads (extra speech); without it 16-bit WAV alone. Other files in the folders are counted and
@@ -280,7 +280,7 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the recordings, make them of one length, split, standardise and write them."""
     scale = None if args.like is None else ClipScale.load(args.like.parent)
     sources = sources_of(args, "dir")
-    parts, labels = read_splits(sources, read_folder(SOUNDS), 0.15, sha256_of, scale and scale.labels)
+    parts, labels = read_splits(sources, read_folder(SOUNDS), 0.15, sha256_of, None if scale is None else scale.labels)
     clips = {path: read_sound(path) for examples in parts.values() for path, _ in examples}
     longest = -(-max(map(len, clips.values())) // STEP) * STEP
     length = scale.length if scale is not None else args.samples or longest

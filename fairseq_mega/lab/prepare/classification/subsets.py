@@ -30,10 +30,9 @@ def limited(splits: Dict[str, np.ndarray], limit: Optional[List[int]]) -> Dict[s
 
 
 def random_split(size: int, train: int, valid: int) -> Dict[str, np.ndarray]:
-    """Split ``size`` examples as torch's random_split does with a generator of SEED; the rest is test.
+    """Return the indices (n,) int64 of the examples of each split in the drawn order; the rest is test.
 
-    Returns:
-        For each split the indices of its examples, (n,) int64, in the drawn order.
+    They are those of torch's random_split with a generator of SEED.
     """
     order = torch.randperm(size, generator=torch.Generator().manual_seed(SEED)).numpy()
     return dict(zip(SPLITS, np.split(order, [train, train + valid])))
@@ -43,9 +42,7 @@ def stratified_split(labels: np.ndarray, held_out: Dict[str, float], names: Sequ
     """Hold out a share of the examples of every label, at least one, for each named split; the rest is train.
 
     Args:
-        labels: (n,) integers from 0, one value for each class.
-        held_out: share by the name of the split.
-        names: of the labels 0, 1, ..., for messages.
+        labels: (n,) integers from 0, with these names; each has examples.
 
     Returns:
         For each split the indices of its examples in random order, (m,) int64.
@@ -55,19 +52,18 @@ def stratified_split(labels: np.ndarray, held_out: Dict[str, float], names: Sequ
     """
     draw = np.random.default_rng(SEED)
     parts: Dict[str, List[np.ndarray]] = {split: [] for split in ("train", *held_out)}
-    found, counts = np.unique(labels, return_counts=True)
-    few = [f"{names[label]!r} has {count}" for label, count in zip(found, counts) if count <= len(held_out)]
+    counts = np.bincount(labels)
+    few = [f"{name!r} has {count}" for name, count in zip(names, counts) if 0 < count <= len(held_out)]
     if few:
         raise ValueError(
             f"labels with too few examples: {listed(few)}; {len(held_out) + 1} of each are needed to hold one out for "
-            f"{' and '.join(held_out)}: give more of them, or remove the label"
+            f"{' and '.join(held_out)}"
         )
-    for label in found:
+    for label in np.flatnonzero(counts):
         rows = draw.permutation(np.flatnonzero(labels == label))
         for split, share in held_out.items():
-            count = max(1, int(share * len(labels[labels == label])))
-            parts[split].append(rows[:count])
-            rows = rows[count:]
+            part, rows = np.split(rows, [max(1, int(share * counts[label]))])
+            parts[split].append(part)
         parts["train"].append(rows)
     return {split: draw.permutation(np.concatenate(rows)) for split, rows in parts.items()}
 

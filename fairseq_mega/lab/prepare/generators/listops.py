@@ -9,7 +9,7 @@ the trees that are kept. A tree that grows too long is abandoned while it grows.
 from dataclasses import dataclass
 from functools import partial
 from itertools import count as count_from
-from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Iterator, List, NamedTuple, Set, Tuple
 
 import numpy as np
 
@@ -55,27 +55,17 @@ class _Level(NamedTuple):
 def generate_listops(
     count: int,
     seed: int,
-    rules: Optional[ListOpsRules] = None,
+    rules: ListOpsRules = ListOpsRules(),
     workers: int = 1,
 ) -> Iterator[Example]:
     """Yield `count` distinct trees with their values; the same ones in the same order for every number of workers.
 
-    Args:
-        seed: 0 or more.
-        rules: None means those of the Long Range Arena.
-        workers: processes.
-
-    Yields:
-        (source, target) pairs: the fully parenthesised binary form of the released files, as in
-        ``( ( ( [MAX 2 ) 9 ) ] )``, and the value, 0 to 9. The trees are independent of each other and of their place in
-        the order, so any part can be a split.
-
-    Raises:
-        ValueError: rules that allow too few different trees.
+    Each is a pair of the fully parenthesised binary form of the released files, as in ``( ( ( [MAX 2 ) 9 ) ] )``, and
+    the value, 0 to 9. The trees are independent of each other and of their place in the order, so any part can be a
+    split. Raises ValueError for rules that allow too few different trees.
 
     Source: Long Range Arena (Tay et al., 2021), section 2.2.1, after Nangia and Bowman (2018).
     """
-    rules = rules or ListOpsRules()
     seen: Set[str] = set()
     fruitless = 0
     blocks = in_order(partial(_draw_block, seed, rules), count_from(), workers)

@@ -28,13 +28,11 @@ LEARNT_FROM = 20_000_000  # first characters, for the subwords
 DETAILS = f"""\
 A file {", ".join(ENDINGS)} holds JSON lines, an object with a field "text" in
 each; any other file plain text, whose documents are separated by blank lines; in UTF-8, also packed with gzip (.gz). A
-folder stands for all its files, also those of folders within it and of linked ones, with these endings and
-{", ".join(TEXTS[len(ENDINGS) :])} (also with .gz).
+folder stands for all its files with these endings and {", ".join(TEXTS[len(ENDINGS) :])}, in folders within it, too.
 Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task megalodon_pretrain. Without --valid and --test,
-one document of {HELD_OUT} is held out for each. The vocabulary has a subword for every byte: no character is unknown,
-and no warning names characters that the training texts lack. It is learnt from the first 20 MB in a minute or two,
-unless --vocabulary is passed. For texts too large to copy, make the folder by hand: train/*.jsonl,
-valid.jsonl and {MODEL_FILE}."""
+one document of {HELD_OUT} is held out for each. The vocabulary has a subword for every byte: no character is unknown.
+It is learnt from the first 20 MB in a minute or two, unless --vocabulary is passed. For texts too large to copy, make
+the folder by hand: train/*.jsonl, valid.jsonl and {MODEL_FILE}."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -8,13 +8,13 @@ import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 from fairseq_mega.data.class_folders import listing
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.prepare.archives import open_text
 from fairseq_mega.lab.prepare.dataset import Dataset, Report, Sources
-from fairseq_mega.lab.prepare.download import ATTEMPTS, Records, check_digests, fetch, fetch_missing, record_of
+from fairseq_mega.lab.prepare.download import ATTEMPTS, check_digests, fetch, fetch_missing, record_of
 from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS, WORDS_FILE
 from fairseq_mega.lab.prepare.options import add_number, add_path
@@ -32,11 +32,10 @@ VOCAB_SIZE = 32_000  # of the vocabulary
 VOCABULARY = "t5-data/vocabs/cc_all.32000/sentencepiece.model"
 
 DETAILS = f"""\
-{BOOKS["train"]}, {BOOKS["valid"]} and {BOOKS["test"]} books of the public bucket {BUCKET} (11.7 GB), with the
-sentencepiece vocabulary of T5 (792 KB): train.jsonl, valid.jsonl and test.jsonl for --task megalodon_pretrain, a book
-in a line, {MODEL_FILE}, and {WORDS_FILE} with the published numbers of words, from which evaluations compute
-perplexities per word. 12 GB beside the download, about ten minutes on one core. An interrupted download continues with
-the missing books."""
+{BOOKS["train"]}, {BOOKS["valid"]} and {BOOKS["test"]} books of the public bucket {BUCKET} (11.7 GB), a book in
+a line of train.jsonl, valid.jsonl and test.jsonl, with T5's sentencepiece vocabulary as {MODEL_FILE}, for --task
+megalodon_pretrain; {WORDS_FILE} has the published numbers of words for perplexities per word. 12 GB beside the
+download, about ten minutes on one core. An interrupted download continues with the missing books."""
 REMEDY = (
     "The same command continues the download; or download the folders train, validation and test of the bucket by "
     "other means (gsutil -m cp -r gs://deepmind-gutenberg/...) and name the folder above them with --books DIR"
@@ -128,19 +127,14 @@ def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
     return {"books": len(books), "bytes": size, "words_between_blanks": words}
 
 
-def obtain_vocabulary(args: argparse.Namespace, work: WorkFolder) -> Tuple[Path, Records]:
-    """Return the sentencepiece model, and its entry in card.json."""
-    path, address = args.vocabulary, f"{args.host}/{VOCABULARY}"
-    if path is None:
-        path = work.raw / "t5.model"
-        fetch_missing(address, path, VOCABULARY_REMEDY)
-        SubwordUnit(path)
-    return path, {path.name: record_of(path, **({} if args.vocabulary else {"url": address}))}
-
-
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Fetch the vocabulary and the books, small splits first, and write them as JSON lines."""
-    vocabulary, inputs = obtain_vocabulary(args, work)
+    vocabulary, address = args.vocabulary, f"{args.host}/{VOCABULARY}"
+    if vocabulary is None:
+        vocabulary = work.raw / "t5.model"
+        fetch_missing(address, vocabulary, VOCABULARY_REMEDY)
+        SubwordUnit(vocabulary)
+    inputs = {vocabulary.name: record_of(vocabulary, **({} if args.vocabulary else {"url": address}))}
     with vocabulary.open("rb") as stream:
         copy_stream(stream, work.output / MODEL_FILE)
     splits = {}

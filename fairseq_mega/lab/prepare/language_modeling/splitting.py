@@ -4,7 +4,7 @@ import codecs
 from collections import Counter
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import sentencepiece
 
@@ -73,13 +73,8 @@ def held_out_ranges(
     The file is cut into `blocks` equal blocks. The last `share` of each block belongs to the last split, the `share`
     before to the split before, and the rest to train. All cuts are moved to the next end of a line.
 
-    Args:
-        path: the text; only the lines around each cut are read.
-        splits: the held-out splits, of valid and test.
-        limit: use this many bytes only, in equal parts from the beginning of every block.
-
-    Returns:
-        Ranges of train and of `splits`, ascending and without overlap; without `limit` they cover the file.
+    With a `limit` only as many bytes are used, in equal parts from the beginning of every block; without, the ranges,
+    which are ascending and do not overlap, cover the file.
 
     Raises:
         ValueError: shares that leave nothing to train, or a text too short for a line in every split.
@@ -95,7 +90,12 @@ def held_out_ranges(
             begin, end = number * size // blocks, (number + 1) * size // blocks
             length = min((number + 1) * used // blocks - number * used // blocks, end - begin)
             edges = [begin, *(begin + length - round(length * share * n) for n in range(len(splits), -1, -1))]
-            ends = [line_end(stream, edge) for edge in edges]
+            ends = []
+            for edge in edges:  # moved to the beginning of a line, or the end of the file
+                stream.seek(max(0, edge - 1))
+                if edge:
+                    stream.readline()
+                ends.append(stream.tell())
             for split, first, last in zip(order, ends, ends[1:]):
                 if last > first:
                     ranges[split].append(ByteRange(first, last))
@@ -106,14 +106,6 @@ def held_out_ranges(
                 f"each of {', '.join(splits)}: give a longer text with line feeds, or fewer --blocks"
             )
     return ranges
-
-
-def line_end(stream: BinaryIO, offset: int) -> int:
-    """Return the first position from `offset` on at which a line begins, or the end of the file."""
-    stream.seek(max(0, offset - 1))
-    if offset:
-        stream.readline()
-    return stream.tell()
 
 
 def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
@@ -130,13 +122,8 @@ def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
 def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = False) -> Iterator[List[str]]:
     r"""Yield the words of every line in the ranges of a UTF-8 file, which begin and end at ends of lines.
 
-    Lines end at `\n` only, and are split into words as by fairseq. A byte-order mark is omitted.
-
-    Args:
-        replace_invalid: read bytes that are not UTF-8 as U+FFFD.
-
-    Raises:
-        ValueError: names the file and line with bytes that are not UTF-8, or with a word that fairseq reserves.
+    Lines end at `\n` only, and are split into words as by fairseq. A byte-order mark is omitted. Raises ValueError that
+    names the line with bytes that are not UTF-8, unless they are read as U+FFFD, or with a word that fairseq reserves.
     """
     with open(path, "rb") as stream:
         for part in ranges:

@@ -83,8 +83,8 @@ def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus
     for source, counts, size in expected:
         for split, name in product(counts, ("lines", "tokens")):
             if splits[split][name] != counts[split][name]:
-                found = splits[split][name]
-                raise ValueError(f"{data}: {split}: expected {counts[split][name]} {name} ({source}), found {found}")
+                want, got = counts[split][name], splits[split][name]
+                raise ValueError(f"{data}: {split}: expected {want} {name} ({source}), found {got}")
         if size not in (None, len(dictionary)):
             raise ValueError(f"{data}: expected a dictionary of {size} ({source}), found {len(dictionary)}")
     for split, found in splits.items():
@@ -118,7 +118,8 @@ def make_wikitext(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Cut WikiText into words."""
     corpus = CORPORA[f"wikitext-{args.version}"]
     inputs = obtain_corpus(corpus, work.raw, args.archive, args.text, checked=not args.smoke)
-    cut = Cut("words", *(work.raw / name for name in corpus.files))
+    train, valid, test = (work.raw / name for name in corpus.files)
+    cut = Cut("words", train, valid, test)
     return write_data(args, work, cut, corpus.url, inputs, published=None if args.smoke else corpus)
 
 

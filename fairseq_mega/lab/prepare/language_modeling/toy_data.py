@@ -59,17 +59,12 @@ def write_corpus(corpus: str, output: Path) -> None:
         elif corpus == "own":
             partial.write_bytes(running_text(SIZE).rpartition(b"\n")[0] + b"\n")
         else:
-            _write_zip(corpus, partial)
-
-
-def _write_zip(corpus: str, output: Path) -> None:
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as container:
-        if corpus == "enwik8":
-            container.writestr("enwik8", running_text(SIZE))
-            return
-        for split in SPLITS:
-            text = "".join(f"{line}\n" for line in wikitext_lines(split))
-            container.writestr(f"{corpus}/wiki.{split}.tokens", text)
+            with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as container:
+                if corpus == "enwik8":
+                    container.writestr("enwik8", running_text(SIZE))
+                for split in SPLITS if corpus != "enwik8" else ():
+                    text = "".join(f"{line}\n" for line in wikitext_lines(split))
+                    container.writestr(f"{corpus}/wiki.{split}.tokens", text)
 
 
 def write_books(folder: Path) -> List[str]:
