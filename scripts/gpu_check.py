@@ -3,8 +3,8 @@
 
 Every stage needs less than eight minutes and has its own log; a failed stage does not stop the others. Passed stages
 are not repeated: if a command is limited to ten minutes, run this one with --minutes 9 until its status is 0. Results
-in DIR: gpu.json (GPU, driver, versions), *.rows.jsonl (a JSON line per measurement), kernels-*.json, layer-*.json,
-plots, logs, and stages.json (the outcome of every stage).
+in DIR: *.rows.jsonl (a JSON line per measurement), kernels-*.json and layer-*.json with GPU and versions, plots, logs,
+and stages.json (the outcome of every stage).
 
 Exit status: 0 everything passed, 1 something failed, 3 something is left for the next call, 2 bad options.
 """
@@ -82,7 +82,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
-    """Stages that install wheels, describe the GPU and build the extension."""
+    """Stages that install wheels and build the extension."""
     out, found, device = arguments.out, [], arguments.device
     if arguments.wheels is not None:
         wheels = [str(path) for path in sorted(arguments.wheels.glob("*.whl"))]
@@ -90,9 +90,6 @@ def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
         install = [*pip, "--no-index", "--no-deps", "--upgrade", "--target", str(out / "site"), *wheels]
         found.append(Stage("wheels", "setup", [install]))
     before = tuple(stage.name for stage in found)
-    describe = [*BENCHMARK, "device", "--device", device, str(out / "gpu.json")]
-    off = {"FAIRSEQ_MEGA_NATIVE": "off"}  # no extension is built yet
-    found.append(Stage("describe", "setup", [describe], before, environment=off))
     build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--build-temp", str(out / "build")]
     loads = [
         sys.executable,

@@ -173,9 +173,8 @@ def test_every_stage_works(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     results = tmp_path / "results"
     kept = json.loads((results / "stages.json").read_text())["stages"]
-    assert {outcome["status"] for outcome in kept.values()} == {"passed"} and len(kept) >= 18
+    assert {outcome["status"] for outcome in kept.values()} == {"passed"} and len(kept) >= 17
     assert (results / "site" / "made_up.py").exists()
-    assert json.loads((results / "gpu.json").read_text())["gpu"] is None
     for dtype in ("float32", "bfloat16"):
         assert (results / f"kernels-lengths-{dtype}.png").exists()
         for name in ("kernels-lengths", "kernels-paper", "layer"):

@@ -8,10 +8,9 @@ import torch
 from fairseq_mega.lab.benchmarks import command, models
 from fairseq_mega.lab.benchmarks.decoding import IncrementalDecoder
 from fairseq_mega.lab.runs.results import read_result
-from tests.support.in_process import call
 
 
-@pytest.mark.parametrize("width", [32, 64, 128, 256])
+@pytest.mark.parametrize("width", [32, 256])
 def test_models_have_equally_many_parameters(width):
     mega, full, transformer, llama = (
         models.layer_parameters(models.build(name, width, 2, 8, 20, 30)) for name in (*models.MODELS, "llama")
@@ -21,14 +20,17 @@ def test_models_have_equally_many_parameters(width):
     assert abs(mega - llama) < 6 * width
 
 
-def run(benchmark, *options):
-    done = call(command.main, benchmark, "--smoke", *options)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def run(capsys):
+    def run_benchmark(*given):
+        command.main(list(map(str, given)))
+        return capsys.readouterr().out
+
+    return run_benchmark
 
 
-def test_decoding(tmp_path):
-    output = run("decoding", "--json", str(tmp_path / "decoding.json"))
+def test_decoding(tmp_path, run):
+    output = run("decoding", "--smoke", "--json", tmp_path / "decoding.json")
     found = re.findall(r"^\| (mega, chunk 16|mega-full|transformer) \| [\d,]+ \| (10|90) \|", output, re.MULTILINE)
     assert len(found) == 6
     scores = read_result(tmp_path / "decoding.json")["scores"]
@@ -54,36 +56,22 @@ def test_step_reads_the_weights_and_the_filled_memory():
 
 
 @pytest.mark.exhaustive
-def test_decoding_with_beams_and_several_chunks(tmp_path):
-    options = ["--batch", "2", "--beam", "3", "--chunk", "16,4096"]
-    output = run("decoding", "--models", "mega,mega-full", *options, "--json", str(tmp_path / "beam.json"))
-    found = re.findall(r"^\| (mega, chunk 16|mega, chunk 4096|mega-full) \| [\d,]+ \| (10|90) \|", output, re.M)
-    assert len(found) == 6
+def test_decoding_with_beams(tmp_path, run):
+    """A long chunk reserves what no chunk does."""
+    options = ["--batch", 2, "--beam", 3, "--chunk", 4096]
+    run("decoding", "--smoke", "--models", "mega,mega-full", *options, "--json", tmp_path / "beam.json")
     scores = read_result(tmp_path / "beam.json")["scores"]
     for position in (10, 90):
-        bytes_of = {name: scores[f"{name} position={position} bytes"] for name in ("mega, chunk 4096", "mega-full")}
-        assert bytes_of["mega, chunk 4096"] == bytes_of["mega-full"]  # a long chunk reserves what no chunk does
+        assert scores[f"mega position={position} bytes"] == scores[f"mega-full position={position} bytes"]
 
 
-def test_length(tmp_path):
-    output = run("lm-length", "--json", str(tmp_path / "length.json"), "--time-limit", "30")
-    assert len(re.findall(r"^\| (mega, chunk 16|transformer) \| (32|64) \| [\d,]+ \|", output, re.MULTILINE)) == 4
-    assert read_result(tmp_path / "length.json")["examples"] == 2 * (32 + 64)
-
-
-@pytest.mark.exhaustive
-def test_length_within_a_time_limit_and_of_other_models():
-    output = run("lm-length", "--time-limit", "0", "--models", "mega")
-    assert "| mega | 64 | skipped: would take about" in output
-    output = run("lm-length", "--models", "megalodon,llama")
-    assert re.findall(r"^\| (megalodon, chunk 16|llama) \| (\d+) \| [\d,]+ \|", output, re.MULTILINE) == [
-        *[("megalodon, chunk 16", "32"), ("megalodon, chunk 16", "64"), ("llama", "32"), ("llama", "64")]
-    ]
-
-
-def test_shared_sequences(tmp_path):
-    output = run("chunk-parallel", "--json", str(tmp_path / "shared.json"))
-    assert re.findall(r"^\| (mega|megalodon), chunk 16 \| (\d) \| (\d+) \|", output, re.MULTILINE) == [
-        *[("mega", "1", "64"), ("mega", "2", "32"), ("megalodon", "1", "64"), ("megalodon", "2", "32")]
-    ]
-    assert read_result(tmp_path / "shared.json")["examples"] == 64
+def test_length(tmp_path, run):
+    file = tmp_path / "length.json"
+    output = run("lm-length", "--smoke", "--models", "mega,megalodon/figure4/11m/llama", "--json", file)
+    rows = re.findall(r"^\| (mega, chunk 16|megalodon/figure4/11m/llama) \| (32|64) \| [\d,]+ \|", output, re.MULTILINE)
+    assert len(rows) == 4
+    result = read_result(file)
+    assert result["examples"] == 2 * (32 + 64) and result["settings"]["width"] == 32
+    assert "skipped" in run("lm-length", "--smoke", "--models", "mega", "--time-limit", 0)
+    run("lm-length", "--smoke", "--models", "megalodon/figure4/11m/llama", "--json", file)
+    assert "width" not in read_result(file)["settings"]  # the recipe has its own sizes

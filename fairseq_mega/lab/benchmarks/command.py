@@ -6,11 +6,25 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
-from fairseq_mega.cli.commands import add_described
+from fairseq_mega.cli.commands import add_described, exit_status
 from fairseq_mega.lab.runs.files import check_writable
 
-# Each measurement is a separate process that imports its benchmark alone: the benchmark of a layer needs no fairseq.
-NAMES = ("layer", "kernels", "decoding", "lm-length", "chunk-parallel", "lra-speed", "peers", "launches", "device")
+# The help of all benchmarks is printed without torch; each measurement is a process that imports its benchmark alone.
+BENCHMARKS = {
+    "layer": "Time and peak memory of one MEGA layer against a Transformer layer of the same width, forward and "
+    "backward.",
+    "kernels": "Time and peak memory of every path of the operators: EMA, attention, linear maps, timestep norm; "
+    "forward and backward.",
+    "decoding": "Speed of decoding at several positions of a text: MEGA's language model and fairseq's transformer_lm.",
+    "lm-length": "Training speed and peak memory of language models over the length of their blocks, with and without "
+    "chunks.",
+    "lra-speed": "Speed and memory columns of MEGA's Table 2: training on the Text task of the Long Range Arena with "
+    "4K input.",
+    "peers": "Training speed and peak memory of language models, compared with other implementations of the same "
+    "models.",
+    "launches": "Kernels that a layer launches on a GPU in a forward pass, a backward pass and a single step of "
+    "decoding, by operator.",
+}
 SIZES = {
     "width": "width d",
     "layers": "number of layers",
@@ -20,12 +34,12 @@ SIZES = {
 
 
 class Benchmark(NamedTuple):
-    """A subcommand of ``python -m fairseq_mega.lab.benchmarks``."""
+    """A subcommand of ``python -m fairseq_mega.lab.benchmarks``, whose first line of help is in ``BENCHMARKS``."""
 
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
-    # Measures one part in a separate process, see :func:`fairseq_mega.lab.benchmarks.measuring.run_apart`.
+    # Measures one part, see :func:`fairseq_mega.lab.benchmarks.measuring.run_apart`.
     measure: Optional[Callable[[str, argparse.Namespace], Dict[str, Any]]] = None
     smoke: Sequence[str] = ()  # options that --smoke implies; the command line overrides them
 
@@ -61,16 +75,10 @@ def add_size_options(parser: argparse.ArgumentParser, **sizes: int) -> None:
 
 def add_sweep_options(parser: argparse.ArgumentParser, dtypes: Sequence[str]) -> None:
     """Add the options of benchmarks that pass over many measurements several times, in one of some precisions."""
-    of = "dtype of all tensors" + ("; autocast: float32 under autocast to bfloat16" if "autocast" in dtypes else "")
-    parser.add_argument("--dtype", choices=dtypes, default="float32", help=f"{of} (default: %(default)s)")
-    sweeps = "passes; the fastest median counts (default: %(default)s)"
-    parser.add_argument("--sweeps", type=int, default=2, help=sweeps)
-    add_rows_options(parser)
-
-
-def add_rows_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of benchmarks whose measurements are stored in ``Rows``."""
     add = parser.add_argument
+    of = "dtype of all tensors" + ("; autocast: float32 under autocast to bfloat16" if "autocast" in dtypes else "")
+    add("--dtype", choices=dtypes, default="float32", help=f"{of} (default: %(default)s)")
+    add("--sweeps", type=int, default=2, help="passes; the fastest median counts (default: %(default)s)")
     rows = "record each measurement here at once, and skip those recorded before"
     add("--rows", type=Path, metavar="FILE", help=rows)
     add("--stop-after", type=float, metavar="SECONDS", help="start no measurement after this time; exit with status 75")
@@ -90,32 +98,40 @@ def chosen_of(given: str, option: str, known: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def build_parser(names: Sequence[str] = NAMES) -> argparse.ArgumentParser:
-    """Return the parser of these benchmarks, of all if none are passed."""
+def build_parser(name: str = "") -> argparse.ArgumentParser:
+    """Return the parser with the options of one benchmark, or of all benchmarks without their options."""
     parser = argparse.ArgumentParser(prog="python -m fairseq_mega.lab.benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
-    for name in names:
-        benchmark = find(name)
-        add_described(commands, name, benchmark.description, benchmark.add_options)
+    for other, first in BENCHMARKS.items():
+        if other == name:
+            benchmark = find(name)
+            add_described(commands, name, f"{first}\n\n{benchmark.description}", benchmark.add_options)
+        else:
+            commands.add_parser(other, help=first)
     return parser
 
 
 def parse(given: Sequence[str]) -> argparse.Namespace:
     """Read a command line; its options override the options that --smoke implies."""
-    parser = build_parser(given[:1] if given and given[0] in NAMES else NAMES)
+    name = given[0] if given and given[0] in BENCHMARKS else ""
+    parser = build_parser(name)
     arguments = parser.parse_args(given)
-    if getattr(arguments, "smoke", False):
-        arguments = parser.parse_args([given[0], *find(given[0]).smoke, *given[1:]])
+    if arguments.smoke:
+        arguments = parser.parse_args([name, *find(name).smoke, *given[1:]])
     arguments.given = list(given)
     return arguments
 
 
+def run(arguments: argparse.Namespace) -> None:
+    """Run a benchmark; raise SystemExit if it must be continued."""
+    if arguments.json is not None:
+        check_writable("--json", arguments.json)  # before the measurements
+    find(arguments.benchmark).run(arguments)
+
+
 def main(given: Optional[Sequence[str]] = None) -> None:
-    """Run a benchmark; raise SystemExit if it cannot be measured or must be continued."""
+    """Run the command line; raise SystemExit after an error message."""
     arguments = parse(sys.argv[1:] if given is None else given)
-    try:
-        if getattr(arguments, "json", None) is not None:
-            check_writable("--json", arguments.json)  # before the measurements
-        find(arguments.benchmark).run(arguments)
-    except (OSError, ValueError) as error:
-        raise SystemExit(f"benchmarks {arguments.benchmark}: error: {error}") from error
+    status = exit_status(f"benchmarks {arguments.benchmark}", lambda: run(arguments))
+    if status:
+        raise SystemExit(status)

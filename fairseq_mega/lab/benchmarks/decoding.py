@@ -2,9 +2,8 @@
 
 import argparse
 import statistics
-import sys
 import time
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List
 
 import torch
 from fairseq.modules import MultiheadAttention
@@ -16,13 +15,10 @@ from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, a
 from fairseq_mega.ops.decoding.time_buffer import TimeBuffer
 
 DESCRIPTION = """\
-Speed of decoding at several positions of a text: MEGA's language model and fairseq's transformer_lm.
-
-Both models have the same number of parameters and random weights. First, the logits of step-by-step decoding are
-compared with the logits of one call over the whole text; nothing is measured if they differ. Then MEGA reads a text up
-to a position in one call. The Transformer gets random keys and values instead, because the time does not depend on
-their values. Both models decode token by token, greedily, and the median time per step is reported. With --beam, each
-step first reorders the memory of the hypotheses, as beam search does.
+Both models have the same number of parameters and random weights. MEGA reads a text up to a position in one call. The
+Transformer gets random keys and values instead, because the time does not depend on their values. Both models decode
+token by token, greedily, and the median time per step is reported. With --beam, each step first reorders the memory of
+the hypotheses, as beam search does.
 
 The limit of a time is the bytes of weights and state that a step reads, divided by the read bandwidth, which the same
 process measures with the same number of threads. The share is the part of this bandwidth that a step reaches. Data that
@@ -45,8 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     others = ", ".join(models.OTHERS)
     help_text = f"models, comma separated, also {others}; all: the models in chunks (default: %(default)s)"
     add("--models", default=",".join(models.MODELS), help=help_text)
-    add_size_options(parser, width=256, layers=6, symbols=10000)
-    add("--chunk", default="256", help="MEGA's chunk, or several, comma separated (default: %(default)s)")
+    add_size_options(parser, width=256, layers=6, chunk=256, symbols=10000)
     add("--batch", type=int, default=1, help="texts in a batch (default: %(default)s)")
     add(
         "--beam",
@@ -115,39 +110,15 @@ def drawn_order(texts: int, beam: int, device: str) -> Any:
     return (first + torch.randint(beam, (texts, beam), device=device)).flatten()
 
 
-def build(name: str, chunk: int, arguments: argparse.Namespace, longest: int) -> Any:
-    """Build a model for texts of ``longest`` tokens, without dropout."""
-    torch.manual_seed(0)
-    sizes = (arguments.width, arguments.layers, chunk, arguments.symbols, longest)
-    return models.build(name, *sizes).to(arguments.device).eval()
-
-
-def check(name: str, chunk: int, arguments: argparse.Namespace) -> None:
-    """Compare decoding in steps with one call; raise AssertionError if they differ."""
-    length = min(2 * chunk + 5, 300)
-    model = build(name, chunk, arguments, length)
-    tokens = torch.randint(4, arguments.symbols, (2 * arguments.beam, length), device=arguments.device)
-    rows = torch.arange(tokens.size(0), device=arguments.device)
-    with torch.no_grad():
-        whole = model(tokens)[0]
-        decoder = IncrementalDecoder(model)
-        for end in range(1, length + 1):
-            if arguments.beam > 1 and end > 1:
-                order = drawn_order(2, arguments.beam, arguments.device)
-                decoder.reorder(order)
-                rows = rows[order]
-            difference = (decoder.step(tokens[rows, :end]) - whole[rows, end - 1]).abs().max()
-            assert difference < 1e-4 * whole.abs().max(), f"{name}: step {end} differs by {difference:.2g}"
-
-
-def measure(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
-    """Measure the median seconds per step, their limit and the bytes of state of MODEL:CHUNK at every position."""
-    name, chunk = part.split(":")[0], int(part.split(":")[1])
+def measure(name: str, arguments: argparse.Namespace) -> Dict[str, Any]:
+    """Measure the median seconds per step, their limit and the bytes of state of a model at every position."""
     configure_process()  # as fairseq-mega-generate does
     torch.set_num_threads(arguments.threads)
     positions = numbers_of(arguments.positions)
     longest = max(positions) + arguments.tokens + 3
-    model = build(name, chunk, arguments, longest)
+    torch.manual_seed(0)
+    sizes = (arguments.width, arguments.layers, arguments.chunk, arguments.symbols, longest)
+    model = models.build(name, *sizes).to(arguments.device).eval()
     bandwidth = measuring.reading_bandwidth(torch.device(arguments.device))
     found = []
     with torch.no_grad():
@@ -175,47 +146,31 @@ def table(measured: Dict[str, List[Dict[str, float]]], arguments: argparse.Names
     lines = [COLUMNS, "|---" * COLUMNS[1:].count("|") + "|"]
     base = {row["position"]: row["seconds"] for row in measured.get("transformer", [])}
     for name, rows in measured.items():
+        title = f"mega, chunk {arguments.chunk}" if name == "mega" else name
         for row in rows:
             ratio = f"{base[row['position']] / row['seconds']:.2f}x" if base else "-"
             lines.append(
-                f"| {name} | {row['parameters']:,} | {row['position']:,} | {1e3 * row['seconds']:.2f} "
+                f"| {title} | {row['parameters']:,} | {row['position']:,} | {1e3 * row['seconds']:.2f} "
                 f"| {1e3 * row['limit']:.2f} | {row['limit'] / row['seconds']:.0%} "
                 f"| {arguments.batch / row['seconds']:,.0f} | {ratio} | {row['bytes'] / 1024:,.0f} |"
             )
     return "\n".join(lines)
 
 
-def models_of(names: Sequence[str], chunks: str) -> Dict[str, Tuple[str, int]]:
-    """Return title, name and chunk of the models to measure: MEGA with each of its chunks."""
-    sizes = numbers_of(chunks)
-    found = {}
-    for name in names:
-        for chunk in sizes if name == "mega" else sizes[:1]:
-            found[f"mega, chunk {chunk}" if name == "mega" else name] = name, chunk
-    return found
-
-
 def run(arguments: argparse.Namespace) -> None:
-    """Print a row per model, chunk and position, and write the result file."""
+    """Print a row per model and position, and write the result file."""
     given = ",".join(ALL) if arguments.models == "all" else arguments.models
-    names = chosen_of(given, "--models", (*models.MODELS, *models.OTHERS))
-    variants = models_of(names, arguments.chunk)
-    for part in variants.values():
-        check(*part, arguments)
-    print("decoding in steps agrees with one call for every model", file=sys.stderr)
     measured: Dict[str, Any] = {}
-    for title, (name, chunk) in variants.items():
-        print(f"measuring {title}", file=sys.stderr)
-        measured[title] = measuring.run_apart(f"{name}:{chunk}", arguments)["rows"]
+    for name in chosen_of(given, "--models", (*models.MODELS, *models.OTHERS)):
+        measured[name] = measuring.run_once(name, arguments, alone=True)["rows"]
     print(table(measured, arguments))
-    labels = {title: name if "," not in arguments.chunk else title for title, (name, _) in variants.items()}
-    rows = [(labels[title], row) for title in measured for row in measured[title]]
     scores = {
-        f"{label} position={row['position']} {key}": row[key]
-        for label, row in rows
+        f"{name} position={row['position']} {key}": row[key]
+        for name, rows in measured.items()
+        for row in rows
         for key in ("seconds", "limit", "bytes", "parameters")
     }
-    measuring.write_measurements(arguments, scores, examples=arguments.tokens * len(rows))
+    measuring.write_measurements(arguments, scores, examples=arguments.tokens * sum(map(len, measured.values())))
 
 
 BENCHMARK = Benchmark(DESCRIPTION, add_options, run, measure, SMOKE)

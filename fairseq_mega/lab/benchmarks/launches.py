@@ -31,8 +31,6 @@ BANDWIDTH = 3.35e12  # bytes per second of an H100's memory
 GPU = torch.device("cuda", 0)
 SIZES = {"hidden_dim": 256, "z_dim": 64, "ema_dim": 16, "ffn_dim": 256, "dropout": 0.1}
 DESCRIPTION = f"""\
-Kernels that a layer launches on a GPU in a forward pass, a backward pass and a single step of decoding, by operator.
-
 Nothing is computed and no GPU is needed: the layer runs on tensors without data that claim to be on a GPU, through the
 paths that a GPU has. Bytes are those of an operator's inputs and results. The time is an estimate, not a measurement:
 for each kernel {1e6 * LAUNCH:.0f} microseconds or its bytes at {BANDWIDTH / 1e12} TB/s (H100), whichever is longer.

@@ -1,12 +1,12 @@
 """Time and peak memory of one layer."""
 
 import argparse
-import contextlib
 import math
 import os
-import sys
 from functools import partial
-from typing import Any, ContextManager, Dict, Iterator, List
+from itertools import product
+from typing import Any, Dict
+from unittest import mock
 
 import torch
 
@@ -29,15 +29,11 @@ MODELS = {
     "megalodon-published": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
     "explicit-transformer": "Transformer layer, attention written out (the paper's comparison)",
 }
-REFERENCE = f"ema=reference,{PUBLISHED}"
 DESCRIPTION = """\
-Time and peak memory of one MEGA layer against a Transformer layer of the same width, forward and backward.
-
 "kept" is the memory that the forward pass leaves allocated for the backward pass, including its result; it does not
 depend on the load of the machine. Every measurement runs in a separate process, or in this process on a GPU, whose
 allocator counts exactly. With --rows every measurement is written as a line of JSON at once, and the same command
-continues. First, outputs and gradients of the measured paths of the MEGA layer are compared in float32 with the
-reference paths; nothing is measured if they differ. The models:
+continues. The models:
 
 """ + "\n".join(f"  {name}: {meaning}" for name, meaning in MODELS.items())
 SMOKE = (
@@ -67,24 +63,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--attention", default="softmax", help="MEGA: attention function (default: %(default)s)")
     add_sweep_options(parser, ["float32", "bfloat16", "autocast"])
     add_common_options(parser, repeat=5)
-
-
-@contextlib.contextmanager
-def forced(paths: str) -> Iterator[None]:
-    """Force the paths of operators, a value of FAIRSEQ_MEGA_PATHS."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = paths
-    try:
-        yield
-    finally:
-        del os.environ[VARIABLE]
-        if before is not None:
-            os.environ[VARIABLE] = before
-
-
-def paths_of(model: str) -> ContextManager[None]:
-    """Force the paths of the published code for a model in its arrangement."""
-    return forced(PUBLISHED) if "published" in model else contextlib.nullcontext()
 
 
 class ExplicitAttention(torch.nn.Module):
@@ -149,33 +127,6 @@ def output(layer: Any, x: Any) -> Any:
     return getattr(result, "hidden", result)
 
 
-def check(model: str, arguments: argparse.Namespace) -> None:
-    """Compare the measured paths with the references; raise AssertionError if they differ."""
-    torch.manual_seed(0)
-    length = 3 * arguments.chunk_size + 5
-    layer = build(model, length, arguments).to(arguments.device)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(0.05 * torch.randn_like(parameter))
-    results: List[List[Any]] = []
-    reference = build(model.replace("published", "mega").replace("explicit-", ""), length, arguments)
-    reference = reference.to(arguments.device)
-    with torch.no_grad():
-        for target, source in zip(reference.parameters(), layer.parameters()):
-            target.copy_(source)
-    for tested, paths in ((layer, paths_of(model)), (reference, forced(REFERENCE))):
-        x = torch.randn(2, length, arguments.embed_dim, generator=torch.Generator().manual_seed(1))
-        x = x.to(arguments.device).requires_grad_()
-        with paths:
-            y = output(tested, x)
-            gradients = torch.autograd.grad(y.square().mean(), [x, *tested.parameters()])
-        results.append([y, *gradients])
-    names = ["output", "gradient of x", *(f"gradient of {name}" for name, _ in reference.named_parameters())]
-    for name, got, want in zip(names, *results):
-        error = (got - want).norm() / want.norm().clamp(min=1e-6)
-        assert error < 1e-4, f"{model}: {name} differs from the reference by {error:.2g}; nothing is measured"
-
-
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     """Measure a step of MODEL:LENGTH: median seconds, peak extra memory, and memory kept for the backward pass (in
     MiB).
@@ -196,7 +147,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     def step(layer: Any, x: Any) -> None:
         forward(layer, x).square().mean().backward()
 
-    with paths_of(model):
+    with mock.patch.dict(os.environ, {VARIABLE: PUBLISHED} if "published" in model else {}):
         # A short sequence first excludes the one-time work of torch.
         step(build(model, 64, arguments).to(device, dtype), torch.randn(2, 64, arguments.embed_dim).to(device, dtype))
         layer = build(model, length, arguments).to(device, dtype)
@@ -243,23 +194,14 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--tokens {arguments.tokens}: give at least the longest of --lengths {arguments.lengths}")
     chosen = chosen_of(arguments.models, "--models", list(MODELS))
     models = [model for model in MODELS if model in chosen]
-    for model in models:
-        check(model, arguments)
-    print("the measured paths agree with the reference, outputs and gradients", file=sys.stderr)
     measured: Dict[str, Dict[int, Dict[str, float]]] = {model: {} for model in models}
     omitted = {"lengths", "models", "sweeps", "json", "rows", "stop_after", "smoke", "benchmark", "given"}
     settings = {name: value for name, value in vars(arguments).items() if name not in omitted}
     kept = measuring.Rows(arguments, settings)
-    for sweep in range(arguments.sweeps):
-        for length in lengths:
-            for model in models:
-                found = kept.of(
-                    partial(measuring.run_once, f"{model}:{length}", arguments),
-                    model=model,
-                    length=length,
-                    sweep=sweep + 1,
-                )
-                measured[model][length] = measuring.keep_the_faster(measured[model].get(length, {}), found)
+    for sweep, length, model in product(range(arguments.sweeps), lengths, models):
+        measure_one = partial(measuring.run_once, f"{model}:{length}", arguments)
+        found = kept.of(measure_one, model=model, length=length, sweep=sweep + 1)
+        measured[model][length] = measuring.keep_the_faster(measured[model].get(length, {}), found)
     print(table(measured, arguments) + shares(measured, arguments))
     scores = {
         f"{model} L={length} {key}": value

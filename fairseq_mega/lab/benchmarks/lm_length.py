@@ -12,8 +12,6 @@ from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, a
 from fairseq_mega.lab.recipes.catalogue import catalogue
 
 DESCRIPTION = """\
-Training speed and peak memory of language models over the length of their blocks, with and without chunks.
-
 One update's forward and backward pass over one block, tokens per second and peak memory on top of the model. MEGA and
 MEGALODON in chunks should take the same time per token from 4,096 on. Lengths that would take longer than --time-limit
 are skipped. A model can also be a recipe's, such as megalodon/figure4/11m/llama, with the recipe's sizes.
@@ -79,7 +77,7 @@ def run(arguments: argparse.Namespace) -> None:
             if seconds * growth > arguments.time_limit:
                 print(f"| {name} | {length:,} | skipped: would take about {seconds * growth:.0f} s a run | | |")
                 continue
-            found = measuring.run_apart(f"{name}:{length}", arguments)
+            found = measuring.run_once(f"{name}:{length}", arguments, alone=True)
             seconds, before, tokens = found["seconds"], length, tokens + length
             scores.update({f"{name} L={length} {key}": value for key, value in found.items()})
             title = f"{name}, chunk {arguments.chunk}" if name in LINEAR else name

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import os
-import sys
 from types import SimpleNamespace
 from typing import Any, Dict
 
@@ -20,8 +19,6 @@ from fairseq_mega.models.on_paper import stand_in
 from fairseq_mega.ops.common.dispatch import VARIABLE
 
 DESCRIPTION = """\
-Speed and memory columns of MEGA's Table 2: training on the Text task of the Long Range Arena with 4K input.
-
 The forward and backward pass of mega_lra_imdb, with full attention and in chunks, and of transformer_lra_imdb on the
 same random texts; speed in examples per second and peak memory on top of the model, both relative to the Transformer
 with its attention weights written out (transformer-explicit), as was usual when the table was made. The row transformer
@@ -84,8 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
     names = chosen_of(arguments.models, "--models", MODELS)
     found: Dict[str, Dict[str, float]] = {}
     for name in names:
-        print(f"measuring {name}", file=sys.stderr)
-        found[name] = measuring.run_apart(name, arguments)
+        found[name] = measuring.run_once(name, arguments, alone=True)
     base = found[names[0]]
     scores: Dict[str, float] = {}
     print(f"| model | parameters | examples/s | peak MiB | speed and memory against {names[0]} | MEGA, Table 2 |")

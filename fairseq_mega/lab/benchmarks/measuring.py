@@ -8,9 +8,9 @@ import os
 import re
 import statistics
 import sys
-import tempfile
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
@@ -18,6 +18,7 @@ import torch
 from torch.autograd.profiler import profile  # torch.profiler's imports torch's compiler, which needs seconds
 
 from fairseq_mega.lab.benchmarks.command import find, module_of
+from fairseq_mega.lab.runs.files import add_json_line, read_json_lines
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.ops.common import native
 
@@ -100,24 +101,21 @@ def reading_bandwidth(device: torch.device) -> float:
     """Return the best read bandwidth in bytes per second: of torch's threads on a CPU, of a copy (both ways) on a GPU.
 
     The result is the fastest of three operations over 256 MiB: torch's sum (one stream of numbers), its inner product
-    (two streams), and the kernels' product of one row with a matrix. Each operation runs in parts, and the fastest of
-    several turns counts for each part.
+    (two streams), and the kernels' product of one row with a matrix.
     """
     if device.type == "cuda":
         return bandwidth(device, 512, 5)
-    parts = torch.ones(16, 1 << 22)
-    row = torch.ones(1, 1 << 10)
-    reads: List[Callable[[torch.Tensor], object]] = [torch.sum, lambda part: torch.dot(*part.chunk(2))]
+    read, row = torch.ones(1 << 16, 1 << 10), torch.ones(1, 1 << 10)
+    reads: List[Callable[[], object]] = [read.sum, lambda: torch.dot(*read.flatten().chunk(2))]
     if native.PROBLEM is None:
-        reads.append(lambda part: native.operators.packed_linear(row, part.view(-1, row.numel()), None, None))
-    best = [[math.inf] * len(parts) for _ in reads]
+        reads.append(lambda: native.operators.packed_linear(row, read, None, None))
+    best = math.inf
     for _ in range(10):
-        for read, seconds in zip(reads, best):
-            for index, part in enumerate(parts):
-                start = time.perf_counter()
-                read(part)
-                seconds[index] = min(seconds[index], time.perf_counter() - start)
-    return parts.numel() * parts.element_size() / min(map(sum, best))
+        for work in reads:
+            start = time.perf_counter()
+            work()
+            best = min(best, time.perf_counter() - start)
+    return read.numel() * read.element_size() / best
 
 
 def float32_peak(threads: int) -> Optional[float]:
@@ -132,81 +130,54 @@ def float32_peak(threads: int) -> Optional[float]:
     return threads * max(rates)
 
 
-def run_once(part: str, arguments: argparse.Namespace, here: bool = False) -> Figures:
-    """Measure a part of a benchmark, in a fresh process unless it is to be ``here``; on a GPU always in this one.
+def run_once(part: str, arguments: argparse.Namespace, alone: bool = False) -> Figures:
+    """Measure a part of a benchmark, and return its measurements: in a fresh process on a CPU, on a GPU in this one.
 
-    A GPU's allocator counts exactly, and a process takes longer than most measurements.
+    A GPU's allocator counts exactly, and a process takes longer than most measurements. A fresh process is a copy of a
+    process that has imported the benchmark, as an import takes longer, too. An error of the process is raised.
+
+    Args:
+        part: of the benchmark, the argument of its ``measure``.
+        arguments: of its command line; ``threads`` is set by the first measurement of this process.
+        alone: use a fresh process on a GPU, too.
     """
     print(f"measuring {part}", file=sys.stderr)
-    if arguments.device == "cpu" and not here:
-        return run_apart(part, arguments)
+    if arguments.device == "cuda" and not alone:
+        return run_here(part, arguments)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, module_of(arguments.benchmark)])
+    os.environ.update(OMP_NUM_THREADS=str(arguments.threads), KINETO_LOG_LEVEL="99")  # the profiler prints nothing
+    with ProcessPoolExecutor(1, mp_context=context) as process:
+        return process.submit(run_here, part, arguments).result()
+
+
+def run_here(part: str, arguments: argparse.Namespace) -> Figures:
+    """Measure a part of a benchmark in this process."""
     measure = find(arguments.benchmark).measure
-    assert measure is not None
+    assert measure is not None, f"{arguments.benchmark} does not measure parts"
     try:
-        return measure(part, arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return measure(part, arguments)
     finally:
         if arguments.device == "cuda":
             torch.cuda.empty_cache()  # memory that one part keeps must be free for the next
 
 
-def run_apart(part: str, arguments: argparse.Namespace) -> Figures:
-    """Measure a part of a benchmark in a fresh process, and return its measurements.
-
-    The processes are copies of a process that has imported the benchmark: an import is slower than most measurements.
-
-    Args:
-        part: of the benchmark, the argument of its ``measure``.
-        arguments: of its command line; ``threads`` is set by the first measurement of this process.
-
-    Raises:
-        SystemExit: if the process fails, with its messages.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, module_of(arguments.benchmark)])
-    os.environ.update(OMP_NUM_THREADS=str(arguments.threads))
-    with tempfile.TemporaryDirectory() as folder:
-        found, messages = Path(folder) / "found.json", Path(folder) / "messages"
-        process = context.Process(target=_measure, args=(part, arguments, found, messages))
-        process.start()
-        process.join()
-        if process.exitcode != 0:
-            output = messages.read_text(errors="replace") if messages.exists() else ""
-            raise SystemExit(f"measuring {part} failed (exit status {process.exitcode}):\n{output}")
-        return dict(json.loads(found.read_text()))
-
-
-def _measure(part: str, arguments: argparse.Namespace, found: Path, messages: Path) -> None:
-    """Write the measurements of a part of a benchmark to one file, and its output to another."""
-    with messages.open("w") as file:
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(file.fileno(), stream.fileno())
-    warnings.simplefilter("ignore")
-    measure = find(arguments.benchmark).measure
-    assert measure is not None, f"{arguments.benchmark} does not measure in a separate process"
-    found.write_text(json.dumps(measure(part, arguments)))
-
-
 class Rows:
     """Measurements as JSON lines: an interrupted run continues after its last line.
 
-    Each line has the subject ("what"), the settings and the figures of a measurement.
-
     Args:
-        arguments: of the command line: ``rows``, the file, created with the first line, None for no file; and
-            ``stop_after``, the seconds after which nothing more is measured.
+        arguments: of the command line: ``rows``, the file, None for no file; and ``stop_after``, the seconds after
+            which nothing more is measured.
         settings: part of every line; lines with other settings are ignored.
     """
 
     def __init__(self, arguments: argparse.Namespace, settings: Dict[str, Any]) -> None:
         self.path, self.settings = arguments.rows, settings
         self.end = math.inf if arguments.stop_after is None else time.monotonic() + arguments.stop_after
-        self.known: Dict[str, Figures] = {}
-        for line in self.path.read_text().splitlines() if self.path is not None and self.path.exists() else ():
-            try:
-                row = json.loads(line)
-            except ValueError:  # the last line of a run that was killed while it wrote
-                continue
-            self.known[json.dumps([row["settings"], row["what"]], sort_keys=True)] = row["found"]
+        rows = read_json_lines(self.path) if self.path is not None else []
+        self.known = {json.dumps([row["settings"], row["what"]], sort_keys=True): row["found"] for row in rows}
 
     def of(self, measure: Callable[[], Figures], **what: Any) -> Figures:
         """Return the figures of a subject, measured now unless they are known.
@@ -222,11 +193,7 @@ class Rows:
                 sys.exit(NOT_YET)
             self.known[key] = found = measure()
             if self.path is not None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                cut_off = self.path.exists() and self.path.read_bytes()[-1:] not in (b"", b"\n")
-                with self.path.open("a") as file:
-                    line = json.dumps({"settings": self.settings, "what": what, "found": found})
-                    file.write(("\n" if cut_off else "") + line + "\n")
+                add_json_line(self.path, {"settings": self.settings, "what": what, "found": found})
         return self.known[key]
 
 

@@ -4,10 +4,9 @@
 installed: this file imports the standard library and the package alone. ``SETTINGS`` is a JSON object: ``model``, a key
 of ``BUILDERS``, ``width``, ``layers``, ``chunk``, ``symbols``, ``batch``, ``length``, ``threads`` and ``seed``.
 
-The first line of the output is a JSON object: the model's ``parameters``, the ``versions`` of its packages, the
-``losses`` of the warm-up and the operations of the ``products`` of a pass (0 if unknown), or a ``fault``, or the
-``missing`` module. Every line of the input is a word that requests another object: ``step`` for the ``seconds`` of a
-forward and backward pass, ``memory`` for ``memory_mib``, the peak of all passes on top of model and compiled program.
+Every line of the input requests a JSON object. The first has the model's ``parameters``, the ``versions`` of its
+packages and the ``losses`` of the warm-up, or the ``missing`` module. Each further object has the ``seconds`` of a
+forward and backward pass, and ``memory_mib``, the peak of all passes on top of model and compiled program.
 """
 
 import ctypes
@@ -35,7 +34,6 @@ class Training(NamedTuple):
     # Take one step down these gradients; the number is the factor of the gradients over their squared norm.
     descend: Callable[[Any, float], None]
     packages: List[str]  # packages whose versions are recorded
-    products: float = 0.0  # operations of the matrix products of a pass; 0: unknown
 
 
 def tokens_of(sizes: Sizes) -> List[List[int]]:
@@ -83,7 +81,6 @@ def ours(sizes: Sizes) -> Training:
     from fairseq_mega.compat.processes.cpu_process import configure_process
     from fairseq_mega.lab.benchmarks import models
     from fairseq_mega.lab.benchmarks.published import PUBLISHED, PublishedEMA
-    from fairseq_mega.models.cost import training_products
     from fairseq_mega.ops.common.dispatch import VARIABLE
 
     configure_process()  # as fairseq-mega-train does
@@ -94,9 +91,7 @@ def ours(sizes: Sizes) -> Training:
         os.environ[VARIABLE] = PUBLISHED
         for layer in model.decoder.layers:
             layer.attention.ema = PublishedEMA(layer.attention.ema)
-    training = train_torch(model, lambda tokens: model(tokens)[0], sizes, ["fairseq-mega"])
-    length = sizes["length"]
-    return training._replace(products=sizes["batch"] * length * training_products(model, length))
+    return train_torch(model, lambda tokens: model(tokens)[0], sizes, ["fairseq-mega"])
 
 
 def megalodon_jax(sizes: Sizes) -> Training:
@@ -238,21 +233,16 @@ def main() -> None:
         return answer(missing=error.name)
     ctypes.CDLL(None).malloc_trim(0)  # memory freed after building and compiling
     before = resident_mib("VmRSS")
-    try:
-        losses = warm_up(training)
-    except ValueError as error:
-        return answer(fault=str(error))
+    losses = warm_up(training)
     versions = {name: importlib.metadata.version(name) for name in training.packages}
     versions["python"] = sys.version.split()[0]
-    answer(parameters=training.parameters, losses=losses, versions=versions, products=training.products)
+    sys.stdin.readline()
+    answer(parameters=training.parameters, losses=losses, versions=versions)
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    for line in sys.stdin:
-        if line.strip() == "memory":
-            answer(memory_mib=resident_mib("VmHWM") - before)
-            continue
+    for _ in sys.stdin:
         start = time.perf_counter()
         training.gradients()
-        answer(seconds=time.perf_counter() - start)
+        answer(seconds=time.perf_counter() - start, memory_mib=resident_mib("VmHWM") - before)
     return None
 
 

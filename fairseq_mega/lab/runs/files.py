@@ -4,7 +4,7 @@ import json
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Iterator, Optional
+from typing import IO, Any, Iterator, List, Optional
 
 BLOCK = 1 << 20
 
@@ -52,6 +52,22 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, indented."""
     write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def read_json_lines(path: Path) -> List[Any]:
+    """Return the JSON values of a file's lines, none without a file; remove an incomplete last line, left by a kill."""
+    text = path.read_bytes() if path.exists() else b""
+    whole = text[: text.rfind(b"\n") + 1]
+    if whole != text:
+        os.truncate(path, len(whole))
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def add_json_line(path: Path, value: Any) -> None:
+    """Add a JSON value to a file, as a line that is on disk at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def blocks_of(stream: IO[bytes]) -> Iterator[bytes]:
