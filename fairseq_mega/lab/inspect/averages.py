@@ -13,6 +13,7 @@ from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, ema_
 from fairseq_mega.ops.ema.coefficients import ema_kernel
 
 EMA = re.compile(r"(?P<layer>.*layers\.\d+)\.attention\.ema\.alpha$")
+LENGTH = 4096  # of the kernels
 NO_DECAY = -1e-12  # a logarithm for dimensions without decay
 
 
@@ -26,7 +27,7 @@ class Average(NamedTuple):
     periods: Tensor  # (K N,) steps of a turn in the complex plane; (0,) for MEGA's, which do not turn
 
 
-def averages_of(model: Dict[str, Tensor], length: int) -> List[Average]:
+def averages_of(model: Dict[str, Tensor], length: int = LENGTH) -> List[Average]:
     """Return the moving averages of all layers, in order.
 
     Args:

@@ -32,19 +32,13 @@ def model_of(name: str, vocab_size: Optional[int] = None, bf16: bool = False) ->
 
     Raises:
         OSError: if neither exists.
-        ValueError: if it is not a language model of this package.
+        ValueError: if it is not a language model of this package with a plain table.
     """
-    kind = ARCH_MODEL_NAME_REGISTRY.get(name)
     options: Mapping[str, Any] = {"_name": name}
-    if kind in MODELS:
+    if ARCH_MODEL_NAME_REGISTRY.get(name) in MODELS:
         vocab_size = vocab_size or vocab_size_of_preset(name) or USUAL_SIZE
-    elif kind is None or Path(name).exists():
-        options, vocab_size = options_of(Path(name))
     else:
-        raise ValueError(
-            f"{name}: this architecture is not a language model of this package: --memory accepts checkpoints and "
-            f"architectures of {', '.join(MODELS)}"
-        )
+        options, vocab_size = options_of(Path(name))
     return Needs(training_step(options, vocab_size, bf16), vocab_size)
 
 
@@ -57,12 +51,10 @@ def options_of(path: Path) -> Tuple[Mapping[str, Any], int]:
     """
     checkpoint = load_checkpoint(path)
     table = checkpoint["model"].get("decoder.embedding.tokens.weight")
-    if any(tensor.startswith("encoder.") for tensor in checkpoint["model"]):
-        raise ValueError(f"{path}: --memory requires a language model of this package, found a model with an encoder")
-    if table is None:
+    if table is None or any(tensor.startswith("encoder.") for tensor in checkpoint["model"]):
         raise ValueError(
             f"{path}: --memory requires a language model with a plain table; for adaptive tables give the name of its "
-            f"--arch and --symbols N instead"
+            "--arch and --symbols N instead"
         )
     megalodon = any(tensor.endswith(".ema.theta") for tensor in checkpoint["model"])
     llama = not any(tensor.endswith(".ema.omega") for tensor in checkpoint["model"])

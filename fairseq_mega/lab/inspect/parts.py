@@ -1,12 +1,17 @@
-"""Parameters of a model by part, and a checkpoint's record of its training."""
+"""Summary of a checkpoint: its options and training, parameters by part, and moving averages."""
 
 import re
+from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from torch import Tensor
 
 from fairseq_mega.compat.files.card import card_of, shown
+from fairseq_mega.compat.files.loading import load_checkpoint
+from fairseq_mega.convert import layouts
 from fairseq_mega.convert.options import flat_options
+from fairseq_mega.lab.inspect import averages
+from fairseq_mega.lab.runs.text_tables import Table, terminal
 
 # The first pattern that matches a tensor's name decides its part.
 PARTS = (
@@ -19,6 +24,26 @@ PARTS = (
     (r"final_norm", "final norm"),
 )
 COUNTERS = re.compile(r"(dictionary_fingerprints?|sample_scale|_float_tensor|version|num_batches_tracked|running_\w+)$")
+
+
+def read(path: Path) -> Dict[str, Any]:
+    """Return a checkpoint of this package, or a converted published one; raise OSError and ValueError."""
+    checkpoint = load_checkpoint(path)
+    return layouts.to_ours(checkpoint, str(path)) if layouts.is_published_file(checkpoint) else checkpoint
+
+
+def summary(checkpoint: Dict[str, Any]) -> str:
+    """Return options, training, parameters by part and moving averages of a checkpoint."""
+    counts = parameters_by_part(checkpoint["model"])
+    total = max(sum(count for _, count in counts), 1)
+    lines = [f"{name:18}{value}" for name, value in description(checkpoint)]
+    rows = [[f"  {part}", f"{count:,}", f"{count / total:.1%}"] for part, count in counts]
+    lines += ["", terminal(Table(["parameters", f"{total:,}", ""], rows))]
+    try:
+        last = terminal(averages.table(averages.averages_of(checkpoint["model"])))
+    except ValueError as error:
+        last = str(error)
+    return "\n".join([*lines, "", last])
 
 
 def part_of(name: str) -> str:
@@ -47,11 +72,12 @@ def description(checkpoint: Dict[str, Any]) -> List[Tuple[str, str]]:
     history = (checkpoint.get("optimizer_history") or [{}])[-1]
     extra = checkpoint.get("extra_state") or {}
     chunks = {side: options.get(f"{side}_chunk_size") for side in ("encoder", "decoder")}
+    chunks = {side: "none: full attention" if size in (-1, "-1") else size for side, size in chunks.items()}
     iterator = extra.get("train_iterator") or {}
     found = [
         ("architecture", options.get("arch")),
         ("task", options.get("task")),
-        *((f"{side} chunk", _chunk(size)) for side, size in chunks.items()),
+        *((f"{side} chunk", size) for side, size in chunks.items()),
         ("EMA truncation", options.get("truncation_length") or None),
         ("tokens per sample", options.get("tokens_per_sample")),
         ("source positions", options.get("max_source_positions")),
@@ -65,7 +91,3 @@ def description(checkpoint: Dict[str, Any]) -> List[Tuple[str, str]]:
         ("validation loss", extra.get("val_loss")),
     ]
     return [(name, str(value)) for name, value in found if value is not None]
-
-
-def _chunk(size: Any) -> Any:
-    return "none: full attention" if isinstance(size, int) and size < 0 else size

@@ -3,15 +3,14 @@
 import math
 from itertools import groupby, zip_longest
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from fairseq_mega.lab.runs.fingerprints import digest
-from fairseq_mega.lab.runs.plotting import COLOURS, INK, load_pyplot, save
+from fairseq_mega.lab.runs.plotting import INK, load_pyplot, save
 
+from .attention import Attended
 from .averages import Average, reaches
 
 COLUMNS = 3
@@ -20,7 +19,7 @@ FEWEST = 17  # distances of a picture
 MARKED = (4, 16, 64, 256, 1024, 4096, 16384)  # distances with a number on the axis
 
 
-def draw_kernels(averages: Sequence[Average], title: str, output: Path) -> None:
+def draw_kernels(averages: Sequence[Average], name: str, output: Path) -> None:
     """Draw a panel for each layer: a row of colours for each feature, from the shortest to the longest reach.
 
     Distances grow by powers of two from the middle, into the past on the left and into the future on the right. A row
@@ -37,7 +36,7 @@ def draw_kernels(averages: Sequence[Average], title: str, output: Path) -> None:
             panel.set_visible(average is not None)
             image = image if average is None else _draw_kernel(panel, average, distances)
         line[0].set_ylabel("features, by reach")
-    figure.suptitle(title)
+    figure.suptitle(f"Moving averages of {name}: weight of an input by its distance")
     where = {"ax": axes, "location": "bottom", "shrink": 0.4, "aspect": 40, "pad": 0.03}
     bar = figure.colorbar(image, ticks=[-1, -0.5, 0, 0.5, 1], **where)
     bar.set_label("weight of an input, relative to the feature's largest")
@@ -88,39 +87,9 @@ def _distances(length: int) -> List[int]:
     return sorted(distance for distance in distances if distance < length)
 
 
-def draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], title: str, output: Path) -> None:
-    """Draw a histogram of numbers of steps for each layer, one below the other, with the median and the chunk."""
-    pyplot = load_pyplot()
-    figure, axes = pyplot.subplots(
-        len(steps), 1, sharex=True, figsize=(7.5, 0.75 * len(steps) + 1.6), squeeze=False, layout="constrained"
-    )
-    smallest, largest = (float(pick(torch.cat(list(steps.values())))) for pick in (torch.min, torch.max))
-    bins = np.geomspace(max(smallest, 1e-2) * 0.9, max(largest, chunk or 0, 2.0) * 1.1, 60)
-    for panel, (layer, values) in zip(axes.flat, steps.items()):
-        panel.hist(values.clamp(min=1e-2).numpy(), bins=bins, color=COLOURS[2])
-        median = float(values.median())
-        panel.axvline(median, color=INK, linewidth=1.2)
-        panel.text(1.0, 0.5, f"{median:.2g}", transform=panel.transAxes, ha="right")
-        if chunk:
-            panel.axvline(chunk, color=COLOURS[1], linestyle="--")
-        panel.set_xscale("log")
-        panel.set_yticks([])
-        panel.set_ylabel(layer, rotation=0, ha="right", va="center")
-        panel.spines["left"].set_visible(False)
-    dashed = f"; dashed: the chunk, {chunk}" if chunk else ""
-    axes[-1, 0].set_xlabel(f"{name} in steps (line and number: median{dashed})")
-    axes[-1, 0].tick_params(which="both", length=3, pad=3)
-    axes[-1, 0].xaxis.set_major_formatter("{x:g}")
-    axes[-1, 0].xaxis.set_minor_formatter("{x:g}" if bins[-1] < 20 * bins[0] else "")
-    figure.suptitle(title)
-    save(figure, output)
-
-
-def draw_attention(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, output: Path) -> None:
-    """Draw the attention weights (rows, columns) of the tokens ``rows`` to the tokens ``columns``.
-
-    Characters need a font of matplotlib's ``font.family``.
-    """
+def draw_attention(found: Attended, output: Path) -> None:
+    """Draw the attention weights of tokens; their characters need a font of matplotlib's ``font.family``."""
+    weights, rows, columns, title = found
     pyplot = load_pyplot()
     font = {"parse_math": False}  # a dollar is a symbol
     size = (min(1.8 + 0.32 * len(columns), 16), min(1.6 + 0.3 * len(rows), 16))
