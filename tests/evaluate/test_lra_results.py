@@ -12,7 +12,6 @@ from fairseq_mega.lab.runs import training_log
 from fairseq_mega.lab.runs.results import read_result
 from tests.support import lra_data
 from tests.support.helpers import captured_output, forget_earlier_runs
-from tests.support.prepare_runs import prepare, source_of
 
 STAMP = "2026-01-02 03:04:05 | INFO"
 HEAD = f"""{STAMP} | fairseq_cli.train | num. shared model params: 1,386,874 (num. trained: 1,386,874)
@@ -34,22 +33,14 @@ def read(text: str) -> training_log.Training:
     return training_log.read_training(text.splitlines(), "train.log")
 
 
-# --- the log
-
-
 def test_hours_of_all_starts() -> None:
     end = json.dumps({"epoch": 1, "train_num_updates": "9", "train_train_wall": "700", "train_wall": "1800"})
     log = HEAD + inner(4, train_wall="9", wall="40") + inner(4, train_wall="9", wall="3600")
     log += HEAD + inner(4, train_wall="9", wall="900") + f"{STAMP} | train | {end}\n" + "| killed {\n" + HEAD
     assert training_log.training_hours(log.splitlines()) == 1.5
+    log = HEAD + valid(1, 5, 50.0) + inner(4, wall="1800") + valid(2, 10, 60.0) + HEAD + inner(4, wall="900")
+    assert [found.hours for found in read(log + valid(3, 15, 70.0)).validations] == [None, 0.5, 0.75]
     assert training_log.training_hours(HEAD.splitlines()) is None
-
-
-def test_hours_of_validations() -> None:
-    """The hours that were logged last before a validation, which needs time itself."""
-    log = HEAD + valid(1, 5, 50.0) + inner(4, wall="1800") + valid(2, 10, 60.0) + inner(4, wall="3600")
-    log += HEAD + inner(4, wall="900") + valid(3, 15, 70.0)
-    assert [found.hours for found in read(log).validations] == [None, 0.5, 1.25]
 
 
 def test_log_of_a_training_that_was_interrupted() -> None:
@@ -128,14 +119,3 @@ def test_train_and_test_in_process(tmp_path: Path) -> None:
     assert result["settings"]["chunk"] == 8 and result["settings"]["model"] == "mega"
     assert result["settings"]["trained_on"] == "cpu" and result["settings"]["train_examples"] == 60
     assert 0.1 < result["scores"]["peak_memory_gib"] < 100 and result["scores"]["seconds_per_epoch"] > 0
-
-
-# --- the stand-ins of --smoke
-
-
-@pytest.mark.parametrize("dataset", ["imdb", "aan", "cifar10", "speech-commands"])
-def test_made_up_data_pass_through_the_preparation(dataset: str, tmp_path: Path) -> None:
-    prepare(dataset, "--out", tmp_path / "out", "--smoke").succeeded()
-    splits = source_of(tmp_path / "out")["splits"]
-    assert all(split["examples"] > 0 for split in splits.values())
-    assert sum(count > 0 for count in splits["test"]["labels"].values()) > 1

@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 
 from fairseq_mega.data.card import card_of_subwords
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
-from fairseq_mega.lab.evaluate import classify
+from fairseq_mega.lab.evaluate import classify, new_examples
 from fairseq_mega.lab.evaluate.new_examples import TextReader
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.tasks.lra_text import LRATextTask
@@ -22,8 +22,9 @@ def test_names_are_checked_before_the_model_is_loaded(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("a film")
-    monkeypatch.setattr(classify, "check_model_and_data", lambda *given: None)
-    monkeypatch.setattr(classify.checkpoint_utils, "load_model_ensemble_and_task", lambda *given: pytest.fail("loaded"))
+    monkeypatch.setattr(new_examples, "check_model_and_data", lambda *given: None)
+    loaded = lambda *given: pytest.fail("loaded")
+    monkeypatch.setattr(new_examples.checkpoint_utils, "load_model_ensemble_and_task", loaded)
     for name in ("gone.txt", "."):
         assert classify.main([".", "a.txt", name, "a.txt", "--path", "x.pt", "--cpu"]) == 1
         assert f"'{name}'" in capsys.readouterr().err

@@ -7,8 +7,7 @@ import pytest
 
 from fairseq_mega.lab.evaluate.question_answering import command as question_answering
 from fairseq_mega.lab.evaluate.question_answering import scores
-from fairseq_mega.lab.evaluate.question_answering.command import AnswerFile
-from fairseq_mega.lab.evaluate.question_answering.questions import Lines, Question, draw_shots, prompt_of
+from fairseq_mega.lab.evaluate.question_answering.answering import AnswerFile, Lines, Question, draw_shots, prompt_of
 from fairseq_mega.models.streams.generator import TextGenerator
 from tests.support.helpers import random_sentences, run_fairseq
 
@@ -23,24 +22,13 @@ def write(path, items):
 
 
 def test_lines_of_one_question_are_its_references(tmp_path):
-    path = write(tmp_path / "q.jsonl", [item("a", output="x"), item("b"), item("a", output="y")])
+    """Lines may end as on Windows."""
+    windows = item("b", input="w1 w2?\r\n\r\nw3 w4\r\nw5")
+    path = write(tmp_path / "q.jsonl", [item("a", output="x"), windows, item("a", output="y")])
     path.write_text(path.read_text() + "\n")
     lines = Lines(path)
     assert lines.by_id() == {"a": (0, ["x", "y"]), "b": (1, ["w6"])}
     assert lines[1] == Question("b", "w3 w4\nw5", "w1 w2?", "w6")
-
-
-def test_lines_may_end_as_on_windows(tmp_path):
-    path = write(tmp_path / "q.jsonl", [item("a", input="w1 w2?\r\n\r\nw3 w4\r\nw5")])
-    assert Lines(path)[0] == Question("a", "w3 w4\nw5", "w1 w2?", "w6")
-
-
-@pytest.mark.parametrize("line", ["{", "[1]", json.dumps({"input": "a\n\nb"}), json.dumps(item("b", output=None))])
-def test_broken_questions_are_named(line, tmp_path):
-    path = write(tmp_path / "q.jsonl", [item("a")])
-    path.write_text(f"{path.read_text()}{line}\n")
-    with pytest.raises(ValueError, match="q.jsonl, question 2: "):
-        Lines(path).by_id()
 
 
 def test_prompts(tmp_path):
@@ -63,6 +51,8 @@ def test_the_question_is_no_example_of_itself(references: int, tmp_path: Path) -
         for seed in range(20):
             drawn = draw_shots(lines, 2, seed, asked)
             assert len(drawn) == 2 and asked.text not in [shot.text for shot in drawn]
+    with pytest.raises(ValueError, match="--shots 2"):
+        draw_shots(Lines(write(tmp_path / "few.jsonl", items[: references + 1])), 2, 1, lines[0])
 
 
 def test_answers_survive_a_kill(tmp_path):
@@ -157,6 +147,15 @@ def test_examples_are_required_for_shots(files, capsys):
     assert ask((files, files / "some.pt"), "narrative_qa", files, "--shots", "1") == 1
     error = capsys.readouterr().err
     assert error.startswith("fairseq-mega-qa: error: ") and "--examples" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["valid.jsonl", "train.jsonl"])
+def test_an_input_is_not_overwritten(name, files, capsys):
+    (files / "some.pt").write_bytes(b"")
+    before = (files / name).read_bytes()
+    given = ["--examples", files / "train.jsonl", "--output", files / "." / name]
+    assert ask((files, files / "some.pt"), "narrative_qa", files, *given) == 1
+    assert "--output" in capsys.readouterr().err and (files / name).read_bytes() == before
 
 
 def test_models_and_data_that_do_not_fit(tiny_model, trained, files, capsys):

@@ -9,18 +9,179 @@ at the same tokens. Any other language model of fairseq, for instance transforme
 
 import argparse
 import logging
+import math
 import shlex
 import sys
+import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from fairseq import checkpoint_utils, utils
+from fairseq.models import FairseqLanguageModel
+from torch import Tensor
 
 from fairseq_mega.cli.commands import exit_status
-from fairseq_mega.lab.evaluate.lm_scores import Score, Setting, Sizes, describe, evaluate, load, logger
+from fairseq_mega.compat import checks
+from fairseq_mega.compat.features import precision
+from fairseq_mega.criterions.adaptive_loss import adaptive_nll
+from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.lab.prepare.download import sha256_of
 from fairseq_mega.lab.prepare.layouts import words_of
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
+from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
+
+INTERVAL = 10.0  # seconds between lines on the progress
+logger = logging.getLogger("evaluate_lm")
+
+
+class Setting(NamedTuple):
+    """Settings that differ between evaluations; None: as the model was trained, or not applicable."""
+
+    segments: Optional[int] = None
+    context: Optional[int] = None  # tokens of a segment
+    chunk_size: Optional[int] = None
+    context_window: Optional[int] = None
+    exact_context: Optional[int] = None
+
+
+class Score(NamedTuple):
+    """The outcome of one evaluation."""
+
+    tokens: int
+    bits: float  # per token
+    seconds: float
+    mean_segment: Optional[float] = None  # tokens
+    longest_segment: Optional[int] = None
+
+
+def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
+    """Return seed, updates and precision of a checkpoint's training; None if not recorded."""
+    cfg, history = state.get("cfg"), state.get("optimizer_history") or [{}]
+    common = cfg["common"] if cfg else vars(state["args"])
+    most = cfg["optimization"]["max_update"] if cfg else common.get("max_update")
+    updates = history[-1].get("num_updates")
+    return {"seed": common.get("seed"), "updates": updates, "max_update": most, "precision": precision.of(common)}
+
+
+def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device) -> Tuple[Any, Any, Dict[str, Any]]:
+    """Load model and task of a checkpoint for a data folder; return them with the result of :func:`training_of`.
+
+    Raises:
+        OSError: if a file is missing.
+        ValueError: if the file is not a checkpoint of a language model, or contains more than tensors and plain values.
+    """
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {"data": str(data)})
+    if chunk_size is not None:
+        if "test_chunk_size" not in (getattr(state.get("cfg"), "task", None) or ()):
+            raise ValueError(
+                f"--chunk-size {chunk_size}: {path} has no --task mega_language_modeling; omit --chunk-size"
+            )
+        state["cfg"].task.test_chunk_size = chunk_size
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+    checks.require_models([model], FairseqLanguageModel)
+    model.to(device).eval()
+    return model, task, training_of(state)
+
+
+def negative_log_likelihood(model: Any, features: Tensor, target: Tensor, pad: int, positions: int) -> float:
+    """Sum of -log p(target), natural logarithm.
+
+    Args:
+        model: a language model of fairseq.
+        features: (B, L, d), the input of its output layer.
+        target: (B, L) long; ``pad`` is not scored.
+        positions: number of positions whose logits are in memory at once.
+    """
+    adaptive = getattr(model.decoder, "adaptive_softmax", None)
+    total = 0.0
+    for some, expected in zip(features.flatten(0, 1).split(positions), target.flatten().split(positions)):
+        if adaptive is not None:
+            total += float(adaptive_nll(adaptive, some, expected, pad))
+        else:
+            logits = model.output_layer(some).float()
+            total += float(F.cross_entropy(logits, expected, ignore_index=pad, reduction="sum"))
+    return total
+
+
+@torch.no_grad()
+def score_batches(model: Any, batches: Any, pad: int, positions: int) -> Tuple[int, float]:
+    """Return the number of scored tokens and the sum of their negative log likelihoods; log the progress."""
+    device = next(model.parameters()).device
+    tokens, total, last = 0, 0.0, time.monotonic()
+    for number, sample in enumerate(batches, 1):
+        sample = utils.move_to_cuda(sample, device) if device.type == "cuda" else sample
+        target = sample["target"].clone()
+        for row, start in enumerate(sample.get("start_indices", [])):
+            target[row, :start] = pad  # context only
+        features, _ = model(**sample["net_input"], features_only=True)
+        total += negative_log_likelihood(model, features, target, pad, positions)
+        tokens += int(target.ne(pad).sum())
+        if time.monotonic() - last > INTERVAL:
+            last, bits = time.monotonic(), total / math.log(2) / tokens
+            logger.info(f"{number} of {len(batches)} batches, {tokens:,} tokens, {bits:.4f} bits")
+    return tokens, total
+
+
+def set_reading(task: Any, setting: Setting, options: argparse.Namespace) -> None:
+    """Make a task read the split of the command line in the segments or blocks of a setting.
+
+    Raises:
+        ValueError: if the setting is not for this kind of model.
+    """
+    window, block = setting.context_window or 0, task.args.tokens_per_sample
+    if isinstance(task, MegaLanguageModelingTask):
+        task.segments, task.args.chunk_nums = setting.segments or task.segments, options.chunk_nums
+        task.exact_context = setting.exact_context
+        if setting.context is not None:
+            task.load_dataset(options.subset)
+            task.segments = math.ceil(task.dataset(options.subset).text.tokens / setting.context)
+        return
+    if (setting.segments, setting.context, setting.exact_context) != (None, None, None):
+        raise ValueError("--segments, --contexts, --exact-contexts: this model has no memory; give --context-window")
+    if window >= block:
+        raise ValueError(f"--context-window {window}: blocks have {block} tokens; give fewer")
+    task.args.tokens_per_sample = block - window  # with room for the window
+
+
+def evaluate(model: Any, task: Any, setting: Setting, options: argparse.Namespace) -> Score:
+    """Score a split.
+
+    Raises:
+        ValueError: as :func:`set_reading`.
+        RuntimeError: if the scored tokens are not the split's, or the loss is not a number.
+    """
+    block = task.args.tokens_per_sample
+    set_reading(task, setting, options)
+    task.load_dataset(options.subset)
+    dataset = task.dataset(options.subset)
+    batches = task.eval_lm_dataloader(
+        dataset=dataset,
+        max_tokens=options.max_tokens,
+        batch_size=None,
+        max_positions=None,
+        num_workers=0,
+        data_buffer_size=0,
+        context_window=setting.context_window or 0,
+    )
+    task.args.tokens_per_sample = block  # as the next setting expects it
+    begun = time.perf_counter()
+    tokens, total = score_batches(model, batches, task.target_dictionary.pad(), options.softmax_batch)
+    seconds = time.perf_counter() - begun
+    streams = isinstance(dataset, StreamedSegmentDataset)
+    expected = dataset.text.tokens if streams else int(np.sum(dataset.sizes, dtype=np.int64))
+    if tokens != expected:
+        raise RuntimeError(f"{tokens:,} of {expected:,} tokens of {options.subset!r} were scored")
+    bits = total / math.log(2) / tokens
+    if not math.isfinite(bits):
+        raise RuntimeError(f"the loss on {options.subset!r} is {bits}: the model's weights are broken")
+    score = Score(tokens, bits, seconds)
+    if streams:
+        lengths = dataset.segments[:, 1] - dataset.segments[:, 0]
+        score = score._replace(mean_segment=float(lengths.mean()), longest_segment=int(lengths.max()))
+    return score
 
 
 def sources_of(options: argparse.Namespace) -> Dict[str, str]:
@@ -50,13 +211,12 @@ def numbers(text: str) -> List[int]:
 def check_same(file: Path, sources: Dict[str, str]) -> None:
     """Raise a ValueError unless an existing result file was measured on the same files."""
     settings = read_result(file)["settings"]
-    for name, digest in sources.items():
-        if settings.get(name) != digest:
-            changed = "checkpoint" if name == "checkpoint_sha256" else "text"
-            raise ValueError(
-                f"{file} was measured on another {changed}, or by an older version: give another --label or --output, "
-                "or remove it"
-            )
+    changed = [name.partition("_")[0] for name, digest in sources.items() if settings.get(name) != digest]
+    if changed:
+        raise ValueError(
+            f"{file} was measured on another {changed[0]}, or by an older version: give another --label or --output, "
+            "or remove it"
+        )
 
 
 def file_of(folder: Path, label: str, subset: str, setting: Setting) -> Path:
@@ -65,68 +225,30 @@ def file_of(folder: Path, label: str, subset: str, setting: Setting) -> Path:
     return folder / ("-".join([label, subset, *parts]) + ".json")
 
 
-def settings_of_result(model: Any, task: Any, subset: str, setting: Setting, sizes: Sizes) -> Dict[str, Any]:
-    """Collect the settings of a result that a score depends on, beside checksums and the training."""
-    return {
-        **{name: value for name, value in setting._asdict().items() if value is not None},
-        "subset": subset,
-        "chunk_nums": sizes.chunk_nums,
-        "max_tokens": sizes.max_tokens,
-        "threads": torch.get_num_threads(),
-        "trained_chunk_or_block": getattr(task, "chunk_size", task.args.tokens_per_sample),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-    }
-
-
-def scores_of(score: Score, words: Optional[int]) -> Dict[str, float]:
-    """Return the scores of a result, with the perplexity per word if the text's words are counted."""
-    scores = {
-        "perplexity": 2**score.bits,
-        "bits_per_token": score.bits,
-        "tokens_per_second": score.tokens / score.seconds,
-    }
-    return {**scores, **({"word_perplexity": 2 ** (score.bits * score.tokens / words)} if words else {})}
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Describe the command line."""
-    parser = argparse.ArgumentParser(
-        prog="evaluate_lm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="evaluate_lm", description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("data", type=Path, help="data folder, made by fairseq-preprocess")
     add("--path", type=Path, required=True, help="checkpoint")
     add("--subset", default="test", help="split to score (default: test)")
-    add(
-        "--segments",
-        type=numbers,
-        help="number of segments K, or several, comma separated (default: that of the training)",
-    )
+    segments = "number of segments K, or several, comma separated (default: that of the training)"
+    add("--segments", type=numbers, help=segments)
     add("--contexts", type=numbers, help="maximum tokens of a segment, or several numbers")
     add("--exact-contexts", type=numbers, help="exact tokens of a segment, which ends anywhere, or several numbers")
     add("--chunk-size", type=numbers, help="attention chunk, or several (default: that of the training)")
-    add(
-        "--context-window",
-        type=numbers,
-        help="for models without memory: tokens of a block that are context only, or several numbers",
-    )
+    window = "for models without memory: tokens of a block that are context only, or several numbers"
+    add("--context-window", type=numbers, help=window)
     add("--chunk-nums", type=int, default=2, help="chunks that one call reads (default: 2)")
     add("--max-tokens", type=int, default=36000, help="tokens per call, of segments side by side (default: 36000)")
-    add(
-        "--softmax-batch",
-        type=int,
-        default=1024,
-        help="positions whose softmax is computed at once (default: 1024)",
-    )
+    softmax = "positions whose softmax is computed at once (default: 1024)"
+    add("--softmax-batch", type=int, default=1024, help=softmax)
     add("--device", choices=["cpu", "cuda"], help="device (default: cuda where there is a GPU)")
     add("--benchmark", default="language-modeling", help="name in the result files")
     add("--label", required=True, help="name of the model in the result files")
-    add(
-        "--output",
-        type=Path,
-        required=True,
-        help="folder of the result files, one per setting; settings with a file are skipped",
-    )
+    output = "folder of the result files, one per setting; settings with a file are skipped"
+    add("--output", type=Path, required=True, help=output)
     return parser
 
 
@@ -134,7 +256,6 @@ def run(options: argparse.Namespace, command: str) -> None:
     """Write a result file for each setting without one."""
     options.output.mkdir(parents=True, exist_ok=True)
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    sizes = Sizes(options.chunk_nums, options.max_tokens, options.softmax_batch)
     sources = sources_of(options)
     words = words_of(options.data, options.subset)
     loaded: Tuple[Any, Any, Any, Dict[str, Any]] = (object(), None, None, {})
@@ -147,14 +268,29 @@ def run(options: argparse.Namespace, command: str) -> None:
         if loaded[0] != setting.chunk_size:
             loaded = (setting.chunk_size, *load(options.path, options.data, setting.chunk_size, device))
         _, model, task, training = loaded
-        score = evaluate(model, task, options.subset, setting, sizes)
-        logger.info(f"{file.stem}: {describe(score)}")
-        settings = settings_of_result(model, task, options.subset, setting, sizes)
-        settings.update(mean_segment=score.mean_segment, longest_segment=score.longest_segment, **sources, **training)
-        settings.update({"words": words} if words else {})
-        seed, scores = settings.pop("seed"), scores_of(score, words)
-        result = make_result(options.benchmark, options.label, scores, score.tokens, command, seed, settings)
-        write_result(file, result)
+        score = evaluate(model, task, setting, options)
+        scores = {
+            "perplexity": 2**score.bits,
+            "bits_per_token": score.bits,
+            "tokens_per_second": score.tokens / score.seconds,
+            **({"word_perplexity": 2 ** (score.bits * score.tokens / words)} if words else {}),
+        }
+        found = f"{score.tokens:,} tokens, perplexity {2**score.bits:.2f}, {score.bits:.4f} bits per token"
+        logger.info(f"{file.stem}: {found}, {scores['tokens_per_second']:,.0f} tokens/s")
+        settings = {
+            **{name: value for name, value in setting._asdict().items() if value is not None},
+            **{name: getattr(options, name) for name in ("subset", "chunk_nums", "max_tokens")},
+            "threads": torch.get_num_threads(),
+            "trained_chunk_or_block": getattr(task, "chunk_size", task.args.tokens_per_sample),
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "mean_segment": score.mean_segment,
+            "longest_segment": score.longest_segment,
+            **sources,
+            **training,
+            **({"words": words} if words else {}),
+        }
+        seed = settings.pop("seed")
+        write_result(file, make_result(options.benchmark, options.label, scores, score.tokens, command, seed, settings))
 
 
 def main(arguments: Optional[List[str]] = None) -> int:

@@ -6,15 +6,13 @@ python -m fairseq_mega.lab.evaluate.lra_results test DATA --task TASK --path CHE
 
 import argparse
 import contextlib
-import io
 import json
 import logging
 import math
 import re
 import sys
-import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, TextIO, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.cli import console
 from fairseq_mega.cli.progress import parse_statistics
@@ -26,31 +24,7 @@ from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.lab.runs.training_log import RESIDENT, Training, Validation, read_training
 from fairseq_mega.tasks.speech_commands import scaling_of
 
-INTERVAL = 20.0  # seconds between lines on the progress
 _CORRECT = re.compile(r"(\d+) of (\d+)")
-
-
-class Listener(io.TextIOBase):
-    """Stream of fairseq-validate's output, written to a file; it finds the result and prints the progress."""
-
-    def __init__(self, log: TextIO, split: str = "test") -> None:
-        self.correct = ""
-        self.split = split
-        self.scored = 0
-        self._log, self._line = log, ""
-        self._shown = time.monotonic()
-
-    def write(self, text: str) -> int:
-        self._log.write(text)
-        *lines, self._line = (self._line + text).split("\n")
-        for line in lines:
-            found = parse_statistics(line)
-            self.correct = found.get(f"{self.split}_correct", self.correct)
-            self.scored += int(found.get("nsentences", 0))
-        if time.monotonic() - self._shown >= INTERVAL:
-            self._shown = time.monotonic()
-            print(f"  {self.scored:,} examples scored", file=sys.stderr)
-        return len(text)
 
 
 def score_split(arguments: Sequence[str], log_file: Path, split: str) -> Tuple[int, int]:
@@ -61,18 +35,18 @@ def score_split(arguments: Sequence[str], log_file: Path, split: str) -> Tuple[i
     """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    options = ["--valid-subset", split, "--no-progress-bar", "--log-format", "json", "--log-interval", "1"]
+    options = ["--valid-subset", split, "--no-progress-bar", "--log-format", "json"]
     with open(log_file, "w", encoding="utf-8") as log:
-        listener = Listener(log, split)
         try:
-            # Not a logging handler: the command removes all handlers, and logs to standard output.
-            root.handlers[:] = []
-            with contextlib.redirect_stdout(listener):
+            root.handlers[:] = []  # the command removes all handlers, and logs to standard output
+            with contextlib.redirect_stdout(log):
                 status = console.run("validate", [*arguments, *options])
         finally:
             root.handlers[:] = handlers
             root.setLevel(level)
-    match = _CORRECT.fullmatch(listener.correct)
+    lines = log_file.read_text(encoding="utf-8").splitlines()
+    correct = [found[key] for found in map(parse_statistics, lines) for key in [f"{split}_correct"] if key in found]
+    match = _CORRECT.fullmatch(correct[-1]) if correct else None
     if status != 0 or match is None or int(match[2]) == 0:
         raise RuntimeError(f"fairseq-mega-validate failed (exit status {status}); its output is in {log_file}")
     return int(match[1]), int(match[2])

@@ -1,12 +1,18 @@
 """New texts, recordings and images for a trained classifier, and its answers."""
 
+import argparse
+import io
+import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
+from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
+from fairseq_mega.compat import checks
+from fairseq_mega.compat.features import precision
 from fairseq_mega.compat.features.encoders import encoder_of_data, warn_of_unsplit_text
 from fairseq_mega.compat.files.card import OPTIONS, SUBWORDS, UNIT
 from fairseq_mega.data.augmented_images import evaluation_transform
@@ -18,6 +24,9 @@ from fairseq_mega.lab.prepare.archives import open_text
 from fairseq_mega.lab.prepare.classification.sounds import fitted, read_sound
 from fairseq_mega.lab.prepare.generators.listops import TOKENS, model_input
 from fairseq_mega.lab.prepare.progress import print_line
+from fairseq_mega.models.classifier import SequenceClassifier
+from fairseq_mega.models.image_classifier import ImageClassifier
+from fairseq_mega.tasks.families import CLASSIFIER, IMAGE_CLASSIFIER, check_model_and_data
 from fairseq_mega.tasks.image_classification import WHOLE, ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
 from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask
@@ -188,3 +197,24 @@ def answers_to(model: nn.Module, inputs: Dict[str, Tensor], labels: Sequence[str
     shares, classes = logits[0].float().softmax(dim=0).sort(descending=True)
     names = (labels[number] if number < len(labels) else f"class-{number}" for number in classes.tolist())
     return list(zip(names, shares.tolist()))
+
+
+def print_answers(args: argparse.Namespace) -> None:
+    """Load a classifier, and print a line for every example; the options are those of ``fairseq-mega-classify``."""
+    check_model_and_data(args.path, args.data, CLASSIFIER, IMAGE_CLASSIFIER)
+    for path in args.files:
+        path.open("rb").close()  # raises before the first answer
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], {"data": str(args.data)})
+    checks.require_models([model], SequenceClassifier, ImageClassifier)
+    reader = reader_of(task)
+    device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
+    model.to(device).eval()
+    for stream in (sys.stdin, sys.stdout):  # the same in any locale, with bytes that are not text
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
+    items = map(reader.read_file, args.files) if args.files else reader.read_lines(sys.stdin)
+    for name, inputs in items:
+        with precision.evaluating(args.precision, device.type):
+            shares = answers_to(model, inputs, reader.labels)
+        answers = [f"{label}\t{share:.4f}" for label, share in shares]
+        print("\t".join([*(answers if args.all else answers[:1]), name]), flush=True)

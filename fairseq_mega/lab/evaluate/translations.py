@@ -4,9 +4,11 @@ import argparse
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.lab.evaluate.bleu import cached_test_set, compound_split_bleu, detokenize, sacre_bleu, tokenizer_for
+from sacrebleu.dataset import DATASETS
+from sacrebleu.metrics import BLEU
+
 from fairseq_mega.lab.runs.options import split_assignment
 from fairseq_mega.lab.runs.report import Report
 from fairseq_mega.lab.runs.results import make_result, write_result
@@ -19,9 +21,66 @@ Score the output of fairseq-generate: sacreBLEU and, on request, compound-split 
 A missing, repeated or surplus hypothesis is an error: fairseq can skip sentences without a message, and a score of
 fewer sentences is not the score of the test set.
 """
-
-
 OUTPUT_LINE = re.compile(r"([HDT])-(\d+)\t(.*)", re.DOTALL)
+COMPOUND = re.compile(rb"(\S)-(\S)")
+
+
+def split_compounds(line: str) -> str:
+    """Return ``line`` with ``X-Y`` inside a token turned into ``X ##AT##-##AT## Y``.
+
+    The customary rule ``s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g`` works on bytes and its matches do not overlap:
+    in ``a-b-c`` the first match includes the ``b``, so that only the first hyphen is split.
+    """
+    return COMPOUND.sub(rb"\1 ##AT##-##AT## \2", line.encode("utf-8")).decode("utf-8")
+
+
+def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Tuple[float, str]:
+    """Return 4-gram corpus BLEU (case-sensitive, unsmoothed) and its signature, on tokenised text.
+
+    Both sides go through :func:`split_compounds` first. The signature reads ``tok:none|smooth:none`` since
+    sacreBLEU neither tokenises nor smooths here; with any n-gram precision at zero the score is 0.
+    """
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    score = metric.corpus_score([split_compounds(h) for h in hypotheses], [[split_compounds(r) for r in references]])
+    return score.score, str(metric.get_signature())
+
+
+def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str) -> Tuple[float, str]:
+    """Return corpus BLEU of plain (detokenised) text and its signature, which names the tokeniser.
+
+    sacreBLEU chooses the tokeniser by the language of ``target_lang``, a code of a language or a locale.
+    """
+    metric = BLEU(trg_lang=language_of(target_lang))
+    score = metric.corpus_score(list(hypotheses), [list(references)])
+    return score.score, str(metric.get_signature())
+
+
+def language_of(code: str) -> str:
+    """Return the language of a locale, such as "zh" of ``zh_CN``."""
+    return re.split(r"[-_]", code.lower())[0]
+
+
+def detokenize(lines: Sequence[str], language: str) -> List[str]:
+    """Return ``lines`` detokenised with the Moses rules of sacremoses, which this alone requires."""
+    from sacremoses import MosesDetokenizer
+
+    moses = MosesDetokenizer(lang=language_of(language))
+    return [moses.detokenize(line.split()) for line in lines]
+
+
+def cached_test_set(name: str, source_lang: str, target_lang: str) -> Optional[Path]:
+    """Return the reference of sacreBLEU's test set ``name`` if it is on this machine, else ``None``.
+
+    Nothing is downloaded. Raises :class:`ValueError` for a name or language pair that sacreBLEU does not have.
+    """
+    dataset: Any = DATASETS.get(name)
+    pair = f"{source_lang}-{target_lang}"
+    if dataset is None or pair not in dataset.langpairs:
+        raise ValueError(
+            f"--sacrebleu-test-set {name}: sacreBLEU has no such test set of {pair}; see `sacrebleu --list`"
+        )
+    files = [Path(dataset._get_txt_file_path(pair, field)) for field in ("ref", "ref:0")]
+    return next((file for file in files if file.is_file() and file.stat().st_size > 0), None)
 
 
 def read_lines(path: Path) -> List[str]:
@@ -107,9 +166,6 @@ def score(args: argparse.Namespace) -> Dict[str, Any]:
     if empty:
         print(f"warning: {empty} of {args.expect} hypotheses are empty")
     print(f"sentences scored: {len(final)} of {args.expect}")
-    reason = tokenizer_for(args.target_lang).reason
-    if reason:
-        print(f"BLEU of characters, not of words: {reason}")
     print(f"sacreBLEU = {scores['sacrebleu']:.2f}   {signatures['sacrebleu']}   reference: {reference_name}")
     if args.compound_split:
         if args.tokenized_reference:

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import List
 
-from fairseq_mega.lab.evaluate.bleu import tokenizer_for
 from fairseq_mega.lab.inspect.recipe_models import vocab_size_of
 from fairseq_mega.lab.prepare.download import sha256_of
 from fairseq_mega.lab.prepare.libreoffice_help import PACKAGES
@@ -71,9 +70,6 @@ class Translation(QuickStart):
         """Run the remaining stages, and show the model."""
         if shutil.which(INTERACTIVE) is None:  # the command that shows the model at the end
             raise StageError(f"the command '{INTERACTIVE}' was not found: run 'bash scripts/setup.sh'")
-        reason = tokenizer_for(self.options.target_lang).reason
-        if reason:
-            print_line(f"BLEU will count characters, not words: {reason}")
         self.train()
         self.checkpoint = self.folder / "checkpoints" / "checkpoint_best.pt"
         self.work.stage("translate", self.translate)

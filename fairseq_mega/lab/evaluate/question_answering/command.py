@@ -13,29 +13,15 @@ continues an interrupted run.
 """
 
 import argparse
-import json
 import logging
-import os
 import shlex
 import sys
-import time
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
-
-import torch
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from fairseq_mega.cli.commands import exit_status
-from fairseq_mega.compat.features import precision
-from fairseq_mega.lab.prepare.download import sha256_of
-from fairseq_mega.lab.runs.results import make_result, write_result
-from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.tasks.families import LANGUAGE_MODEL, check_model_and_data
-
-from .questions import Lines, Question, draw_shots, prompt_of
-from .scores import score
 
 PROGRAM = "fairseq-mega-qa"
-SECONDS = 10.0  # seconds between lines of progress
 logger = logging.getLogger("fairseq_mega.question_answering")
 
 
@@ -52,43 +38,6 @@ DATA_SETS: Dict[str, DataSet] = {
     "qasper": DataSet("f1", 2, 128),
     "qmsum": DataSet("rouge", 1, 256),
 }
-
-
-class AnswerFile:
-    """Answers by the id of their question; each answer is on disk as soon as it is added.
-
-    The first line of the file contains the settings, every other line an answer.
-
-    Args:
-        path: of the file, created with the first answer.
-        settings: on which the answers depend.
-
-    Raises:
-        ValueError: if the existing file has other settings, or is not a file of answers.
-    """
-
-    def __init__(self, path: Path, settings: Dict[str, Any]) -> None:
-        self.path = path
-        self.answers: Dict[str, str] = {}
-        self._head = json.dumps(settings) + "\n"  # text that is to be written first
-        text = path.read_bytes() if path.exists() else b""
-        whole = text[: text.rfind(b"\n") + 1]  # without an incomplete last line
-        if whole.count(b"\n") < 2:
-            return
-        before, *found = map(json.loads, whole.splitlines())
-        if before != settings:
-            raise ValueError(f"{path} was begun with other settings, {before}: remove it, or give another --output")
-        self.answers = {item["id"]: item["answer"] for item in found}
-        os.truncate(path, len(whole))
-        self._head = ""
-
-    def add(self, number: str, answer: str) -> None:
-        """Add the answer to the question of this id."""
-        self.answers[number] = answer
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("w" if self._head else "a", encoding="utf-8") as file:
-            file.write(self._head + json.dumps({"id": number, "answer": answer}, ensure_ascii=False) + "\n")
-        self._head = ""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -111,60 +60,19 @@ def build_parser() -> argparse.ArgumentParser:
     add("--limit", type=int, metavar="N", help="use the first N questions only")
     add("--label", help="name of the model in the result (default: the file name of --path)")
     add("--cpu", action="store_true", help="use no GPU")
-    add("--precision", choices=precision.PRECISIONS, default="fp32", help=precision.MEANING)
+    add("--precision", default="fp32", help="as of fairseq-mega-train (default: %(default)s)")
     return parser
 
 
-def settings_of(args: argparse.Namespace) -> Dict[str, Any]:
-    """Return the settings that the answers depend on, with the SHA-256 of each file."""
-    files = {"checkpoint": args.path, "questions": args.questions, "examples": args.examples}
-    sums = {f"{name}_sha256": sha256_of(file) for name, file in files.items() if file is not None}
-    given = {name: getattr(args, name) for name in ("data_set", "shots", "answer_tokens", "seed")}
-    return {**given, **sums, "precision": args.precision}
-
-
-def answer(args: argparse.Namespace, questions: Iterable[Question], file: AnswerFile) -> None:
-    """Answer questions one by one, greedily up to the end of the line, and add the answers to a file."""
-    check_model_and_data(args.path, args.data, LANGUAGE_MODEL)
-    device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
-    folder, name = str(args.path.parent), args.path.name
-    generator = MegaLanguageModel.from_pretrained(folder, name, str(args.data.resolve())).to(device).eval()
-    examples = None if args.examples is None else Lines(args.examples)
-    resets = any(model.decoder.document_token is not None for model in generator.models)
-    one_line = resets and generator.parts_lines  # for models that treat a line as a document
-    shown = time.monotonic()
-    with precision.evaluating(args.precision, device.type):
-        for question in questions:
-            shots = [] if examples is None else draw_shots(examples, args.shots, args.seed, question)
-            prompt = prompt_of(question, shots, one_line)
-            text = generator.complete(prompt, args.answer_tokens, stop_at_line_end=True, temperature=0.0)
-            file.add(question.number, text.strip())
-            if time.monotonic() - shown >= SECONDS:
-                shown = time.monotonic()
-                logger.info(f"{len(file.answers)} questions answered")
-
-
 def run(args: argparse.Namespace, command: str) -> None:
-    """Answer the questions, score, write the result and print its scores; raise OSError and ValueError."""
+    """Answer and score the questions; raise OSError and ValueError."""
+    from . import answering  # with torch and fairseq it needs seconds
+
     data_set = DATA_SETS[args.data_set]
+    args.metric = data_set.metric
     args.shots = data_set.shots if args.shots is None else args.shots
     args.answer_tokens = data_set.answer_tokens if args.answer_tokens is None else args.answer_tokens
-    if args.shots and args.examples is None:
-        raise ValueError(f"--shots {args.shots}: give --examples, the train.jsonl that they are drawn from")
-    settings, questions = settings_of(args), Lines(args.questions)
-    selected = dict(list(questions.by_id().items())[: args.limit])
-    file = AnswerFile(args.output.with_suffix(".answers.jsonl"), settings)
-    unanswered = [line for number, (line, _) in selected.items() if number not in file.answers]
-    logger.info(f"{len(selected) - len(unanswered)} of {len(selected)} questions are answered already")
-    if unanswered:
-        answer(args, map(questions.__getitem__, unanswered), file)
-    references = [answers for _, answers in selected.values()]
-    scores = score(data_set.metric, [file.answers[number] for number in selected], references)
-    result = make_result(
-        "question-answering", args.label or args.path.stem, scores, len(selected), command, args.seed, settings
-    )
-    write_result(args.output, result)
-    print(", ".join(f"{name} {value:.2f}" for name, value in scores.items()), f"({len(selected)} questions)")
+    answering.run(args, command)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
