@@ -78,9 +78,9 @@ def test_log_of_a_training_on_gpus() -> None:
     assert read(log).after(0).updates == 1
 
 
-@pytest.mark.parametrize("text, missing", [("", "validation"), (valid(1, 1, 50), "size of the model")])
-def test_a_log_of_something_else_is_refused(text: str, missing: str) -> None:
-    with pytest.raises(ValueError, match=f"train.log contains no {missing}"):
+@pytest.mark.parametrize("text", ["", valid(1, 1, 50), HEAD])
+def test_a_log_of_something_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="train.log"):
         read(text)
 
 

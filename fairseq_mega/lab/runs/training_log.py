@@ -1,5 +1,6 @@
 """The log of a training: its time; of a classifier size, speed, memory and validations; of a language model losses."""
 
+import itertools
 import re
 import statistics
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -11,7 +12,7 @@ WINDOW, DEVIATIONS = 50, 5.0  # number of updates before, and how many of their 
 _TAG = re.compile(r"\| (valid|train_inner) \| \{")
 _EXAMPLES = re.compile(r"\| train: ([\d,]+) (?:examples|images|clips)\b")
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
-_GPU = re.compile(r"rank\s+\d+: .*total memory = ([\d.]+) GB ; name = (.*?)\s*$")
+_GPU = re.compile(r"rank\s+(\d+): .*total memory = ([\d.]+) GB ; name = (.*?)\s*$")
 
 
 class Validation(NamedTuple):
@@ -87,42 +88,35 @@ def read_training(lines: Iterable[str], name: str = "the log") -> Training:
     Raises:
         ValueError: naming the log, if it has no validation, or no sizes of the model and the data.
     """
-    parameters = examples = 0
+    sizes: Dict[str, int] = {}
     validations: Dict[int, Validation] = {}
-    speeds: List[float] = []
-    resident: List[float] = []
-    free: List[float] = []
-    total: List[float] = []
+    numbers: Dict[str, List[float]] = {"ups": [], "gb_free": [], RESIDENT: [], "gb": []}
     gpus: Dict[str, str] = {}
     for line, hours in timed(lines):
-        tagged = _TAG.search(line)
-        found = parse_statistics(line) if tagged or RESIDENT in line else {}
-        if tagged and not found:
-            continue  # the process was killed while it wrote the line
-        if tagged and tagged[1] == "valid":
+        found = parse_statistics(line) if _TAG.search(line) or RESIDENT in line else {}
+        if "valid_num_updates" in found:
             updates = int(found["valid_num_updates"])
             accuracy, loss = float(found["valid_accuracy"]), float(found["valid_loss"])
             # A start after an interruption repeats the updates after the last checkpoint.
             validations[updates] = Validation(int(found["epoch"]), updates, accuracy, loss, hours)
-        elif tagged:
-            speeds += [float(found["ups"])] if float(found.get("ups", 0)) > 0 else []
-            free += [float(found["gb_free"])] if "gb_free" in found else []
-        elif RESIDENT in found:
-            resident.append(float(found[RESIDENT]))
-        elif "num. shared model params" in line and (match := _PARAMETERS.search(line)):
-            parameters = _count(match[1])
-        elif "train: " in line and (match := _EXAMPLES.search(line)):
-            examples = _count(match[1])
-        elif "total memory" in line and (match := _GPU.search(line)):
-            total.append(float(match[1]))
-            gpus[line[match.start() : match.start() + 9]] = match[2]
-    if not validations or not parameters or not examples:
-        missing = "validation" if not validations else "size of the model" if not parameters else "number of examples"
-        raise ValueError(f"{name} contains no {missing}: it must be the whole log of a training with --log-format json")
-    peak = min(total) - min(free) if total and free else max(resident, default=None)
-    speed = statistics.median(speeds) if speeds else None
+        elif found:
+            for key in ("ups", "gb_free", RESIDENT):
+                numbers[key] += [float(found[key])] if float(found.get(key, 0)) > 0 else []
+        elif match := _PARAMETERS.search(line):
+            sizes["parameters"] = _count(match[1])
+        elif match := _EXAMPLES.search(line):
+            sizes["examples"] = _count(match[1])
+        elif match := _GPU.search(line):
+            numbers["gb"].append(float(match[2]))
+            gpus[match[1]] = match[3]
+    if not validations or len(sizes) < 2:
+        raise ValueError(f"{name} must be the whole log of a training with --log-format json, validations included")
+    peak = max(numbers[RESIDENT], default=None)
+    if numbers["gb"] and numbers["gb_free"]:
+        peak = min(numbers["gb"]) - min(numbers["gb_free"])
+    speed = statistics.median(numbers["ups"]) if numbers["ups"] else None
     ordered = [validations[updates] for updates in sorted(validations)]
-    return Training(parameters, examples, ordered, speed, peak, list(gpus.values()))
+    return Training(sizes["parameters"], sizes["examples"], ordered, speed, peak, list(gpus.values()))
 
 
 class Update(NamedTuple):
@@ -154,7 +148,7 @@ def read_losses(lines: Iterable[str], name: str = "the log") -> LossCurve:
     Raises:
         ValueError: naming the log, if it lacks an update, or holds no validation.
     """
-    trained: Dict[int, Update] = {}
+    trained: Dict[int, Tuple[int, float]] = {}
     validated: Dict[int, float] = {}
     speeds: List[float] = []
     parameters = 0
@@ -163,18 +157,15 @@ def read_losses(lines: Iterable[str], name: str = "the log") -> LossCurve:
         if "valid_loss" in found and "valid_num_updates" in found:
             validated[int(found["valid_num_updates"])] = float(found["valid_loss"])
         elif "loss" in found and "wpb" in found:
-            trained[int(found["num_updates"])] = Update(round(float(found["wpb"])), float(found["loss"]))
+            trained[int(found["num_updates"])] = round(float(found["wpb"])), float(found["loss"])
             speeds += [float(found["ups"])] if float(found.get("ups", 0)) > 0 else []
         elif match := _PARAMETERS.search(line):
             parameters = _count(match[1])
     if not validated or not speeds or sorted(trained) != list(range(1, len(trained) + 1)):
-        lacking = "an update: give --log-interval 1" if validated else "a validation"
-        raise ValueError(f"{name} lacks {lacking}, and the curve needs every loss of the training")
-    tokens, updates = 0, []
-    for number in sorted(trained):
-        tokens += trained[number].tokens
-        updates.append(Update(tokens, trained[number].loss))
-    validations = [Update(updates[number - 1].tokens, loss) for number, loss in sorted(validated.items())]
+        raise ValueError(f"{name} lacks a validation, or an update: the curve needs --log-interval 1")
+    read = list(itertools.accumulate(trained[number][0] for number in sorted(trained)))
+    updates = [Update(tokens, trained[number][1]) for number, tokens in enumerate(read, 1)]
+    validations = [Update(read[number - 1], loss) for number, loss in sorted(validated.items())]
     return LossCurve(updates, validations, statistics.median(speeds), parameters)
 
 
