@@ -17,7 +17,7 @@ from lm_eval.api.registry import get_model
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
 
-from fairseq_mega.lab.evaluate.harness import HarnessModel, common_beginning, up_to
+from fairseq_mega.lab.evaluate.harness import HarnessModel, common_beginning
 from fairseq_mega.lab.prepare import binarised, command
 from tests.support import helpers, in_process
 from tests.support.helpers import REPOSITORY
@@ -141,12 +141,6 @@ def test_an_answer_ends_with_its_document() -> None:
         )
         model: Any = SimpleNamespace(hub=hub)
         assert HarnessModel.answer(model, "what?", {"until": [], "max_gen_toks": 9}) == want
-
-
-def test_stops() -> None:
-    assert up_to(iter(["ab", "c", "de"]), ["cd", "x"]) == "ab"
-    assert up_to(iter(["ab", "cab"]), ["ca", "b"]) == "a"
-    assert up_to(iter(["ab", "c"]), [""]) == "abc"
 
 
 def test_tasks_of_local_files(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,13 +142,6 @@ def test_shots_and_scores(data_set, shots, scores, trained, files, capsys):
     assert result["settings"]["shots"] == shots and result["examples"] == 2
 
 
-def test_examples_are_required_for_shots(files, capsys):
-    (files / "some.pt").write_bytes(b"")
-    assert ask((files, files / "some.pt"), "narrative_qa", files, "--shots", "1") == 1
-    error = capsys.readouterr().err
-    assert error.startswith("fairseq-mega-qa: error: ") and "--examples" in error and error.count("\n") == 1
-
-
 @pytest.mark.parametrize("name", ["valid.jsonl", "train.jsonl"])
 def test_an_input_is_not_overwritten(name, files, capsys):
     (files / "some.pt").write_bytes(b"")
@@ -156,10 +149,3 @@ def test_an_input_is_not_overwritten(name, files, capsys):
     given = ["--examples", files / "train.jsonl", "--output", files / "." / name]
     assert ask((files, files / "some.pt"), "narrative_qa", files, *given) == 1
     assert "--output" in capsys.readouterr().err and (files / name).read_bytes() == before
-
-
-def test_models_and_data_that_do_not_fit(tiny_model, trained, files, capsys):
-    assert ask((tiny_model.data, tiny_model.checkpoint), "narrative_qa", files) == 1
-    assert "--arch mega_tiny" in capsys.readouterr().err
-    assert ask((files / "gone", trained[1]), "narrative_qa", files) == 1
-    assert f"{files / 'gone'} is not a folder" in capsys.readouterr().err
