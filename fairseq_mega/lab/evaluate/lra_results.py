@@ -21,7 +21,7 @@ from fairseq_mega.lab.benchmarks.measuring import resident_mib
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK
 from fairseq_mega.lab.runs.options import split_assignment
 from fairseq_mega.lab.runs.results import make_result, write_result
-from fairseq_mega.lab.runs.training_log import RESIDENT, Training, Validation, read_training
+from fairseq_mega.lab.runs.training_log import RESIDENT, read_training
 from fairseq_mega.tasks.speech_commands import scaling_of
 
 _CORRECT = re.compile(r"(\d+) of (\d+)")
@@ -50,19 +50,6 @@ def score_split(arguments: Sequence[str], log_file: Path, split: str) -> Tuple[i
     if status != 0 or match is None or int(match[2]) == 0:
         raise RuntimeError(f"fairseq-mega-validate failed (exit status {status}); its output is in {log_file}")
     return int(match[1]), int(match[2])
-
-
-def scores_of(training: Training, early_epoch: int, batch: int) -> Dict[str, float]:
-    """Scores of the training itself; accuracies in per cent."""
-    scores = {
-        "best_valid_accuracy": training.best.accuracy,
-        "early_valid_accuracy": training.after(early_epoch).accuracy,
-    }
-    if training.updates_per_second is not None:
-        scores["seconds_per_epoch"] = math.ceil(training.examples / batch) / training.updates_per_second
-    if training.peak_gib is not None:
-        scores["peak_memory_gib"] = training.peak_gib
-    return scores
 
 
 def typed_setting(text: str) -> Tuple[str, Any]:
@@ -115,47 +102,37 @@ def write_scores(options: argparse.Namespace) -> None:
     settings = {**dict(options.setting), **settings}
     if options.task == "speech_commands":
         settings["scaling"] = scaling_of(Path(options.data))
-    result = make_result(
-        options.benchmark,
-        options.label,
-        scores,
-        examples,
-        options.command,
-        options.seed,
-        settings,
-        correct=correct,
-        **details,
-    )
+    about = (options.benchmark, options.label, scores, examples, options.command, options.seed, settings)
+    result = make_result(*about, correct=correct, **details)
     write_result(options.json, result)
     reached = f"{options.score.replace('_', ' ')} {scores[options.score]:.2f} % ({correct} of {examples})"
     print(f"{options.label}: {reached}", file=sys.stderr)
 
 
 def read_log(options: argparse.Namespace) -> Tuple[Dict[str, float], Dict[str, Any], Dict[str, Any]]:
-    """Read scores, settings and further fields of a result from the log of its training."""
+    """Read scores (accuracies in per cent), settings and further fields of a result from the log of its training."""
     with open(options.log, encoding="utf-8", errors="replace") as lines:
         training = read_training(lines, str(options.log))
+    early = training.after(options.early_epoch)
+    scores = {"best_valid_accuracy": training.best.accuracy, "early_valid_accuracy": early.accuracy}
+    if training.updates_per_second is not None:
+        scores["seconds_per_epoch"] = math.ceil(training.examples / options.batch) / training.updates_per_second
+    if training.peak_gib is not None:
+        scores["peak_memory_gib"] = training.peak_gib
     settings = {
         "parameters": training.parameters,
         "train_examples": training.examples,
         "batch": options.batch,
         "updates": training.validations[-1].updates,
         "best_epoch": training.best.epoch,
-        "early_epoch": training.after(options.early_epoch).epoch,
+        "early_epoch": early.epoch,
         "trained_on": training.gpus or "cpu",
     }
-    details = {
-        "train_command": options.train_command.read_text(encoding="utf-8").strip(),
-        "curve": [point_of(found) for found in training.validations],
-    }
-    return scores_of(training, options.early_epoch, options.batch), settings, details
-
-
-def point_of(found: Validation) -> Dict[str, float]:
-    """Return a validation as a point of a result's curve."""
-    point = found._asdict()
-    hours = point.pop("hours")
-    return {**point, **({} if hours is None else {"hours": round(hours, 4)})}
+    curve = []
+    for point in (found._asdict() for found in training.validations):
+        hours = point.pop("hours")
+        curve.append({**point, **({} if hours is None else {"hours": round(hours, 4)})})
+    return scores, settings, {"train_command": options.train_command.read_text("utf-8").strip(), "curve": curve}
 
 
 def train(arguments: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_mega.compat.features.encoders import SUBWORDS_FILE, folders_of, warn_of_unsplit_text
 from fairseq_mega.compat.features.interactive import warn_unknown
@@ -100,20 +100,14 @@ def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attend
     layers = model.decoder.layers
     number = _number(layers, layer)
     found: List[Tensor] = []
-
-    def request_weights(module: nn.Module, given: Any) -> Any:
-        return (*given[:2], True)
-
-    def record_weights(module: nn.Module, given: Any, output: Any) -> None:
-        found.append(output[2])
-
     attention = layers[number - 1].cross_attention
-    hooks = [attention.register_forward_pre_hook(request_weights), attention.register_forward_hook(record_weights)]
-    try:
-        model(source, lengths, read)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    hooks = [
+        attention.register_forward_pre_hook(lambda _, given: (*given[:2], True)),  # requests the weights
+        attention.register_forward_hook(lambda _, given, output: found.append(output[2])),
+    ]
+    model(source, lengths, read)
+    for hook in hooks:
+        hook.remove()
     rows = [target[token] for token in written.tolist()]
     columns = [task.source_dictionary[token] for token in source[0].tolist()]
     title = f"layer {number}: source tokens read (columns) for each target token (rows)"

@@ -63,12 +63,10 @@ def rouge(answer: str, reference: str) -> Dict[str, float]:
     }
 
 
-def f1_scores(answer: str, reference: str) -> Dict[str, float]:
-    """:func:`f1` under its name."""
-    return {"f1": f1(answer, reference)}
-
-
-METRICS: Dict[str, Callable[[str, str], Dict[str, float]]] = {"f1": f1_scores, "rouge": rouge}
+METRICS: Dict[str, Callable[[str, str], Dict[str, float]]] = {
+    "f1": lambda answer, reference: {"f1": f1(answer, reference)},
+    "rouge": rouge,
+}
 
 
 def score(metric: str, answers: Sequence[str], references: Sequence[Sequence[str]]) -> Dict[str, float]:
@@ -86,10 +84,5 @@ def score(metric: str, answers: Sequence[str], references: Sequence[Sequence[str
         best.append({name: max(one[name] for one in each) for name in each[0]})
     means = {name: 100 * math.fsum(one[name] for one in best) / len(best) for name in best[0]}
     if metric == "rouge":
-        means["geometric_mean"] = geometric_mean([means[name] for name in ROUGE])
+        means["geometric_mean"] = math.prod(means[name] for name in ROUGE) ** (1 / len(ROUGE))
     return means
-
-
-def geometric_mean(numbers: Sequence[float]) -> float:
-    """Return the n-th root of the product of n numbers."""
-    return math.prod(numbers) ** (1 / len(numbers))
