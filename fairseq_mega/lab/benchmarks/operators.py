@@ -1,5 +1,6 @@
 """The measured operators: their shapes, their inputs, their paths, and the reference."""
 
+from functools import partial
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -106,20 +107,17 @@ def ema_op(title: str, bidirectional: bool = False, complex_: bool = False) -> O
         x = normal(generator, shape.batch, shape.length, shape.width)
         return {"x": x, **{name: normal(generator, *sizes.get(name, (rows, shape.n))) for name in names}}
 
-    def ours(path: str) -> Callable[[Inputs, Shape], Tensor]:
-        def run(inputs: Inputs, _: Shape) -> Tensor:
-            coefficients = make(*(inputs[name] for name in names))
-            return damped_ema(inputs["x"], coefficients, bidirectional=bidirectional, path=path)[0]
-
-        return run
+    def run(path: str, inputs: Inputs, _: Shape) -> Tensor:
+        coefficients = make(*(inputs[name] for name in names))
+        return damped_ema(inputs["x"], coefficients, bidirectional=bidirectional, path=path)[0]
 
     return Op(
         title=title,
         draw=draw,
         paths={
-            "fft": OpPath(ours("torch_fft")),
-            "fft_kernel": OpPath(ours("native_fft"), True, "cuda", FFT_KERNEL_STEPS),
-            "scan": OpPath(ours("native"), compiled=True),
+            "fft": OpPath(partial(run, "torch_fft")),
+            "fft_kernel": OpPath(partial(run, "native_fft"), True, "cuda", FFT_KERNEL_STEPS),
+            "scan": OpPath(partial(run, "native"), compiled=True),
             "DxNxL": OpPath(lambda inputs, _: dxnxl_ema(inputs, bidirectional)),
         },
         baseline="DxNxL",
@@ -141,12 +139,9 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
         inputs = {name: normal(generator, *shape.chunks, width) for name, width in widths.items()}
         return {**inputs, "bias": 0.1 * normal(generator, 2 * shape.chunks[1] - 1)} if biased else inputs
 
-    def ours(path: str) -> Callable[[Inputs, Shape], Tensor]:
-        def run(inputs: Inputs, _: Shape) -> Tensor:
-            bias = inputs.get("bias")
-            return attention(inputs["q"], inputs["k"], inputs["v"], function=function, bias=bias, path=path)
-
-        return run
+    def run(path: str, inputs: Inputs, _: Shape) -> Tensor:
+        bias = inputs.get("bias")
+        return attention(inputs["q"], inputs["k"], inputs["v"], function=function, bias=bias, path=path)
 
     def sdpa(inputs: Inputs, _: Shape) -> Tensor:
         return F.scaled_dot_product_attention(inputs["q"], inputs["k"], inputs["v"])
@@ -156,11 +151,11 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
         title=title,
         draw=draw,
         paths={
-            "blockwise": OpPath(ours("torch_blockwise")),
-            "fused": OpPath(ours("native"), compiled=True),
-            "blocks": OpPath(ours("native_blocks"), compiled=True, device="cpu"),
-            "explicit": OpPath(ours("reference")),
-            **({"dense": OpPath(ours("torch"))} if biased else {"SDPA": OpPath(sdpa)}),
+            "blockwise": OpPath(partial(run, "torch_blockwise")),
+            "fused": OpPath(partial(run, "native"), compiled=True),
+            "blocks": OpPath(partial(run, "native_blocks"), compiled=True, device="cpu"),
+            "explicit": OpPath(partial(run, "reference")),
+            **({"dense": OpPath(partial(run, "torch"))} if biased else {"SDPA": OpPath(sdpa)}),
         },
         baseline="explicit",
         # Reads q, k, v and writes y; then reads q, k, v and grad y and writes three gradients.
@@ -183,14 +178,14 @@ def linear_op() -> Op:
             "bias": 0.1 * normal(generator, outputs),
         }
 
-    def ours(path: str) -> Callable[[Inputs, Shape], Tensor]:
-        return lambda inputs, _: linear(inputs["x"], inputs["weight"], inputs["bias"], path=path)
+    def run(path: str, inputs: Inputs, _: Shape) -> Tensor:
+        return linear(inputs["x"], inputs["weight"], inputs["bias"], path=path)
 
     moved = lambda shape: shape.batch * shape.length * (shape.width + shape.values_width)
     return Op(
         title="linear map",
         draw=draw,
-        paths={"native": OpPath(ours("native"), compiled=True), "torch": OpPath(ours("reference"))},
+        paths={"native": OpPath(partial(run, "native"), compiled=True), "torch": OpPath(partial(run, "reference"))},
         baseline="torch",
         forward=moved,
         backward=lambda shape: 2 * moved(shape),
@@ -205,16 +200,13 @@ def norm_op() -> Op:
         x = normal(generator, shape.batch, shape.length, shape.width)
         return {"x": x, **{name: 0.1 * normal(generator, shape.width) for name in ("weight", "bias")}}
 
-    def ours(path: str) -> Callable[[Inputs, Shape], Tensor]:
-        def run(inputs: Inputs, shape: Shape) -> Tensor:
-            return timestep_norm(inputs["x"], inputs["weight"], inputs["bias"], shape.groups, path=path)[0]
-
-        return run
+    def run(path: str, inputs: Inputs, shape: Shape) -> Tensor:
+        return timestep_norm(inputs["x"], inputs["weight"], inputs["bias"], shape.groups, path=path)[0]
 
     return Op(
         title="timestep norm",
         draw=draw,
-        paths={"native": OpPath(ours("native"), compiled=True), "torch": OpPath(ours("torch"))},
+        paths={"native": OpPath(partial(run, "native"), compiled=True), "torch": OpPath(partial(run, "torch"))},
         baseline="torch",
         forward=lambda shape: 2 * numbers(shape),
         backward=lambda shape: 3 * numbers(shape),

@@ -74,7 +74,7 @@ def describe_hardware() -> Dict[str, Any]:
         "processor": _processor_model(),
         "cores": usable_cores(),
         "cpu_level": native.cpu_level(),
-        "memory_gib": _memory_gib(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "gpus": [torch.cuda.get_device_name(number) for number in gpus],
     }
 
@@ -85,10 +85,3 @@ def _processor_model() -> str:
     except OSError:
         match = None
     return match.group(1).strip() if match else (platform.processor() or platform.machine())
-
-
-def _memory_gib() -> Optional[float]:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (AttributeError, OSError, ValueError):
-        return None
