@@ -77,6 +77,15 @@ def test_a_log_of_something_else_is_refused(text: str) -> None:
         read(text)
 
 
+def test_the_last_count_of_a_split_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = ['{"test_correct": "3 of 9"}', '{"test_correct": "7 of 29"}', '{"valid_correct": "1 of 2"}']
+    monkeypatch.setattr(lra_results.console, "run", lambda *_: print("\n".join(printed)))
+    with pytest.raises(RuntimeError, match="test.log"):  # the status is none of success
+        lra_results.score_split([], tmp_path / "test.log", "test")
+    monkeypatch.setattr(lra_results.console, "run", lambda *_: print("\n".join(printed)) or 0)
+    assert lra_results.score_split([], tmp_path / "test.log", "test") == (7, 29)
+
+
 def test_train_and_test_in_process(tmp_path: Path) -> None:
     """The numbers of the result file are those of the checkpoint, and every test example is scored."""
     data, run = lra_data.write_images(tmp_path / "data"), tmp_path / "run"
@@ -104,7 +113,8 @@ def test_train_and_test_in_process(tmp_path: Path) -> None:
     result = read_result(tmp_path / "x.json")
     (test_line,) = re.findall(r"x: test accuracy ([\d.]+) % \((\d+) of 29\)", output.getvalue())
     assert f"{result['scores']['test_accuracy']:.2f}" == test_line[0]
-    assert "test_correct" not in output.getvalue() and "test_correct" in (tmp_path / "test.log").read_text()
+    assert "test_correct" not in output.getvalue()
+    assert f'"{result["correct"]} of 29"' in (tmp_path / "test.log").read_text()
     assert result["correct"] == int(test_line[1]) and result["examples"] == lra_data.SIZES["test"]
     assert result["scores"]["best_valid_accuracy"] == max(point["accuracy"] for point in result["curve"])
     assert [point["updates"] for point in result["curve"]] == [3, 6, 9]

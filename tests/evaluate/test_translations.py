@@ -62,7 +62,8 @@ def test_any_other_number_of_hypotheses_is_refused(
     tmp_path: Path, capsys: Any, ids: Sequence[int], expect: int
 ) -> None:
     result = tmp_path / "result.json"
-    assert run(tmp_path, generation(dict.fromkeys(ids, "ja .")), "--json", str(result), expect=expect) == 1
+    lines, options = generation(dict.fromkeys(ids, "ja .")), ["--json", str(result)]
+    assert run(tmp_path, lines, *options, expect=expect, references=REFERENCES[:expect]) == 1
     assert f"--expect is {expect}" in capsys.readouterr().err and not result.exists()
 
 

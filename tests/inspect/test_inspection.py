@@ -14,6 +14,7 @@ from fairseq import checkpoint_utils
 from fairseq_mega.lab.inspect import averages, parts
 from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.lab.inspect.attention import _self_attention, attention_for
+from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
 from fairseq_mega.ops.ema import damped_ema
 from tests.support import tiny_classifier, tiny_images, tiny_lm, tiny_mega, tiny_megalodon
@@ -125,6 +126,8 @@ def test_attention_within_a_text_stays_in_its_chunk() -> None:
 def test_attention_is_the_mean_of_the_heads(build: Any, heads: int, layer: int, length: int) -> None:
     """Each row sums to 1, and the weights of each head make its output of its values."""
     model = build().eval()
+    for parameter in model.parameters():
+        parameter.data.mul_(8.0)  # else all weights are nearly equal
     layers = getattr(model, "encoder", None) or model.decoder
     tokens = torch.arange(4, 4 + length).unsqueeze(0)
     seen: List[Tuple[torch.Tensor, ...]] = []
@@ -160,9 +163,20 @@ def test_what_has_no_weights_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         attention_for(Path("x.pt"), None, "words", None)
 
 
-def test_alignment_of_a_translation(tiny_model: Any) -> None:
+def test_alignment_of_a_translation(tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row is the token that the decoder writes after it has read those before."""
+    read: List[torch.Tensor] = []
+    forward = MegaModel.forward
+
+    def noted(self: Any, *given: torch.Tensor) -> Any:
+        read.append(given[2])
+        return forward(self, *given)
+
+    monkeypatch.setattr(MegaModel, "forward", noted)
     found = attention_for(tiny_model.checkpoint, tiny_model.data, "w1 w2 w3", None)
+    _, _, task = checkpoint_utils.load_model_ensemble_and_task([str(tiny_model.checkpoint)])
     assert found.columns == ["w1", "w2", "w3", "</s>"] and found.weights.shape == (len(found.rows), 4)
+    assert [task.target_dictionary[token] for token in read[0][0].tolist()] == ["</s>", *found.rows[:-1]]
     torch.testing.assert_close(found.weights.sum(1), torch.ones(len(found.rows)))
     with pytest.raises(ValueError, match="--layer 2"):
         attention_for(tiny_model.checkpoint, tiny_model.data, "w1", 2)

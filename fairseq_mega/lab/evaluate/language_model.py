@@ -113,9 +113,7 @@ def score_batches(model: Any, batches: Any, pad: int, positions: int) -> Tuple[i
     tokens, total, last = 0, 0.0, time.monotonic()
     for number, sample in enumerate(batches, 1):
         sample = utils.move_to_cuda(sample, device) if device.type == "cuda" else sample
-        target = sample["target"].clone()
-        for row, start in enumerate(sample.get("start_indices", [])):
-            target[row, :start] = pad  # context only
+        target = sample["target"]  # padding where a token is context only
         features, _ = model(**sample["net_input"], features_only=True)
         total += negative_log_likelihood(model, features, target, pad, positions)
         tokens += int(target.ne(pad).sum())
