@@ -1,13 +1,13 @@
 """Other values of recipes: where they stand, which results they tell apart, and that a tiny form keeps them."""
 
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError, preset
-from fairseq_mega.lab.reproduce.checks import check_by_fairseq
+from fairseq_mega.lab.reproduce.checks import check_options
 from fairseq_mega.lab.reproduce.results import about
 from fairseq_mega.lab.reproduce.settings import (
     Choices,
@@ -91,29 +91,11 @@ def test_recipes_are_chosen_by_name_and_cell() -> None:
     assert choose([*table, *find("mega/table5")], "chunk=128") == choose(table, "chunk=128")
 
 
-@pytest.mark.parametrize(
-    ("setting", "found"),
-    [
-        ("model.attention_activation_fn=laplace", None),
-        ("model.attention_activation_fn=gelu", "gelu"),  # fairseq's parser knows the choices
-        ("model.dropout=2", "--dropout 2.0"),  # the model its ranges
-        ("lr_scheduler.warmup_updates=999999", "--warmup-updates 999999"),  # the schedule what goes together
-    ],
-)
-def test_settings_are_checked_before_anything_is_made(setting: str, found: Optional[str]) -> None:
-    recipe = revise(catalogue()[TEXT], [parse_setting(setting)])
-    if found is None:
-        check_by_fairseq(recipe)
-        return
-    with pytest.raises(RecipeError, match=f"{TEXT}.* --set .*{found}"):
-        check_by_fairseq(recipe)
-
-
-def test_what_fairseq_asserts_is_printed_in_one_line() -> None:
-    name = "mega/table5/wikitext103/transformer"
-    recipe = revise(catalogue()[name], [parse_setting("model.adaptive_softmax_cutoff=5,10")])
-    with pytest.raises(RecipeError, match=f"{name}.* 5,10 != 20000,60000"):
-        check_by_fairseq(recipe)
+def test_settings_are_checked_before_anything_is_made(tmp_path: Path) -> None:
+    """fairseq's parser knows the choices."""
+    check_options(run_of(TEXT, tmp_path, "model.attention_activation_fn=laplace"))
+    with pytest.raises(RecipeError, match="attention-activation-fn.*gelu"):
+        check_options(run_of(TEXT, tmp_path, "model.attention_activation_fn=gelu"))
 
 
 @pytest.mark.parametrize(

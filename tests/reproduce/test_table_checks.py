@@ -1,6 +1,5 @@
 """The runner checks data, dependencies and settings of all recipes before the first training starts."""
 
-import sys
 from pathlib import Path
 from typing import Any, List
 
@@ -72,11 +71,3 @@ def test_other_settings_are_another_folder(refused: Any, trained: List[List[str]
     folders.append(trained[-1][trained[-1].index("--save-dir") + 1])
     assert folders[0] == folders[1] and len(set(folders)) == 6
     assert all("/image.mega.laplace.n16.full.seed1." in folder for folder in folders)
-
-
-def test_plots_are_possible(trained: List[List[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without matplotlib a figure says so before its models are trained."""
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SystemExit, match="matplotlib"):
-        main(["mega/figure4", "--smoke", "--out", str(tmp_path / "out")])
-    assert not trained and not (tmp_path / "out" / "runs").exists()

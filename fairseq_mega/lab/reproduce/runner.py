@@ -17,7 +17,6 @@ from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.report.recipe_states import FAILED
 from fairseq_mega.lab.runs.commands import Execute, StageError, execute
 from fairseq_mega.lab.runs.files import in_the_way_of, write_json
-from fairseq_mega.lab.runs.plotting import check_image
 from fairseq_mega.lab.runs.stages import print_line, stage
 
 from . import checks, data, launchers
@@ -60,18 +59,14 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
         return score_checkpoint(recipes, given, choices)
     if choices.gpus == 0 and given.gpus is None and not given.smoke:
         raise RecipeError("no GPU is visible: give --gpus 0 to use the CPU, or --smoke for a quick test")
-    if given.output is not None:
-        check_image("--output", Path(given.output))
     if given.launcher == "slurm":
         launchers.require_submitit()
     if given.checkpoint is None:
         choices = with_automatic(choices, recipes, begun=True)
     for recipe in recipes:
         planned = plan(recipe, 1, Path(), "", choices)
-        if choices.max_update or choices.settings_of(recipe):
-            checks.check_by_fairseq(replace(recipe, config=planned.config))
-        if choices.extra:
-            checks.check_extra(planned)
+        if choices.max_update or choices.settings_of(recipe) or choices.extra:
+            checks.check_options(planned)
     fetch_processed(recipes, choices)
     if given.checkpoint is not None:
         choices = replace(choices, weights=find_weights(recipes, given.checkpoint, choices))
@@ -81,7 +76,6 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
     if given.launcher == "print":
         launchers.print_commands(jobs, command, given.recipes)
         return 0
-    checks.check_disk(jobs, choices.out)
     if given.launcher == "slurm":
         numbers = launchers.submit(jobs, dict(given.slurm))
         print(f"jobs {', '.join(numbers)}; the same command without --launcher then")

@@ -8,8 +8,6 @@ import math
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_mega.lab.runs.files import check_writable
-
 INK, FAINT = "#22272e", "#d5d9df"
 COLOURS = ("#08306b", "#d55e00", "#56b4e9", "#00664b", "#cc79a7", "#7f7f7f")  # neighbours differ in grey, too
 DASHES: Tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1.5, 1.2)))
@@ -197,15 +195,6 @@ def load_pyplot() -> Any:
 
     pyplot.rcParams.update(STYLE)
     return pyplot
-
-
-def check_image(option: str, output: Path) -> None:
-    """Raise a ValueError that names the option unless an image file can be written."""
-    ends = sorted(load_pyplot().figure().canvas.get_supported_filetypes())
-    load_pyplot().close()
-    if output.suffix[1:].lower() not in ends:
-        raise ValueError(f"{option} {output}: the name of an image ends with one of .{', .'.join(ends)}")
-    check_writable(option, output)
 
 
 def save(figure: Any, output: Path, source: Optional[str] = None) -> None:
