@@ -217,8 +217,7 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
         help="instead of --data, the authors' processed data: an unpacked archive, the address of an archive, or "
         "the word published, which downloads all archives that are needed",
     )
-    weights = files.add_mutually_exclusive_group().add_argument
-    weights(
+    where(
         "--checkpoint",
         metavar="FILE|DIR|URL",
         help="score these weights without training: a checkpoint, or a folder or zip file of checkpoints, of the "
@@ -233,7 +232,6 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     )
     where("--no-download", action="store_true", help="fail if an archive is missing, instead of downloading it")
     where("--results-dir", type=Path, metavar="DIR", help="folder for the result files (default: results in --out)")
-    weights("--path", type=Path, metavar="FILE", help="checkpoint for a figure of one model, with --data")
     where("--output", metavar="FILE", help="image file of a figure (default: figure4.png, for example, in --out)")
     where("--workers", "--processes", type=at_least(1), metavar="N", help="number of processes that prepare data")
     where(

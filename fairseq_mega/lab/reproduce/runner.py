@@ -26,7 +26,7 @@ from .jobs import Job, plan
 from .options import PROGRAM
 from .results import record, write_cells
 from .settings import Choices, at_each_rate
-from .tables import print_tables, score_checkpoint
+from .tables import print_tables
 from .training import Devices, check_updates, train, with_automatic
 from .weights import convert, find_weights
 
@@ -55,8 +55,6 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
     Raises:
         RecipeError, ValueError, OSError, StageError: with messages for the user.
     """
-    if given.path is not None:
-        return score_checkpoint(recipes, given, choices)
     if choices.gpus == 0 and given.gpus is None and not given.smoke:
         raise RecipeError("no GPU is visible: give --gpus 0 to use the CPU, or --smoke for a quick test")
     if given.launcher == "slurm":

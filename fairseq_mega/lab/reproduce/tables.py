@@ -5,9 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Container, Dict, List, Sequence
 
-from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
-from fairseq_mega.lab.recipes.smoke import shrink_evaluation
+from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.command import REPORTS
 from fairseq_mega.lab.report.command import main as report
 from fairseq_mega.lab.report.paper_table import SpeedColumns
@@ -15,7 +13,7 @@ from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.commands import PYTHON, execute
 from fairseq_mega.lab.runs.stages import stage
 
-from .evaluating import benchmark_of, score_contexts
+from .evaluating import benchmark_of
 from .jobs import Job
 from .results import table_folder
 from .settings import Choices
@@ -78,36 +76,6 @@ def panels(evaluate: Dict[str, Any]) -> Dict[str, Any]:
     contexts = evaluate.get("contexts", [{}])
     found = {"--chunk": contexts[0].get("chunk_size"), "--segments": contexts[-1].get("segments")}
     return {option: values[0] for option, values in found.items() if values}
-
-
-def score_checkpoint(recipes: Sequence[Recipe], options: argparse.Namespace, choices: Choices) -> int:
-    """Draw the figure of one model's scores of a checkpoint that was trained elsewhere; returns the exit status.
-
-    Raises:
-        RecipeError: for other recipes, without the data, or if there is no such checkpoint.
-    """
-    if len(recipes) != 1 or not draws_one_model(recipes[0]):
-        names = ", ".join(name for name, recipe in catalogue().items() if draws_one_model(recipe))
-        raise RecipeError(f"--path scores a checkpoint for the figure of one model: give the recipe {names} alone")
-    (recipe,) = recipes
-    if not options.path.is_file():
-        raise RecipeError(f"--path: {options.path} does not exist; without --path the model is trained first")
-    if choices.data is None:
-        raise RecipeError("--path needs --data, the folder of fairseq-preprocess that the checkpoint was trained on")
-    evaluate = recipe.evaluate
-    if choices.smoke:
-        evaluate = shrink_evaluation(evaluate, choices.settings_of(recipe))
-    folder = choices.results or choices.out / recipe.report
-    words = [str(choices.data), "--path", str(options.path), "--label", "mega", "--benchmark", recipe.report]
-    score_contexts([*words, "--output", str(folder)], evaluate, execute, {}, folder / "test.log")
-    output = options.output or folder / f"{recipe.report}.png"
-    known = {"--label": "mega", "--benchmark": recipe.report, **panels(evaluate), "--output": output}
-    return report([recipe.report, str(folder), *accepted_options(recipe.report, known)])
-
-
-def draws_one_model(recipe: Recipe) -> bool:
-    """Return whether the report of a recipe plots the scores of one language model."""
-    return is_drawn(recipe) and "--label" in options_of(recipe.report)
 
 
 def speed(columns: SpeedColumns, choices: Choices, recipes: Sequence[Recipe], omitted: bool) -> Dict[str, Path]:
