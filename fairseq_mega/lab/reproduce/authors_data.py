@@ -3,9 +3,8 @@
 import re
 import shutil
 import zipfile
-from itertools import islice
 from pathlib import Path
-from typing import List, Sequence, Set, Tuple
+from typing import List, Sequence, Set
 
 from fairseq_mega.data.card import CARD_FILE, is_recorded
 from fairseq_mega.data.class_folders import walk_once
@@ -66,16 +65,6 @@ def unpack(archive: Path, folder: Path) -> None:
     partial.rename(folder)
 
 
-def check_archive(path: Path) -> None:
-    """Raise a DownloadError for a zip file that is cut off or damaged; it is read to its end."""
-    if path.suffix == ".zip":
-        with naming_damage(path, FETCH_AGAIN):
-            with zipfile.ZipFile(path) as container:
-                broken = container.testzip()
-            if broken is not None:
-                raise zipfile.BadZipFile(f"{broken} is damaged")
-
-
 def find_processed(recipe: Recipe, top: Path) -> Path:
     """Return the one folder below ``top`` with the files of a recipe's data and a name of its data set, checked.
 
@@ -86,18 +75,15 @@ def find_processed(recipe: Recipe, top: Path) -> Path:
     """
     names = processed_of(recipe).names
     files = [name.replace(f"{DATA_BIN}/", "") for name in dataset_of(recipe).layout.files]
-    folders = {*filter(Path.is_dir, top.rglob("*")), *(place for place, _, _ in walk_once(top))}
-    named = [folder for folder in sorted(folders) if is_named(folder, top, recipe)]
-    whole = {folder.resolve(): folder for folder in named if all((folder / name).is_file() for name in files)}
+    named = [folder for folder in sorted(place for place, _, _ in walk_once(top)) if is_named(folder, top, recipe)]
+    whole = [folder for folder in named if all((folder / name).is_file() for name in files)]
     if len(whole) != 1:
-        seen = ", ".join(map(str, (whole or dict.fromkeys(named)).keys())) or "none"
         raise RecipeError(
             f"--processed: {top} should have one folder of {recipe.dataset}, named {' or '.join(names)}, with "
-            f"{', '.join(files)}: found {seen}"
+            f"{', '.join(files)}: found {', '.join(map(str, whole or named)) or 'none'}"
         )
-    (folder,) = whole.values()
-    check_contents(recipe, folder)
-    return folder
+    check_contents(recipe, whole[0])
+    return whole[0]
 
 
 def is_named(folder: Path, top: Path, recipe: Recipe) -> bool:
@@ -135,22 +121,10 @@ def check_contents(recipe: Recipe, folder: Path) -> None:
             sizes = " to ".join(map(str, dict.fromkeys(expected)))
             problems.append(f"src-bin/dict.txt has {found} tokens, {sizes} are expected")
     elif (folder / "input").is_dir():
-        problems += image_problems(folder, recipe.config["model"]["max_positions"], classes)
+        pixels = recipe.config["model"]["max_positions"]
+        with (folder / "input" / "train.src").open(encoding="ascii", errors="replace") as lines:
+            first = next(lines, "").split()
+        if len(first) != pixels:
+            problems.append(f"the first line of input/train.src is not an image of {pixels} pixels")
     if problems:
         raise RecipeError(f"--processed: {folder} is not the data of {recipe.dataset}: {'; '.join(problems)}")
-
-
-def image_problems(folder: Path, pixels: int, classes: int) -> List[str]:
-    """Return the faults of the first image of each split, and of the labels; none if both are right."""
-    problems = []
-    for split in ("train", "valid", "test"):
-        with (folder / "input" / f"{split}.src").open(encoding="ascii", errors="replace") as lines:
-            first: Tuple[str, ...] = tuple(next(islice(lines, 1), "").split())
-        if len(first) != pixels or not all(word.isdigit() and int(word) < 256 for word in first):
-            problems.append(f"the first line of input/{split}.src is not an image of {pixels} pixels from 0 to 255")
-        labels = set((folder / "label" / f"{split}.label").read_text(encoding="ascii").split())
-        if split == "train" and len(labels) < classes:
-            problems.append(f"label/{split}.label has {len(labels)} labels, the task {classes}")
-        if not labels <= set(map(str, range(classes))):
-            problems.append(f"label/{split}.label has labels beyond 0 to {classes - 1}")
-    return problems

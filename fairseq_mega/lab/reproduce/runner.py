@@ -166,10 +166,10 @@ def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices
 
 def perform(job: Job, run_command: Execute, devices: List[int], command: str, only_train: bool) -> None:
     """Train, or convert the weights of --checkpoint, evaluate and record a job, as far as that has not been done."""
-    folder, weights = job.folder, job.weights
+    folder = job.folder
     with locks.held(folder / "job.lock", str(folder), "runner"):
-        if weights is not None:
-            stage(folder, "convert", lambda: convert(job, weights), f"{job.name}.convert")
+        if job.weights is not None:
+            stage(folder, "convert", lambda: convert(job), f"{job.name}.convert")
         elif not job.recipe.measured:
             check_updates(job)
             name = f"train{job.stop}"

@@ -4,45 +4,38 @@ import hashlib
 import re
 from argparse import Namespace
 from dataclasses import fields
-from enum import Enum
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List
 
-import torch
 from fairseq.models import (
     ARCH_CONFIG_REGISTRY,
     ARCH_MODEL_NAME_REGISTRY,
     ARCH_MODEL_REGISTRY,
     MODEL_DATACLASS_REGISTRY,
 )
-from fairseq.tasks import TASK_REGISTRY
 
-from fairseq_mega.compat.files.settings import Role, options_of, seed_of
+from fairseq_mega.compat.files.settings import Role, options_of, seed_of, setting_of
 from fairseq_mega.convert import layouts
-from fairseq_mega.convert.building import build_model, check_complete
-from fairseq_mega.convert.options import IMAGES, flat_options, kind_of, shared_with_encoder
+from fairseq_mega.convert.options import IMAGES, flat_options, kind_of
 from fairseq_mega.data.class_folders import files_below
-from fairseq_mega.lab.prepare.archives import obtain_recorded
-from fairseq_mega.lab.prepare.download import sha256_of
+from fairseq_mega.lab.prepare.download import fetch_missing, sha256_of
 from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.stages import print_line
-from fairseq_mega.models import cost
 from fairseq_mega.models.checkpoint_files import save
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_classifier import MegaClassifier
 from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.tasks.classification import ClassificationTask
 
-from .authors_data import check_archive, is_named, unpack
+from .authors_data import is_named, unpack
 from .data import origin_of
 from .jobs import Job
 from .settings import PUBLISHED, Choices, Weights, is_address
 
 HOST = "https://dl.fbaipublicfiles.com/mega"  # the READMEs of facebookresearch/mega, and XuezheMax/mega-image
 OF_TRAININGS = ("miniature", "figure5", "megalodon-figure1")  # reports of learning rates or curves, which weights lack
-PUBLISHED_MODELS = {  # models with another published layout than this package's
+CONVERTED = {  # kinds of published checkpoints, whose architecture this package may not know
     "classifier": MegaClassifier,
     IMAGES: MegaImageModel,
     "language model": MegaLanguageModel,
@@ -51,24 +44,10 @@ PUBLISHED_MODELS = {  # models with another published layout than this package's
 BUFFERS = re.compile(  # names of tensors that are not learned
     r"(^|\.)(dictionary_fingerprints?|sample_scale|version|_float_tensor|running_\w+|num_batches_tracked|start)$"
 )
-OF_DATA = (  # options of tasks that decide the numbers in the data
-    "pixel_normalization",
-    "sc_scaling",
-    "source_lang",
-    "target_lang",
-)
 FILES = (".pt", ".pth")
-RECORDS = "weights.json"  # checksums of the archives that were fetched
 
 
-class Candidate(NamedTuple):
-    """A checkpoint of this package's layout, and its options that differ from a recipe's."""
-
-    checkpoint: Dict[str, Any]
-    differs: List[str]
-
-
-def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) -> Dict[str, Weights]:
+def find_weights(recipes: List[Recipe], requested: str, choices: Choices) -> Dict[str, Weights]:
     """The weights of each recipe, by its name.
 
     Args:
@@ -95,8 +74,8 @@ def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) ->
             places[source] = obtain(source, choices)
         place = places[source]
         path = file_for(recipe, place)
-        read_one = read(recipe, path)
-        history = read_one.checkpoint.get("optimizer_history") or [{}]
+        checkpoint = read(recipe, path)
+        history = checkpoint.get("optimizer_history") or [{}]
         inside = "" if path == place else f", {path.relative_to(place)}"
         found[recipe.name] = Weights(
             path=path,
@@ -104,8 +83,8 @@ def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) ->
             authors=requested == PUBLISHED,
             sha256=digest_of(path),
             updates=history[-1].get("num_updates") or None,
-            seed=seed_of(read_one.checkpoint),
-            differs=tuple(read_one.differs),
+            seed=seed_of(checkpoint),
+            differs=tuple(differences(recipe, checkpoint)),
         )
     return found
 
@@ -115,7 +94,8 @@ def obtain(source: str, choices: Choices) -> Path:
     folder, path = (choices.archives or choices.out) / "weights", Path(source).resolve()
     if is_address(source):
         folder = (choices.archives or choices.root / "outputs" / "archives") / "weights"
-        path = obtain_recorded(source, folder, folder / RECORDS, choices.download, check_archive)
+        path = folder / source.rpartition("/")[2]
+        fetch_missing(source, path, attempts=8, allowed=choices.download)
     if path.suffix != ".zip":
         return path
     unpacked = folder / f"{path.stem}-{sha256_of(path)[:8]}"
@@ -141,85 +121,35 @@ def file_for(recipe: Recipe, place: Path) -> Path:
     return chosen[0]
 
 
-def read(recipe: Recipe, path: Path) -> Candidate:
-    """A checkpoint in this package's layout.
+def read(recipe: Recipe, path: Path) -> Dict[str, Any]:
+    """Read a checkpoint, converted to this package's layout.
 
     Raises:
-        ValueError: if it is of another model than the recipe's or of other data, or its tensors do not fit its options.
+        ValueError: if it is of another model than the recipe's.
     """
     given, arch = layouts.read(path), recipe.config["model"]["_name"]
-    named, model = (flat_options(given).get(name) for name in ("task", "arch"))
-    own = ARCH_MODEL_REGISTRY.get(str(model)) not in (None, *PUBLISHED_MODELS.values())
-    ours = given if own or layouts.is_this_packages(given) else layouts.to_ours(given, str(path))
-    options, kind = flat_options(ours), kind_of(ours["model"])
-    if ARCH_MODEL_REGISTRY.get(str(options.get("arch")), PUBLISHED_MODELS.get(kind)) is not ARCH_MODEL_REGISTRY[arch]:
-        raise ValueError(f"--checkpoint {path} is of {model or kind}, and {recipe.name} of --arch {arch}")
-    check_task(recipe, options, named)
-    if not own:
-        check_complete(Namespace(**options), ours["model"], str(path))
-    return Candidate(ours, differences(recipe, options))
+    published = {"consolidation", "transformers"} & given.keys() or layouts.is_published_file(given)
+    ours = layouts.to_ours(given, str(path)) if published else given
+    named, kind = flat_options(ours).get("arch"), kind_of(ours["model"])
+    if ARCH_MODEL_REGISTRY.get(str(named), CONVERTED.get(kind)) is not ARCH_MODEL_REGISTRY[arch]:
+        raise ValueError(f"--checkpoint {path} is of {named or kind}, and {recipe.name} of --arch {arch}")
+    return ours
 
 
-def check_task(recipe: Recipe, options: Dict[str, Any], named: Optional[str]) -> None:
-    """Raise a ValueError for a model of other languages than a recipe's, another form of input, or another task.
-
-    Args:
-        options: of the checkpoint, converted.
-        named: the task in the checkpoint, if it names one.
-    """
-    expected = recipe.config["task"]
-    task, given = (TASK_REGISTRY.get(str(name)) for name in (expected["_name"], options.get("task")))
-    pairs = {name: (options.get(name), expected.get(name)) for name in OF_DATA}
-    if task is not None and issubclass(task, ClassificationTask):
-        pairs["input_type"] = (options.get("input_type") or getattr(given, "input_type", None), task.input_type)
-        if given is not None and named is not None and issubclass(given, ClassificationTask):
-            pairs["task"] = (named, expected["_name"])
-    for name, values in pairs.items():
-        if None not in values and len(set(map(as_words, values))) > 1:
-            option, (found, value) = flag_of(name), map(as_words, values)
-            raise ValueError(
-                f"this model was trained with {option} {found}, and the recipe has {option} {value}: give weights of "
-                f"the recipe's task"
-            )
-
-
-def as_words(value: Any) -> str:
-    """Return a value of an option as it stands on a command line."""
-    return str(value) if isinstance(value, (str, Enum)) else " ".join(f"{float(number):g}" for number in value)
-
-
-def differences(recipe: Recipe, options: Dict[str, Any]) -> List[str]:
-    """List the options of a model that decide its outputs and are not those of a recipe, or not their defaults."""
+def differences(recipe: Recipe, checkpoint: Dict[str, Any]) -> List[str]:
+    """List the options of a checkpoint's model that scores depend on and that are not a recipe's, or their defaults."""
     given = Namespace(**recipe.config["model"])
     ARCH_CONFIG_REGISTRY[given._name](given)
     kind = MODEL_DATACLASS_REGISTRY.get(given._name) or MODEL_DATACLASS_REGISTRY[ARCH_MODEL_NAME_REGISTRY[given._name]]
     defaults = {field.name: field.default for field in fields(kind)}
-    if kind.__module__.split(".")[0] != __name__.split(".")[0]:  # fairseq's have many options that change nothing
-        decisive = options_of(Role.OUTPUTS)
-        defaults = {name: value for name, value in defaults.items() if name in decisive}
-    unread = {"_name", *options_of(Role.TRAINING)}
-    expected = {name: value for name, value in {**defaults, **vars(given)}.items() if name not in unread}
-    found = {name: options.get(name) if options.get(name) is not None else defaults.get(name) for name in expected}
-    expected, found = in_effect(expected), in_effect(found)
+    both = [{**defaults, **values} for values in (flat_options(checkpoint), vars(given))]
+    names = [name for role in (Role.OUTPUTS, Role.TENSORS, Role.RUN) for name in options_of(role) if name in both[1]]
+    pairs = {name: [setting_of(values, name) for values in both] for name in names}
     return [
-        f"{flag_of(name)} {found[name]}, in the recipe {value}"
-        for name, value in expected.items()
-        if found[name] is not None and not (is_of_task(value) or is_of_task(found[name]))
-        if not is_same(found[name], value)
+        f"{flag_of(name)} {found}, in the recipe {expected}"
+        for name, (found, expected) in pairs.items()
+        if found is not None and "${" not in f"{found}{expected}" and not is_same(found, expected)
     ]
-
-
-def in_effect(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a model's options with the values that other options decide."""
-    filled = shared_with_encoder(options)
-    if options.get("share_all_embeddings") and "share_decoder_input_output_embed" in options:
-        filled["share_decoder_input_output_embed"] = True
-    return filled
-
-
-def is_of_task(value: Any) -> bool:
-    """Return whether a value of a model's option refers to the task's option."""
-    return isinstance(value, str) and value.startswith("${")
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -241,7 +171,7 @@ def digest_of(path: Path) -> str:
     return hashlib.sha256(listed.encode()).hexdigest()
 
 
-def convert(job: Job, weights: Weights) -> None:
+def convert(job: Job) -> None:
     """Copy the weights to the place of a training's best checkpoint, and print what may differ from the recipe.
 
     The evaluation refuses tables of another length than the data's dictionary.
@@ -249,29 +179,23 @@ def convert(job: Job, weights: Weights) -> None:
     Raises:
         ValueError: if a classifier has another number of classes than the data.
     """
-    found = read(job.recipe, weights.path)
+    weights = job.weights
+    assert weights is not None
+    checkpoint = read(job.recipe, weights.path)
     for name in ("sentence_class_num", "image_class_num"):
-        classes, expected = flat_options(found.checkpoint).get(name), job.config["model"].get(name)
+        classes, expected = flat_options(checkpoint).get(name), job.config["model"].get(name)
         if classes is not None and expected is not None and int(classes) != int(expected):
             raise ValueError(f"--checkpoint {weights.path} has {classes} classes, and {job.data} {expected}")
     print_line(f"weights: {weights.source}, SHA-256 {weights.sha256}; data: {origin_of(job)}")
-    for line in weights.differs or ["options of the model: those of the recipe"]:
+    for line in weights.differs:
         print_line(f"  {line}")
-    if job.recipe.notes:
-        print_line(f"  recipe: {job.recipe.notes}")
-    options = found.checkpoint.get("args")
+    options = checkpoint.get("args")
     if options is not None and getattr(options, "criterion", None) is None:
         options.criterion = job.recipe.config["criterion"]["_name"]  # required by fairseq-validate
-    save(found.checkpoint, job.folder / "checkpoints" / "checkpoint_best.pt")
+    save(checkpoint, job.folder / "checkpoints" / "checkpoint_best.pt")
 
 
 def parameters_of(path: Path) -> int:
-    """Number of parameters of a checkpoint of this package."""
-    checkpoint = layouts.read(path)
-    options, model = flat_options(checkpoint), checkpoint["model"]
-    kind = ARCH_MODEL_REGISTRY.get(str(options.get("arch")))
-    if kind is not None and kind not in PUBLISHED_MODELS.values():
-        learned = (tensor for name, tensor in model.items() if not BUFFERS.search(name))
-        return sum({tensor.data_ptr(): tensor.numel() for tensor in learned}.values())  # what is shared once
-    with torch.device("meta"):
-        return cost.parameters(build_model(Namespace(**options), model))
+    """Return the number of parameters in a checkpoint of this package; those of shared tensors count once."""
+    learned = (tensor for name, tensor in layouts.read(path)["model"].items() if not BUFFERS.search(name))
+    return sum({tensor.data_ptr(): tensor.numel() for tensor in learned}.values())
