@@ -40,7 +40,7 @@ def check(recipes: Sequence[Recipe], choices: Choices, visible_gpus: int) -> Non
         try:
             dataset_of(recipe).check_readers()
             if choices.processed is None:
-                there = data.is_there(recipe, places[place])
+                there = dataset_of(recipe).layout.is_there(places[place])
                 (data.check_origin if there else data.check)(recipe, places[place], choices)
         except ValueError as error:
             problems.append(str(error))

@@ -58,8 +58,8 @@ def data_folder(recipe: Recipe, choices: Choices, several: bool) -> Path:
 
 def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
     """Return the folder for fairseq: the data's, or data-bin in it."""
-    below = Path(recipe.config["task"]["data"]).name == "data-bin" and (folder / "data-bin").is_dir()
-    return folder / "data-bin" if below else folder
+    below = Path(recipe.place).name == DATA_BIN and (folder / DATA_BIN).is_dir()
+    return folder / DATA_BIN if below else folder
 
 
 def folders(recipes: Sequence[Recipe], choices: Choices) -> Dict[str, Path]:
@@ -137,37 +137,22 @@ def source_options(recipe: Recipe, folder: Path, choices: Choices) -> List[str]:
     return [word for option, *values in words if option in known for word in (option, *values)]
 
 
-def is_there(recipe: Recipe, folder: Path) -> bool:
-    """Return whether a folder has the data of a recipe."""
-    return dataset_of(recipe).layout.is_there(folder)
-
-
 def check(recipe: Recipe, folder: Path, choices: Choices) -> None:
     """Check data that are still to be made.
 
     Raises:
-        RecipeError: where the folder has a part of them, or they cannot be made.
+        ValueError: where the folder has a part of them, or their sources are neither there nor may be fetched.
     """
-    dataset = dataset_of(recipe)
-    if folder.exists() and not folder.is_dir():
-        raise RecipeError(f"the data of {dataset.name} cannot be made in {folder}, a file: remove it, or give --data")
+    dataset, sources = dataset_of(recipe), sources_of(recipe, folder, choices)
     if recipe.own_data and not choices.smoke:
         raise RecipeError(
             f"{folder} holds no complete data: give yours with --data, or run fairseq-mega-prepare {dataset.name} "
             f"--out {folder}"
         )
-    try:
-        dataset.layout.check_no_part(folder, dataset.name)
-        dataset.check_packages()
-        if not choices.smoke:
-            check_sources(recipe, folder, choices)
-    except ValueError as error:
-        raise RecipeError(str(error)) from error
-
-
-def check_sources(recipe: Recipe, folder: Path, choices: Choices) -> None:
-    """Raise ValueError where the sources of data are neither there nor may be fetched."""
-    dataset, sources = dataset_of(recipe), sources_of(recipe, folder, choices)
+    dataset.layout.check_no_part(folder, dataset.name)
+    dataset.check_packages()
+    if choices.smoke:
+        return
     if dataset.released is not None and sources.released and sources.archives is not None:
         dataset.released.check(sources.archives, sources.download)
     dataset.check_sources(folder, sources)
@@ -192,11 +177,6 @@ def digest_of(recipe: Recipe, folder: Path, choices: Choices) -> str:
     return digest_of_data([*files, *filter(Path.is_file, hidden)], folder)
 
 
-def is_generated(folder: Path) -> bool:
-    """Return whether the data of a folder were generated, by its record."""
-    return str(source_of(folder).get("origin", "")).startswith("generated")
-
-
 def origin_of(job: Job) -> str:
     """Return the origin of a job's data for its result: generated, released, own, random, invented for a smoke run, or
     unknown where fairseq-mega-prepare did not make them.
@@ -208,24 +188,17 @@ def origin_of(job: Job) -> str:
     if job.choices.processed is not None:
         return "released, processed by the authors"
     source = source_of(job.data)
-    dataset = DATASETS.get(source.get("dataset", ""))
-    if is_generated(job.data):
+    dataset, origin = DATASETS.get(source.get("dataset", "")), str(source.get("origin", ""))
+    if origin.startswith("generated"):
         return "generated"
     if dataset is not None and dataset.own:
         return "own"
-    return "released" if source.get("origin") else "of unknown origin"
+    return "released" if origin else "of unknown origin"
 
 
 def source_of(folder: Path) -> Dict[str, Any]:
-    """Return the record of fairseq-mega-prepare on the data in a folder; empty where there is none.
-
-    Raises:
-        RecipeError: if the record is damaged.
-    """
-    try:
-        return record_of(folder.parent if folder.name == "data-bin" else folder)
-    except ValueError as error:
-        raise RecipeError(str(error)) from error
+    """Return the record of fairseq-mega-prepare on the data in a folder; empty where there is none."""
+    return record_of(folder.parent if folder.name == DATA_BIN else folder)
 
 
 def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:
@@ -233,11 +206,11 @@ def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:
 
     Recipes with the user's data, and those that compare models on any data, accept other data sets.
     """
-    settings = source_of(folder).get("settings")
-    settings = settings if isinstance(settings, dict) else {}
+    source = source_of(folder)
+    settings = source.get("settings") or {}
     if not choices.smoke and settings.get("smoke"):
         raise RecipeError(f"{folder} holds invented data of --smoke: give another folder, remove it, or add --smoke")
-    if is_released(recipe, choices) and is_generated(folder):
+    if is_released(recipe, choices) and str(source.get("origin", "")).startswith("generated"):
         raise RecipeError(f"{folder} holds generated data: give another folder, or omit --released")
     named, dataset = settings.get("dataset"), dataset_of(recipe).name
     if named not in (None, dataset) and not (recipe.own_data or recipe.any_data):
@@ -265,10 +238,8 @@ def other_settings(recipe: Recipe, settings: Dict[str, Any], folder: Path, choic
     return [
         f"{flag_of(key)} {value} in place of {expected.get(key, 'none')}"
         for key, value in sorted(settings.items())
-        if key not in free and not is_input(value) and value != expected.get(key)
+        if key not in free and value != expected.get(key)
+        if not any(
+            isinstance(entry, dict) for entry in (value if isinstance(value, list) else [value])
+        )  # an input file
     ]
-
-
-def is_input(value: Any) -> bool:
-    """Return whether a setting is about source files of the data."""
-    return any(isinstance(entry, dict) for entry in (value if isinstance(value, list) else [value]))

@@ -157,7 +157,7 @@ def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices
     made = {
         place: Made(folder, data.digest_of(needed[place], folder, choices))
         for place, folder in data.folders(recipes, choices).items()
-        if choices.processed is not None or data.is_there(needed[place], folder)
+        if choices.processed is not None or dataset_of(needed[place]).layout.is_there(folder)
     }
     there = [recipe for recipe in recipes if recipe.measured or recipe.place in made]
     choices = with_automatic(choices, there, begun=False)
