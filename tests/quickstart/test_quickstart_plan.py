@@ -1,56 +1,41 @@
-"""The plan of the quick start's training, and the training that is started."""
+"""The quick start: the plan of its training, the training that is started, and a second start."""
 
 import json
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
 from fairseq_mega.compat.features import precision
-from fairseq_mega.lab.quickstart import language_model, training, translation
+from fairseq_mega.lab.quickstart import command
 from fairseq_mega.lab.quickstart.options import LM, TRANSLATION, parse
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import flag
 from fairseq_mega.lab.recipes.recipe import preset
 from fairseq_mega.lab.reproduce.command import main as reproduce
+from fairseq_mega.lab.reproduce.evaluating import generated
 from fairseq_mega.lab.reproduce.training import chosen_once
 from fairseq_mega.lab.runs.commands import StageError
-from fairseq_mega.lab.runs.results import make_result, write_result
 
-TASKS = {TRANSLATION: translation.Translation, LM: language_model.LanguageModel}
+TASKS = {TRANSLATION: command.Translation, LM: command.LanguageModel}
+MINUTES = {TRANSLATION: "15", LM: "5"}
 
 
 def quick_start(folder: Path, *words: str, task: str = TRANSLATION) -> Any:
-    """A task in a folder, on the CPU in float32, as it is once the data are there."""
+    """A task in a folder, planned."""
     made = TASKS[task](parse(["--task", task, "--work-dir", str(folder), *words]), "command")
-    made.gpus, made.precision = 0, "fp32"
+    made.plan()
     return made
 
 
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> List[List[str]]:
-    """The commands that are started: not run, and without a checkpoint therefore."""
-    commands: List[List[str]] = []
-    monkeypatch.setattr(training, "execute", lambda words, *others: commands.append(list(words)))
-    return commands
-
-
-def begin(made: Any) -> None:
-    """Plan and begin a training, which fails."""
-    made.plan()
-    made.job = made.planned()
-    with pytest.raises(StageError, match="ended without a best checkpoint"):
-        made.train_planned()
-
-
-@pytest.mark.parametrize(("elapsed", "minutes"), [(0.5, 15.0), (6.0, 15.0), (9.0, 12.0), (30.0, 6.0)])
+@pytest.mark.parametrize(("elapsed", "minutes"), [(6.0, 15.0), (9.0, 12.0), (30.0, 6.0)])
 def test_a_slow_start_leaves_less_time_to_the_training(
     elapsed: float, minutes: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translation, "elapsed", lambda: 60 * elapsed)
-    quick_start(tmp_path).plan()
-    assert float((tmp_path / "minutes").read_text()) == pytest.approx(minutes)
+    monkeypatch.setattr(command, "elapsed", lambda: 60 * elapsed)
+    assert quick_start(tmp_path).minutes == pytest.approx(minutes)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +48,7 @@ def test_a_slow_start_leaves_less_time_to_the_training(
     ],
 )
 def test_minutes_that_are_given(words: List[str], minutes: float, tmp_path: Path) -> None:
-    quick_start(tmp_path, *words, task=LM).plan()
-    assert float((tmp_path / "minutes").read_text()) == minutes
+    assert quick_start(tmp_path, *words, task=LM).minutes == minutes
 
 
 def test_a_text_in_another_use_is_another_setting(tmp_path: Path) -> None:
@@ -103,60 +87,50 @@ def test_the_line_that_is_printed_trains_what_the_quick_start_trains(
 ) -> None:
     assert reproduce([f"quickstart/{task}", "--print"]) == 0
     printed = options_in(shlex.split(capsys.readouterr().out))
-    made = quick_start(tmp_path, "--train-minutes", {TRANSLATION: "15", LM: "5"}[task], task=task)
-    (asked,) = printed.pop("--precision")
-    made.precision = precision.choose(asked, "cpu").precision
-    made.plan()
-    started = options_in(made.planned().train_arguments())
-    assert {"--amp", "--bf16"} & set(started) == set([] if made.precision == "fp32" else ["--amp", "--bf16"])
+    printed.pop("--precision")
+    started = options_in(
+        quick_start(tmp_path, "--train-minutes", MINUTES[task], task=task).planned(0, "fp32").train_arguments()
+    )
     for words in (printed, started):  # --cpu alone changes nothing where no GPU is visible
-        for place in ("--save-dir", "--cpu", "--amp", "--bf16", "--user-dir"):
+        for place in ("--save-dir", "--cpu", "--user-dir"):
             words.pop(place, None)
         words["--stop-time-hours"] = [f"{float(words['--stop-time-hours'][0]):.6f}"]
     assert printed == started
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_training_is_the_recipe(task: str, tmp_path: Path, started: List[List[str]]) -> None:
+def test_the_training_is_the_recipe(task: str, tmp_path: Path) -> None:
     """Every option of it, those of the clock too; the folders apart from it."""
-    minutes = {TRANSLATION: "15", LM: "5"}[task]
-    begin(quick_start(tmp_path, "--train-minutes", minutes, task=task))
-    command, recipe = " ".join(started[0]), catalogue()[f"quickstart/{task}"]
+    job, recipe = (
+        quick_start(tmp_path, "--train-minutes", MINUTES[task], task=task).planned(0, "fp32"),
+        catalogue()[f"quickstart/{task}"],
+    )
+    line = " ".join(job.train_arguments())
     places: Dict[str, Any] = {"save_dir": tmp_path / "checkpoints"}
     for options in recipe.config.values():
         for option, value in options.items():
             if option not in ("_name", "data"):
                 words = " ".join(flag(option, places.get(option, value)))
-                assert words.replace("0.08333333333333333", "0.083333") in command, option
-    assert f"{tmp_path / 'data-bin'} " in command and f"--arch {recipe.preset} " in command
-    assert "--lr-scheduler timed_decay" in command and "--cpu" in command
+                assert words.replace("0.08333333333333333", "0.083333") in line, option
+    assert f"{tmp_path / 'data-bin'} " in line and f"--arch {recipe.preset} " in line
+    assert "--lr-scheduler timed_decay" in line and "--cpu" in line
 
 
-@pytest.mark.parametrize(
-    ("updates", "warmup"), [([], ["timed_decay", "200"]), (["--updates", "100"], ["linear_decay", "25"])]
-)
-def test_a_number_of_updates_has_a_schedule_of_its_own(
-    updates: List[str], warmup: List[str], tmp_path: Path, started: List[List[str]]
-) -> None:
-    begin(quick_start(tmp_path, "--train-minutes", "30", *updates))
-    (command,) = started
-    assert [command[command.index(option) + 1] for option in ("--lr-scheduler", "--warmup-updates")] == warmup
-    assert command[command.index("--stop-time-hours") + 1] == "0.5"
-    assert command[command.index("--max-update") + 1] == (updates[1] if updates else "0")
+def test_a_number_of_updates_has_a_schedule_of_its_own(tmp_path: Path) -> None:
+    words = quick_start(tmp_path, "--train-minutes", "30", "--updates", "100").planned(0, "fp32").train_arguments()
+    options = ("--lr-scheduler", "--warmup-updates", "--stop-time-hours", "--max-update")
+    assert [words[words.index(option) + 1] for option in options] == ["linear_decay", "25", "0.5", "100"]
 
 
 def test_all_gpus_are_used(tmp_path: Path) -> None:
-    made = quick_start(tmp_path)
-    made.gpus, made.precision = 3, "bf16"
-    made.plan()
-    words = made.planned().train_arguments()
+    words = quick_start(tmp_path).planned(3, "bf16").train_arguments()
     assert words[words.index("--distributed-world-size") + 1] == "3" and words[words.index("--update-freq") + 1] == "1"
     assert {"--amp", "--bf16"} <= set(words) and "--cpu" not in words
 
 
-def test_the_tiny_form_is_another_folder(tmp_path: Path, started: List[List[str]]) -> None:
-    begin(quick_start(tmp_path, "--smoke", task=LM))
-    assert started[0][started[0].index("--decoder-embed-dim") + 1] == str(preset("mega_lm_tiny")["decoder_embed_dim"])
+def test_the_tiny_form_is_another_folder(tmp_path: Path) -> None:
+    words = quick_start(tmp_path, "--smoke", task=LM).planned(0, "fp32").train_arguments()
+    assert words[words.index("--decoder-embed-dim") + 1] == str(preset("mega_lm_tiny")["decoder_embed_dim"])
     with pytest.raises(StageError, match="was begun with other settings"):
         quick_start(tmp_path, task=LM)
 
@@ -180,34 +154,40 @@ def test_too_few_updates_are_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     made = quick_start(tmp_path, "--train-minutes", minutes, *updates)
-    made.plan()
-    made.job = made.planned()
+    made.job = made.planned(0, "fp32")
 
     def run(words: Sequence[str], log: Path, variables: Any, progress: Any) -> None:
         progress.read(json.dumps({"loss": "3.1", "num_updates": str(done)}))
-        (tmp_path / "checkpoints").mkdir()
-        (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()
+        made.checkpoint.parent.mkdir()
+        made.checkpoint.touch()
 
-    monkeypatch.setattr(training, "execute", run)
-    made.train_planned()
+    monkeypatch.setattr(command, "execute", run)
+    made.train()
     said = capsys.readouterr().err
     assert "--train-minutes" not in said if told is None else told in said
 
 
-@pytest.mark.parametrize(("score", "updates", "told"), [(3.9, None, True), (16.5, None, False), (3.9, "20", False)])
-def test_a_model_that_has_not_learned_is_named(
-    score: float,
-    updates: Optional[str],
-    told: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
-) -> None:
-    made = quick_start(tmp_path, "--train-minutes", "14.54", *(["--updates", updates] if updates else []))
-    made.plan()
-    made.job, made.checkpoint = made.planned(), tmp_path / "checkpoint_best.pt"
-    monkeypatch.setattr(made, "_show_examples", lambda typing: None)
-    write_result(tmp_path / "result.json", make_result("translation", "quickstart", {"sacrebleu": score}, 1080, ""))
-    made.show()
-    said = capsys.readouterr().err
-    assert ("--train-minutes 30" in said) == told
+def test_a_folder_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second quick start waits; it would move the unfinished files of the first."""
+    found: List[str] = []
+    monkeypatch.setattr(command.QuickStart, "start", lambda self: found.append((tmp_path / "run.lock").read_text()))
+    assert command.main(["--task", "lm", "--work-dir", str(tmp_path), "--cpu", "--smoke"]) == 0
+    assert len(found) == 1 and found[0]
+
+
+def test_translations_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever removes .done/translate wants new ones, also of the same checkpoint."""
+    job: Any = SimpleNamespace(folder=tmp_path, evaluation="x", recipe=SimpleNamespace(report="x"))
+    generated(job, "best").write_text("old")
+    kept: List[bool] = []
+    monkeypatch.setattr(
+        command.evaluation, "translate", lambda job, name, *given: kept.append(generated(job, name).exists())
+    )
+    command.Translation.translate(SimpleNamespace(job=job, checkpoint=None))  # type: ignore[arg-type]
+    assert kept == [False]
+
+
+def test_time_that_would_be_no_limit(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--train-minutes", "0.004", "--work-dir", str(tmp_path / "made")])
+    assert not (tmp_path / "made").exists()

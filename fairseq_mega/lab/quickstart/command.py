@@ -1,28 +1,322 @@
-"""The command line of the quick start."""
+"""The quick start: the data, a plan by time, the training of a recipe, its score, and examples of its output.
 
+The training ends within its time on any machine. Each stage is done once in the work folder.
+"""
+
+import argparse
+import copy
+import math
 import shlex
+import shutil
+import subprocess
 import sys
-from typing import List, Optional
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import List, Optional, Sequence
 
-from fairseq_mega.lab.quickstart import options as command_line
+import torch
+
+from fairseq_mega.compat.features.precision import evaluating
+from fairseq_mega.compat.files import locks
+from fairseq_mega.data.card import RECORDS, record_of
+from fairseq_mega.lab.inspect.recipe_models import vocab_size_of
+from fairseq_mega.lab.prepare import libreoffice_help
+from fairseq_mega.lab.prepare.checksums import sha256_of
+from fairseq_mega.lab.prepare.command import prepare
+from fairseq_mega.lab.prepare.debian import fetch_package, need_dpkg
+from fairseq_mega.lab.prepare.language_modeling import gcide
+from fairseq_mega.lab.prepare.of_recipes import settings_of
+from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE
+from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, load
+from fairseq_mega.lab.report.command import main as report
+from fairseq_mega.lab.reproduce import evaluating as evaluation
+from fairseq_mega.lab.reproduce import training
+from fairseq_mega.lab.reproduce.jobs import Job, plan
+from fairseq_mega.lab.reproduce.settings import Choices
+from fairseq_mega.lab.runs.commands import StageError, execute
+from fairseq_mega.lab.runs.files import write_text
+from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.script import run_script
+from fairseq_mega.lab.runs.stages import Work, elapsed, print_line
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+
+from .options import PROGRAM, TRANSLATION, parse
+
+DATA = ("text", "pieces", "data-bin", "counts.json", *RECORDS)  # names in the folder
+LONGEST_MINUTES = 60.0  # limit of a training with --updates
+WHOLE_MINUTES = 25.0  # from the call to the last line of a translator, even on a busy machine
+LATER_MINUTES = 4.0  # of translating and scoring there; two idle cores need less than two
+TRANSLATOR_MINUTES = (6.0, 15.0)  # of its training, at least and at most
+SMOKE_UPDATES, SMOKE_PIECES, SMOKE_PAIRS, SMOKE_BYTES = 20, 400, 400, 40_000
+EXAMPLES = ["Open the file.", "Click on the Remote Files button in the Start Center.", "Choose Format - Page."]
+INTERACTIVE = "fairseq-mega-interactive"
+SHOWN = 700  # bytes of the text that a language model writes at the end
+SHELL = {"interactive": "--beam 1 --sampling --temperature 0.7", "eval-lm": "--gen-subset test"}
+
+
+class QuickStart:
+    """The stages of all tasks in a folder.
+
+    Args:
+        options: of the command line.
+        command: the command line, for the result file.
+        task: lines on the task's settings; an unfinished folder must have the same settings.
+        minutes: default time of the training, in words.
+        texts: lines on the user's texts.
+
+    Raises:
+        StageError: if the folder was begun with other settings.
+    """
+
+    enough: int  # updates; with fewer, the model may be poor
+
+    def __init__(
+        self, options: argparse.Namespace, command: str, task: Sequence[str], minutes: str, texts: Sequence[str]
+    ) -> None:
+        self.options, self.command = options, command
+        self.recipe = load(FOLDER / "quickstart" / f"{options.task}.yaml")
+        self.updates = int(options.updates or (SMOKE_UPDATES if options.smoke else 0))
+        lines = [*task, *(f"{group} {self.recipe.config[group]}" for group in GROUPS)]
+        lines += [f"updates {self.updates or 'by time'}", f"minutes {options.train_minutes or minutes}"]
+        lines += [f"precision {options.precision}", *texts, *["smoke"] * options.smoke]
+        self.work = Work(options.work_dir, lines, "--work-dir")
+        self.folder = self.work.folder
+        self.checkpoint = self.folder / "checkpoints" / "checkpoint_best.pt"
+
+    def data_words(self) -> List[str]:
+        """Return the arguments of fairseq-mega-prepare that make the data, without the folder."""
+        raise NotImplementedError
+
+    def usual_minutes(self) -> float:
+        """Return the minutes of a training whose time and updates no option sets."""
+        raise NotImplementedError
+
+    def score(self) -> None:
+        """Score the trained model and show what it writes."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Run the stages that are not done, and show the model.
+
+        Raises:
+            OSError, ValueError, StageError: with messages for the user.
+        """
+        self.work.stage("data", self.make_data)
+        gpus = 0 if self.options.cpu else torch.cuda.device_count()
+        print_line(f"device: {torch.cuda.get_device_name() if gpus else 'CPU'}")
+        precision = training.chosen_once(self.folder / "precision", self.options.precision, gpus)
+        self.work.stage("plan", self.plan)
+        self.job = self.planned(gpus, precision)
+        self.work.stage("train", self.train)
+        self.score()
+
+    def make_data(self) -> None:
+        """Make the data, as fairseq-mega-prepare does."""
+        workers = ["--workers", "1"] if self.options.smoke else []
+        prepare([*self.data_words(), "--out", str(self.folder), *workers], DATA)
+        inputs = record_of(self.folder)["inputs"]
+        packages = [f"{file.partition('_')[0]} {of['version']}" for file, of in inputs.items() if "version" in of]
+        if packages:
+            print_line(f"text: {', '.join(packages)}")
+
+    def fetched(self, names: Sequence[str], own: str) -> List[str]:
+        """Return files of Debian's packages; missing packages are fetched.
+
+        Args:
+            own: options for the user's text, named in the error if a package cannot be obtained.
+
+        Raises:
+            DownloadError: if a package cannot be obtained.
+        """
+        otherwise = f"Use your own text instead, on any system: {own}"
+        need_dpkg(otherwise)
+        return [str(fetch_package(name, self.options.packages, otherwise)) for name in names]
+
+    def plan(self) -> None:
+        """Write the minutes of the training to a file, for a second start."""
+        given, usual = self.options.train_minutes, LONGEST_MINUTES if self.updates else self.usual_minutes()
+        write_text(self.folder / "minutes", f"{float(given or usual):.2f}\n")
+        if not self.updates:
+            print_line(f"the training will take {self.minutes:.1f} minutes")
+
+    @property
+    def minutes(self) -> float:
+        """Return the planned time of the training."""
+        return float((self.folder / "minutes").read_text(encoding="utf-8"))
+
+    def planned(self, gpus: int, precision: str) -> Job:
+        """Return the planned job of the recipe, on all GPUs of the machine."""
+        config = copy.deepcopy(self.recipe.config)
+        config["optimization"]["stop_time_hours"] = round(self.minutes / 60, 6)
+        config["distributed_training"]["distributed_world_size"] = max(1, gpus)
+        machine = {"gpus": gpus, "gpus_per_run": gpus, "precision": precision}
+        choices = Choices(self.folder, max_update=self.updates, smoke=self.options.smoke, **machine)
+        recipe = replace(self.recipe, config=config)
+        job = plan(recipe, recipe.seeds[0], self.folder / "data-bin", "", choices, self.folder)
+        return replace(job, name="quickstart")
+
+    def train(self) -> None:
+        """Train, and report a training of too few updates, by a short time or by a slow machine."""
+        done = training.train(self.job, execute, [])
+        if not self.updates and done < self.enough:
+            minutes = math.ceil(max(2 * self.minutes, self.enough * self.minutes / max(1, done)))
+            print_line(
+                f"only {done} updates in {self.minutes:g} minutes, and {self.enough} make a good model: give "
+                f"--train-minutes {minutes} or more and another --work-dir, or wait until the machine is idle"
+            )
+
+
+class Translation(QuickStart):
+    """A translator from the help of LibreOffice, English to German, or from the user's text."""
+
+    enough = 1000  # with fewer, the model has not learned yet which word translates which
+
+    def __init__(self, options: argparse.Namespace, command: str) -> None:
+        recipe, languages = load(FOLDER / "quickstart" / "translation.yaml"), (options.source_lang, options.target_lang)
+        self.pieces = SMOKE_PIECES if options.smoke else vocab_size_of(recipe)
+        task = [f"languages {' '.join(languages)}", f"vocabulary {self.pieces}", f"beam {recipe.evaluate['beam']}"]
+        prefixes = {"": options.text, "valid ": options.valid, "test ": options.test}
+        texts = [
+            f"{use}{sha256_of(Path(f'{prefix}.{language}'))}"
+            for use, prefix in prefixes.items()
+            for language in (languages if prefix else ())
+        ]
+        super().__init__(options, command, task, "as many as are left", texts)
+        self.recipe.config["task"].update(source_lang=languages[0], target_lang=languages[1])
+
+    def usual_minutes(self) -> float:
+        """Return the minutes left after setting up: a long installation shortens the training."""
+        left = WHOLE_MINUTES - LATER_MINUTES - elapsed() / 60
+        return min(max(left, TRANSLATOR_MINUTES[0]), TRANSLATOR_MINUTES[1])
+
+    def data_words(self) -> List[str]:
+        """Return the arguments that clean the text, divide it and split it into subwords."""
+        options = self.options
+        source, target = options.source_lang, options.target_lang
+        if options.text is None:
+            own = f"--text PREFIX (files PREFIX.{source} and PREFIX.{target})"
+            words = ["help-pairs", "--deb", *self.fetched(list(libreoffice_help.PACKAGES.values()), own)]
+        else:
+            given = {"--text": options.text, "--valid": options.valid, "--test": options.test}
+            words = ["own-pairs", *(word for name, prefix in given.items() if prefix for word in (name, prefix))]
+        few = ["--limit", str(SMOKE_PAIRS)] if options.smoke else []
+        return [*words, "--source-lang", source, "--target-lang", target, "--vocab-size", str(self.pieces), *few]
+
+    def score(self) -> None:
+        """Translate the test sentences, print BLEU and examples, and write the result file."""
+        self.work.stage("translate", self.translate)
+        job, task, result = self.job, self.job.config["task"], self.folder / "result.json"
+        settings = {"task": f"{task['source_lang']}-{task['target_lang']}", "precision": job.choices.used_precision}
+        words = [*evaluation.score_words(job, "best"), "--examples", "5", "--json", str(result)]
+        words += ["--command", self.command, "--seed", str(job.seed), "--label", "quickstart"]
+        words += ["--benchmark", "quickstart"]
+        words += evaluation.settings_words({**settings, "train_minutes": f"{self.minutes:.2f}"})
+        if report(["translations", *words]):
+            raise StageError
+        words = evaluation.translator_words(job, self.checkpoint)
+        if self.options.text is None:
+            show_examples([INTERACTIVE, *words])
+        print(f"\ncheckpoint: {self.checkpoint}\nscore and settings: {result}")
+        print(f"\nTo translate what you type ({task['source_lang']} to {task['target_lang']}), paste this line:\n")
+        print(f"  {shlex.join([str(Path(sys.prefix) / 'bin' / INTERACTIVE), *words])}")
+
+    def translate(self) -> None:
+        """Translate the test sentences, again if that was done before."""
+        evaluation.generated(self.job, "best").unlink(missing_ok=True)
+        evaluation.translate(self.job, "best", self.checkpoint, execute, {})
+
+
+def show_examples(command: List[str]) -> None:
+    """Translate some sentences of an interface.
+
+    Raises:
+        StageError: if the command fails.
+    """
+    done = subprocess.run(command, input="\n".join(EXAMPLES) + "\n", capture_output=True, encoding="utf-8")
+    if done.returncode:
+        raise StageError(f"{INTERACTIVE} failed: {done.stderr.strip().splitlines()[-1]}")
+    answers = [line.split("\t")[2] for line in done.stdout.splitlines() if line.startswith("D-")]
+    for source, answer in zip(EXAMPLES, answers):
+        print(f"  {source:55} {answer}")
+
+
+class LanguageModel(QuickStart):
+    """A language model of bytes, from a dictionary of English or from the user's text."""
+
+    enough = 100  # a third of those measured on two busy cores
+
+    def __init__(self, options: argparse.Namespace, command: str) -> None:
+        text = "dict-gcide" if options.text is None else sha256_of(Path(options.text))
+        self.recipe = load(FOLDER / "quickstart" / "lm.yaml")
+        super().__init__(options, command, [f"text {text}"], str(self.usual_minutes()), [])
+
+    def usual_minutes(self) -> float:
+        """Return the time of the recipe."""
+        return 60 * float(self.recipe.config["optimization"]["stop_time_hours"])
+
+    def data_words(self) -> List[str]:
+        """Return the words that select blocks of the text, some of them for validation and test."""
+        usual = settings_of(self.recipe)
+        held_out = round(usual.held_out * usual.limit, -3)  # bytes for each of the two; the share is a rounded one
+        limit = SMOKE_BYTES if self.options.smoke else usual.limit
+        if self.options.text is None:
+            words = ["gcide", "--deb", *self.fetched([gcide.PACKAGE], "--text FILE")]
+        else:
+            words = ["text-lm", "--unit", "bytes", "--train", self.options.text]
+            limit = min(limit, Path(self.options.text).stat().st_size)
+        share = min(HELD_OUT_SHARE, held_out / limit)
+        return [*words, "--limit", str(limit), "--held-out", f"{share:.6f}"]
+
+    def score(self) -> None:
+        """Score the test text, each byte once; print bits per byte, and a text that the model writes byte by byte."""
+        self.work.stage("evaluate", self.evaluate)
+        (file,) = (self.folder / "results").rglob("*.json")
+        result = read_result(file)
+        bits = result["scores"]["bits_per_token"]
+        nats = bits * math.log(2)
+        print(f"bits per byte: {bits:.3f} ({nats:.3f} nats), of {result['examples']:,} bytes of held-out text\n")
+        where = str(self.checkpoint.parent), self.checkpoint.name, str(self.folder / "data-bin")
+        generator = MegaLanguageModel.from_pretrained(*where)
+        generator.to("cuda" if self.job.gpus else "cpu")
+        prompt = "" if self.options.text else "Sea, n. "
+        random = torch.Generator(generator.device).manual_seed(self.job.seed)
+        print(prompt, end="", flush=True)
+        with evaluating("fp32", generator.device.type):
+            for piece in islice(generator.stream(prompt, temperature=0.7, generator=random), SHOWN):
+                print(piece, end="", flush=True)
+        print(f"\n\ncheckpoint: {self.checkpoint}\nscore and settings: {file}")
+        code = [
+            f"from {MegaLanguageModel.__module__} import MegaLanguageModel",
+            f"beginning = {prompt!r}  # or any text for the model to continue",
+            f"model = MegaLanguageModel.from_pretrained({', '.join(map(repr, where))})",
+            "print(beginning + model.complete(beginning, 500, temperature=0.7))",
+        ]
+        print(
+            f"to write more:\n\nPYTHONWARNINGS=ignore {shlex.quote(sys.executable)} - <<'END'", *code, "END", sep="\n"
+        )
+        model = shlex.join([where[2], "--path", str(self.checkpoint), *["--cpu"] * (self.job.gpus == 0)])
+        print("\nin the shell, to continue each line that you type, and to score the test text again:\n")
+        for name, more in SHELL.items():
+            program = shlex.quote(str(Path(sys.prefix) / "bin" / f"fairseq-mega-{name}"))
+            print(f"  {program} {model} {more}")
+
+    def evaluate(self) -> None:
+        """Score the test text."""
+        shutil.rmtree(self.folder / "results", ignore_errors=True)
+        evaluation.evaluate(self.job, execute, [], self.command)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the quick start; returns the exit status."""
     given = sys.argv[1:] if arguments is None else arguments
-    options = command_line.parse(given)
-    command = shlex.join(["bash", f"scripts/{command_line.PROGRAM}", *given])
+    options = parse(given)
+    command = shlex.join(["bash", f"scripts/{PROGRAM}", *given])
 
     def work() -> None:
-        from fairseq_mega.compat.files import locks  # importing models needs seconds
-        from fairseq_mega.lab.quickstart.language_model import LanguageModel
-        from fairseq_mega.lab.quickstart.translation import Translation
-
-        task = {command_line.TRANSLATION: Translation, command_line.LM: LanguageModel}[options.task]
-        quick_start = task(options, command)
+        quick_start = (Translation if options.task == TRANSLATION else LanguageModel)(options, command)
         folder = quick_start.folder
         with locks.held(folder / "run.lock", f"--work-dir {folder}", "quick start"):
             quick_start.start()
 
-    return run_script(command_line.PROGRAM, work)
+    return run_script(PROGRAM, work)
