@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.reproduce.evaluating import generated, last_average, remove_other_results, translate
+from fairseq_mega.lab.reproduce.evaluating import generated, last_average, translate
 from fairseq_mega.lab.reproduce.jobs import Job, plan
 from fairseq_mega.lab.reproduce.settings import Choices
 
@@ -36,7 +36,7 @@ TIMES = pytest.mark.parametrize("later", [1, 1 << 40], ids=["by a clock that wen
 
 @TIMES
 def test_translations_of_another_checkpoint_are_made_again(later: int, run: Job) -> None:
-    """--keep-schedule continues a training in its folder; an interrupted evaluation translates once."""
+    """A training may be repeated in its folder; an interrupted evaluation translates once."""
     done: List[Path] = []
 
     def execute(words: Any, log: Path, variables: Any, progress: Any = None, output: Optional[Path] = None) -> None:
@@ -52,19 +52,6 @@ def test_translations_of_another_checkpoint_are_made_again(later: int, run: Job)
     assert done == [generated(run, "best")]
     translate(run, "best", epoch(run, 1, later), execute, {})
     assert len(done) == 2
-
-
-@TIMES
-def test_results_of_another_checkpoint_are_measured_again(later: int, run: Job) -> None:
-    path, result = epoch(run, 1, 1000), run.results / "one.json"
-    remove_other_results(run, path)
-    result.parent.mkdir(parents=True)
-    result.touch()
-    os.utime(path, (later, later))
-    remove_other_results(run, path)
-    assert result.exists()
-    remove_other_results(run, epoch(run, 1, later))
-    assert not result.exists()
 
 
 @TIMES

@@ -3,7 +3,7 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import pytest
 
@@ -73,41 +73,6 @@ def test_other_settings_are_other_runs(out: Path, capsys: pytest.CaptureFixture[
         changes = "" if "--max-update" in more else " ".join(more)
         assert changes in row and row.replace(changes, "").split()[5:7] == ["7", "3" if "3" in more else "6"]
     assert len(list((out / "runs").iterdir())) >= 3
-
-
-def test_a_schedule_that_is_kept_goes_on(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The paper's schedule, stopped and continued in the same folder."""
-    for updates in (3, 6):
-        reproduce(out, "mega/figure5/pathfinder/laplace", "--keep-schedule", "--max-update", updates, "--seeds", 1)
-    printed = capsys.readouterr()
-    assert "going on from" in printed.err and "laplace, seed 1" in printed.out
-    (result,) = [result for result in found(out, "lra-smoke") if result["settings"]["task"] == "pathfinder"]
-    assert result["settings"]["updates"] == 6 and result["settings"]["schedule_updates"] == 250000
-    assert [point["updates"] for point in result["curve"]] == [3, 5, 6]
-    assert (out / "figure5.png").stat().st_size > 10000
-
-
-@pytest.mark.parametrize(
-    "counts, status", [((2, 4, 2), 1), ((2, 4, 4), 0), ((2, 2), 0)], ids=lambda value: str(value).replace(" ", "")
-)
-@pytest.mark.parametrize("name", ["mega/table2/listops/mega", "mega/table5/enwik8/mega"])
-def test_a_run_of_other_updates_is_no_result(
-    name: str, counts: Tuple[int, ...], status: int, tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A training that went on has no result of fewer updates; what is done is shown again."""
-    options = [name, "--seeds", 1, "--data-dir", out / "data", "--keep-schedule", "--max-update"]
-    for count in counts[:-1]:
-        reproduce(tmp_path, *options, count)
-    kept = {path: path.read_text() for path in (tmp_path / "results").iterdir()}
-    capsys.readouterr()
-    reproduce(tmp_path, *options, counts[-1], status=status)
-    printed = capsys.readouterr()
-    assert ("4 updates, --max-update is 2" in printed.err) == bool(status)
-    assert {path: path.read_text() for path in (tmp_path / "results").iterdir()} == kept
-    assert bool(kept) and bool(printed.out) == (not status)
-    for count in (2, 4, 6):
-        assert main([*map(str, options), str(count), "--smoke", "--out", str(tmp_path), "--list"]) == 0
-        assert ("done" in capsys.readouterr().out) == (count == max(counts))
 
 
 def test_a_failed_seed_is_named(out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Return the differences between the settings of two results, in words."""
     pairs = {name: (one.get(name, "none"), other.get(name, "none")) for name in NAMED}
     found = [f"{name}: {first} and {second}" for name, (first, second) in pairs.items() if first != second]
-    return "; ".join(found) or "--keep-schedule or --max-update"
+    return "; ".join(found) or "--max-update"
 
 
 def is_of_paper(result: Result) -> bool:

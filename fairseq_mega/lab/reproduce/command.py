@@ -110,7 +110,6 @@ def choices_of(given: argparse.Namespace, extra: Sequence[str]) -> Choices:
         gpus_per_run=given.gpus_per_run,
         per_step=given.per_step,
         max_update=given.max_update,
-        keep_schedule=given.keep_schedule,
         precision=given.precision,
         settings=tuple(map(parse_setting, given.settings)),
         extra=tuple(extra),

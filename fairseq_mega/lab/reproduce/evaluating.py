@@ -5,7 +5,6 @@ and simultaneous runs have a log each.
 """
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
@@ -109,7 +108,6 @@ def language_model(job: Job, execute: Execute, env: Dict[str, str], command: str
     given = job.weights is not None
     checkpoint = "best" if given else job.recipe.evaluate.get("checkpoint", "best")
     path = job.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
-    remove_other_results(job, path)
     words = [
         *(str(job.data), "--path", str(path)),
         *("--label", job.name, "--benchmark", benchmark_of(job), "--output", str(job.results)),
@@ -118,11 +116,6 @@ def language_model(job: Job, execute: Execute, env: Dict[str, str], command: str
     if job.recipe.evaluate.get("curve"):
         write_curve(job, command)
     score_contexts(words, job.recipe.evaluate, execute, env, job.folder / "test.log")
-
-
-def remove_other_results(job: Job, checkpoint: Path) -> None:
-    """Remove the results of a run that were measured on another checkpoint than the present one."""
-    make_of([checkpoint], job.results, lambda: shutil.rmtree(job.results, ignore_errors=True))
 
 
 def write_curve(job: Job, command: str) -> None:

@@ -15,7 +15,6 @@ from fairseq_mega.lab.runs.fingerprints import digest
 
 from .settings import Choices, Weights, changing
 
-TRAINED, RESULTS = "updates", "results"  # in the folder of a job: a file, a folder
 COUNTS = (("dataset", "batch_size"), ("dataset", "max_tokens"), ("optimization", "update_freq"))
 OF_THE_MACHINE = {  # settings that change only the place and the speed of a training
     "common": ("user_dir", "log_format", "log_interval", "cpu", "seed"),
@@ -57,11 +56,6 @@ class Job:
         return self.choices.smoke
 
     @property
-    def stop(self) -> str:
-        """Ending of the names of its stages: its updates where the schedule continues after them, else empty."""
-        return f".{self.updates}" if self.choices.keep_schedule else ""
-
-    @property
     def weights(self) -> Optional[Weights]:
         """Weights from elsewhere that are scored; None where the job trains."""
         return self.choices.weights.get(self.recipe.name)
@@ -85,19 +79,12 @@ class Job:
     @property
     def results(self) -> Path:
         """Folder of its result files for its report."""
-        return self.folder / RESULTS / self.evaluation
-
-    @property
-    def trained_updates(self) -> Optional[int]:
-        """Updates that its folder was last trained for; None before that and without a training."""
-        file = self.folder / TRAINED
-        return int(file.read_text()) if file.exists() else None
+        return self.folder / "results" / self.evaluation
 
     @property
     def result_files(self) -> List[Path]:
-        """Its result files for its report; none where its training has another number of updates."""
-        found = sorted(self.results.glob("*.json"))
-        return found if self.trained_updates in (None, self.updates) else []
+        """Its result files for its report."""
+        return sorted(self.results.glob("*.json"))
 
     @property
     def data(self) -> Path:
@@ -112,7 +99,7 @@ class Job:
     @property
     def evaluation_stage(self) -> str:
         """Name of the stage that evaluates it."""
-        return f"evaluate.{self.evaluation}{self.stop}"
+        return f"evaluate.{self.evaluation}"
 
     @property
     def minutes(self) -> float:
@@ -273,7 +260,7 @@ def set_schedule(recipe: Recipe, config: Config, choices: Choices) -> None:
     if recipe.timed and updates:  # a learning rate that follows the clock would not have fallen after so many updates
         warmup = min(schedule["warmup_updates"], (updates + 3) // 4, updates - 1)
         config["lr_scheduler"] = {"_name": "linear_decay", "warmup_updates": warmup, "total_num_update": float(updates)}
-    if choices.keep_schedule or recipe.timed:
+    if recipe.timed:
         return
     scaled: Dict[str, Any] = {}
     if schedule.get("total_num_update") is not None:
@@ -319,8 +306,6 @@ def settings_of(config: Config, choices: Choices, seed: int, data_digest: str) -
         found["model"]["normalization_type"] = f"batchnorm over {seen_by_norm(config)}"
     places = config["distributed_training"]["distributed_world_size"] * config["optimization"]["update_freq"][0]
     step = 1 if counts_tokens(config) else config["dataset"]["batch_size"]
-    if choices.keep_schedule:
-        del found["optimization"]["max_update"]  # more updates continue in the same folder
     return {**found, "batch": step * places, "seed": seed, "data": data_digest, "extra": list(choices.extra)}
 
 

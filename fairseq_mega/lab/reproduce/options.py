@@ -53,8 +53,6 @@ def refuse_without_effect(given: argparse.Namespace, extra: Sequence[str]) -> No
         found = [word for dest, word in words.items() if dest in idle] + [f"{word} after --" for word in extra[:1]]
         if getattr(given, main_option) and found:
             raise ValueError(f"{found[0]} has no effect beside --{main_option}: omit it")
-    if given.keep_schedule and given.max_update is None:
-        raise ValueError("--keep-schedule needs --max-update, the updates to stop after")
 
 
 class OneLineParser(Parser):
@@ -191,7 +189,6 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
         help="train N updates, not more than the paper's; warm-up and decay are shortened alike, but --set keeps its "
         "values",
     )
-    how("--keep-schedule", action="store_true", help="with --max-update: keep the paper's schedule and stop it at N")
     how(
         "--precision",
         choices=PRECISIONS,

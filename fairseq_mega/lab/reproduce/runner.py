@@ -27,7 +27,7 @@ from .options import PROGRAM
 from .results import record, write_cells
 from .settings import Choices, at_each_rate
 from .tables import print_tables
-from .training import Devices, check_updates, train, with_automatic
+from .training import Devices, train, with_automatic
 from .weights import convert, find_weights
 
 
@@ -171,13 +171,11 @@ def perform(job: Job, run_command: Execute, devices: List[int], command: str, on
         if job.weights is not None:
             stage(folder, "convert", lambda: convert(job), f"{job.name}.convert")
         elif not job.recipe.measured:
-            check_updates(job)
-            name = f"train{job.stop}"
-            stage(folder, name, lambda: train(job, run_command, devices), f"{job.name}.{name}")
+            stage(folder, "train", lambda: train(job, run_command, devices), f"{job.name}.train")
         if only_train:
             return
-        scored = f"{job.name}.evaluate{job.stop}"
-        stage(folder, job.evaluation_stage, lambda: evaluate(job, run_command, devices, command), scored)
+        title = f"{job.name}.evaluate"
+        stage(folder, job.evaluation_stage, lambda: evaluate(job, run_command, devices, command), title)
         record(job)
         (folder / FAILED).unlink(missing_ok=True)
 

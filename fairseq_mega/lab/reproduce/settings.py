@@ -271,7 +271,6 @@ class Choices:
         per_step: examples that a GPU processes at a time; by default the recipe's.
         max_update: fewer updates than the paper's; the schedule is shortened in proportion, but for what is in
             ``settings``.
-        keep_schedule: with ``max_update``: the paper's schedule, stopped there; more updates continue it.
         precision: fp32, tf32, bf16 or fp16; by default TF32 on GPUs, which torch used by default when the papers'
             models were trained, and else float32.
         automatic: precision of recipes that leave it to the machine, instead of this default.
@@ -296,7 +295,6 @@ class Choices:
     gpus_per_run: Optional[int] = None
     per_step: Optional[int] = None
     max_update: Optional[int] = None
-    keep_schedule: bool = False
     precision: Optional[str] = None
     automatic: Optional[str] = None
     settings: Tuple[Setting, ...] = ()
@@ -338,7 +336,7 @@ class Choices:
         own = [setting for setting in self.settings if setting.changes(recipe) and not setting.shows(recipe)]
         return {
             "max_update": self.max_update,
-            "keep_schedule": self.keep_schedule,
+            "keep_schedule": False,  # of an option of earlier versions, for the digests of their results
             "precision": "fp32" if used == "tf32" else used,
             "overrides": {setting.key: setting.text for setting in own if setting.group != EVALUATE},
             "evaluation": {setting.option: setting.text for setting in own if setting.group == EVALUATE},

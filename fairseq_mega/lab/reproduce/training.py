@@ -1,7 +1,6 @@
 """The training of a job: its precision, its place on GPUs or the CPU, and its updates."""
 
 import shlex
-import shutil
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +16,7 @@ from fairseq_mega.lab.runs.commands import PYTHON, Execute, StageError
 from fairseq_mega.lab.runs.files import write_text
 from fairseq_mega.lab.runs.stages import print_line
 
-from .jobs import RESULTS, TRAINED, Job
+from .jobs import Job
 from .settings import Choices
 
 MODULE = "fairseq_mega.lab.evaluate.lra_results"  # fairseq-mega-train, and how much memory it took
@@ -127,19 +126,3 @@ def train(job: Job, execute: Execute, devices: List[int]) -> int:
     if not (checkpoints / "checkpoint_best.pt").is_file():
         raise StageError(f"the training ended without a best checkpoint; see {log}")
     return progress.updates_done
-
-
-def check_updates(job: Job) -> None:
-    """Record the updates of a job, and remove the results of fewer; it cannot be trained for fewer than before.
-
-    Raises:
-        StageError: where it was.
-    """
-    before = job.trained_updates or 0
-    if job.updates < before:
-        raise StageError(
-            f"{job.folder} was trained for {before} updates, --max-update is {job.updates}: give at least {before}"
-        )
-    if job.updates > before > 0:
-        shutil.rmtree(job.folder / RESULTS, ignore_errors=True)
-    write_text(job.folder / TRAINED, f"{job.updates}\n")
