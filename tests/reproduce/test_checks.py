@@ -65,7 +65,7 @@ def test_options_after_the_dashes_stand_in_the_result(tmp_path: Path) -> None:
         ["--checkpoint", "x.pt", "--", "--lr", "0.1"],
         *([shown, *more] for shown in ("--print", "--yaml") for more in (["--bf16"], ["--seeds", "2"], ["--smoke"])),
         *([shown, *more] for shown in ("--print", "--yaml") for more in (["--out", "x"], ["--", "--lr", "0.1"])),
-        *(["--gpus", "x"], ["--seeds", "1,1"], ["--slurm", "partition"]),
+        *(["--gpus", "x"], ["--seeds", "1,1"]),
         ["--max-update", "5", "--set", "optimization.max_update=6"],
     ],
     ids=" ".join,

@@ -1,9 +1,7 @@
-"""Runs that are started elsewhere: printed commands, and jobs of SLURM."""
+"""Commands of --launcher print, for runs elsewhere."""
 
-import sys
-import types
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import List
 
 import pytest
 
@@ -61,44 +59,3 @@ def test_a_recipe_in_a_file_is_printed_by_the_name_of_the_file(
     assert main([str(file), *words[1:], "--gpus", "0", "--launcher", "print"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
     assert len(lines) == 2 and all(f" {file} --seeds " in line for line in lines)
-
-
-class Executor:
-    """Stand-in for submitit's executor, which records its jobs."""
-
-    jobs: List[Dict[str, Any]] = []
-
-    def __init__(self, folder: str, cluster: str) -> None:
-        self.job: Dict[str, Any] = {"folder": folder, "cluster": cluster}
-
-    def update_parameters(self, **parameters: Any) -> None:
-        self.job.update(parameters)
-
-    def submit(self, function: Any, *arguments: Any) -> Any:
-        self.jobs.append({**self.job, "words": arguments[0], "variables": arguments[1]})
-        return types.SimpleNamespace(job_id=100 + len(self.jobs))
-
-
-def test_jobs_of_slurm(words: List[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job for each run, on as many GPUs as the published batch comes from; more options go to submitit."""
-    monkeypatch.setitem(sys.modules, "submitit", types.SimpleNamespace(AutoExecutor=Executor))
-    monkeypatch.setattr(Executor, "jobs", [])
-    assert main([*words, "--gpus", "8", "--launcher", "slurm", "--slurm", "timeout_min=600"]) == 0
-    assert "jobs 101, 102; " in capsys.readouterr().out
-    first = Executor.jobs[0]
-    assert (first["nodes"], first["tasks_per_node"], first["gpus_per_node"], first["timeout_min"]) == (1, 1, 1, 600)
-    assert "--distributed-port" not in first["words"] and first["variables"] == {
-        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"
-    }
-    assert main([*words[:-1], "1", "--gpus", "10", "--gpus-per-run", "10", "--launcher", "slurm", "--fp32"]) == 0
-    last = Executor.jobs[-1]
-    assert (last["nodes"], last["tasks_per_node"], last["gpus_per_node"]) == (2, 5, 5)
-    assert "--distributed-port" in last["words"] and last["variables"] == {"NVIDIA_TF32_OVERRIDE": "0"}
-
-
-def test_without_submitit(
-    words: List[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "submitit", None)
-    assert main([*words, "--gpus", "1", "--launcher", "slurm"]) == 1
-    assert "--launcher slurm needs submitit" in capsys.readouterr().err

@@ -28,7 +28,7 @@ OF_THE_MACHINE = {  # settings that change only the place and the speed of a tra
 
 @dataclass(frozen=True)
 class Job:
-    """A training and its evaluation; runner, list, tables and launchers only read it.
+    """A training and its evaluation; runner, list and tables only read it.
 
     Attributes:
         recipe: with the requested evaluation.

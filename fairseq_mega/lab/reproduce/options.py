@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import List, NoReturn, Optional, Sequence, Tuple
 
 from fairseq_mega.cli.usage import UNKNOWN, Parser
-from fairseq_mega.lab.runs.options import ROOT, WIDTH, add_environment, at_least, for_script, split_assignment
+from fairseq_mega.lab.runs.options import ROOT, WIDTH, add_environment, at_least, for_script
 
 PROGRAM = "fairseq-mega-reproduce"
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
@@ -18,7 +18,7 @@ Data and options are checked before anything runs. The same command continues an
 skipped, and a result is used for its own settings, data and seed only. Arguments after -- are passed to fairseq-train;
 --set changes those that a recipe sets."""
 LACKING = re.compile(r"argument (\S+): expected .* arguments?")
-LAUNCHERS = ("local", "slurm", "print")
+LAUNCHERS = ("local", "print")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 OF_TRAININGS = {"seeds", "max_update", "only_train", "gpus_per_run", "launcher"}  # which score no weights
 
@@ -29,15 +29,6 @@ def seeds(text: str) -> List[int]:
     if len(set(found)) < len(found):
         raise argparse.ArgumentTypeError(f"'{text}': give each number once")
     return found
-
-
-def parameter(text: str) -> Tuple[str, object]:
-    """Read NAME=VALUE; a whole number becomes one."""
-    try:
-        name, value = split_assignment("value", text, "timeout_min=600")
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return name, int(value) if value.isdigit() else value
 
 
 def refuse_without_effect(given: argparse.Namespace, extra: Sequence[str]) -> None:
@@ -151,15 +142,7 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
         "--launcher",
         choices=LAUNCHERS,
         default="local",
-        help="run here; or make the data and submit to SLURM, or print the commands",
-    )
-    how(
-        "--slurm",
-        type=parameter,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameter of submitit's executor",
+        help="run here; or make the data and print a command for each run",
     )
     how(
         "--seeds",

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import ContextManager, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Collection, ContextManager, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -19,13 +19,13 @@ from fairseq_mega.lab.runs.commands import Execute, StageError, execute
 from fairseq_mega.lab.runs.files import in_the_way_of, write_json
 from fairseq_mega.lab.runs.stages import print_line, stage
 
-from . import checks, data, launchers
+from . import checks, data
 from .authors_data import fetch_processed
 from .evaluating import evaluate
 from .jobs import Job, plan
 from .options import PROGRAM
 from .results import record, write_cells
-from .settings import Choices, at_each_rate
+from .settings import Choices, at_each_rate, parse_setting
 from .tables import print_tables
 from .training import Devices, train, with_automatic
 from .weights import convert, find_weights
@@ -57,8 +57,6 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
     """
     if choices.gpus == 0 and given.gpus is None and not given.smoke:
         raise RecipeError("no GPU is visible: give --gpus 0 to use the CPU, or --smoke for a quick test")
-    if given.launcher == "slurm":
-        launchers.require_submitit()
     if given.checkpoint is None:
         choices = with_automatic(choices, recipes, begun=True)
     for recipe in recipes:
@@ -72,11 +70,7 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
     checks.check(recipes, choices, choices.gpus if elsewhere or choices.gpus == 0 else torch.cuda.device_count())
     jobs = same_work(jobs_of(recipes, given.seeds, choices, prepare_all(recipes, choices)))
     if given.launcher == "print":
-        launchers.print_commands(jobs, command, given.recipes)
-        return 0
-    if given.launcher == "slurm":
-        numbers = launchers.submit(jobs, dict(given.slurm))
-        print(f"jobs {', '.join(numbers)}; the same command without --launcher then")
+        print_commands(jobs, command, given.recipes)
         return 0
     line = shlex.join([PROGRAM, *command])
     failed = [job.name for job, error in perform_all(jobs, choices, line, only_train=given.only_train) if error]
@@ -212,3 +206,34 @@ def same_work(jobs: Sequence[Job]) -> List[Job]:
     for job in jobs:
         found.setdefault((job.name, job.recipe.report), job)
     return list(found.values())
+
+
+def print_commands(jobs: Sequence[Job], given: Sequence[str], recipes: Sequence[str]) -> None:
+    """Print for each run the command that trains it alone and writes its results.
+
+    Args:
+        given: the words of the command line.
+        recipes: those of them that name recipes.
+    """
+    end = given.index("--") if "--" in given else len(given)
+    for job in jobs:
+        name = job.recipe.file
+        words = [word for word in without_options(given[:end], ("--launcher", "--seeds"), job) if word not in recipes]
+        print(f"# {name}, seed {job.seed}: {job.gpus or 'no'} GPU(s), results in {job.choices.out}")
+        print(shlex.join([PROGRAM, *words, name, "--seeds", str(job.seed), *given[end:]]))
+
+
+def without_options(words: Sequence[str], options: Collection[str], job: Job) -> List[str]:
+    """Return a command line without some options and their values, and without settings of other recipes alone."""
+
+    def is_omitted(option: str, value: str) -> bool:
+        return option in options or (option == "--set" and not parse_setting(value).changes(job.recipe))
+
+    found: List[str] = []
+    for word in words:
+        option, joined, value = word.partition("=")
+        if found and is_omitted(found[-1], word):
+            found.pop()
+        elif not joined or not is_omitted(option, value):
+            found.append(word)
+    return found

@@ -73,7 +73,7 @@ def with_automatic(choices: Choices, recipes: Sequence[Recipe], begun: bool) -> 
     Args:
         begun: whether something is trained; otherwise nothing is written.
     """
-    unseen = choices.gpus > 0 and not torch.cuda.is_available()  # GPUs of SLURM
+    unseen = choices.gpus > 0 and not torch.cuda.is_available()  # of another machine
     fixed = choices.precision is not None or all(recipe.precision != AUTO for recipe in recipes)
     if fixed or choices.smoke or unseen:
         return choices
@@ -91,7 +91,7 @@ def rounds_products() -> bool:
 def variables(job: Job, devices: List[int]) -> Dict[str, str]:
     """Return the environment's variables: the GPUs of a job, and whether their matrix products may round to TF32.
 
-    Without numbers of devices the job uses those of SLURM; on the CPU there are no variables.
+    Without indices of devices the job uses all; on the CPU there are no variables.
     """
     if job.choices.gpus == 0:
         return {}
