@@ -1,8 +1,7 @@
 """Repeat the numbers of the papers: prepare the data, train, evaluate, record, and print them beside the paper's.
 
 A RECIPE is one trained number (mega/table2/text/mega_chunk), a TABLE all numbers of a table or figure (table2, figure4,
-megalodon/table5). A name without a paper means MEGA's where both papers have such a table. --help beside a RECIPE or a
-TABLE describes its recipes.
+megalodon/table5). A name without a paper means MEGA's where both papers have such a table.
 """
 
 import argparse
@@ -105,7 +104,6 @@ def choices_of(given: argparse.Namespace, extra: Sequence[str]) -> Choices:
         processed=processed and processed.resolve(),
         processed_from=address,
         released=given.released,
-        results=given.results_dir and given.results_dir.resolve(),
         gpus=0 if given.smoke else visible_gpus() if given.gpus is None else given.gpus,
         gpus_per_run=given.gpus_per_run,
         per_step=given.per_step,
@@ -124,7 +122,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
     given = list(sys.argv[1:] if argv is None else argv)
     words, extra = options.split_extra(given)
-    parser = options.build_parser(words, str(__doc__).strip())
+    parser = options.build_parser(str(__doc__).strip())
     quiet_libraries()
     try:
         return run(parser.parse_intermixed_args(words), extra, given)

@@ -1,18 +1,17 @@
 """Options of fairseq-mega-reproduce, which a script checks with any Python 3 before there is an environment.
 
-Needs the standard library only, as scripts/check_options.py runs :func:`main`; PyYAML adds to the help.
+Needs the standard library only, as scripts/check_options.py runs :func:`main`.
 """
 
 import argparse
 import re
 from pathlib import Path
-from typing import List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from fairseq_mega.cli.usage import UNKNOWN, Parser
 from fairseq_mega.lab.runs.options import ROOT, WIDTH, add_environment, at_least, for_script
 
 PROGRAM = "fairseq-mega-reproduce"
-RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 ABOUT = """\
 Data and options are checked before anything runs. The same command continues an interrupted run: finished stages are
 skipped, and a result is used for its own settings, data and seed only. Arguments after -- are passed to fairseq-train;
@@ -59,13 +58,10 @@ class OneLineParser(Parser):
         self.exit(1, f"{self.prog}: error: {message.removeprefix('argument ')}\n")
 
 
-def build_parser(
-    words: Sequence[str], about: str, prog: str = PROGRAM, usage: Optional[str] = None, out: str = "reproduce"
-) -> OneLineParser:
+def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, out: str = "reproduce") -> OneLineParser:
     """Describe the command line.
 
     Args:
-        words: of the command; its help describes the recipes that they name.
         about: first paragraphs of the help.
         usage: of a script, whose recipes are fixed.
         out: folder in outputs that is the default of --out.
@@ -77,36 +73,9 @@ def build_parser(
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=WIDTH),
         allow_abbrev=False,
     )
-    if {"-h", "--help"} & set(words):
-        describe_recipes(parser, words)
     recipes = "for example mega/table2/text/mega_chunk, mega/table2, figure4, or a file"
     parser.add_argument("recipes", nargs="*", metavar="RECIPE|TABLE", help=argparse.SUPPRESS if usage else recipes)
-    add_options(parser, out)
-    return parser
-
-
-def describe_recipes(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Add the values of --where, the seeds and the notes of the recipes that words of a command line name.
-
-    Without PyYAML, the names of the recipes' files alone.
-    """
-    try:
-        from fairseq_mega.lab.recipes.describing import description, named, notes
-    except ImportError:
-        tables = [word for word in words if not word.startswith("-") and (RECIPES / word).is_dir()]
-        files = [file for table in tables for file in sorted((RECIPES / table).rglob("*.yaml"))]
-        names = dict.fromkeys(file.stem for file in files)
-        parser.add_argument_group(f"recipes of {', '.join(tables)}", f"--where name=LIST  {', '.join(names)}")
-        parser.epilog = "After bash scripts/setup.sh, --help lists more keys of --where, the seeds and notes."
-        return
-    tables, recipes = named(words)
-    if recipes:
-        parser.add_argument_group(f"recipes of {', '.join(tables)}", description(recipes))
-        parser.epilog = notes(recipes)
-
-
-def add_options(parser: argparse.ArgumentParser, out: str) -> None:
-    """Add all options; ``of_runs`` in the result has those about runs, which no recipe shows."""
+    parser.add_argument("--root", type=Path, default=Path(), help=argparse.SUPPRESS)
     doing = parser.add_argument_group("actions").add_mutually_exclusive_group().add_argument
     doing("--list", action="store_true", help="list the recipes: state, paper's value, ours, time left")
     doing("--print", action="store_true", help="print each recipe as a command line of fairseq-train")
@@ -117,109 +86,82 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
         "within the folder of its configurations, of fairseq-hydra-train",
     )
     which = parser.add_argument_group("choice and change of recipes").add_argument
+    several: Dict[str, Any] = {"action": "append", "default": []}
     which(
         "--where",
-        action="append",
-        default=[],
+        **several,
         metavar="KEY=LIST",
         help="recipes whose KEY ('name' or an entry of their cell, see --yaml) is in LIST: task=text,image, "
         "name=mega_chunk, direction=en-de; may be repeated",
     )
     which(
         "--set",
+        **several,
         dest="settings",
-        action="append",
-        default=[],
         metavar="[NAME:]GROUP.OPTION=VALUE",
         help="set an option in the recipes that have it, or in recipes named NAME: optimization.lr=0.002, "
         "mega_chunk:model.encoder_chunk_size=64, evaluate.average=10; may be repeated",
     )
-    which("--root", type=Path, default=Path(), help=argparse.SUPPRESS)
     shown = len(parser._actions)
-    how = parser.add_argument_group("training").add_argument
-    how("--only-train", action="store_true", help="do not evaluate, and print no table")
-    how(
-        "--launcher",
-        choices=LAUNCHERS,
-        default="local",
-        help="run here; or make the data and print a command for each run",
-    )
-    how(
-        "--seeds",
-        "--seed",
-        type=seeds,
-        default=[],
-        metavar="LIST",
-        help="seeds, separated by commas (default: the recipe's)",
-    )
-    how(
-        "--gpus",
-        type=at_least(0),
-        metavar="N",
-        help="number of GPUs for all runs together, 0: the CPU (default: all visible)",
-    )
-    how(
-        "--gpus-per-run",
-        type=at_least(1),
-        metavar="N",
-        help="maximum GPUs of one run (default: as many as the published batch comes from)",
-    )
-    how("--per-step", type=at_least(1), metavar="N", help="examples of one pass on a GPU (default: the recipe's)")
-    how(
-        "--max-update",
-        type=at_least(1),
-        metavar="N",
-        help="train N updates, not more than the paper's; warm-up and decay are shortened alike, but --set keeps its "
-        "values",
-    )
-    how(
-        "--precision",
-        choices=PRECISIONS,
-        help="default: tf32 on GPUs, as in the papers' trainings; else fp32; bf16 in quick starts where it is fast",
-    )
-    how("--fp32", dest="precision", action="store_const", const="fp32", help="the same as --precision fp32")
-    how("--bf16", dest="precision", action="store_const", const="bf16", help="the same as --precision bf16")
-    files = parser.add_argument_group("files and evaluation")
-    where = files.add_argument
-    where(
-        "--out",
-        "--work-dir",
-        type=Path,
-        metavar="DIR",
-        help=f"folder of runs, results and tables (default: outputs/{out})",
-    )
-    of_data = files.add_mutually_exclusive_group().add_argument
-    of_data("--data", type=Path, metavar="DIR", help="data folder; with several data sets, one folder each in it")
-    of_data("--data-dir", type=Path, metavar="DIR", help="folder with a folder for each data set")
-    of_data(
-        "--processed",
-        metavar="DIR|URL",
-        help="instead of --data, the authors' processed data: an unpacked archive, the address of an archive, or "
-        "the word published, which downloads all archives that are needed",
-    )
-    where(
-        "--checkpoint",
-        metavar="FILE|DIR|URL",
-        help="score these weights without training: a checkpoint, or a folder or zip file of checkpoints, of the "
-        "published code or of this package; or the word published, for the authors' weights (see --list)",
-    )
-    where("--released", action="store_true", help="use ListOps, Retrieval, Pathfinder, Path-X of LRA's archive (8 GB)")
-    where(
-        "--archives",
-        type=Path,
-        metavar="DIR",
-        help="folder of the archives of WMT'16 and LRA, which are downloaded into it where missing",
-    )
-    where("--no-download", action="store_true", help="fail if an archive is missing, instead of downloading it")
-    where("--results-dir", type=Path, metavar="DIR", help="folder for the result files (default: results in --out)")
-    where("--output", metavar="FILE", help="image file of a figure (default: figure4.png, for example, in --out)")
-    where("--workers", "--processes", type=at_least(1), metavar="N", help="number of processes that prepare data")
-    where(
-        "--smoke", action="store_true", help="train toy models for a few updates on a little invented data, on the CPU"
-    )
-    where("--no-speed", action="store_true", help="do not measure speed and memory for a table that has them")
+    add_options_of_runs(parser, out)
     of_runs = parser._actions[shown:]
     parser.set_defaults(of_runs=of_runs, defaults={action.dest: action.default for action in of_runs})
+    return parser
+
+
+def add_options_of_runs(parser: argparse.ArgumentParser, out: str) -> None:
+    """Add the options about runs, which no recipe shows."""
+    how = parser.add_argument_group("training").add_argument
+    group = parser.add_argument_group("files and evaluation")
+    files, data = group.add_argument, group.add_mutually_exclusive_group().add_argument
+    number = at_least(1)
+    how("--only-train", action="store_true", help="do not evaluate, and print no table")
+    about = "run here; or make the data and print a command for each run"
+    how("--launcher", choices=LAUNCHERS, default="local", help=about)
+    about = "seeds, separated by commas (default: the recipe's)"
+    how("--seeds", "--seed", type=seeds, default=[], metavar="LIST", help=about)
+    about = "number of GPUs for all runs together, 0: the CPU (default: all visible)"
+    how("--gpus", type=at_least(0), metavar="N", help=about)
+    about = "maximum GPUs of one run (default: as many as the published batch comes from)"
+    how("--gpus-per-run", type=number, metavar="N", help=about)
+    how("--per-step", type=number, metavar="N", help="examples of one pass on a GPU (default: the recipe's)")
+    about = (
+        "train N updates, not more than the paper's; warm-up and decay are shortened alike, but --set keeps its values"
+    )
+    how("--max-update", type=number, metavar="N", help=about)
+    about = "default: tf32 on GPUs, as in the papers' trainings; else fp32; bf16 in quick starts where it is fast"
+    how("--precision", choices=PRECISIONS, help=about)
+    for name in ("fp32", "bf16"):
+        about = f"the same as --precision {name}"
+        how(f"--{name}", dest="precision", action="store_const", const=name, help=about)
+    about = f"folder of runs, results and tables (default: outputs/{out})"
+    files("--out", "--work-dir", type=Path, metavar="DIR", help=about)
+    about = "data folder; with several data sets, one folder each in it"
+    data("--data", type=Path, metavar="DIR", help=about)
+    data("--data-dir", type=Path, metavar="DIR", help="folder with a folder for each data set")
+    about = (
+        "instead of --data, the authors' processed data: an unpacked archive, the address of an archive, or the word "
+        "published, which downloads all archives that are needed"
+    )
+    data("--processed", metavar="DIR|URL", help=about)
+    about = (
+        "score these weights without training: a checkpoint, or a folder or zip file of checkpoints, of the published "
+        "code or of this package; or the word published, for the authors' weights (see --list)"
+    )
+    files("--checkpoint", metavar="FILE|DIR|URL", help=about)
+    about = "use ListOps, Retrieval, Pathfinder, Path-X of LRA's archive (8 GB)"
+    files("--released", action="store_true", help=about)
+    about = "folder of the archives of WMT'16 and LRA, which are downloaded into it where missing"
+    files("--archives", type=Path, metavar="DIR", help=about)
+    about = "fail if an archive is missing, instead of downloading it"
+    files("--no-download", action="store_true", help=about)
+    about = "image file of a figure (default: figure4.png, for example, in --out)"
+    files("--output", metavar="FILE", help=about)
+    files("--workers", "--processes", type=number, metavar="N", help="number of processes that prepare data")
+    about = "train toy models for a few updates on a little invented data, on the CPU"
+    files("--smoke", action="store_true", help=about)
+    about = "do not measure speed and memory for a table that has them"
+    files("--no-speed", action="store_true", help=about)
 
 
 def split_extra(given: Sequence[str]) -> Tuple[List[str], List[str]]:
@@ -248,7 +190,7 @@ def main(arguments: List[str]) -> None:
     script, folder, *given = arguments
     words, extra = split_extra(given)
     usage = f"bash scripts/{Path(script).name} [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]"
-    parser = build_parser(words, comment_of(Path(script)), Path(script).name, usage, folder)
+    parser = build_parser(comment_of(Path(script)), Path(script).name, usage, folder)
     add_environment(parser.add_argument_group("environment"))
     found = parser.parse_intermixed_args(words)
     environment = argparse.ArgumentParser(add_help=False, allow_abbrev=False)

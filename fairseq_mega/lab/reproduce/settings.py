@@ -265,7 +265,6 @@ class Choices:
         processed_from: address of an archive to be fetched and unpacked to ``processed``, or "published" for all of
             the authors' that are needed.
         released: read the data of the Long Range Arena from its released archive, as far as it has them.
-        results: folder of all result files, by default in ``out``.
         gpus: that may be used; 0 for the CPU.
         gpus_per_run: at most; by default as many as the published batch comes from.
         per_step: examples that a GPU processes at a time; by default the recipe's.
@@ -290,7 +289,6 @@ class Choices:
     processed: Optional[Path] = None
     processed_from: Optional[str] = None
     released: bool = False
-    results: Optional[Path] = None
     gpus: int = 0
     gpus_per_run: Optional[int] = None
     per_step: Optional[int] = None
@@ -308,7 +306,7 @@ class Choices:
     @property
     def results_folder(self) -> Path:
         """The folder of all result files."""
-        return self.results or self.out / "results"
+        return self.out / "results"
 
     @property
     def cells_folder(self) -> Path:
