@@ -35,7 +35,7 @@ class Processed(NamedTuple):
     """The form of a data set that MEGA's authors published."""
 
     archive: str  # name of the file
-    names: Tuple[str, ...]  # parts of a path in the archive that distinguish it from data sets with the same files
+    names: Tuple[str, ...]  # parts of a path in the unpacked archive that data sets with the same files lack
     vocab_sizes: Optional[Tuple[int, int]] = None  # least and most tokens of the dictionary of a classified text
 
 

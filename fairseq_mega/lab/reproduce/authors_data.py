@@ -1,10 +1,9 @@
 """--processed: the authors' processed archives, fetched, unpacked, and used as they are after a check."""
 
-import re
 import shutil
 import zipfile
 from pathlib import Path
-from typing import List, Sequence, Set
+from typing import List, Sequence
 
 from fairseq_mega.data.card import CARD_FILE, is_recorded
 from fairseq_mega.data.class_folders import walk_once
@@ -15,7 +14,6 @@ from fairseq_mega.lab.prepare.download import fetch_missing
 from fairseq_mega.lab.prepare.layouts import DATA_BIN
 from fairseq_mega.lab.prepare.of_recipes import dataset_of, is_published
 from fairseq_mega.lab.prepare.progress import print_line
-from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
 from .settings import PUBLISHED, Choices
@@ -66,65 +64,54 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def find_processed(recipe: Recipe, top: Path) -> Path:
-    """Return the one folder below ``top`` with the files of a recipe's data and a name of its data set, checked.
+    """Return the one folder below ``top`` with the files of a recipe's data, a name of its data set and its contents.
 
     The names of folders in the archives are not published.
 
     Raises:
-        RecipeError: if there is none, or several.
+        RecipeError: if there is none, or several, with the reason for each folder that has the files.
     """
-    names = processed_of(recipe).names
     files = [name.replace(f"{DATA_BIN}/", "") for name in dataset_of(recipe).layout.files]
-    named = [folder for folder in sorted(place for place, _, _ in walk_once(top)) if is_named(folder, top, recipe)]
-    whole = [folder for folder in named if all((folder / name).is_file() for name in files)]
-    if len(whole) != 1:
+    folders = [folder for folder in sorted(place for place, _, _ in walk_once(top)) if is_named(folder, top, recipe)]
+    found = {
+        folder: problem_of(recipe, folder) for folder in folders if all((folder / name).is_file() for name in files)
+    }
+    right = [folder for folder, problem in found.items() if not problem]
+    if len(right) != 1:
+        seen = [f"{folder} ({problem or 'right'})" for folder, problem in found.items()]
         raise RecipeError(
-            f"--processed: {top} should have one folder of {recipe.dataset}, named {' or '.join(names)}, with "
-            f"{', '.join(files)}: found {', '.join(map(str, whole or named)) or 'none'}"
+            f"--processed: {top} should have one folder of {recipe.dataset}, named "
+            f"{' or '.join(processed_of(recipe).names)}, with {', '.join(files)}: found {', '.join(seen) or 'none'}"
         )
-    check_contents(recipe, whole[0])
-    return whole[0]
+    return right[0]
 
 
-def is_named(folder: Path, top: Path, recipe: Recipe) -> bool:
-    """Return whether the last part of the path below ``top`` that names a data set names this one."""
-    parts = [top.name] if folder == top else folder.relative_to(top).parts
-    return recipe.dataset in next(filter(None, map(data_sets_of, reversed(parts))), ())
+def is_named(path: Path, top: Path, recipe: Recipe) -> bool:
+    """Return whether a path below ``top`` has a name of a recipe's data set."""
+    below = (top.name if path == top else str(path.relative_to(top))).lower()
+    processed = dataset_of(recipe).processed
+    return processed is not None and any(name in below for name in processed.names)
 
 
-def data_sets_of(part: str) -> Set[str]:
-    """Data sets that a part of a path names; a name within a longer one does not count, as text in wikitext."""
-    processed = {data: dataset.processed.names for data, dataset in DATASETS.items() if dataset.processed is not None}
-    found = {name: data for data, names in processed.items() for name in names if is_within(name, part.lower())}
-    return {data for name, data in found.items() if not any(name != other and name in other for other in found)}
-
-
-def is_within(name: str, part: str) -> bool:
-    """Return whether a name is in a part of a path; one of two letters has to stand apart from others."""
-    return name in part if len(name) > 2 else re.search(f"(?<![a-z]){name}(?![a-z])", part) is not None
-
-
-def check_contents(recipe: Recipe, folder: Path) -> None:
-    """Raise a RecipeError unless vocabulary, labels and length are the task's."""
+def problem_of(recipe: Recipe, folder: Path) -> str:
+    """Return what tells a folder from a recipe's processed data: its origin, vocabulary, labels or length; or ""."""
     classes, expected = int(recipe.config["model"].get("sentence_class_num", 0)), processed_of(recipe).vocab_sizes
-    problems = []
     if is_recorded(folder):
-        problems.append(f"its {CARD_FILE} names the command that made it; such data go with --data")
+        return f"its {CARD_FILE} names the command that made it; such data go with --data"
     if (folder / "src1-bin").is_dir() and not any("src1-bin" in name for name in dataset_of(recipe).layout.files):
-        problems.append("it has a second text for each, src1-bin")
+        return "it has a second text for each, src1-bin"
     if (folder / "label-bin").is_dir():
-        labels = len(tokens_of_file(folder / "label-bin" / "dict.txt"))
+        labels, found = (len(tokens_of_file(folder / name / "dict.txt")) for name in ("label-bin", "src-bin"))
         if labels != classes:
-            problems.append(f"label-bin/dict.txt has {labels} labels, the task {classes}")
-        found = len(tokens_of_file(folder / "src-bin" / "dict.txt"))
+            return f"label-bin/dict.txt has {labels} labels, the task {classes}"
         if expected is not None and not expected[0] <= found <= expected[1]:
-            sizes = " to ".join(map(str, dict.fromkeys(expected)))
-            problems.append(f"src-bin/dict.txt has {found} tokens, {sizes} are expected")
+            return f"src-bin/dict.txt has {found} tokens, {' to '.join(map(str, expected))} are expected"
     elif (folder / "input").is_dir():
         pixels = recipe.config["model"]["max_positions"]
+        labels = len(set((folder / "label" / "train.label").read_text(encoding="ascii").split()))
+        if labels != classes:
+            return f"label/train.label has {labels} labels, the task {classes}"
         with (folder / "input" / "train.src").open(encoding="ascii", errors="replace") as lines:
-            first = next(lines, "").split()
-        if len(first) != pixels:
-            problems.append(f"the first line of input/train.src is not an image of {pixels} pixels")
-    if problems:
-        raise RecipeError(f"--processed: {folder} is not the data of {recipe.dataset}: {'; '.join(problems)}")
+            if len(next(lines, "").split()) != pixels:
+                return f"the first line of input/train.src is not an image of {pixels} pixels"
+    return ""
