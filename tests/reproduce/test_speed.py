@@ -11,7 +11,7 @@ from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.reproduce import tables
 from fairseq_mega.lab.reproduce.checks import check
-from fairseq_mega.lab.reproduce.counts import LEAST, bytes_of_job, counts_of
+from fairseq_mega.lab.reproduce.counts import counts_of
 from fairseq_mega.lab.reproduce.data import folders
 from fairseq_mega.lab.reproduce.evaluating import speed
 from fairseq_mega.lab.reproduce.listing import duration
@@ -51,7 +51,6 @@ def test_nothing_is_read_or_kept(tmp_path: Path) -> None:
     beside = jobs_of([*find("megalodon/figure5"), *RECIPES], [], choices, {"outputs/pg19": Made(Path("data"), "0")})
     assert [run.name for run in runs] == [run.name for run in beside[1:]]
     assert {run.gpus for run in runs} == {1}
-    assert all(bytes_of_job(recipe, recipe.config, 7) == LEAST for recipe in RECIPES)
     assert not list(tmp_path.iterdir())
 
 
@@ -82,8 +81,8 @@ def test_the_time_that_is_left() -> None:
     megalodon, llama = (catalogue()[f"megalodon/figure4/11m/{model}"] for model in ("megalodon", "llama"))
     work = counts_of(llama)
     assert work.operations > 5 * counts_of(megalodon).operations
-    left = [duration(llama, work, done, 10, [], Choices(Path(), gpus=1)) for done in (0, 10)]
-    assert left[0] != "0 s (estimated)" == left[1]
+    left = [duration(llama, work, done, 10, None, Choices(Path(), gpus=1)) for done in (0, 10)]
+    assert left[0] > left[1] == 0
 
 
 def test_another_model_is_no_language_model() -> None:

@@ -9,14 +9,10 @@ from functools import lru_cache
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.recipes.recipe import FOLDER, Config, Recipe
+from fairseq_mega.lab.recipes.recipe import FOLDER, Recipe
 
 FILE = FOLDER / "counts.json"
 SENTENCE = 256  # assumed positions of a translation
-WEIGHT = 4  # bytes: fairseq saves float32
-KEPT_BY_OPTIMIZER = {"adam": 8, "nag": 4}  # bytes of each parameter, beside the weight
-OTHER_OPTIMIZER = 8
-LEAST = 1 << 20  # bytes of a job: logs and results
 
 
 class Counts(NamedTuple):
@@ -25,13 +21,11 @@ class Counts(NamedTuple):
     Attributes:
         parameters: of its model.
         operations: floating-point operations of an update, forward and backward; of a speed, of its measurement.
-        scoring: floating-point operations of scoring a checkpoint; None without a published test part.
         drawn: whether its report is a plot.
     """
 
     parameters: int
     operations: int
-    scoring: Optional[int]
     drawn: bool
 
 
@@ -76,11 +70,7 @@ def counted(recipe: Recipe) -> Counts:
     else:
         tokens = config["dataset"].get("max_tokens") or config["dataset"]["batch_size"] * length * documents
         operations = 3.0 * each * tokens * recipe.gpus * config["optimization"]["update_freq"][0]
-    scoring = None
-    if scored is not None:
-        positions = 1 if recipe.evaluate["kind"] == "language-model" else length * documents
-        scoring = round(len(recipe.evaluate.get("contexts", [{}])) * scored.size * positions * each)
-    return Counts(cost.parameters(model), round(operations), scoring, is_drawn(recipe))
+    return Counts(cost.parameters(model), round(operations), is_drawn(recipe))
 
 
 def longest(block: Optional[int], model: Mapping[str, Any]) -> int:
@@ -90,29 +80,6 @@ def longest(block: Optional[int], model: Mapping[str, Any]) -> int:
 
         return patch_count(model["image_size"], model["patch_size"])
     return int(block or model.get("max_positions") or SENTENCE)
-
-
-def kept(checkpoint: Mapping[str, Any]) -> int:
-    """Return the most checkpoints in a folder at a time: the last, the best, those kept, and one being written."""
-    count = 3
-    if checkpoint.get("save_interval_updates"):
-        count += checkpoint.get("keep_interval_updates", 0)
-    if not checkpoint.get("no_epoch_checkpoints"):
-        count += checkpoint.get("keep_last_epochs", 0)
-    return count
-
-
-def bytes_of_job(recipe: Recipe, config: Config, parameters: int) -> int:
-    """Return the bytes of a training's checkpoints, and of the averaged weights where its evaluation has some."""
-    if recipe.measured:
-        return LEAST
-    one = parameters * (WEIGHT + KEPT_BY_OPTIMIZER.get(config["optimizer"]["_name"], OTHER_OPTIMIZER))
-    return LEAST + kept(config["checkpoint"]) * one + ("average" in recipe.evaluate) * parameters * WEIGHT
-
-
-def size_of(count: float) -> str:
-    """Return a number of bytes in the unit that suits it."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def text() -> str:

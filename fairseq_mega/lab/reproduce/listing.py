@@ -1,8 +1,11 @@
 """The list of recipes: the progress of each, the paper's value, ours, and the remaining time."""
 
+import math
 import statistics
+import textwrap
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from fairseq_mega.cli.progress import parse_statistics
 from fairseq_mega.lab.recipes.catalogue import catalogue
@@ -11,35 +14,72 @@ from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table, terminal
 
-from .counts import Counts, bytes_of_job, counts_of, size_of
+from .counts import Counts, counts_of
+from .options import PROGRAM
 from .settings import Choices
 
 if TYPE_CHECKING:
     from .jobs import Job
 
-COLUMNS = ("recipe", "state", "paper", "ours", "disk", "time left", "authors' weights")
+COLUMNS = ("recipe", "state", "paper", "ours", "time left", "weights")
 GPU_RATE = 40e12  # assumed operations per second: a quarter of an A100's peak in TF32
 CORE_RATE = 25e9  # of a CPU's core: 22 to 39 were measured on an AMD EPYC, by the trainings of the miniature
-RATES_SAID = (
-    f"at {GPU_RATE / 1e12:.0f} TFLOP/s a GPU (a quarter of an A100's peak in TF32) or "
-    f"{CORE_RATE / 1e9:.0f} GFLOP/s a core"
+WIDTH = 100  # of a line
+FIRST = ("quickstart/", "miniature/")  # recipes for a first try
+DAY, YEAR = 24 * 3600, 365 * 24 * 3600  # in seconds
+GROUPS = {3600: "within an hour", DAY: "within a day", YEAR: "within a year", math.inf: "longer"}
+LEGEND = (
+    f"time left: of all seeds, one after the other; ~ is an estimate, at {GPU_RATE / 1e12:.0f} TFLOP/s a GPU (a "
+    f"quarter of an A100's peak in TF32) or {CORE_RATE / 1e9:.0f} GFLOP/s a core",
+    "ours: the mean, and the number of runs",
+    "weights: whether the authors published theirs, which --checkpoint published scores",
 )
 
 
-def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -> List[str]:
-    """Return a line for each recipe, with a head and an explanation of the numbers."""
+class Row(NamedTuple):
+    """A recipe in the list.
+
+    Attributes:
+        cells: of COLUMNS.
+        seconds: left, of all seeds.
+    """
+
+    cells: List[str]
+    seconds: float
+
+
+def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, everything: bool) -> List[str]:
+    """Return a line for each recipe, those first that this machine finishes first, and an explanation.
+
+    Args:
+        everything: whether recipes of more than a year are listed, and numbers without a recipe.
+    """
     planned = jobs_there(recipes, seeds, choices)
     rows = [row(recipe, planned.get(recipe.name, []), choices) for recipe in recipes]
-    many = len({recipe.name for recipe in recipes})
-    if many == len(catalogue()):
-        for name, number in without_recipe().items():
-            rows.append([name, number.reason, paper_cell(number.paper), *["-"] * (len(COLUMNS) - 3)])
-    legend = (
-        f"{many} recipes; disk: of the checkpoints of all seeds; time left: of all seeds one after the other, measured "
-        f"here or estimated {RATES_SAID}; authors' weights: the archive that --checkpoint published reads, and the "
-        f"estimated time of their scoring; for a number without a recipe the command names what to run instead"
-    )
-    return [*terminal(Table(COLUMNS, rows)).splitlines(), legend]
+    rows.sort(key=lambda one: (group_of(one), *(not one.cells[0].startswith(name) for name in FIRST)))
+    shown = [one for one in rows if everything or one.seconds <= YEAR]
+    head, *lines = terminal(Table(COLUMNS, [one.cells for one in shown])).splitlines()
+    found = [head]
+    for group, members in groupby(zip(shown, lines), lambda pair: group_of(pair[0])):
+        found += [f"{GROUPS[group]}:", *(line for _, line in members)]
+    notes = [*LEGEND]
+    if everything and len(rows) == len(catalogue()):
+        others = ", ".join(f"{name} ({number.reason})" for name, number in without_recipe().items())
+        notes.append(f"without a recipe; the command names what to run instead: {others}")
+    if len(shown) < len(rows):
+        notes.append(
+            f"{len(rows) - len(shown)} of {len(rows)} recipes take more than a year here: --all lists them, too"
+        )
+    unfinished = [one for one in shown if one.seconds]
+    if unfinished:
+        name = min(unfinished, key=lambda one: one.seconds).cells[0]
+        notes.append(f"begin with: {PROGRAM} {name}{' --gpus 0' if choices.gpus == 0 else ''}")
+    return [*found, "", *(line for note in notes for line in textwrap.wrap(note, WIDTH, break_on_hyphens=False))]
+
+
+def group_of(one: Row) -> float:
+    """Return the group of a recipe by the time that it needs."""
+    return next(limit for limit in GROUPS if one.seconds <= limit)
 
 
 def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -> Dict[str, "List[Job]"]:
@@ -53,33 +93,30 @@ def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices
     return jobs_there(recipes, seeds, choices)
 
 
-def row(recipe: Recipe, jobs: "Sequence[Job]", choices: Choices) -> List[str]:
-    """The cells of a recipe, whose jobs are empty where its data are not there."""
+def row(recipe: Recipe, jobs: "Sequence[Job]", choices: Choices) -> Row:
+    """Return the row of a recipe, whose jobs are empty where its data are not there."""
     counts = counts_of(recipe)
     paper = paper_cell(recipe.paper, "plot" if counts.drawn else "-")
     metric = next(iter(recipe.paper), None)
     values = [value for job in jobs for value in scores(job, metric)]
-    logs = [job.folder / "train.log" for job in jobs if (job.folder / "train.log").exists()]
     trainings = len(jobs) or len(recipe.seeds) * max(1, len(recipe.rates))
     updates = (jobs[0].updates if jobs else choices.max_update or recipe.updates) * trainings
     progress = state(recipe, jobs)
     done = updates if progress == "done" else sum(map(updates_done, jobs))
     hours = recipe.config["optimization"].get("stop_time_hours")
-    left = duration(recipe, counts, done, updates, logs, choices)
+    rate = measured_rate([job.folder / "train.log" for job in jobs])
     if hours and progress != "done":
-        left = f"{span(3600 * hours * trainings)} (estimated)"
+        rate, seconds = None, 3600.0 * hours * trainings
+    else:
+        seconds = duration(recipe, counts, done, updates, rate, choices)
     ours = f"{statistics.mean(values):.2f} ({len(values)})" if values else "-"
-    archive, weights = recipe.weights.get(recipe.report), "-"
-    if archive is not None:
-        weights = f"{archive}, {'' if counts.scoring is None else span(counts.scoring / speed(choices, 1))}"
-    size = len(recipe.seeds) * max(1, len(recipe.rates)) * bytes_of_job(recipe, recipe.config, counts.parameters)
-    return [recipe.name, progress, paper, ours, size_of(size), left, weights]
+    left = f"{'~' if rate is None and seconds else ''}{span(seconds)}"
+    return Row([recipe.name, progress, paper, ours, left, "yes" if recipe.report in recipe.weights else "-"], seconds)
 
 
-def paper_cell(values: Mapping[str, float], without: str = "-") -> str:
-    """Return the paper's values of a number, the first three of many; ``without`` values that text."""
-    texts = [f"{value:g}" for value in values.values()]
-    return "/".join(texts[:3]) + "/..." * (len(texts) > 3) if texts else without
+def paper_cell(values: Mapping[str, float], without: str) -> str:
+    """Return the paper's values of a number; ``without`` values that text."""
+    return "/".join(f"{value:g}" for value in values.values()) or without
 
 
 def state(recipe: Recipe, jobs: "Sequence[Job]") -> str:
@@ -109,15 +146,13 @@ def updates_done(job: "Job") -> int:
     return min(job.updates, max((int(float(number)) for number in found), default=0))
 
 
-def measured_rate(logs: List[Path]) -> Optional[float]:
+def measured_rate(logs: Sequence[Path]) -> Optional[float]:
     """Updates per second, the median over the logged intervals of the trainings; None where there is none."""
     rates = []
-    for log in logs:
+    for log in filter(Path.exists, logs):
         with log.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                found = parse_statistics(line) if "| train_inner |" in line else {}
-                if float(found.get("ups", 0) or 0) > 0:
-                    rates.append(float(found["ups"]))
+            found = (parse_statistics(line) for line in lines if "| train_inner |" in line)
+            rates += [float(statistic["ups"]) for statistic in found if float(statistic.get("ups", 0) or 0) > 0]
     return statistics.median(rates) if rates else None
 
 
@@ -126,20 +161,17 @@ def speed(choices: Choices, gpus: int) -> float:
     return GPU_RATE * min(choices.gpus, gpus) if choices.gpus > 0 else CORE_RATE * choices.workers
 
 
-def duration(recipe: Recipe, counts: Counts, done: int, updates: int, logs: List[Path], choices: Choices) -> str:
-    """Return the estimated time of the rest of a training, and its source: a log, or the rates above.
+def duration(recipe: Recipe, counts: Counts, done: int, updates: int, rate: Optional[float], choices: Choices) -> float:
+    """Return the seconds of the rest of a training.
 
     Args:
         done, updates: number of updates so far and in all, of all seeds.
-        logs: of trainings with the same settings.
+        rate: measured updates per second, if any.
     """
-    rate = measured_rate(logs)
     if rate is not None:
-        return f"{span((updates - done) / rate)} (measured)"
+        return (updates - done) / rate
     work = counts.operations * (updates - done)
-    if recipe.measured:
-        return f"{span(work / updates / speed(choices, 1))} (estimated)"
-    return f"{span(work / speed(choices, recipe.gpus))} (estimated)"
+    return work / updates / speed(choices, 1) if recipe.measured else work / speed(choices, recipe.gpus)
 
 
 def span(seconds: float) -> str:

@@ -77,7 +77,8 @@ def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, o
     parser.add_argument("recipes", nargs="*", metavar="RECIPE|TABLE", help=argparse.SUPPRESS if usage else recipes)
     parser.add_argument("--root", type=Path, default=Path(), help=argparse.SUPPRESS)
     doing = parser.add_argument_group("actions").add_mutually_exclusive_group().add_argument
-    doing("--list", action="store_true", help="list the recipes: state, paper's value, ours, time left")
+    about = "list the recipes, those first that this machine finishes first: state, paper's value, ours, time left"
+    doing("--list", action="store_true", help=about)
     doing("--print", action="store_true", help="print each recipe as a command line of fairseq-train")
     doing(
         "--yaml",
@@ -86,6 +87,7 @@ def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, o
         "within the folder of its configurations, of fairseq-hydra-train",
     )
     which = parser.add_argument_group("choice and change of recipes").add_argument
+    which("--all", action="store_true", help="with --list and no RECIPE: those of more than a year, too")
     several: Dict[str, Any] = {"action": "append", "default": []}
     which(
         "--where",
