@@ -8,11 +8,10 @@ from typing import Tuple
 import pytest
 
 from fairseq_mega.data.augmented_images import images_per_epoch
-from fairseq_mega.lab.prepare.classification.imagenet import DATASETS, IMAGES
+from fairseq_mega.lab.prepare.classification.imagenet import IMAGES
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.reproduce import runner
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.counts import counts_of
 from fairseq_mega.lab.reproduce.jobs import plan
 from fairseq_mega.lab.reproduce.settings import Choices
 from tests.support import tiny_images
@@ -36,41 +35,6 @@ def test_epochs_of_a_shorter_training(tmp_path: Path, wanted: int, epochs: Tuple
     (recipe,) = find("mega/table6/imagenet/mega")
     schedule = plan(recipe, 1, tmp_path, "", Choices(tmp_path, max_update=wanted)).config["lr_scheduler"]
     assert (schedule["period_epochs"], schedule["warmup_epochs"]) == epochs
-
-
-@pytest.mark.parametrize("gpus, share", [(0, (128, 8, 1)), (1, (128, 8, 1)), (3, (128, 4, 2)), (8, (128, 1, 8))])
-def test_batch_on_imagenet(tmp_path: Path, gpus: int, share: Tuple[int, int, int]) -> None:
-    """1,024 images, in the published parts of 128 on any number of GPUs."""
-    config = plan(find("mega/table6/imagenet/mega")[0], 1, tmp_path, "", Choices(tmp_path, gpus=gpus)).config
-    found = config["dataset"]["batch_size"], config["optimization"]["update_freq"][0]
-    assert (*found, config["distributed_training"]["distributed_world_size"]) == share
-
-
-def test_sizes_on_paper() -> None:
-    """The counted parameters."""
-    counts = {"mega/table6/imagenet/mega": 90_734_140, "mega/table6/imagenet/deit_b": 86_567_656}
-    for name, counted in {**counts, "megalodon/table4/imagenet/megalodon": 90_711_016}.items():
-        assert counts_of(catalogue()[name]).parameters == counted
-
-
-@tiny_images.needs_timm
-def test_images_that_are_there(tmp_path: Path) -> None:
-    """Images are found by either name of the validation folder; others change the digest and are no ImageNet."""
-    layout = DATASETS[0].layout
-    assert not layout.is_there(tmp_path / "nothing")
-    images = tiny_images.write_files(tmp_path / "images", {"train": 6, "val": 3})
-    assert layout.is_there(images)
-    first = layout.examine(images).digest
-    (images / "val").rename(images / "valid")
-    assert layout.is_there(images) and layout.examine(images).digest == first
-    (images / "train" / "class1" / "004.JPEG").rename(images / "train" / "class2" / "004.JPEG")
-    other, examples = layout.examine(images)
-    train, valid = DATASETS[0].remarks(images, examples)
-    assert other != first
-    assert "train has 6 images of 3 classes, ImageNet has 1,281,167 of 1,000" in train
-    assert "valid has 3 images of 3 classes, ImageNet has 50,000 of 1,000" in valid
-    (images / "unfinished").mkdir()
-    assert not layout.is_there(images)
 
 
 def test_what_is_missing_is_said(

@@ -1,8 +1,7 @@
 """Jobs: the published batch on any number of GPUs, and the schedule of a shorter training."""
 
-import copy
 from pathlib import Path
-from typing import Any, Optional, Tuple
+from typing import Optional, Tuple
 
 import pytest
 
@@ -61,17 +60,6 @@ def test_per_step() -> None:
     assert share_out(config, 1, 5) == (5, 10, 1, False)
     with pytest.raises(RecipeError, match="--per-step is 4"):
         share_out(config, 1, 4)
-
-
-@pytest.mark.parametrize(
-    ("group", "option", "value"),
-    [("dataset", "batch_size", 0), ("dataset", "max_tokens", -1), ("optimization", "update_freq", [0])],
-)
-def test_batches_without_examples_are_refused(group: str, option: str, value: Any) -> None:
-    config = copy.deepcopy(catalogue()[TASKS["text"]].config)
-    config[group][option] = value
-    with pytest.raises(RecipeError, match=rf"^{group}.{option} .*: give at least 1$"):
-        share_out(config, 1)
 
 
 def test_a_cosine_ends_with_the_training(tmp_path: Path) -> None:

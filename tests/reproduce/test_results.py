@@ -36,14 +36,6 @@ def finish(run: Job, test: float, valid: float) -> None:
     write_result(run.results / f"{run.name}.json", found)
 
 
-def test_every_rate_is_another_run(tmp_path: Path) -> None:
-    found = runs(Choices(tmp_path))
-    assert len({run.folder for run in found}) == 4
-    assert [run.config["optimization"]["lr"] for run in found] == [[0.002], [0.002], [0.006], [0.006]]
-    assert found[3].name.startswith("listops.mega.softmax.n16.full.lr0.006.seed2.")
-    assert at_each_rate(catalogue()["mega/table2/text/mega"]) == [catalogue()["mega/table2/text/mega"]]
-
-
 @pytest.mark.parametrize(
     "source, said",
     [

@@ -1,17 +1,14 @@
 """The runner from the data to the tables, in the tiny form: what is done is kept, what is other is done anew."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
-from fairseq_mega.lab.recipes.catalogue import find
 from fairseq_mega.lab.report.recipe_states import FAILED
 from fairseq_mega.lab.reproduce import runner
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.results import read_results
 from tests.support import in_process as running
@@ -49,14 +46,6 @@ def test_classifiers(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # The same again: nothing is done, nothing changes.
     reproduce(out, "mega/table2/text/mega", "mega/table3/text/softmax", "--seeds", "7")
     assert "begins" not in capsys.readouterr().err and found(out, "lra-smoke") == results
-
-
-def test_data_that_were_removed_are_made_again(tmp_path: Path) -> None:
-    (listops,) = find("mega/table2/listops/mega")
-    folder, choices = tmp_path / "data" / "listops", Choices(tmp_path / "out", smoke=True)
-    digest = runner.prepare(listops, folder, choices)
-    shutil.rmtree(folder)
-    assert runner.prepare(listops, folder, choices) == digest
 
 
 def test_other_settings_are_other_runs(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
