@@ -1,10 +1,9 @@
 """The quick start: the plan of its training, the training that is started, and a second start."""
 
-import json
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
 import pytest
 
@@ -133,38 +132,6 @@ def test_the_tiny_form_is_another_folder(tmp_path: Path) -> None:
     assert words[words.index("--decoder-embed-dim") + 1] == str(preset("mega_lm_tiny")["decoder_embed_dim"])
     with pytest.raises(StageError, match="was begun with other settings"):
         quick_start(tmp_path, task=LM)
-
-
-@pytest.mark.parametrize(
-    ("minutes", "done", "updates", "told"),
-    [
-        ("11.5", 600, [], "--train-minutes 23 "),
-        ("1", 100, [], "--train-minutes 10 "),
-        ("11.5", 1000, [], None),
-        ("11.5", 9, ["--updates", "9"], None),
-    ],
-)
-def test_too_few_updates_are_told(
-    minutes: str,
-    done: int,
-    updates: List[str],
-    told: Optional[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    made = quick_start(tmp_path, "--train-minutes", minutes, *updates)
-    made.job = made.planned(0, "fp32")
-
-    def run(words: Sequence[str], log: Path, variables: Any, progress: Any) -> None:
-        progress.read(json.dumps({"loss": "3.1", "num_updates": str(done)}))
-        made.checkpoint.parent.mkdir()
-        made.checkpoint.touch()
-
-    monkeypatch.setattr(command, "execute", run)
-    made.train()
-    said = capsys.readouterr().err
-    assert "--train-minutes" not in said if told is None else told in said
 
 
 def test_a_folder_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,12 +19,9 @@ from omegaconf import DictConfig, OmegaConf
 
 import fairseq_mega  # noqa: F401
 from fairseq_mega.compat import checks
-from fairseq_mega.compat.features.precision import set_flags
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import arguments
 from fairseq_mega.lab.recipes.recipe import FOLDER, as_yaml
-from fairseq_mega.lab.reproduce.jobs import plan
-from fairseq_mega.lab.reproduce.settings import Choices
 from tests.support import hydra_runs, lra_data
 
 NAMES = ("_name", "arch")  # the line names the preset, the file the model itself
@@ -144,16 +141,3 @@ def test_hydra_trains_a_recipe(tmp_path: Path) -> None:
     wanted = {**catalogue()["mega/table2/text/mega_chunk"].config["model"]}
     wanted.update(encoder_layers=1, sentence_class_num=lra_data.CLASSES)
     assert {option: cfg["model"][option] for option in wanted} == wanted
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_a_precision_is_that_of_training(precision: str, tmp_path: Path) -> None:
-    """A recipe's precision sets fairseq's flags as --precision of fairseq-mega-train does: bfloat16 by autocast."""
-    recipe, choices = catalogue()["mega/table2/text/mega"], Choices(tmp_path, precision=precision)
-    common = plan(recipe, 1, tmp_path, "", choices).config["common"]
-    flags = ("amp", "bf16", "fp16", "memory_efficient_fp16", "memory_efficient_bf16")
-    wanted = Namespace(precision=precision, cpu=True, **dict.fromkeys(flags, False))
-    if precision != "fp16":  # which needs a GPU
-        set_flags(wanted)
-        assert {flag: common.get(flag, False) for flag in flags} == {flag: getattr(wanted, flag) for flag in flags}
-    assert common.get("fp16", False) == (precision == "fp16")

@@ -81,3 +81,10 @@ def test_options_without_effect_are_refused(words: List[str], tmp_path: Path, ca
         status = int(end.code or 0)
     error = capsys.readouterr().err
     assert status == 1 and named in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+def test_data_of_all_tasks_come_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Table 2 without data names at once those of Retrieval, before ListOps is generated."""
+    words = ["mega/table2", "--data", tmp_path / "data", "--out", tmp_path / "out", "--gpus", "0"]
+    assert main(list(map(str, words))) == 1
+    assert "retrieval" in capsys.readouterr().err and not (tmp_path / "data").exists()

@@ -1,6 +1,5 @@
 """Recipes on ImageNet: published settings, shorter trainings, batches, and the images as data."""
 
-import importlib.util
 import os
 from pathlib import Path
 from typing import Tuple
@@ -11,7 +10,6 @@ from fairseq_mega.data.augmented_images import images_per_epoch
 from fairseq_mega.lab.prepare.classification.imagenet import IMAGES
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.reproduce import runner
-from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.jobs import plan
 from fairseq_mega.lab.reproduce.settings import Choices
 from tests.support import tiny_images
@@ -35,20 +33,6 @@ def test_epochs_of_a_shorter_training(tmp_path: Path, wanted: int, epochs: Tuple
     (recipe,) = find("mega/table6/imagenet/mega")
     schedule = plan(recipe, 1, tmp_path, "", Choices(tmp_path, max_update=wanted)).config["lr_scheduler"]
     assert (schedule["period_epochs"], schedule["warmup_epochs"]) == epochs
-
-
-def test_what_is_missing_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = ["mega/table6", "--gpus", "0", "--root", str(tmp_path), "--out", str(tmp_path / "out")]
-    assert main([*given, "--archives", str(tmp_path)]) == 1
-    message = capsys.readouterr().err
-    assert "ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar, ILSVRC2012_devkit_t12.tar.gz" in message
-    assert "--data" in message and "--archives" in message and "https://image-net.org" in message
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "timm" else find_spec(name))
-    assert main([*given, "--smoke"]) == 1
-    assert "--extras images" in capsys.readouterr().err
 
 
 @tiny_images.needs_timm

@@ -1,7 +1,7 @@
 """Jobs: the published batch on any number of GPUs, and the schedule of a shorter training."""
 
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import pytest
 
@@ -97,3 +97,19 @@ def test_every_tiny_form_can_be_shorter(updates: int) -> None:
         schedule = plan(recipe, 1, Path(), "", choices).config["lr_scheduler"]
         total = schedule.get("total_num_update") or updates
         assert schedule.get("warmup_updates", 0) < total, name
+
+
+def test_other_settings_are_another_folder(tmp_path: Path) -> None:
+    """Seed, learning rate, batch norm's examples, options and data distinguish runs; the number of GPUs does not."""
+    name = "mega/table2/image/mega"
+
+    def folder(*texts: str, seed: int = 1, data: str = "0", **chosen: Any) -> Path:
+        settings = tuple(map(parse_setting, texts))
+        (recipe,) = revise_all([catalogue()[name]], settings)
+        return plan(recipe, seed, Path("data"), data, Choices(tmp_path, settings=settings, **chosen)).folder
+
+    assert folder() == folder(gpus=1) == folder(gpus=2, workers=3) == folder(per_step=50)
+    others = [folder(seed=2), folder(data="1"), folder("optimization.lr=0.1"), folder(max_update=900)]
+    others += [folder(per_step=25), folder(precision="bf16"), folder(extra=("--sentence-avg",)), folder(smoke=True)]
+    assert len({folder(), *others}) == 1 + len(others)
+    assert folder().name.startswith("image.mega.laplace.n16.full.seed1.")

@@ -99,22 +99,6 @@ def test_language_models(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {(row["segments"], row["chunk_size"]) for row in settings} == {(4, 16), (1, 16), (2, 16)}
 
 
-def test_megalodon(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Table 5 and Figure 5 share a training on books; scores are per word and per token; a cell of Table 6."""
-    reproduce(out, "megalodon/table5", "megalodon/figure5", "megalodon/table6/text/megalodon_chunk", "--seeds", "2")
-    printed = capsys.readouterr()
-    assert printed.err.count(".train: begins") == 2 and "our interpretation" in printed.out
-    assert "MEGALODON, Table 5, PG-19" in printed.out and "25.40" in printed.out and "90.53" in printed.out
-    assert (out / "megalodon-figure5.png").stat().st_size > 5000
-    (table,) = found(out, "megalodon-table5-smoke")
-    scores, settings = table["scores"], table["settings"]
-    per_word = scores["bits_per_token"] * table["examples"] / settings["words"]
-    assert scores["word_perplexity"] == pytest.approx(2**per_word) and settings["longest_segment"] < table["examples"]
-    figure = found(out, "megalodon-figure5-smoke")
-    assert {result["settings"]["exact_context"] for result in figure} == {32, 64, 128, 256}
-    assert {result["examples"] for result in figure} == {table["examples"]}
-
-
 def test_translation(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = ["mega/table7", "--where", "direction=de-en", "--where", "attention=laplace", "--seeds", "5"]
     reproduce(out, *chosen)
