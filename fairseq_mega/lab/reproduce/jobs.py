@@ -15,7 +15,6 @@ from fairseq_mega.lab.runs.fingerprints import digest
 
 from .settings import Choices, Weights, changing
 
-COUNTS = (("dataset", "batch_size"), ("dataset", "max_tokens"), ("optimization", "update_freq"))
 OF_THE_MACHINE = {  # settings that change only the place and the speed of a training
     "common": ("user_dir", "log_format", "log_interval", "cpu", "seed"),
     "task": ("data",),
@@ -188,13 +187,8 @@ def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batc
     A batch norm sees as many examples at a time as in the published recipe, where possible.
 
     Raises:
-        RecipeError: if a number is less than 1, or ``per_step`` does not divide the share of a place.
+        RecipeError: if ``per_step`` does not divide the share of a place.
     """
-    for group, option in COUNTS:
-        value = config[group].get(option)
-        for number in value if isinstance(value, list) else [value]:
-            if number is not None and number < 1:
-                raise RecipeError(f"{group}.{option} {value}: give at least 1")
     published = int(config["distributed_training"]["distributed_world_size"])
     accumulated = int(config["optimization"]["update_freq"][0])
     if counts_tokens(config):  # the number of batches counts, on any GPU

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Collection, ContextManager, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Collection, ContextManager, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import torch
 
@@ -38,13 +38,6 @@ class Made(NamedTuple):
     digest: str
 
 
-class Outcome(NamedTuple):
-    """Result of a job; ``error`` is None on success."""
-
-    job: Job
-    error: Optional[str]
-
-
 def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Namespace, command: Sequence[str]) -> int:
     """Check everything, prepare the data, do or launch the jobs, and print the tables; return the exit status.
 
@@ -73,7 +66,7 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
         print_commands(jobs, command, given.recipes)
         return 0
     line = shlex.join([PROGRAM, *command])
-    failed = [job.name for job, error in perform_all(jobs, choices, line, only_train=given.only_train) if error]
+    failed = perform_all(jobs, choices, line, only_train=given.only_train)
     status = 1 if failed else 0
     if not given.only_train:
         if not choices.weights:
@@ -174,30 +167,28 @@ def perform(job: Job, run_command: Execute, devices: List[int], command: str, on
         (folder / FAILED).unlink(missing_ok=True)
 
 
-def note_failure(job: Job, error: str) -> None:
-    """Write the failure to a job's folder for the reports; a later success removes it."""
-    about = {"recipe": job.recipe.name, "seed": job.seed, "error": error, "smoke": job.smoke}
-    write_json(job.folder / FAILED, about)
-
-
 def perform_all(
     jobs: Sequence[Job], choices: Choices, command: str, run_command: Execute = execute, only_train: bool = False
-) -> List[Outcome]:
-    """Do all jobs, as many at a time as there are GPUs for; one that fails does not stop the others."""
-    devices = Devices(choices.gpus)
+) -> List[str]:
+    """Do all jobs, as many at a time as there are GPUs for; return the names of those that failed.
 
-    def one(job: Job) -> Outcome:
+    A failure is written to the job's folder for the reports, and a later success removes it.
+    """
+    devices, failed = Devices(choices.gpus), set()
+
+    def one(job: Job) -> None:
         with devices.lent(job.gpus) as lent:
             try:
                 perform(job, run_command, lent, command, only_train)
             except (StageError, OSError, ValueError) as error:
                 print_line(f"{job.name}: failed: {error}")
-                note_failure(job, str(error))
-                return Outcome(job, str(error))
-        return Outcome(job, None)
+                about = {"recipe": job.recipe.name, "seed": job.seed, "error": str(error), "smoke": job.smoke}
+                write_json(job.folder / FAILED, about)
+                failed.add(job.name)
 
     with ThreadPoolExecutor(max(1, choices.gpus)) as pool:
-        return list(pool.map(one, jobs))
+        list(pool.map(one, jobs))
+    return [job.name for job in jobs if job.name in failed]
 
 
 def same_work(jobs: Sequence[Job]) -> List[Job]:
