@@ -179,11 +179,12 @@ def test_made_up_data_are_for_smoke_runs_alone(
 ) -> None:
     (tmp_path / "SOURCE.json").write_text(json.dumps({"origin": "generated", "settings": settings}))
     choices = Choices(tmp_path / "out", smoke=smoke)
-    if refused:
-        with pytest.raises(RecipeError, match="--smoke"):
-            check_origin(LISTOPS, tmp_path / below, choices)
-    else:
-        check_origin(LISTOPS, tmp_path / below, choices)
+    for recipe in (LISTOPS, catalogue()["comparison/text/mega"]):  # the second one accepts other data sets
+        if refused:
+            with pytest.raises(RecipeError, match="--smoke"):
+                check_origin(recipe, tmp_path / below, choices)
+        else:
+            check_origin(recipe, tmp_path / below, choices)
 
 
 @pytest.mark.parametrize("labels", [["bad", "good"], ["very bad", "very good", "so so"]])

@@ -150,8 +150,14 @@ class QuickStart:
         config = copy.deepcopy(self.recipe.config)
         config["optimization"]["stop_time_hours"] = round(self.minutes / 60, 6)
         config["distributed_training"]["distributed_world_size"] = max(1, gpus)
-        machine = {"gpus": gpus, "gpus_per_run": gpus, "precision": precision}
-        choices = Choices(self.folder, max_update=self.updates, smoke=self.options.smoke, **machine)
+        choices = Choices(
+            self.folder,
+            gpus=gpus,
+            gpus_per_run=gpus,
+            precision=precision,
+            max_update=self.updates,
+            smoke=self.options.smoke,
+        )
         recipe = replace(self.recipe, config=config)
         job = plan(recipe, recipe.seeds[0], self.folder / "data-bin", "", choices, self.folder)
         return replace(job, name="quickstart")

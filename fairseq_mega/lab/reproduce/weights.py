@@ -5,7 +5,7 @@ import re
 from argparse import Namespace
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 from fairseq.models import (
     ARCH_CONFIG_REGISTRY,
@@ -47,7 +47,7 @@ BUFFERS = re.compile(  # names of tensors that are not learned
 FILES = (".pt", ".pth")
 
 
-def find_weights(recipes: List[Recipe], requested: str, choices: Choices) -> Dict[str, Weights]:
+def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) -> Dict[str, Weights]:
     """The weights of each recipe, by its name.
 
     Args:
