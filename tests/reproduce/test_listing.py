@@ -13,7 +13,6 @@ from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.counts import counted, counts_of
 from fairseq_mega.lab.reproduce.listing import duration, measured_rate, span
 from fairseq_mega.lab.reproduce.settings import Choices, parse_setting, revise
-from tests.support import lra_data
 
 GOLDEN = Path(__file__).parent.parent / "goldens" / "list.txt"
 PUBLISHED = {  # parameters: MEGA, Table 5; the README of its code; counts of models that were built
@@ -45,15 +44,6 @@ def test_the_list_of_a_bare_machine(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert (catalogue().keys() <= names) == has_all == ("megalodon/table3/mt-bench" in text)
     assert "mega/table7/en-de/transformer" not in printed and main([*words, "mega/table7"]) == 0
     assert "mega/table7/en-de/transformer" in capsys.readouterr().out
-
-
-def test_a_list_reads_each_data_set_below_the_folder_of_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lra_data.write_images(tmp_path / "compare-image")
-    names = ("comparison/image/mega", "comparison/text/mega")
-    words = ["--data", str(tmp_path), "--root", str(tmp_path), "--out", str(tmp_path / "out"), "--gpus", "0"]
-    assert main([*names, "--list", *words]) == 0
-    image, text = (line for line in capsys.readouterr().out.splitlines() if line.startswith(names))
-    assert "not begun" in image and "no data yet" in text
 
 
 def test_the_counts_are_those_of_the_models() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from fairseq_mega.lab.prepare.generators.listops import TOKENS
 from fairseq_mega.lab.prepare.registry import DATASETS
-from fairseq_mega.lab.recipes.catalogue import catalogue, find
+from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
-from fairseq_mega.lab.reproduce.authors_data import addresses, find_processed
+from fairseq_mega.lab.reproduce.authors_data import find_processed
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.listing import listing
 from fairseq_mega.lab.reproduce.runner import jobs_of, prepare_all
@@ -106,19 +106,6 @@ def pack(folder: Path, path: Path) -> None:
     with zipfile.ZipFile(path, "w") as container:
         for file in sorted(folder.rglob("*")):
             container.write(file, file.relative_to(folder))
-
-
-def test_published_addresses() -> None:
-    """facebookresearch/mega, examples/mega: README.lra.md, README.sc.md and README.lm.md."""
-    names = ["table2/listops/mega", "table2/pathx/mega", "table4/speech/base", "table5"]
-    recipes = [recipe for name in names for recipe in find(name)]
-    assert addresses(recipes, "published") == [
-        f"https://dl.fbaipublicfiles.com/mega/data/{name}"
-        for name in ("lra.zip", "speech_commands.zip", "wt103_data_bin.zip", "enwik8_data_bin.zip")
-    ]
-    assert addresses(recipes, "https://host/own.zip") == ["https://host/own.zip"]
-    with pytest.raises(RecipeError, match="mega/table7"):
-        addresses([catalogue()["mega/table7/en-de/mega_softmax"]], "published")
 
 
 def test_an_archive_is_fetched_unpacked_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

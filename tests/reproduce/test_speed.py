@@ -10,10 +10,8 @@ from fairseq_mega.lab.benchmarks.models import build_recipe
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.reproduce import tables
-from fairseq_mega.lab.reproduce.checks import check
-from fairseq_mega.lab.reproduce.data import folders
 from fairseq_mega.lab.reproduce.evaluating import speed
-from fairseq_mega.lab.reproduce.runner import Made, jobs_of
+from fairseq_mega.lab.reproduce.runner import jobs_of
 from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
@@ -31,18 +29,6 @@ def parameters(name: str) -> int:
 
 def test_the_papers_llama_is_the_published_one() -> None:
     assert parameters("megalodon/figure4/7b/llama") == LLAMA2
-
-
-def test_nothing_is_read_or_kept(tmp_path: Path) -> None:
-    """Whatever else is measured in the same command, a run is the same one."""
-    choices = Choices(tmp_path, gpus=8, download=False)
-    assert folders(RECIPES, choices) == {}
-    check(RECIPES, choices, 8)
-    runs = jobs_of(RECIPES, [], choices, {})
-    beside = jobs_of([*find("megalodon/figure5"), *RECIPES], [], choices, {"outputs/pg19": Made(Path("data"), "0")})
-    assert [run.name for run in runs] == [run.name for run in beside[1:]]
-    assert {run.gpus for run in runs} == {1}
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_measurement(tmp_path: Path) -> None:

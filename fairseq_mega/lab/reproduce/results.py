@@ -199,32 +199,32 @@ def of_one_kind(files: Mapping[str, Path], jobs: Sequence[Job], recipes: Mapping
         files: results by their names; the last ones win where none of the runs decides.
         recipes: of the results, by their names.
     """
-    data = {job.recipe.place: job.settings["data"] for job in jobs}
-    trainings: Dict[Tuple[Any, ...], str] = {}
+    decided: Dict[Tuple[Any, ...], Any] = {}  # by what has one value in a table
     rates: Dict[Tuple[Any, ...], Set[Any]] = {}
-    evaluations = {job.recipe.name: job.evaluation for job in jobs}
-    chosen: Dict[Tuple[Any, ...], str] = {}
+
+    def agree(name: str, key: Any, value: Any) -> bool:
+        return value is None or bool(decided.setdefault((name, key), value) == value)
+
     for job in jobs:
-        cell = cell_of(job.recipe.cell), job.rate
-        rates.setdefault(cell[0], set()).update(job.recipe.rates or [job.rate])
-        trainings[cell] = job.training
-        chosen[cell, job.settings.get(GIVEN, job.seed)] = job.name
+        cell = cell_of(job.recipe.cell)
+        rates.setdefault(cell, set()).update(job.recipe.rates or [job.rate])
+        decided[DATA, job.recipe.place] = job.settings["data"]
+        decided[EVALUATION, job.recipe.name] = job.evaluation
+        decided[TRAINING, (cell, job.rate)] = job.training
+        decided["run", (cell, job.rate, job.settings.get(GIVEN, job.seed))] = job.name
     kept, results = [], {name: read_result(path) for name, path in files.items()}
     for name, result in sorted(results.items(), key=lambda pair: str(pair[1].get("date")), reverse=True):
         settings = result["settings"]
         recipe, rate, trained = recipes[settings["recipe"]], settings.get("lr"), GIVEN not in settings
-        cell = cell_of(recipe.cell), rate
-        if DATA in settings and data.setdefault(recipe.place, settings[DATA]) != settings[DATA]:
-            continue
-        if EVALUATION in settings and evaluations.setdefault(recipe.name, settings[EVALUATION]) != settings[EVALUATION]:
-            continue
-        if trained and "lr" in settings and rate not in rates.setdefault(cell[0], set(recipe.rates or [rate])):
-            continue
-        if trained and TRAINING in settings and trainings.setdefault(cell, settings[TRAINING]) != settings[TRAINING]:
-            continue
-        if "run" in settings and chosen.setdefault((cell, source_of(result)), settings["run"]) != settings["run"]:
-            continue
-        kept.append(name)
+        cell = cell_of(recipe.cell)
+        if (
+            agree(DATA, recipe.place, settings.get(DATA))
+            and agree(EVALUATION, recipe.name, settings.get(EVALUATION))
+            and not (trained and rate is not None and rate not in rates.setdefault(cell, set(recipe.rates or [rate])))
+            and not (trained and not agree(TRAINING, (cell, rate), settings.get(TRAINING)))
+            and agree("run", (cell, rate, source_of(result)), settings.get("run"))
+        ):
+            kept.append(name)
     return sorted(kept)
 
 

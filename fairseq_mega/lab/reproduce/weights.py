@@ -23,10 +23,6 @@ from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.stages import print_line
 from fairseq_mega.models.checkpoint_files import save
-from fairseq_mega.models.mega import MegaModel
-from fairseq_mega.models.mega_classifier import MegaClassifier
-from fairseq_mega.models.mega_image import MegaImageModel
-from fairseq_mega.models.mega_lm import MegaLanguageModel
 
 from .authors_data import is_named, unpack
 from .data import origin_of
@@ -35,12 +31,8 @@ from .settings import PUBLISHED, Choices, Weights, is_address
 
 HOST = "https://dl.fbaipublicfiles.com/mega"  # the READMEs of facebookresearch/mega, and XuezheMax/mega-image
 OF_TRAININGS = ("miniature", "figure5", "megalodon-figure1")  # reports of learning rates or curves, which weights lack
-CONVERTED = {  # kinds of published checkpoints, whose architecture this package may not know
-    "classifier": MegaClassifier,
-    IMAGES: MegaImageModel,
-    "language model": MegaLanguageModel,
-    "translator": MegaModel,
-}
+# Kinds of published checkpoints to this package's model, as theirs may have another name.
+CONVERTED = {"classifier": "mega_lra", IMAGES: "mega_image", "language model": "mega_lm", "translator": "mega"}
 BUFFERS = re.compile(  # names of tensors that are not learned
     r"(^|\.)(dictionary_fingerprints?|sample_scale|version|_float_tensor|running_\w+|num_batches_tracked|start)$"
 )
@@ -131,7 +123,8 @@ def read(recipe: Recipe, path: Path) -> Dict[str, Any]:
     published = {"consolidation", "transformers"} & given.keys() or layouts.is_published_file(given)
     ours = layouts.to_ours(given, str(path)) if published else given
     named, kind = flat_options(ours).get("arch"), kind_of(ours["model"])
-    if ARCH_MODEL_REGISTRY.get(str(named), CONVERTED.get(kind)) is not ARCH_MODEL_REGISTRY[arch]:
+    model = ARCH_MODEL_REGISTRY.get(str(named)) or ARCH_MODEL_REGISTRY.get(CONVERTED.get(kind))
+    if model is not ARCH_MODEL_REGISTRY[arch]:
         raise ValueError(f"--checkpoint {path} is of {named or kind}, and {recipe.name} of --arch {arch}")
     return ours
 
