@@ -22,10 +22,10 @@ from fairseq_mega.compat.files import locks
 from fairseq_mega.data.card import RECORDS, record_of
 from fairseq_mega.lab.inspect.recipe_models import vocab_size_of
 from fairseq_mega.lab.prepare import libreoffice_help
-from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.command import prepare
 from fairseq_mega.lab.prepare.debian import fetch_package, need_dpkg
-from fairseq_mega.lab.prepare.language_modeling import gcide
+from fairseq_mega.lab.prepare.download import sha256_of
+from fairseq_mega.lab.prepare.language_modeling.published import PACKAGE
 from fairseq_mega.lab.prepare.of_recipes import settings_of
 from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE
 from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, load
@@ -267,7 +267,7 @@ class LanguageModel(QuickStart):
         held_out = round(usual.held_out * usual.limit, -3)  # bytes for each of the two; the share is a rounded one
         limit = SMOKE_BYTES if self.options.smoke else usual.limit
         if self.options.text is None:
-            words = ["gcide", "--deb", *self.fetched([gcide.PACKAGE], "--text FILE")]
+            words = ["gcide", "--deb", *self.fetched([PACKAGE], "--text FILE")]
         else:
             words = ["text-lm", "--unit", "bytes", "--train", self.options.text]
             limit = min(limit, Path(self.options.text).stat().st_size)
