@@ -35,9 +35,7 @@ def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder
         kept: ``size`` divided by the shorter side after the resize.
         purpose: feature that requires timm, for the message if timm is not installed.
     """
-    return import_timm("timm.data", purpose).create_transform(
-        size, is_training=False, interpolation="bicubic", mean=MEAN, std=DEVIATION, crop_pct=kept
-    )
+    return _transform(purpose, size, is_training=False, crop_pct=kept)
 
 
 def training_transform(size: int) -> Any:
@@ -47,17 +45,13 @@ def training_transform(size: int) -> Any:
     """
     purpose = "--augmentation randaugment"
     allow_no_bits(purpose)
-    return import_timm("timm.data", purpose).create_transform(
-        size,
-        is_training=True,
-        interpolation="bicubic",
-        mean=MEAN,
-        std=DEVIATION,
-        auto_augment=RANDAUGMENT,
-        re_prob=0.25,
-        re_mode="pixel",
-        re_count=1,
-    )
+    erasing = {"re_prob": 0.25, "re_mode": "pixel", "re_count": 1}
+    return _transform(purpose, size, is_training=True, auto_augment=RANDAUGMENT, **erasing)
+
+
+def _transform(purpose: str, size: int, **options: Any) -> Any:
+    create = import_timm("timm.data", purpose).create_transform
+    return create(size, interpolation="bicubic", mean=MEAN, std=DEVIATION, **options)
 
 
 @contextlib.contextmanager
@@ -98,15 +92,9 @@ class BatchMixing:
         self.classes, self.smoothing = classes, smoothing
         self.mixer: Any = None
         if mixup or cutmix:
-            self.mixer = import_timm("timm.data", "--mixup and --cutmix").Mixup(
-                mixup_alpha=mixup,
-                cutmix_alpha=cutmix,
-                prob=1.0,
-                switch_prob=0.5,
-                mode="batch",
-                label_smoothing=smoothing,
-                num_classes=classes,
-            )
+            rates = {"mixup_alpha": mixup, "cutmix_alpha": cutmix, "prob": 1.0, "switch_prob": 0.5, "mode": "batch"}
+            make = import_timm("timm.data", "--mixup and --cutmix").Mixup
+            self.mixer = make(**rates, label_smoothing=smoothing, num_classes=classes)
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tuple[Tensor, Tensor]:
         """Mix a batch with numpy's random generator.
@@ -136,18 +124,10 @@ class ImageDataset(ClassifiedDataset):
         labels: (n,) integers.
         transform: maps an image of PIL to (3, size, size) float32; None: arrays are only normalised.
         size: height and width.
-        order: see :class:`fairseq_mega.data.classified.ClassifiedDataset`.
     """
 
-    def __init__(
-        self,
-        images: Any,
-        labels: np.ndarray,
-        transform: Optional[Callable],
-        size: int,
-        order: Optional[np.ndarray] = None,
-    ) -> None:
-        super().__init__(labels, np.full(len(images), size * size), order)
+    def __init__(self, images: Any, labels: np.ndarray, transform: Optional[Callable], size: int) -> None:
+        super().__init__(labels, np.full(len(images), size * size))
         self.images, self.transform = images, transform
 
     def source(self, index: int) -> Tensor:

@@ -14,21 +14,21 @@ from .sized import SizedDataset
 class ClassifiedDataset(SizedDataset):
     """Examples with a class each.
 
-    Subclasses define :meth:`source` and :meth:`collate_sources`.
+    Subclasses define :meth:`source` and :meth:`collate_sources`. Batches are cut from the examples in their ``order``
+    (n,), at first that of the data.
 
     Args:
         labels: (n,) integers.
         sizes: (n,) lengths of the examples.
-        order: (n,) order of the examples in batches; None: the order of the data.
 
     Raises:
         ValueError: if the numbers of labels and examples differ.
     """
 
-    def __init__(self, labels: np.ndarray, sizes: np.ndarray, order: Optional[np.ndarray] = None) -> None:
+    def __init__(self, labels: np.ndarray, sizes: np.ndarray) -> None:
         self.labels = np.asarray(labels, dtype=np.int64)
         self.sizes = np.asarray(sizes, dtype=np.int64)
-        self.order = np.arange(len(self.labels)) if order is None else order
+        self.order = np.arange(len(self.labels))
         if len(self.labels) != len(self.sizes):
             raise ValueError(f"{len(self.sizes)} examples and {len(self.labels)} labels do not belong together")
 
@@ -110,17 +110,10 @@ class NumberSequenceDataset(ClassifiedDataset):
         labels: (n,) integers.
         normalization: mean and standard deviation of pixels in [0, 1], for ``(x / 255 - mean) / std``; None: no
             normalization.
-        order: see :class:`ClassifiedDataset`.
     """
 
-    def __init__(
-        self,
-        sequences: Any,
-        labels: np.ndarray,
-        normalization: Optional[Sequence[float]] = None,
-        order: Optional[np.ndarray] = None,
-    ) -> None:
-        super().__init__(labels, np.full(*sequences.shape), order)
+    def __init__(self, sequences: Any, labels: np.ndarray, normalization: Optional[Sequence[float]] = None) -> None:
+        super().__init__(labels, np.full(*sequences.shape))
         self.sequences, self.normalization = sequences, normalization
 
     def source(self, index: int) -> np.ndarray:

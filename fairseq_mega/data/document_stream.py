@@ -27,7 +27,7 @@ class DocumentStream:
         index_folder: see :func:`load_or_count`.
 
     Raises:
-        ValueError: if the files have no token or a bad line, or the index cannot be written.
+        ValueError: if the files have no token or a bad line.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class DocumentStream:
         self.counts = np.concatenate([index.tokens for index in found])
         self.tokens = int(self.counts.sum())  # of all documents
         if self.tokens == 0:
-            raise ValueError(f"the split {name!r} has no token ({sources[0].path}): give texts that are not empty")
+            raise ValueError(f"the split {name!r} has no token ({sources[0].path})")
         self._read: List[tuple] = []  # the last two spans: index in the order of the epoch, tokens
         self.set_epoch(1)
 
@@ -83,10 +83,7 @@ class DocumentStream:
         shuffled = np.random.default_rng((self.seed, self.epoch, span)).permutation(len(texts))
         tokens = np.concatenate([np.zeros(0, np.int32), *self.vocabulary.encode([texts[i] for i in shuffled])])
         if len(tokens) != self.counts[span]:
-            raise ValueError(
-                f"{source.path} changed after its tokens were counted ({len(tokens)} instead of {self.counts[span]} in "
-                f"the bytes from {self.begins[span]}): start the training again"
-            )
+            raise ValueError(f"{source.path} changed after its tokens were counted: start the training again")
         self._read = [*self._read[-1:], (index, tokens)]
         return tokens
 

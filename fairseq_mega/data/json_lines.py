@@ -92,9 +92,7 @@ def read_texts(source: Source, begin: int, end: int) -> Iterator[Optional[str]]:
         while place < end:
             line = file.readline()
             if not line:
-                raise ValueError(
-                    f"{source.path} ended at byte {place}, before {end}: the file changed during reading; start again"
-                )
+                raise ValueError(f"{source.path} ended at byte {place}, before {end}: it changed during reading")
             found = text_of(line, source.field) if line.strip() else ""
             if isinstance(found, str):
                 if found:

@@ -95,7 +95,8 @@ class ClassificationTask(FairseqTask):
         Raises:
             OSError, ValueError: as :meth:`read_split`; and if the model lacks a class of the split.
         """
-        dataset = self.read_split(split, is_for_training(kwargs))
+        training = is_for_training(kwargs)
+        dataset = self.read_split(split, training)
         lowest, highest = int(dataset.labels.min(initial=0)), int(dataset.labels.max(initial=0))
         if lowest < 0 or (self.classes is not None and highest >= self.classes):
             raise ValueError(
@@ -103,12 +104,14 @@ class ClassificationTask(FairseqTask):
                 f"{self.class_option} {highest + 1}, or other data"
             )
         logger.info(f"{split}: {len(dataset):,} examples of up to {dataset.sizes.max(initial=0):,} tokens or numbers")
+        if not self.cfg.no_shuffle:
+            dataset.order = self.order_of(dataset, training)
         self.datasets[split] = dataset
         return dataset
 
-    def training_order(self, count: int) -> Optional[np.ndarray]:
-        """Return the order from which batches are cut; None for the order of the data."""
-        return None if self.cfg.no_shuffle else shuffled(count, self.cfg.seed)
+    def order_of(self, dataset: ClassifiedDataset, training: bool) -> np.ndarray:
+        """Return the order (n,) from which batches are cut, unless --no-shuffle is given."""
+        return shuffled(len(dataset), self.cfg.seed)
 
     def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, **kwargs: Any) -> Any:
         """Return fairseq's iterator, with every example in exactly one batch.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterator, List, Optional
 
+import numpy as np
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from omegaconf import II
@@ -135,12 +136,16 @@ class ImageClassificationTask(ClassificationTask):
             labels, transform = images.labels, evaluation_transform(size, kept)
         mixes, randomly = cfg.mixup or cfg.cutmix or cfg.label_smoothing, str(cfg.augmentation) == "randaugment"
         if not training or not (mixes or randomly or cfg.repeated_augmentation > 1):
-            return ImageDataset(images, labels, transform, size, self.training_order(len(labels)))
+            return ImageDataset(images, labels, transform, size)
         assert self.classes is not None, "the model is built first"
         mixing = BatchMixing(self.classes, cfg.mixup, cfg.cutmix, cfg.label_smoothing) if mixes else None
         transform = training_transform(size) if randomly else evaluation_transform(size, kept)
         options = cfg.seed, cfg.repeated_augmentation, mixing, not cfg.no_shuffle
         return AugmentedImageDataset(images, labels, transform, size, *options)
+
+    def order_of(self, dataset: ClassifiedDataset, training: bool) -> np.ndarray:
+        """Return the order of the base class; an epoch of augmented images has an order of its own."""
+        return dataset.order if isinstance(dataset, AugmentedImageDataset) else super().order_of(dataset, training)
 
     def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
         """Return the base class's iterator; augmented images keep the order of their dataset.

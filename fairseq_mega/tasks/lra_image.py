@@ -70,5 +70,4 @@ class LRAImageTask(ClassificationTask):
         pixels = map_pixels(source, None if self.cfg.pixel_cache is None else Path(self.cfg.pixel_cache))
         if self.data_card()[PIXELS] != str(pixels.shape[1]):
             raise ValueError(f"{source} has {pixels.shape[1]} pixels a line, train.src {self.data_card()[PIXELS]}")
-        labels = read_labels(folder / "label" / f"{split}.label")
-        return NumberSequenceDataset(pixels, labels, self.normalization, self.training_order(len(labels)))
+        return NumberSequenceDataset(pixels, read_labels(folder / "label" / f"{split}.label"), self.normalization)

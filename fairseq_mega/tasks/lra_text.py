@@ -12,7 +12,7 @@ from fairseq.tasks import register_task
 
 from fairseq_mega.compat.files.card import LABELS, SOURCE, Card
 from fairseq_mega.data.card import card_of_subwords, digest_of_dictionary, refuse_other_dictionaries, settings_of_data
-from fairseq_mega.data.classified import ClassifiedTextDataset, read_classes
+from fairseq_mega.data.classified import ClassifiedDataset, ClassifiedTextDataset, read_classes
 from fairseq_mega.data.text_units import MODEL_FILE, own_tokens
 
 from .classification import ClassificationConfig, ClassificationTask
@@ -79,18 +79,18 @@ class LRATextTask(ClassificationTask):
         }
 
     def read_split(self, split: str, training: bool) -> ClassifiedTextDataset:
-        """Read a split; see the base class. Scored texts are in the order of their lengths, for the least padding."""
-        dataset = ClassifiedTextDataset(
+        """Read a split; see the base class."""
+        return ClassifiedTextDataset(
             [self._lines(folder, split, self.dictionary) for folder in (FIRST, SECOND)[: self.documents]],
             read_classes(self._lines(LABEL_FOLDER, split, self.label_dictionary), self.label_dictionary, split),
             self.dictionary.pad(),
             self.longest,
             self.cls_index if self.pooling == "cls" else None,
         )
-        if not self.cfg.no_shuffle:
-            shuffled = self.training_order(len(dataset)) if training else None
-            dataset.order = np.argsort(-dataset.sizes, kind="stable") if shuffled is None else shuffled
-        return dataset
+
+    def order_of(self, dataset: ClassifiedDataset, training: bool) -> np.ndarray:
+        """Return a seeded order for training; scored texts are in the order of their lengths, for the least padding."""
+        return super().order_of(dataset, True) if training else np.argsort(-dataset.sizes, kind="stable")
 
     def _lines(self, folder: str, split: str, dictionary: Dictionary) -> Any:
         """Load the indexed dataset of a binarised file."""

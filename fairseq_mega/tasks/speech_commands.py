@@ -4,13 +4,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
+import numpy as np
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
 from fairseq_mega.compat.files.card import LABELS, SAMPLES, SCALE, Card
 from fairseq_mega.compat.files.loading import load
 from fairseq_mega.data.card import CARD_FILE, options_of, settings_of_data
-from fairseq_mega.data.classified import NumberSequenceDataset
+from fairseq_mega.data.classified import ClassifiedDataset, NumberSequenceDataset
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.models.classifier import SCALES
 
@@ -78,6 +79,10 @@ class SpeechCommandsTask(ClassificationTask):
         if samples.dim() != 2 or not samples.is_floating_point():
             raise ValueError(f"{paths[0]} holds {samples.dtype} {tuple(samples.shape)}: float (n, L, 1) is required")
         return NumberSequenceDataset(samples.numpy(), labels.numpy())
+
+    def order_of(self, dataset: ClassifiedDataset, training: bool) -> np.ndarray:
+        """Return the order of the data, as published."""
+        return np.arange(len(dataset))
 
 
 def scaling_of(folder: Path) -> Optional[str]:

@@ -67,7 +67,8 @@ def test_an_epoch_holds_every_document_once(corpus: Path, vocabulary: SubwordVoc
     assert not read[1].equal(read[2])
     stream.set_epoch(1)
     assert stream.span(0, stream.tokens).equal(read[1])
-    assert not stream_of(files, vocabulary, seed=2).span(0, stream.tokens).equal(read[1])
+    other = stream_of(files, vocabulary, seed=2)
+    assert not other.span(0, stream.tokens).equal(read[1]) and other.order.tolist() != stream.order.tolist()
     in_order = [tuple(tokens.tolist()) for tokens in vocabulary.encode(texts)]
     assert list(split(read[1])) != in_order
     documents = ReadDocuments([Source(file) for file in files], vocabulary)
