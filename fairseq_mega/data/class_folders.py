@@ -48,20 +48,24 @@ def listing(folder: Path, endings: Sequence[str], depth: Optional[int] = None) -
     """
     files: List[str] = []
     omitted: Counter[str] = Counter()
+    right = tuple(endings)
     for place, _, names in walk_once(folder):
         inside = place.relative_to(folder).parts
-        is_here = depth is None or len(inside) == depth
+        is_here, is_inside_hidden = depth is None or len(inside) == depth, any(map(is_hidden, inside))
         where = "" if is_here else " in deeper folders" if len(inside) > (depth or 0) else " beside the folders"
         for name in names:
-            is_right = name.lower().endswith(tuple(endings))
-            ending = os.path.splitext(name)[1].lower() or "without an ending"
-            if any(map(is_hidden, (*inside, name))):
-                omitted.update([f"hidden {ending}"] * is_right)
+            is_right = name.lower().endswith(right)
+            if is_inside_hidden or is_hidden(name):
+                omitted.update([f"hidden {_ending_of(name)}"] * is_right)
             elif is_right and is_here:
                 files.append(os.path.join(*inside, name))
             else:
-                omitted[ending + where] += 1
+                omitted[_ending_of(name) + where] += 1
     return Listing(sorted(files, key=lambda name: name.replace(os.sep, "\0")), omitted)
+
+
+def _ending_of(name: str) -> str:
+    return os.path.splitext(name)[1].lower() or "without an ending"
 
 
 def class_names(folder: Path, things: str = "images") -> List[str]:

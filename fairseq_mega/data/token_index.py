@@ -11,7 +11,7 @@ import os
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional
 
 import numpy as np
 
@@ -113,7 +113,6 @@ def read(path: Path, about: str) -> Optional[TokenIndex]:
             values: Dict[str, Any] = {name: file[name] for name in file.files}
         if str(values.pop("about", "")) != about:
             return None
-        counts: Tuple[int, int] = int(values["documents"]), int(values["skipped"])
-        return TokenIndex(values["begins"], values["tokens"], *counts)
+        return TokenIndex(values["begins"], values["tokens"], int(values["documents"]), int(values["skipped"]))
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):  # missing, or damaged
         return None

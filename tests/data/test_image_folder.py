@@ -61,6 +61,7 @@ def test_pixels_become_rgb_of_8_bits(name: str, tmp_path: Path) -> None:
 
 REFUSED: Dict[str, Callable[[], bytes]] = {
     "grey PNG of 16 bits": lambda: saved(WIDE, "PNG"),
+    "grey pixmap of 16 bits": lambda: b"P5 8 8 65535\n" + WIDE.astype(">u2").tobytes(),
     "TIFF": lambda: of_mode("L", "TIFF"),
     "white on nothing": lambda: drawing(255),
     "nothing but transparent": lambda: saved(np.stack([SHADES] * 3 + [np.zeros((8, 8), np.uint8)], axis=-1), "PNG"),
