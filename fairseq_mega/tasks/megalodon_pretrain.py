@@ -91,16 +91,15 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
         folders = utils.split_paths(self.args.data)
         files = json_files(Path(folders[(epoch - 1) % len(folders)]), split)
         sources = [Source(file, self.args.text_field, str(self.args.bad_lines)) for file in files]
-        text: Any
+        documents: Any
         if training:
             folder = Path(self.args.index_dir) if self.args.index_dir else None
-            text = documents = DocumentStream(sources, self.vocabulary, split, self.args.seed, folder)
+            documents = DocumentStream(sources, self.vocabulary, split, self.args.seed, folder)
         else:
             documents = ReadDocuments(sources, self.vocabulary)
-            text = BinarisedText(documents, split)
         if documents.skipped:
             logger.warning(f"{split}: {documents.skipped:,} bad lines were skipped (--bad-lines skip)")
-        return text
+        return documents if training else BinarisedText(documents, split)
 
     def _blocks(self, text: Any) -> StreamBlockDataset:
         self.longest_block()

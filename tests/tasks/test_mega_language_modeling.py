@@ -11,7 +11,8 @@ from fairseq.data import indexed_dataset
 
 from fairseq_mega.cli import console
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.tasks.mega_language_modeling import segments_of
+from fairseq_mega.models.streams.scoring import Carry
+from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask, segments_of
 from tests.support.evaluation import evaluate, exact_bits
 from tests.support.helpers import (
     captured_output,
@@ -113,6 +114,14 @@ def test_validation_in_training_equals_evaluation(data, device_flags, tmp_path):
     again = run_fairseq("validate", [*given, "--no-progress-bar", "--max-tokens", 50, "--log-format", "json"])
     validated = re.search(r'"test_loss": "?([\d.]+)', again)
     assert validated is not None and abs(float(validated.group(1)) - loss) < 2e-3
+
+
+def test_validation_carries_the_memory():
+    task = MegaLanguageModelingTask.__new__(MegaLanguageModelingTask)
+    task.carry = Carry()
+    sample = {"net_input": {"streams": [0], "position": 16}}
+    seen, _, _ = task.valid_step(sample, torch.nn.Linear(1, 1), lambda model, sample: (sample, 1, {}))
+    assert seen["net_input"]["carry"] is task.carry
 
 
 def test_any_split_is_trained_on_in_blocks(data, device_flags, tmp_path):
