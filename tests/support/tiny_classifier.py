@@ -10,48 +10,22 @@ from fairseq_mega.models.options.table import INPUT_TYPES
 from fairseq_mega.models.presets import preset
 from tests.support.tiny_mega import PAD, dictionary
 
+COMMON = {
+    "encoder_embed_dim": 8,
+    "encoder_layers": 2,
+    "classifier_out_dim": 6,
+    "max_positions": 40,
+    "sentence_class_num": 3,
+}
+MEGA = {**COMMON, "encoder_hidden_dim": 12, "encoder_ffn_embed_dim": 10, "encoder_z_dim": 4, "encoder_n_dim": 3}
 TINY = {
-    "mega_lra": {
-        "encoder_embed_dim": 8,
-        "encoder_hidden_dim": 12,
-        "encoder_ffn_embed_dim": 10,
-        "encoder_z_dim": 4,
-        "encoder_n_dim": 3,
-        "encoder_layers": 2,
-        "classifier_out_dim": 6,
-        "max_positions": 40,
-        "sentence_class_num": 3,
-    },
-    "megalodon_lra": {
-        "encoder_embed_dim": 8,
-        "encoder_hidden_dim": 12,
-        "encoder_ffn_embed_dim": 10,
-        "encoder_z_dim": 8,
-        "encoder_n_dim": 3,
-        "encoder_layers": 2,
-        "encoder_attention_heads": 2,
-        "norm_num_groups": 2,
-        "classifier_out_dim": 6,
-        "max_positions": 40,
-        "sentence_class_num": 3,
-    },
-    "s4d_lra": {
-        "encoder_embed_dim": 8,
-        "encoder_n_dim": 6,
-        "encoder_layers": 2,
-        "classifier_out_dim": 6,
-        "max_positions": 40,
-        "sentence_class_num": 3,
-        "normalize_before": True,
-    },
+    "mega_lra": MEGA,
+    "megalodon_lra": {**MEGA, "encoder_z_dim": 8, "encoder_attention_heads": 2, "norm_num_groups": 2},
+    "s4d_lra": {**COMMON, "encoder_n_dim": 6, "normalize_before": True},
     "transformer_lra": {
-        "encoder_embed_dim": 8,
+        **COMMON,
         "encoder_ffn_embed_dim": 12,
         "encoder_attention_heads": 2,
-        "encoder_layers": 2,
-        "classifier_out_dim": 6,
-        "max_positions": 40,
-        "sentence_class_num": 3,
         "normalize_before": True,
     },
 }
