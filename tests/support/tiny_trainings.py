@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
+import torch
 
 from tests.support import helpers, lra_data
 
@@ -92,6 +93,17 @@ class Trainings:
 def trainings(tmp_path_factory: pytest.TempPathFactory) -> Trainings:
     """Tiny trainings of every kind."""
     return Trainings(tmp_path_factory.mktemp("trainings"))
+
+
+# What a process logs of the whole batch; in validation each reads texts of its own.
+OF_A_BATCH = "loss|gnorm|clip|num_updates|^wpb|^bsz"
+
+
+def assert_same_weights(found: Path, expected: Path) -> None:
+    """Compare the weights of the last checkpoints of two folders."""
+    states = [torch.load(folder / "checkpoint_last.pt", weights_only=False)["model"] for folder in (found, expected)]
+    for name, weight in states[1].items():
+        torch.testing.assert_close(states[0][name], weight, rtol=1e-4, atol=1e-5, msg=name)
 
 
 def numbers(output: str, pattern: str = "loss|gnorm|num_updates|accuracy") -> List[Dict[str, Any]]:
