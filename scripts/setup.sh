@@ -9,7 +9,7 @@ usage() {
 usage: bash scripts/setup.sh [--venv DIR] [--extras LIST] [--python EXE] [--apex FOLDER]
 
 Creates a virtual environment with the versions of scripts/constraints.txt and installs this package into it
-(editable). The first call needs some five minutes on two cores, and the time to download torch; later calls only
+(editable). The first call needs three to five minutes on two idle cores, and the time to download torch; later calls only
 check a stamp. A line at least every 30 seconds tells how far it has come.
 
   --venv DIR     folder of the environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
@@ -225,7 +225,7 @@ if [[ -f $stamp && $(<"$stamp") == "$inputs" ]]; then
 fi
 
 export FAIRSEQ_MEGA_OBJECTS=${FAIRSEQ_MEGA_OBJECTS:-$venv/objects}
-log "the set-up takes some five minutes on two idle cores, and the time to download torch"
+log "the set-up takes three to five minutes on two idle cores, and the time to download torch"
 log "1/4 build tools and numpy"
 begin tools pip_install "$(pinned setuptools)" "$(pinned wheel)" "$(pinned cython)" "$(pinned numpy)"
 finish tools
@@ -294,6 +294,7 @@ ours = ["fairseq_mega,,", *(f"{file.name},," for file in sorted(site.glob("fairs
 record.write_text("\n".join([*lines, *(line for line in ours if line not in lines)]) + "\n")
 PYTHON
 
+log "    checking that the package can be imported"
 is_installed "$torch" || die "after the installation torch is not $torch any more: remove $venv and repeat"
 (cd / && PYTHONWARNINGS=ignore "$venv/bin/python" -c 'import fairseq_mega, fairseq.data.data_utils_fast') ||
   die "fairseq_mega cannot be imported from $venv (message above): remove $venv and repeat"
