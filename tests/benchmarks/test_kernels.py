@@ -28,8 +28,9 @@ def test_paths_agree(name, length, device):
         if operators.missing(way, device) is None:
             inputs = operators.leaves(drawn, torch.float32, device)
             y = way.run(inputs, shape)
-            found = torch.autograd.grad(y.square().mean(), list(inputs.values()), allow_unused=True)
-            results[path] = [y, *(torch.zeros_like(x) if g is None else g for x, g in zip(inputs.values(), found))]
+            gradients = torch.autograd.grad(y.square().mean(), list(inputs.values()), allow_unused=True)
+            given = zip(inputs.values(), gradients)
+            results[path] = [y, *(torch.zeros_like(x) if g is None else g for x, g in given)]
     for path, found in results.items():
         for got, want in zip(found, results[op.baseline]):
             # A gradient that is exactly zero, for instance with a single softmax weight, has an error too.

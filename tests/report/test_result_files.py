@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Dict
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(ROOT.glob("examples/*/results/**/*.json"))
@@ -71,14 +72,15 @@ def test_what_a_result_lacks_is_noticed():
         "date": datetime.date.today().isoformat(),
     }
     assert lacks_of(whole) == []
-    for name, wrong in {
+    wrongs: Dict[str, Any] = {
         "command": "python -m fairseq_mega.benchmarks layer",
         "git_revision": f"{head}-modified",
         "versions": {},
         "hardware": {},
         "seed": None,
         "training_hours": None,
-    }.items():
+    }
+    for name, wrong in wrongs.items():
         assert lacks_of({**whole, name: wrong}) == [name]
     assert lacks_of({**whole, "settings": {}}) == ["data"]
     if in_history("HEAD"):

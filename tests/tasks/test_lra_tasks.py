@@ -3,6 +3,7 @@
 import json
 import shutil
 from argparse import Namespace
+from typing import Any, Dict
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from tests.support import lra_data
 from tests.support.tiny_classifier import build
 
 FOR_TRAINING = {"data_selector": None}  # as fairseq-train loads --train-subset
-TASKS = {
+TASKS: Dict[str, Any] = {
     "text": (LRATextTask, LRATextConfig),
     "image": (LRAImageTask, LRAImageConfig),
     "speech": (SpeechCommandsTask, SpeechCommandsConfig),
