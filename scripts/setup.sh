@@ -14,7 +14,7 @@ check a stamp. A line at least every 30 seconds tells how far it has come.
 
   --venv DIR     folder of the environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
   --extras LIST  extras of setup.py, separated by commas: translation, plots, images, speech, lm-eval,
-                 dev (default: translation)
+                 dev (default: translation,plots)
   --python EXE   Python 3.11 to 3.14 for the environment (default: python3 where it is one of these, else the newest
                  that is found)
   --apex FOLDER  build NVIDIA's apex, too, from its sources in FOLDER (a clone of github.com/NVIDIA/apex; needs nvcc).
@@ -35,7 +35,7 @@ HELP
 }
 
 venv=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv}
-extras=translation
+extras=translation,plots
 python=
 apex=
 while [[ $# -gt 0 ]]; do
