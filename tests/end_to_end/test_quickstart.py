@@ -79,10 +79,13 @@ def test_a_run_scores_every_sentence_and_tells_what_was_made(translator: Smoke) 
 
 
 @pytest.mark.slow
-def test_the_line_printed_translates_what_is_typed(translator: Smoke) -> None:
-    line = translator.out.rstrip().splitlines()[-1]
+def test_the_lines_printed_translate_what_is_typed_and_draw(translator: Smoke) -> None:
+    *lines, line = translator.out.rstrip().splitlines()
     shown = dialogue(["bash", "-c", line], "the dog sees the tree cat .\n", "\n", "unknown Ωmega words\n", "\x04")
     assert shown.count("\n> ") == 4 and "\u2581" not in shown, shown
+    (drawn,) = [line for line in lines if line.endswith("--attention TEXT")]
+    subprocess.run(["bash", "-c", f"{drawn[:-4]} 'the dog sees the tree .'"], check=True)
+    assert (translator.work / "checkpoints" / "attention.png").stat().st_size > 1000
 
 
 @pytest.mark.slow

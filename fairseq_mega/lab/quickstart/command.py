@@ -50,7 +50,7 @@ LATER_MINUTES = 4.0  # of translating and scoring there; two idle cores need les
 TRANSLATOR_MINUTES = (6.0, 15.0)  # of its training, at least and at most
 SMOKE_UPDATES, SMOKE_PIECES, SMOKE_PAIRS, SMOKE_BYTES = 20, 400, 400, 40_000
 EXAMPLES = ["Open the file.", "Click on the Remote Files button in the Start Center.", "Choose Format - Page."]
-INTERACTIVE = "fairseq-mega-interactive"
+INTERACTIVE, INSPECT = "fairseq-mega-interactive", "fairseq-mega-inspect"
 SHOWN = 700  # bytes of the text that a language model writes at the end
 SHELL = {"interactive": "--beam 1 --sampling --temperature 0.7", "eval-lm": "--gen-subset test"}
 
@@ -224,8 +224,11 @@ class Translation(QuickStart):
         if self.options.text is None:
             show_examples([INTERACTIVE, *words])
         print(f"\ncheckpoint: {self.checkpoint}\nscore and settings: {result}")
+        programs, sentence = Path(sys.prefix) / "bin", "TEXT" if self.options.text else EXAMPLES[1]
+        drawn = [str(programs / INSPECT), str(self.checkpoint), "--attention", sentence]
+        print(f"\nTo draw the source words that each word of a translation reads:\n\n  {shlex.join(drawn)}")
         print(f"\nTo translate what you type ({task['source_lang']} to {task['target_lang']}), paste this line:\n")
-        print(f"  {shlex.join([str(Path(sys.prefix) / 'bin' / INTERACTIVE), *words])}")
+        print(f"  {shlex.join([str(programs / INTERACTIVE), *words])}")
 
     def translate(self) -> None:
         """Translate the test sentences, again if that was done before."""
