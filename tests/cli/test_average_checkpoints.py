@@ -101,15 +101,6 @@ def test_the_average_of_a_training_becomes_the_model(tmp_path: Path, capsys: Any
     assert not (tmp_path / "x.pt").exists()
 
 
-@pytest.mark.parametrize(("seeds", "warned"), [((1, 2), True), ((3, 3), False), ((1, None), False)])
-def test_other_seeds_are_told(seeds: Tuple[Any, Any], warned: bool, tmp_path: Path, caplog: Any) -> None:
-    """Two trainings, whose mean is a model only where they began with the same weights."""
-    cfgs = [{} if seed is None else {"common": {"seed": seed}} for seed in seeds]
-    paths = [write(tmp_path / f"{i}.pt", weights(0), cfg=cfg) for i, cfg in enumerate(cfgs)]
-    assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 0
-    assert ("was trained with --seed 1," in caplog.text and "with 2:" in caplog.text) == warned
-
-
 def test_tied_embeddings_stay_one_tensor(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{i}.pt", weights(i)) for i in range(2)]
     assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 0

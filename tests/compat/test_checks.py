@@ -111,7 +111,7 @@ def test_nothing_is_done_after_a_refusal(tiny_corpus: Path, tmp_path: Path, caps
     assert "--restore-file" in capsys.readouterr().err and not (tmp_path / "saved").exists()
 
 
-@pytest.mark.parametrize("program", ["fairseq-hydra-train", "fairseq_cli/hydra_train.py", "fairseq-train"])
+@pytest.mark.parametrize("program", ["fairseq_cli/hydra_train.py", "fairseq-train"])
 def test_settings_of_hydra_are_checked_before_the_training(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     groups: Dict[str, Any] = {group: {} for group in (*checks.IN_GROUPS, *checks.NAMED_GROUPS)}
     groups.update(model={"_name": "mega"}, task={"_name": "lra-text"}, criterion={"_name": "cross_entropy"})

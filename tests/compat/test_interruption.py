@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from fairseq_mega.compat.processes import interruption
 from tests.support import helpers, tiny_trainings
 
 TWICE = """
@@ -38,14 +37,6 @@ def test_a_second_signal_ends_at_once(training: bool, name: str, status: int) ->
     done = subprocess.run(program, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (status, "after\n" * training), done.stderr
     assert done.stderr.startswith(f"{name}: the training ends after this update") == training
-
-
-def test_other_signals_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAIRSEQ_MEGA_STOP_SIGNAL", "KILL")
-    before = [signal.getsignal(number) for number in HANDLED]
-    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_STOP_SIGNAL"), interruption.listening():
-        pass
-    assert [signal.getsignal(number) for number in HANDLED] == before
 
 
 def test_handlers_are_restored(trainings: tiny_trainings.Trainings) -> None:
