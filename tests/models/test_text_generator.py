@@ -101,19 +101,6 @@ def test_tokens_that_no_dictionary_has(generator, tokens):
         next(generator.stream(tokens))
 
 
-def test_a_text_beyond_the_tokens_of_a_training_is_scored(generator):
-    """It is scored as a forward pass over all of it does; the limit, 100 tokens, holds for the others as before."""
-    text = " ".join(f"w{number % 20}" for number in range(230))
-    long, short = generator.score([text, "w1 w2"])
-    tokens = generator.encode(text)[:-1]  # without the end
-    (model,) = generator.models
-    read = torch.cat([torch.tensor([EOS]), tokens[:-1]])[None].long()
-    scores = model.get_normalized_probs(model(read), log_probs=True)[0].gather(-1, tokens[:, None].long())[:, 0]
-    torch.testing.assert_close(long["positional_scores"].cpu(), scores.detach().cpu(), atol=1e-4, rtol=0)
-    torch.testing.assert_close(short["score"], generator.score("w1 w2")["score"], atol=1e-5, rtol=0)
-    assert generator.cfg.dataset.max_tokens == 100
-
-
 def frequencies(options, count=20000):
     scores = torch.tensor([0.5, 0.25, 0.15, 0.1]).log().repeat(count, 1)
     drawn = draw(scores, generator=torch.Generator().manual_seed(1), **options)

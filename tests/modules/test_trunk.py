@@ -111,19 +111,6 @@ def test_weights_are_those_of_the_last_layer():
     assert stack(x, LayerContext(encoder_out=source)).cross_weights is None
 
 
-def test_layers_are_recomputed_in_training_alone():
-    x = hidden()
-    calls: list = []
-    for recompute, count in ((False, 1), (True, 2)):
-        stack = Stack(recompute=recompute)
-        stack.layers[0].register_forward_pre_hook(lambda *_: calls.append(None))
-        stack(x).hidden.sum().backward()
-        assert len(calls) == count
-        stack.eval()(x).hidden.sum().backward()
-        assert len(calls) == count + 1
-        calls.clear()
-
-
 @pytest.mark.parametrize(
     "layer",
     [
@@ -145,13 +132,6 @@ def test_recomputed_layers_leave_nothing_behind(layer):
         gc.collect()
         tensors.append(sum(type(found) is torch.Tensor for found in gc.get_objects()))
     assert tensors[1] == tensors[2]
-
-
-def test_a_trunk_without_layers_is_its_norm():
-    stack, x = Stack(nn.LayerNorm(8), layers=0), hidden()
-    out = stack(x, LayerContext(return_state=True, need_weights=True))
-    torch.testing.assert_close(out.hidden, stack.final_norm(x))
-    assert out.state == StreamState(13, out.state.memory, ()) and out.cross_weights is None
 
 
 def mega_layer(**changes: Any) -> MegaLayer:
@@ -253,22 +233,6 @@ def test_joined_layers_compute_what_each_does(layer, chunk_size, packed, monkeyp
             pack_linear_maps(stack, packed)
         results.append(read(20))
     assert torch.equal(*results) and len(calls) == 19
-
-
-@needs_kernels
-@pytest.mark.parametrize("layer", JOINED)
-def test_joined_layers_go_on_in_another_precision(layer):
-    """The layers are converted between two steps, and back."""
-    outputs = []
-    for convert in (True, False):
-        torch.manual_seed(4)
-        stack, read = stream(layer)
-        steps = [read(5)]
-        for dtype in (torch.bfloat16, torch.float32) if convert else (torch.float32, torch.float32):
-            stack.to(dtype)
-            steps.append(read(2, dtype).float())
-        outputs.append(torch.cat(steps, dim=1))
-    torch.testing.assert_close(*outputs, rtol=0, atol=0.1)
 
 
 def doubled(forward, x, *args):

@@ -1,7 +1,6 @@
 """The kernels of activations against their formulas: values and every gradient, kept or computed again."""
 
 import contextlib
-import functools
 import gc
 
 import pytest
@@ -141,26 +140,6 @@ def test_what_is_computed_again_is_not_kept():
     torch.testing.assert_close(torch.autograd.grad(squares.sum(), x), want)
 
 
-def test_what_else_is_kept_goes_through_the_hooks_around():
-    """PyTorch calls the innermost hooks alone; those of activation checkpointing stand outside."""
-    x, weight = torch.randn(3, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
-    kept = []
-
-    def keep(tensor):
-        kept.append(tensor.data_ptr())
-        return tensor.detach()
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: 2 * tensor):
-        activated = silu(x, path="native")
-        kept.clear()
-        y = recomputing(torch.mm, activated, weight)
-    if not hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"):
-        pytest.skip("this version of torch does not tell which hooks there are")
-    assert kept == [weight.data_ptr()]
-    (found,) = torch.autograd.grad(y.sum(), activated)
-    torch.testing.assert_close(found, (2 * weight).sum(1).expand(3, -1))
-
-
 def test_a_graph_that_never_runs_backward_is_freed():
     """Its nodes must not keep their own results, as square roots and checkpointed layers would."""
     x = torch.rand(50, requires_grad=True)
@@ -184,44 +163,6 @@ def kept_bytes(run):
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         out = run()
     return sum(seen.values()), out
-
-
-class Layer(torch.nn.Module):
-    """Two products with a SiLU between them, and attention's product of queries and keys."""
-
-    def __init__(self, less):
-        super().__init__()
-        torch.manual_seed(1)
-        self.first, self.last = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
-        self.coefficients = torch.nn.Parameter(torch.randn(2, 2, 8))
-        self.call = recomputing if less else lambda function, *arguments: function(*arguments)
-
-    def forward(self, x):
-        logits = self.first(x)
-        query, key = query_key(logits, *self.coefficients)
-        weights = self.call(lambda q, k: torch.matmul(q, k.transpose(1, 2)), query, key)
-        return torch.matmul(weights, self.call(self.last, silu(logits, x)))
-
-
-@pytest.mark.parametrize("checkpointed", [False, True])
-@pytest.mark.parametrize("twice", [False, True])
-def test_less_is_kept_and_gradients_stay(checkpointed, twice):
-    """Also within layers that are computed again as a whole, and where the graph is used once more."""
-    x = torch.randn(3, 100, 8, generator=torch.Generator().manual_seed(2)).requires_grad_()
-    found = []
-    for less in (False, True):
-        layer = Layer(less)
-        again = functools.partial(torch.utils.checkpoint.checkpoint, layer, use_reentrant=False)
-        kept, out = kept_bytes(functools.partial(again if checkpointed else layer, x))
-        parameters = [x, *layer.parameters()]
-        if twice and not checkpointed:
-            torch.autograd.grad(out.square().sum(), parameters, retain_graph=True)
-        found.append((kept, out, torch.autograd.grad(out.square().sum(), parameters)))
-    (before, want, wanted), (after, got, gained) = found
-    assert torch.equal(got, want)
-    assert checkpointed or after < before
-    for gradient, other in zip(gained, wanted):
-        assert torch.equal(gradient, other)
 
 
 def test_what_was_written_to_is_kept_as_it_is():

@@ -49,23 +49,6 @@ def test_room_grows_with_the_steps(most):
         assert numbers(longer) == [*range(1, 1001), 0]
 
 
-@pytest.mark.parametrize("most", [None, 8192])
-def test_selecting_reads_the_steps_alone(most, monkeypatch):
-    sizes = []
-    index_select = torch.index_select
-
-    def watched(tensor, *arguments, **options):
-        sizes.append(tensor.size(1))
-        return index_select(tensor, *arguments, **options)
-
-    with torch.no_grad():
-        buffer = TimeBuffer(steps(1)).append(steps(2), most)
-        monkeypatch.setattr(torch, "index_select", watched)
-        monkeypatch.setattr(torch.Tensor, "index_select", watched)
-        assert numbers(buffer.select(torch.tensor([1, 0]))) == [1, 2]
-    assert sizes == [2]
-
-
 def test_forks_do_not_meet():
     with torch.no_grad():
         trunk = TimeBuffer(steps(1)).append(steps(2), 8)

@@ -102,6 +102,8 @@ class LimitedSearch(Search):
         self.ids = self.prompts = self.most = torch.zeros(0, dtype=torch.long)
         self.never = torch.zeros(self.vocab_size, dtype=torch.bool)
         self.never[never_written(dictionary)] = True
+        for name in ("set_src_lengths", "init_constraints", "prune_sentences", "update_constraints"):
+            setattr(self, name, getattr(search, name))
 
     def begin(self, ids: Tensor, prompts: Tensor, most: Tensor) -> None:
         """Record the next batch: indices of the sentences, lengths of their prompts and maximum lengths, (B,) each."""
@@ -129,15 +131,3 @@ class LimitedSearch(Search):
         if isinstance(self.inner, Sampling):  # --sampling-topp requires normalized probabilities
             lprobs = torch.where(free & ~long, lprobs.log_softmax(dim=-1), lprobs)
         return self.inner.step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
-
-    def set_src_lengths(self, src_lengths: Tensor) -> None:
-        self.inner.set_src_lengths(src_lengths)
-
-    def init_constraints(self, batch_constraints: Optional[Tensor], beam_size: int) -> None:
-        self.inner.init_constraints(batch_constraints, beam_size)
-
-    def prune_sentences(self, batch_idxs: Tensor) -> None:
-        self.inner.prune_sentences(batch_idxs)
-
-    def update_constraints(self, active_hypos: Tensor) -> None:
-        self.inner.update_constraints(active_hypos)

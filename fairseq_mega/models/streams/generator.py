@@ -43,16 +43,6 @@ class TextGenerator(GeneratorHubInterface):
         tokens += [] if self.parts_lines else [self.task.source_dictionary.eos()]
         return likelihood_of(list(self.models), tokens, len(text.encode("utf-8", "surrogateescape")))
 
-    def _build_batches(self, tokens: Sequence[Tensor], skip_invalid_size_inputs: bool) -> Iterator[Any]:
-        """Batches of texts of any length: one beyond the --max-tokens of the training makes the limit its own."""
-        limit = self.cfg.dataset.max_tokens
-        longest = max(map(len, tokens))
-        self.cfg.dataset.max_tokens = limit if limit is None else max(limit, longest)
-        try:
-            return super()._build_batches(tokens, skip_invalid_size_inputs)
-        finally:
-            self.cfg.dataset.max_tokens = limit
-
     def read(self, text: str, context: Optional[Context] = None) -> Context:
         """Read a text once, to continue it many times.
 
