@@ -1,6 +1,7 @@
 """The contract of all published layouts: there and back bit for bit, equal outputs, and what does not fit is listed."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, NamedTuple
 
@@ -80,12 +81,12 @@ THEIRS = ("mega.layers.0.mega_layer.ema_gate.decay_factor", "mega.layers.1.nffn.
 LAYOUTS: Dict[str, Layout] = {
     **{n: of_mega(n) for n in ("translator", "language_model", "lra_classifier", *published_layouts.LAYOUTS)},
     **{
-        f"images, {kind}": Layout(lambda kind=kind: published_images.checkpoint(kind=kind), torch.save, "", *IMAGES)
+        f"images, {kind}": Layout(partial(published_images.checkpoint, kind=kind), torch.save, "", *IMAGES)
         for kind in ("layernorm", "batchnorm")
     },
     **{f"megalodon, {ranks} ranks": of_megalodon(ranks) for ranks in (1, 2)},
     **{
-        f"transformers, {case}": Layout(lambda case=case: transformers_checkpoint(case), write_folder, "", *THEIRS)
+        f"transformers, {case}": Layout(partial(transformers_checkpoint, case), write_folder, "", *THEIRS)
         for case in TRANSFORMERS
     },
 }

@@ -69,7 +69,8 @@ def test_whole_equals_chunks_equals_tokens(model: Any, length: int) -> None:
 @settings(max_examples=12, deadline=None)
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=8), chunk=st.sampled_from([-1, 1, 4, 5, 30]))
 def test_random_pieces_equal_the_whole(kind: str, lengths: Any, chunk: int) -> None:
-    model = lively(build(kind, **({} if kind == "llama" else {"decoder_chunk_size": chunk})))
+    options: Dict[str, Any] = {} if kind == "llama" else {"decoder_chunk_size": chunk}
+    model = lively(build(kind, **options))
     read, ends = tokens(2, sum(lengths)), torch.tensor(lengths).cumsum(0) - 1
     whole = log_probs(model, read)
     for pieces, positions in ((lengths, ends), ((1,) * read.size(1), slice(None))):

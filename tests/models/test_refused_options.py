@@ -123,6 +123,6 @@ def test_the_flag_is_named(name: str) -> None:
 )
 def test_choices_that_the_parser_would_refuse(option: str, value: str) -> None:
     cfg = OmegaConf.to_container(OmegaConf.structured(MegaConfig))
-    cfg = OmegaConf.create({**cfg, "max_source_positions": 8, option: value})  # type: ignore[dict-item]
+    cfg = OmegaConf.create({**cfg, "max_source_positions": 8, option: value})
     with pytest.raises(ValueError, match=f"^{flag(option)} {value}"):
         layer_config(cfg, "encoder", "max_source_positions")

@@ -63,7 +63,7 @@ def kernel(request, choose):
 def test_equals_the_formula(any_path, function, causal, side, variant, shape):
     path, device = any_path
     batch, scale = (3,) if shape[0] < 100 else (2,), SCALE if variant == "scale" else None
-    inputs = tensors(*shape, batch)
+    inputs = tensors(shape[0], shape[1], batch)
     if variant == "no bias":
         del inputs["bias"]
     mask = padding(batch, shape[1], side)
@@ -93,9 +93,10 @@ def test_many_groups(kernel, function):
 def test_sixteen_bits_and_widths(kernel, function, dtype, widths, shape, causal):
     """Pairs of queries, of which the first key of a panel is seen by the second one only."""
     path, device = kernel
-    inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(*shape, (2,), *widths).items()}
+    (queries, keys), (z, v) = shape, widths
+    inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(queries, keys, (2,), z, v).items()}
     scale = SCALE if dtype == torch.float16 else None
-    compare(inputs, path, device, dtype, padding((2,), shape[1]), function=function, causal=causal, scale=scale)
+    compare(inputs, path, device, dtype, padding((2,), keys), function=function, causal=causal, scale=scale)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
