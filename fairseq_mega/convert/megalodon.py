@@ -1,4 +1,9 @@
-"""Convert consolidated checkpoints of XuezheMax/megalodon, of one or several tensor-parallel ranks, and back."""
+"""Convert consolidated checkpoints of XuezheMax/megalodon, of one or several tensor-parallel ranks, and back.
+
+Token ids change between sentencepiece, which a published MEGALODON uses, and fairseq's dictionaries. sentencepiece: 0
+unknown, 1 begin, 2 end, no padding. fairseq: 0 begin, 1 padding, 2 end, 3 unknown. Every other token n of sentencepiece
+has the id n + 1 in fairseq. The dict.txt of a converted model lists the tokeniser's tokens from id 3 on.
+"""
 
 import argparse
 import json
@@ -14,7 +19,6 @@ from fairseq_mega.models.checkpoint_files import save
 
 from .megalodon_names import FREQUENCIES, merge_ranks, to_ours, to_published
 from .options import flat_options, refuse_resets
-from .sentencepiece_tokens import our_rows, published_rows
 
 CONFIGURATION, CONSOLIDATION = "config.json", "consolidate_config.json"
 RANKS = "model_parallel_size"  # key of CONSOLIDATION
@@ -44,6 +48,8 @@ OPTIONS = {  # published name -> ours
 PUBLISHED_WINDOW = 6  # minimum number of chunks in the statistics of norms at test time
 ROPE_BASE = 10000.0  # default
 EPS = 1e-5  # of every norm
+BEGIN, END, UNKNOWN = 1, 2, 0  # of sentencepiece
+SPECIAL = 3  # tokens at the beginning of its vocabulary
 
 
 def is_consolidated(folder: Path) -> bool:
@@ -75,7 +81,7 @@ def read_consolidated(folder: Path) -> Dict[str, Any]:
 def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
     """Convert the result of :func:`read_consolidated` to this package's layout.
 
-    Tokens get the ids of fairseq's dictionaries, see :mod:`.sentencepiece_tokens`. Padding, which the published
+    Tokens get the ids of fairseq's dictionaries, see above. Padding, which the published
     model lacks, has no probability. A checkpoint with SYMBOLS has fairseq's ids already and keeps them.
 
     Raises:
@@ -110,6 +116,18 @@ def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
         model.update({name: our_rows(model[name]) for name in TABLES if name in model})
     options = argparse.Namespace(**values)
     return {"args": options, "model": model, "extra_state": {}, "optimizer_history": no_history()}
+
+
+def our_rows(table: Tensor) -> Tensor:
+    """Return a table (V, d) as (V + 1, d) in fairseq's order, with zeros for padding; raises ValueError."""
+    if table.size(0) < SPECIAL:
+        raise ValueError(f"the table has {table.size(0)} rows, at least the {SPECIAL} special tokens are required")
+    return torch.cat([table[[BEGIN]], torch.zeros_like(table[:1]), table[[END, UNKNOWN]], table[SPECIAL:]])
+
+
+def published_rows(table: Tensor) -> Tensor:
+    """Return a table in sentencepiece's order, without padding: the inverse of :func:`our_rows`."""
+    return torch.cat([table[[3, 0, 2]], table[SPECIAL + 1 :]])
 
 
 def has_fairseq_order(published: Dict[str, Any]) -> bool:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fairseq_mega.convert import command
 from fairseq_mega.convert.building import build_model
+from fairseq_mega.convert.megalodon import SPECIAL, published_rows
 from fairseq_mega.convert.options import IMAGES, MASKED, kind_of
-from fairseq_mega.convert.sentencepiece_tokens import SPECIAL, published_rows
 from tests.support.plain import images, megalodon, models, transformers
 
 SEED = 1
