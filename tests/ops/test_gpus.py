@@ -100,9 +100,7 @@ def test_other_gpus_fall_back_with_one_line(gpus, caplog, found, reason):
 def test_every_operation_falls_back_and_its_forced_path_is_an_error(gpus, monkeypatch):
     gpus(T4)
     by_torch = "fairseq_mega.ops.timestep_norm.timestep_norm_torch"
-    monkeypatch.setattr(
-        by_torch, lambda x, weight, bias, state, *_: (x, state)
-    )  # it takes views
+    monkeypatch.setattr(by_torch, lambda x, weight, bias, state, *_: (x, state))  # it takes views
     coefficients = coefficients_of({name: tensor.float() for name, tensor in parameters().items()})
     with FakeTensorMode(allow_non_fake_inputs=True):
         x, vector = on(0, 2, 5, 3), on(0, 3)
