@@ -14,7 +14,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_mega.cli import console
 from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.compat.files.settings import Role, options_of, other_settings
-from fairseq_mega.convert import checkpoints, command, convert_checkpoint, is_ours, publish_checkpoint
+from fairseq_mega.convert import checkpoints, convert_checkpoint, is_ours, layouts, publish_checkpoint
 from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.options import CLASSIFIER_OPTIONS
 from fairseq_mega.models.mega import MegaConfig
@@ -79,7 +79,7 @@ def test_a_tensor_that_comes_back_otherwise_fails(
     converted = convert_checkpoint(given, "")
     name = "encoder.layers.1.attention.kappa"
     converted["model"][name] = change(converted["model"][name])
-    monkeypatch.setattr(command.layouts, "to_ours", lambda *unused: converted)
+    monkeypatch.setattr(layouts, "to_ours", lambda *unused: converted)
     torch.save(given, tmp_path / "there.pt")
     with pytest.raises(SystemExit) as end:
         run("--input", tmp_path / "there.pt", "--output", tmp_path / "ours.pt", "--verify")
