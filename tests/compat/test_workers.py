@@ -17,6 +17,7 @@ from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer, EpochBatchIterator
 
 from fairseq_mega.compat.processes import workers as workers_module
+from fairseq_mega.compat.processes.workers import workers_are_requested
 from tests.support import grids, helpers, tiny_trainings
 
 BATCHES = 12
@@ -62,13 +63,20 @@ def ended(seconds: float = BY_ITSELF) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    """No garbage collection, and nothing left of other tests."""
+def requested_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """--num-workers on the command line, no garbage collection, and nothing left of other tests."""
+    monkeypatch.setattr(sys, "argv", ["test", "--num-workers", "2"])
     gc.collect()
     assert ended(20.0)
     gc.disable()
     yield
     gc.enable()
+
+
+def test_a_machine_without_a_gpu_is_no_reason_to_warn(recwarn: pytest.WarningsRecorder) -> None:
+    """fairseq pins the memory of every batch, which torch warns of where there is no GPU."""
+    assert len(list(epochs(0).next_epoch_itr(shuffle=False))) == BATCHES
+    assert not [str(warning.message) for warning in recwarn]
 
 
 @pytest.mark.parametrize("buffer", [0, 10])
@@ -101,12 +109,24 @@ class TestWorkers:
         assert ended() and time.monotonic() - start < 50.0
 
 
+@pytest.mark.parametrize(("shortest", "gpu", "workers"), [(200, True, 0), (BATCHES, False, 0), (BATCHES, True, 1)])
+def test_workers_that_nobody_asked_for(shortest: int, gpu: bool, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["fairseq-mega-train", "data"])
+    monkeypatch.setattr(workers_module, "SHORT_EPOCH", shortest)
+    # The plugin alone is to see a GPU: torch built for CUDA would pin memory with it, in a thread that then fails.
+    cuda = types.SimpleNamespace(is_available=lambda: gpu)
+    monkeypatch.setattr(workers_module, "torch", types.SimpleNamespace(cuda=cuda))
+    batches = epochs(1).next_epoch_itr(shuffle=False)
+    assert next(batches) == [0] and len(multiprocessing.active_children()) == workers
+
+
 @pytest.mark.parametrize(
     ("version", "method", "asked"),
     [
         ((3, 13), "fork", []),
         ((3, 14), "forkserver", ["fork"]),
         ((3, 14), "spawn", []),
+        ((3, 15), "forkserver", ["fork"]),
     ],
 )
 def test_workers_are_forked(version: tuple, method: str, asked: List[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,8 +141,24 @@ def test_workers_are_forked(version: tuple, method: str, asked: List[str], monke
     assert found == asked
 
 
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["data", "--num-workers", "1"], True),
+        (["data", "--num-workers=0"], True),
+        (["task.data=data", "dataset.num_workers=4"], True),
+        (["data", "--num-workers-of-mine", "1"], False),
+        (["data"], False),
+    ],
+)
+def test_who_asks_for_workers(arguments: List[str], expected: bool) -> None:
+    assert workers_are_requested(["fairseq-mega-train", *arguments]) is expected
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", grids.mostly_exhaustive(["language model", "image", "translation"], kept=1))
+@pytest.mark.parametrize(
+    "kind", grids.mostly_exhaustive(["language model", "image", "translation", "transformer"], kept=3)
+)
 def test_training_is_the_same_with_workers(
     kind: str, trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
 ) -> None:
