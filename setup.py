@@ -272,7 +272,8 @@ class BuildExtension(build_ext):
                 partial = objects / f"{name}.{os.getpid()}"
                 subprocess.check_call([*command, "-c", source, "-o", str(partial)], cwd=ROOT)
                 partial.replace(target)
-            print(f"compiled {next(numbers)} of {count}: {source}", flush=True)
+            sys.stdout.write(f"compiled {next(numbers)} of {count}: {source}\n")  # at once, as others print, too
+            sys.stdout.flush()
             return str(target)
 
         jobs = int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)
