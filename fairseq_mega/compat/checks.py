@@ -139,7 +139,7 @@ def require_models(models: typing.Iterable[typing.Any], *kinds: type) -> None:
     for model in models:
         if not isinstance(model, kinds):
             names = " or ".join(kind.__name__ for kind in kinds)
-            raise ValueError(f"the checkpoint has a model {type(model).__name__}, and {names} is required")
+            raise ValueError(f"the checkpoint has a {type(model).__name__}, but {names} is required")
 
 
 def options_of(cfg: typing.Any) -> typing.Dict[str, typing.Any]:

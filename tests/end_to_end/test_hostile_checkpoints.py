@@ -314,7 +314,7 @@ class TestFromPretrained:
 
     def test_of_another_architecture(self, files) -> None:
         path = files.good["lm"]
-        with pytest.raises(ValueError, match="TransformerLanguageModel, but a MegaLanguageModel"):
+        with pytest.raises(ValueError, match="TransformerLanguageModel, but MegaLanguageModel"):
             MegaLanguageModel.from_pretrained(str(path.parent), path.name, str(files.text))
 
 
