@@ -85,11 +85,6 @@ def scoring_options(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     return {name: given[name] for name in sorted(names) if given.get(name) is not None}
 
 
-def shared_with_encoder(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a model's options with the encoder's in place of a decoder's missing ones, as the model reads them."""
-    return {name: setting_of(options, name) for name in options}
-
-
 def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str, Any]:
     """Convert a published model's options to ours; ``model`` has its tensors under our names."""
     values, kind = dict(published), kind_of(model)

@@ -1,7 +1,6 @@
 """Repair fairseq's translation task: the pair of languages of a folder, and BLEU of validations."""
 
 import os
-import re
 import typing
 
 import numpy as np
@@ -9,18 +8,6 @@ import numpy as np
 from fairseq_mega.compat.patching import around
 
 ORDERS = 4  # maximum n of the n-grams of BLEU
-USUAL = "13a"
-TOKENIZERS = {  # first part of a language's code (ISO 639-1 or -3) -> sacreBLEU's tokeniser, where it is not USUAL
-    **dict.fromkeys(("zh", "zho", "cmn", "yue"), "zh"),
-    **dict.fromkeys(("ja", "jpn"), "ja-mecab"),
-    **dict.fromkeys(("ko", "kor"), "ko-mecab"),
-    **dict.fromkeys(("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod"), "char"),
-}
-
-
-def tokenizer_of(language: str) -> str:
-    """Return sacreBLEU's tokeniser for the code of a language or a locale, such as ``zh_CN``."""
-    return TOKENIZERS.get(re.split(r"[-_]", language.lower())[0], USUAL)
 
 
 def pairs_of(folder: str) -> typing.List[typing.Tuple[str, str]]:

@@ -31,11 +31,6 @@ def marker_of(folder: Path, name: str) -> Path:
     return folder / ".done" / name
 
 
-def is_done(folder: Path, name: str) -> bool:
-    """Return whether a stage is done."""
-    return marker_of(folder, name).exists()
-
-
 def stage(folder: Path, name: str, work: Callable[[], object], title: str = "") -> None:
     """Do some work unless it is done; ``folder/.done/name`` contains the time and appears only after all of the work.
 
