@@ -61,6 +61,7 @@ inside() { # COMMAND...: as root inside, with what a login has
     root=$1; shift
     mount -t proc proc "$root/proc"
     mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+    mount -t devpts devpts "$root/dev/pts"
     exec chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 "$@"
   ' bash "$root" "$@"
 }
@@ -74,7 +75,7 @@ user() { # COMMAND...: as an ordinary user in the clone
 
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 [[ ! -e /etc/ssl/certs/ca-certificates.crt ]] || cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-mkdir -p "$root/dev/shm"
+mkdir -p "$root/dev/shm" "$root/dev/pts"
 log "the packages that the README names"
 inside apt-get -o Acquire::Check-Valid-Until=false update -q >&2 # a mirror may lag behind
 inside env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends python3 python3-venv python3-dev g++ >&2
