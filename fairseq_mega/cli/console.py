@@ -21,7 +21,7 @@ from fairseq_mega.models.checkpoint_files import origin_of
 
 from .commands import failure, quiet_libraries
 from .progress import Progress, progress_lines
-from .usage import UsageError, explained_errors, option_value, plugin_flags
+from .usage import explained_errors, option_value, plugin_flags
 
 COMMANDS = {
     "train": "fairseq_cli.train",
@@ -126,8 +126,6 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
         return 0
     given = ["--help" if word == "--help-all" else word for word in given]
     try:
-        if command == "train" and option_value(given, "--arch", "-a") is None and not is_help(given):
-            raise UsageError("--arch is missing, and fairseq would train a Transformer: --help lists the architectures")
         shown = command == "train" and shows_progress(given)
         as_json = ["--log-format", "json", "--log-interval", option_value(given, "--log-interval") or "20"]
         sys.argv = [name, *with_user_dir(with_task(command, given)), *(as_json if shown else [])]

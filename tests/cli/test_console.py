@@ -87,11 +87,6 @@ class TestErrors:
             call()
         assert errors.in_one_line("x", raised.value) == f"x: error: {expected} (traceback: FAIRSEQ_MEGA_TRACEBACK=1)"
 
-    def test_a_training_without_a_model_is_refused(self, capsys: pytest.CaptureFixture) -> None:
-        """fairseq would train its default, a Transformer."""
-        assert console.run("train", ["data"]) == console.VALUE_ERROR
-        assert "--arch" in capsys.readouterr().err
-
     def test_tensors_of_another_model(self, monkeypatch, capsys) -> None:
         """Torch names all of them; the first of hundreds are enough."""
         missing = '"decoder.layers.1.x", ' * 500
