@@ -162,4 +162,4 @@ def progress_lines(progress: Progress, log: Path, every: float = 10.0) -> Iterat
     logging.basicConfig(level=logging.INFO, handlers=[whole, _Notes(printer)], force=True)
     printer.print(f"the log: {log}")
     yield
-    printer.print(f"{progress.updates_done} updates are trained; the checkpoints: {log.parent}")
+    printer.print(f"the training has ended: {log.parent}")
