@@ -1,47 +1,30 @@
-"""Kinds of models, and the tasks and commands of each kind."""
+"""Kinds of models, for the commands that accept some of them."""
 
 from pathlib import Path
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 from fairseq.models import ARCH_MODEL_REGISTRY
-from fairseq.tasks.language_modeling import LanguageModelingTask
-from fairseq.tasks.masked_lm import MaskedLMTask
 
 from fairseq_mega.models.checkpoint_files import origin_of
-from fairseq_mega.models.classifier import TASKS, SequenceClassifier
+from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.image_classifier import ImageClassifier
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
 
-from .classification import ClassificationTask
-from .image_classification import ImageClassificationTask
-
 
 class Kind(NamedTuple):
-    """A kind of model: its name, its task, its commands, and the base classes of its models and tasks."""
+    """A kind of model: its name, and the base class of its models."""
 
     name: str
-    task: str
-    commands: Tuple[str, ...]
     models: type
-    tasks: type
-
-    def fits(self, task: type) -> bool:
-        """Return whether a class of tasks is for this kind of model."""
-        return next(kind for kind in KINDS if issubclass(task, kind.tasks)) is self
 
 
-GENERATING = ("generate", "interactive", "validate")
-IMAGE_CLASSIFIER = Kind(
-    "an image classifier", "image-classification", ("validate",), ImageClassifier, ImageClassificationTask
-)
-CLASSIFIER = Kind("a classifier", TASKS, ("validate",), SequenceClassifier, ClassificationTask)
-LANGUAGE_MODEL = Kind(
-    "a language model", "mega_language_modeling", ("eval-lm", *GENERATING), MegaLanguageModel, LanguageModelingTask
-)
-MASKED = Kind("a masked language model", "masked_lm", ("validate",), MegaMaskedLanguageModel, MaskedLMTask)
-TRANSLATOR = Kind("a translator", "translation", GENERATING, MegaModel, object)
+IMAGE_CLASSIFIER = Kind("an image classifier", ImageClassifier)
+CLASSIFIER = Kind("a classifier", SequenceClassifier)
+LANGUAGE_MODEL = Kind("a language model", MegaLanguageModel)
+MASKED = Kind("a masked language model", MegaMaskedLanguageModel)
+TRANSLATOR = Kind("a translator", MegaModel)
 KINDS = (IMAGE_CLASSIFIER, CLASSIFIER, LANGUAGE_MODEL, MASKED, TRANSLATOR)  # the first that fits
 
 
