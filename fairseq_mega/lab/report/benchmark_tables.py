@@ -19,7 +19,7 @@ from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.results import Result, read_result
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 from fairseq_mega.models import on_paper
-from fairseq_mega.models.cost import GIB, language_model, operations, parameters, training_step
+from fairseq_mega.models.cost import GIB, parameters
 from fairseq_mega.models.image_classifier import ImageClassifier
 
 LAYERS = {
@@ -68,8 +68,6 @@ PATHS = {
     "DxNxL": "D x N x L, as published",
 }
 PLANTED = {"ema": "EMA scan", "fft_conv": "FFT convolution", "gate": "update gate", "timestep_norm": "timestep norm"}
-SIZES = {"11m": 260, "200m": 32000, "1b3": 32000, "1b3_pg19": 32000, "7b": 32000}  # presets to vocabulary sizes
-DEVICE = 100e12  # sustained operations per second of a device
 MEMORIES = (16, 24, 40, 80)  # GiB
 
 
@@ -223,19 +221,6 @@ def training_lengths(folder: Path, words: Sequence[str]) -> Table:
     return Table([*columns, "ratio"], rows)
 
 
-def shared_sequences(folder: Path, words: Sequence[str]) -> Table:
-    """Return a row for each number of processes: the largest memory of one, and its share of a single process's."""
-    result = the_result(folder, words)
-    settings, cells = result["settings"], []
-    for model, points in by_subject(result["scores"], "N").items():
-        for size, point in sorted(points.items()):
-            head = {"processes": str(size), "tokens of each": f"{-(-settings['length'] // size):,}"}
-            needed, alone = point["memory_mib"], points[min(points)]["memory_mib"]
-            column = titled(LAYERS, f"{model}-chunk", settings["chunk"])
-            cells.append((head, column, f"{mebibytes(needed)} ({needed / alone:.2f})"))
-    return pivot(cells)
-
-
 def peers(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each shape of other implementations in several files, beside our speed and memory."""
     rows = []
@@ -308,29 +293,6 @@ def contexts(folder: Path, words: Sequence[str]) -> Table:
     return table_of(rows)
 
 
-def size_row(size: str, vocab_size: int) -> Dict[str, str]:
-    """Return parameters, memory and operations of a size of MEGALODON on paper, by titles of columns."""
-    options = {"_name": f"megalodon_lm_{size}"}
-    model = language_model(options, vocab_size)
-    step = training_step(options, vocab_size)
-    recomputed = training_step({**options, "checkpoint_activations": True}, vocab_size)
-    work = 3.0 * operations(model, model.chunk_size)  # a backward pass counts as two
-    return {
-        "": size,
-        "parameters": f"{step.parameters:,}",
-        "training state": f"{step.state / GIB:,.1f} GiB",
-        "activations per token": f"{step.token / 1024:,.0f} KiB",
-        "the same, recomputed": f"{recomputed.token / 1024:,.0f} KiB",
-        "GFLOP per token": f"{work / 1e9:.2g}",
-        "tokens/s at 100 TFLOP/s": f"{float(f'{DEVICE / work:.2g}'):,.0f}",
-    }
-
-
-def megalodon_sizes(folder: Path, words: Sequence[str]) -> Table:
-    """Return a row for each size of MEGALODON."""
-    return table_of([size_row(size, vocab_size) for size, vocab_size in SIZES.items()])
-
-
 def count_parameters(words: str) -> int:
     """Return the parameters of an architecture: ``mega_wmt_en_de``, ``mega_wmt_en_de symbols=33000 encoder_layers=3``.
 
@@ -357,15 +319,6 @@ def count_parameters(words: str) -> int:
     return parameters(on_paper.built({"_name": name, **options}, vocab_size or BYTES))
 
 
-def grid(folder: Path, words: Sequence[str]) -> Table:
-    """Return the scores ROW: COLUMN of a file with a number of digits; further words are the title of the rows."""
-    name, digits, *head = words
-    scores = read_result(folder / name)["scores"]
-    keys = {key: key.split(": ", 1) for key in scores}
-    cells = (({" ".join(head): row}, column, scores[key]) for key, (row, column) in keys.items())
-    return pivot(cells, text=f"{{:.{digits}f}}".format)
-
-
 TABLES: Dict[str, Callable[[Path, Sequence[str]], Table]] = {
     "layer-lengths": layer_lengths,
     "layer-precisions": layer_precisions,
@@ -374,10 +327,7 @@ TABLES: Dict[str, Callable[[Path, Sequence[str]], Table]] = {
     "planted-defects": planted_defects,
     "decoding": decoding,
     "training-lengths": training_lengths,
-    "shared-sequences": shared_sequences,
     "peers": peers,
     "classifier-speed": classifier_speed,
     "contexts": contexts,
-    "megalodon-sizes": megalodon_sizes,
-    "grid": grid,
 }
