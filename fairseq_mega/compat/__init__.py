@@ -1,12 +1,13 @@
 """Additions to fairseq, torch and numpy in four folders; `apply` applies all of them.
 
 ``versions`` makes fairseq run on today's versions, ``files`` reads and writes safely, ``processes`` starts and ends
-them, and ``features`` adds what fairseq lacks; each imports the folders before it alone. Every workaround is idempotent
-and silent, and changes nothing where the installed version does not need it. All apply to every fairseq command,
+them, and ``features`` adds what fairseq lacks; each imports the folders before it alone. Every workaround is silent,
+and changes nothing where the installed version does not need it. All apply to every fairseq command,
 because a command imports the plugin before it parses arguments or loads a checkpoint. Nothing here imports torch before
 it is needed, so that commands which need neither torch nor fairseq start at once.
 """
 
+import functools
 import importlib
 
 OLDEST_TORCH = (2, 4)  # the first with F.rms_norm, and with is_autocast_enabled(device_type)
@@ -34,6 +35,7 @@ def require_torch() -> None:
         )
 
 
+@functools.lru_cache(maxsize=None)
 def apply() -> None:
     """Apply every workaround; a second call does nothing.
 

@@ -14,6 +14,7 @@ called there.
 
 import argparse
 import contextlib
+import functools
 import inspect
 import sys
 import typing
@@ -50,21 +51,8 @@ _functions: typing.Dict[str, typing.List[Function]] = {event: [] for event in EV
 
 
 def at(event: str, *functions: Function) -> None:
-    """Append functions to an event, a key of :data:`EVENTS`; a function that is there already is not added again."""
-    known = _functions[event]
-    known += [function for function in functions if function not in known]
-
-
-def _runner(event: str) -> typing.Callable:
-    def run(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        return run_with(_functions[event], original, *args, **kwargs)
-
-    run.__name__ = f"at_{event}"  # marks fairseq's function as wrapped
-    return run
-
-
-for _event, _place in EVENTS.items():
-    around(*_place)(_runner(_event))
+    """Append functions to an event, a key of :data:`EVENTS`."""
+    _functions[event] += functions
 
 
 def run_with(
@@ -79,6 +67,14 @@ def run_with(
             stack.enter_context(contextlib.contextmanager(function)(call))
         call.result = call.function(*bound.args, **bound.kwargs)
     return call.result
+
+
+def _run(event: str, original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    return run_with(_functions[event], original, *args, **kwargs)
+
+
+for _event, _place in EVENTS.items():
+    around(*_place)(functools.partial(_run, _event))
 
 
 def parsed(call: Call) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""Wrap or replace functions of fairseq in all modules that refer to them, or names of a module for one of them."""
+"""Wrap functions of fairseq in all its modules that refer to them, or replace names of a module for one of them."""
 
 import functools
 import importlib
@@ -6,8 +6,6 @@ import inspect
 import sys
 import types
 import typing
-
-WRAPPERS = "wrappers_of_fairseq_mega"  # attribute of a wrapped function
 
 
 class ModuleWith(types.ModuleType):
@@ -44,53 +42,26 @@ def wrap_all() -> None:
 
 
 def wrap(owner: typing.Any, name: str, wrapper: typing.Callable) -> None:
-    """Replace a function by ``wrapper(original, *args, **kwargs)``; a second call changes nothing.
+    """Replace a function by ``wrapper(original, *args, **kwargs)``.
 
     Args:
         owner: the class or the module that has the function. The function of a module is replaced in the module and
             wherever a loaded module of fairseq refers to it.
         name: of the function.
-        wrapper: its name marks the function as wrapped.
+        wrapper: calls ``original``.
     """
     original = getattr(owner, name)
-    replacement = wrapped(original, wrapper)
-    if replacement is original:
-        return
-    if isinstance(owner, types.ModuleType):
-        replace_in_fairseq(name, original, replacement)
-        setattr(owner, name, replacement)
-    elif isinstance(inspect.getattr_static(owner, name), staticmethod):
-        setattr(owner, name, staticmethod(replacement))
-    else:
-        setattr(owner, name, replacement)
-
-
-def wrapped(original: typing.Callable, wrapper: typing.Callable) -> typing.Callable:
-    """Return ``original`` wrapped by ``wrapper``, see :func:`wrap`; ``original`` itself if it is wrapped already."""
-    known = getattr(original, WRAPPERS, ())
-    if wrapper.__name__ in known:
-        return original
 
     @functools.wraps(original, updated=())
-    def answer(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    def wrapped(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         return wrapper(original, *args, **kwargs)
 
-    setattr(answer, WRAPPERS, (*known, wrapper.__name__))
-    return answer
-
-
-def replace_in_fairseq(name: str, original: typing.Callable, replacement: typing.Callable) -> None:
-    """Replace `original` in every loaded fairseq module that refers to it, imported by name or not."""
-    for module_name, module in list(sys.modules.items()):
-        if module_name.split(".")[0] in ("fairseq", "fairseq_cli") and vars(module).get(name) is original:
-            setattr(module, name, replacement)
-
-
-def globals_of_training() -> typing.Dict[str, typing.Any]:
-    """Return the globals of the running module of fairseq-train: fairseq_cli.train, or __main__ with ``python -m``."""
-    frame: typing.Optional[types.FrameType] = sys._getframe()
-    while frame is not None:
-        if {"should_stop_early", "validate_and_save", "train"} <= frame.f_globals.keys():
-            return frame.f_globals
-        frame = frame.f_back
-    return {}
+    if isinstance(owner, types.ModuleType):
+        for module_name, module in list(sys.modules.items()):
+            if module_name.split(".")[0] in ("fairseq", "fairseq_cli") and vars(module).get(name) is original:
+                setattr(module, name, wrapped)
+        setattr(owner, name, wrapped)
+    elif isinstance(inspect.getattr_static(owner, name), staticmethod):
+        setattr(owner, name, staticmethod(wrapped))
+    else:
+        setattr(owner, name, wrapped)

@@ -1,14 +1,10 @@
-"""Functions at events of fairseq: their order, what they may change, and one wrap for each event."""
+"""Functions at events of fairseq: their order, and what they may change."""
 
-import importlib
 from typing import Any, Iterator, List
 
 import pytest
 
-import fairseq_mega  # noqa: F401  # adds the functions
-from fairseq_mega.compat import hooks
 from fairseq_mega.compat.hooks import Call, run_with
-from fairseq_mega.compat.patching import WRAPPERS
 
 
 def original(x: int, *, times: int = 1) -> int:
@@ -45,15 +41,3 @@ def test_an_error_is_raised_at_the_yield() -> None:
 
     with pytest.raises(OSError, match="times of 2"):
         run_with([explained], original, x=2, times=-1)
-
-
-@pytest.mark.parametrize("event", hooks.EVENTS)
-def test_an_event_is_a_function_of_fairseq_wrapped_once(event: str) -> None:
-    module, name = hooks.EVENTS[event]
-    owner: Any = importlib.import_module(module)
-    *outer, name = name.split(".")
-    function = getattr(getattr(owner, outer[0]) if outer else owner, name)
-    functions = list(hooks._functions[event])
-    hooks.at(event, *functions)  # again, as by a second import of the plugin
-    assert functions and hooks._functions[event] == functions
-    assert getattr(function, WRAPPERS).count(f"at_{event}") == 1

@@ -23,7 +23,7 @@ def test_an_old_torch_is_named(monkeypatch: pytest.MonkeyPatch, found: str, old:
         compat.require_torch()
         return
     with pytest.raises(ImportError, match="found 2.3.1"):
-        compat.apply()
+        compat.require_torch()
 
 
 def test_numpy_itself_is_untouched() -> None:

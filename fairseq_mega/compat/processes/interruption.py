@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import logging
 import multiprocessing
 import os
@@ -15,7 +16,7 @@ import typing
 import torch
 
 from fairseq_mega.compat import hooks
-from fairseq_mega.compat.patching import around, globals_of_training, wrapped
+from fairseq_mega.compat.patching import around
 
 logger = logging.getLogger("fairseq_mega.compat.processes.interruption")
 
@@ -107,12 +108,24 @@ def listen(call: hooks.Call) -> typing.Iterator[None]:
 @around("fairseq.trainer", "Trainer.begin_epoch")
 def begin_to_train(original: typing.Callable, self: typing.Any, epoch: int) -> None:
     """Handle signals from the first update on."""
-    namespace = globals_of_training()
+    namespace = _globals_of_training()
     if namespace:
-        namespace["validate_and_save"] = wrapped(namespace["validate_and_save"], _end_after_the_update)
+        validate = namespace["validate_and_save"]
+        if not isinstance(validate, functools.partial):
+            namespace["validate_and_save"] = functools.partial(_end_after_the_update, validate)
         _listen()  # fairseq-hydra-train calls call_main before it imports this package
         stop.trains = True
     original(self, epoch)
+
+
+def _globals_of_training() -> typing.Dict[str, typing.Any]:
+    """Return the globals of the running module of fairseq-train: fairseq_cli.train, or __main__ with ``python -m``."""
+    frame: typing.Optional[types.FrameType] = sys._getframe()
+    while frame is not None:
+        if {"should_stop_early", "validate_and_save", "train"} <= frame.f_globals.keys():
+            return frame.f_globals
+        frame = frame.f_back
+    return {}
 
 
 @around("fairseq.trainer", "Trainer._aggregate_logging_outputs")
