@@ -49,7 +49,6 @@ LIMITS: Dict[str, List[object]] = {
     "updates below": ["--max-update", 3],
     "as many updates": ["--max-update", 8],
     "epochs": ["--max-epoch", 1],
-    "rate": ["--stop-min-lr", 0.5],
     "time": ["--stop-time-hours", 1e-9],
 }
 
@@ -83,8 +82,8 @@ def test_another_seed_is_another_training(train: Trainer, finished: Path) -> Non
 
 
 def test_a_first_training_without_an_update_is_an_error(train: Trainer) -> None:
-    with pytest.raises(ValueError, match="--stop-min-lr"):
-        train("a", "--stop-min-lr", 0.5)
+    with pytest.raises(ValueError, match="--max-epoch"):
+        train("a", "--max-epoch", -1)
 
 
 def test_the_time_of_another_training_does_not_count(train: Trainer, finished: Path) -> None:

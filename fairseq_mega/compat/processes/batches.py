@@ -48,32 +48,6 @@ def keep_last_batch(
     return batches
 
 
-@around("fairseq.tasks.language_modeling", "LanguageModelingTask.eval_lm_dataloader")
-def refuse_to_score_nothing(
-    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
-    """Report an evaluation without sequences, for which fairseq-eval-lm prints a perplexity of 1."""
-    return _SomeBatches(original(self, *args, **kwargs))
-
-
-class _SomeBatches:
-    """Batches of a shard, to which fairseq adds empty ones; at least one must not be empty."""
-
-    def __init__(self, batches: typing.Any) -> None:
-        self.batches = batches
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> typing.Iterator[typing.Any]:
-        found = False
-        for batch in self.batches:
-            found = found or bool(batch)
-            yield batch
-        if not found:
-            raise ValueError("no sequence to score: give a longer text, a larger --tokens-per-sample, or fewer shards")
-
-
 def redraw_batches_each_epoch() -> None:
     """Make a resumed run repeat the uninterrupted run exactly, in every epoch.
 

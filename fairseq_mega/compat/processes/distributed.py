@@ -43,15 +43,6 @@ def gather_values_on_the_cpu(
     return found
 
 
-@around("fairseq.tasks.fairseq_task", "FairseqTask.valid_step")
-@around("fairseq.tasks.translation", "TranslationTask.valid_step")  # also scores translations
-def score_no_empty_batches(
-    original: Original, self: typing.Any, sample: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
-    """Skip the empty last batches of fairseq-validate's processes if their number does not divide the batches."""
-    return original(self, sample, *args, **kwargs) if sample else (0.0, 0, {})
-
-
 @around("fairseq.trainer", "Trainer._log_oom")
 def end_training_without_memory(original: Original, self: typing.Any, error: BaseException) -> None:
     """End a training whose batch does not fit into the memory of a GPU.

@@ -11,14 +11,13 @@ from fairseq_mega.compat import hooks
 from fairseq_mega.compat.checks import command_of
 
 BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-IN_ONE_PROCESS = ("generate", "interactive", "eval-lm")
 
 
 def count_processes(call: hooks.Call) -> typing.Iterator[None]:
-    """Set --distributed-world-size to 1 with --cpu, and for commands that work in one process (event "parse").
+    """Set --distributed-world-size to 1 with --cpu, and for commands that evaluate (event "parse").
 
-    With two GPUs fairseq-generate would translate every second batch, and fairseq-interactive would start two processes
-    that read the same lines.
+    With two GPUs fairseq-generate would translate every second batch, fairseq-interactive would start two processes
+    that read the same lines, and fairseq-validate would fail at a batch too many for one of them.
 
     Raises:
         ValueError: if such a command has several processes, each of which would do the whole work.
@@ -28,7 +27,7 @@ def count_processes(call: hooks.Call) -> typing.Iterator[None]:
     if not hasattr(options, "distributed_world_size"):
         return
     command, requested = command_of(vars(options)), is_passed("--distributed-world-size", hooks.words(call))
-    if command in IN_ONE_PROCESS:
+    if command is not None:
         processes = options.distributed_world_size if requested else 1
         if call.arguments["input_args"] is None:  # the command of this process
             processes = max(processes, started_processes() if "RANK" in os.environ else 1)
@@ -36,7 +35,7 @@ def count_processes(call: hooks.Call) -> typing.Iterator[None]:
             raise ValueError(
                 f"fairseq-{command} works in one process, and has {processes} by --distributed-world-size or WORLD_SIZE"
             )
-    if not requested and (command in IN_ONE_PROCESS or getattr(options, "cpu", False)):
+    if not requested and (command is not None or getattr(options, "cpu", False)):
         options.distributed_world_size = 1  # fairseq's default is the number of GPUs
 
 

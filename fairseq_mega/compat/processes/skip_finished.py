@@ -22,8 +22,8 @@ def keep_batches(call: hooks.Call) -> typing.Iterator[None]:
 def look_for_updates(call: hooks.Call) -> typing.Iterator[None]:
     """End a training without updates (event "restore").
 
-    fairseq notices the end of a finished training only after one more update. Where it makes no update (--max-epoch,
-    --stop-min-lr), it ends as a success, with an empty folder if --restore-file is in another one.
+    fairseq notices the end of a finished training only after one more update, and with --max-epoch also ends another
+    training as a success, with an empty folder.
 
     Raises:
         ValueError: if no update is left, unless the same training has finished in --save-dir.
@@ -72,9 +72,7 @@ def nothing_left(trainer: typing.Any, batches: typing.Any) -> typing.Optional[st
         return f"the checkpoint has {updates} updates, --max-update is {limits.max_update}"
     if limits.max_epoch and epoch > limits.max_epoch:
         return f"the next epoch is number {epoch}, --max-epoch is {limits.max_epoch}"
-    rate, hours = trainer.get_lr(), trainer._previous_training_time / 3600
-    if rate <= limits.stop_min_lr:
-        return f"the learning rate is {rate:g}, --stop-min-lr is {limits.stop_min_lr:g}"
+    hours = trainer._previous_training_time / 3600
     if 0 < limits.stop_time_hours < hours:
         return f"the checkpoint took {hours:.4g} hours, --stop-time-hours is {limits.stop_time_hours:g}"
     return None

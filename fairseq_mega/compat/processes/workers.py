@@ -15,8 +15,6 @@ import torch
 
 from fairseq_mega.compat.patching import around
 
-SHORT_EPOCH = 200  # batches; starting and ending a worker takes 20 to 100 ms
-
 
 def start_workers_by_fork() -> None:
     """Start worker processes by fork also on Python 3.14, whose default on Linux pickles the data set for each."""
@@ -34,12 +32,12 @@ def end_workers_with_their_batches(
     epoch, every epoch has a new DataLoader, and the old one is in a reference cycle: the garbage collector closes the
     queues of the workers first, then waits 5 s for each worker to read its end from its queue.
 
-    Unless --num-workers is passed, the main process loads the batches if that is faster, see
-    :func:`workers_are_of_use`.
+    Without a GPU and --num-workers the main process loads the batches: fairseq's default of one worker competes with
+    the training for the CPU, and batches in memory are ready in less than 1 ms.
     """
     workers = self.num_workers
     self.persistent_workers = self.reuse_dataloader = False
-    if not workers_are_requested(sys.argv) and not workers_are_of_use(len(self)):
+    if not workers_are_requested(sys.argv) and not torch.cuda.is_available():
         self.num_workers = 0
     try:
         with warnings.catch_warnings():  # fairseq requests pinned memory also without a GPU
@@ -53,16 +51,6 @@ def end_workers_with_their_batches(
     if hasattr(loader, "_shutdown_workers"):  # no BufferedIterator between; other cycles may hold the batches
         weakref.finalize(batches, loader._shutdown_workers)
     return batches
-
-
-def workers_are_of_use(batches: int) -> bool:
-    """Return whether fairseq's default of one worker is faster for an epoch with this number of batches.
-
-    A thread always loads ahead (--data-buffer-size), and batches in memory are ready in less than 1 ms. A worker
-    requires more time to transfer a batch, and on a CPU it competes with the training: 200 batches of a toy
-    translator took 4.0 s with a worker and 3.1 s without.
-    """
-    return batches >= SHORT_EPOCH and torch.cuda.is_available()
 
 
 def workers_are_requested(arguments: typing.Sequence[str]) -> bool:
