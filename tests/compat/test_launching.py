@@ -132,8 +132,8 @@ def test_gpus_do_not_count_on_a_cpu(given: List[str], world: int) -> None:
 def test_one_process_beside_several_gpus(command: str) -> None:
     """fairseq-generate translates as many parts of a data set as there are processes, and gives the first of them."""
     words = ["data", "--task", "language_modeling" if command == "eval_lm" else "translation"]
-    parser = getattr(fairseq_options, f"get_{command}_parser")()
-    parser.set_defaults(distributed_world_size=8)  # of a machine with eight GPUs
-    assert fairseq_options.parse_args_and_arch(parser, words).distributed_world_size == 1
+    parsers = [getattr(fairseq_options, f"get_{command}_parser")() for _ in range(2)]
+    parsers[0].set_defaults(distributed_world_size=8)  # of a machine with eight GPUs
+    assert fairseq_options.parse_args_and_arch(parsers[0], words).distributed_world_size == 1
     with pytest.raises(ValueError, match="--distributed-world-size"):
-        fairseq_options.parse_args_and_arch(parser, [*words, "--distributed-world-size", "2"])
+        fairseq_options.parse_args_and_arch(parsers[1], [*words, "--distributed-world-size", "2"])
