@@ -58,7 +58,6 @@ def apply() -> None:
     patching.wrap_all()
     safe_globals.allow_safe_globals()
     loading.load_data_only()
-    loading.unpack_archives_into_their_folder()
     expressions.evaluate_literals_only()
     fairseq_repairs.restore_removed_numpy_names()
     fairseq_repairs.keep_one_store()

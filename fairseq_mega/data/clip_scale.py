@@ -45,7 +45,7 @@ class ClipScale:
     def save(self, folder: Path) -> None:
         """Write labels and scale to a folder."""
         content = {"labels": self.labels, "offset": torch.from_numpy(self.offset)}
-        with open(folder / FILE_NAME, "wb") as stream:  # has the errno of a full disk
+        with open(folder / FILE_NAME, "wb") as stream:
             torch.save({**content, "deviation": torch.from_numpy(self.deviation)}, stream)
 
     @classmethod

@@ -8,7 +8,6 @@ from typing import Any, Dict, NamedTuple, Optional
 import torch
 
 from fairseq_mega.compat.files import safetensors_files
-from fairseq_mega.compat.files.full_disk import naming_a_full_disk
 from fairseq_mega.compat.files.loading import load
 
 
@@ -16,9 +15,6 @@ def save(checkpoint: Dict[str, Any], path: Path) -> None:
     """Write ``checkpoint`` to ``path`` atomically: the file is complete or does not exist.
 
     With the suffix .safetensors only the tensors, the configuration and the names of the model are written.
-
-    Raises:
-        OSError: that names ``path`` where the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if safetensors_files.names_safetensors(path):
@@ -26,7 +22,7 @@ def save(checkpoint: Dict[str, Any], path: Path) -> None:
         return
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".partial")
     try:
-        with naming_a_full_disk(path), os.fdopen(handle, "wb") as stream:
+        with os.fdopen(handle, "wb") as stream:
             torch.save(checkpoint, stream)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)

@@ -4,8 +4,6 @@ from typing import Dict
 
 from torch import Tensor, nn
 
-from fairseq_mega.compat.files.loading import check_layout
-
 FINGERPRINTS = ("dictionary_fingerprint", "dictionary_fingerprints")
 EMPTY = ("._float_tensor", ".version")  # ends of buffers of fairseq's adaptive tables, which hold no information
 
@@ -19,13 +17,9 @@ def upgrade_tensors(model: nn.Module, state_dict: Dict[str, Tensor], *optional: 
     Args:
         model, state_dict: the model and the tensors.
         optional: names of buffers that may be missing; they keep the model's values.
-
-    Raises:
-        OtherLayout: for tensors of the published code.
     """
     for key in [key for key in state_dict if key.endswith(FINGERPRINTS)]:
         del state_dict[key]
-    check_layout(state_dict, "this checkpoint")
     own = model.state_dict()
     known = {key: tensor for key, tensor in own.items() if key.endswith(EMPTY) or key in optional}
     missing = own.keys() - state_dict.keys()

@@ -1,4 +1,4 @@
-"""Files of torch.save: opened as data, whatever torch's default, and refused in words; binarised data are whole."""
+"""Files of torch.save: opened as data, whatever torch's default, and refused in words."""
 
 import argparse
 import importlib
@@ -6,17 +6,13 @@ import io
 import os
 import posix
 import random
-import tarfile
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils, file_utils
-from fairseq.data.data_utils import load_indexed_dataset
-from fairseq.data.dictionary import Dictionary
-from fairseq.data.indexed_dataset import make_builder
+from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_mega.compat.files.loading import RefusedContents, UnreadableFile, load, load_checkpoint
@@ -96,37 +92,3 @@ def test_hostile_files_are_refused_in_words(
         assert reason in message and "a source that you trust" in message and "\n" not in message
         assert "weights_only" not in message and "safe_globals" not in message and "truncated" not in message
     assert [path.name for path in tmp_path.iterdir()] == ["a.pt"]
-
-
-@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="this Python's tarfile has no filters")
-def test_an_archive_writes_into_its_own_folder_only(tmp_path: Path) -> None:
-    (tmp_path / "member").write_text("x")
-    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:
-        archive.add(tmp_path / "member", "model/dict.txt")
-        archive.add(tmp_path / "member", "../" * 20 + f"{tmp_path}/escaped")
-    with pytest.raises(tarfile.OutsideDestinationError):
-        file_utils.load_archive_file(str(tmp_path / "model.tar.gz"))
-    assert not (tmp_path / "escaped").exists()
-
-
-def write_lines(prefix: Path, *lengths: int) -> None:
-    words = Dictionary()
-    builder = make_builder(f"{prefix}.bin", impl="mmap", vocab_size=100)
-    for length in lengths:
-        builder.add_item(words.encode_line("w " * length, add_if_not_exist=True))
-    builder.finalize(f"{prefix}.idx")
-
-
-@pytest.mark.parametrize(("ending", "size"), [("bin", 34), ("idx", 34), (None, 17)])
-def test_binarised_files_that_do_not_belong_together(ending: Optional[str], size: int, tmp_path: Path) -> None:
-    """One of the two files of other data, or a file that is cut off."""
-    write_lines(tmp_path / "a", 1, 3, 0)
-    assert [len(line) for line in load_indexed_dataset(str(tmp_path / "a"), None)] == [2, 4, 1]
-    write_lines(tmp_path / "a", 1, 3, 3)
-    write_lines(tmp_path / "b", 5, 10)
-    if ending is None:
-        (tmp_path / "a.bin").write_bytes((tmp_path / "a.bin").read_bytes()[:-3])
-    else:
-        (tmp_path / f"b.{ending}").replace(tmp_path / f"a.{ending}")
-    with pytest.raises(ValueError, match=rf"a\.bin has .*{size}|{size} bytes"):
-        load_indexed_dataset(str(tmp_path / "a"), None)

@@ -177,26 +177,6 @@ class TestCommandsOfFairseq:
         assert "is refused: " in message
 
 
-class TestTheNamedFileIsRead:
-    """And not a shard of another training beside it, which cannot be read."""
-
-    @pytest.fixture
-    def path(self, files: Files) -> Path:
-        shutil.copy(files.good["mega"], "best.pt")
-        shutil.copy(files.hostile["pickled translator"], "best-shard0.pt")
-        return Path("best.pt").absolute()
-
-    def test_by_a_command(self, path, files, device_flags) -> None:
-        printed = helpers.run_fairseq("validate", [*ON_PAIRS["validate"](files, path), *device_flags])
-        assert f"{path} is read, and {path.parent}/best-shard0.pt beside it is not" in printed
-        path.replace("best-shard0.pt")  # as trainings with shards of fairseq write it
-        again = helpers.run_fairseq("validate", [*ON_PAIRS["validate"](files, path), *device_flags])
-        assert "valid on 'valid'" in again
-
-    def test_by_from_pretrained(self, path, files) -> None:
-        assert MegaModel.from_pretrained(str(path.parent), path.name, str(files.pairs)).translate("w1 w2", beam=1)
-
-
 DATA: Arguments = lambda files, path: [files.text if "lm" in path.parent.name else files.pairs]
 # Each command of the package that reads a checkpoint, and its words; what it would write is named made.*.
 OURS: Dict[str, Tuple[Any, Arguments]] = {

@@ -1,12 +1,10 @@
-"""Read files of torch.save: always as data, whatever torch's default is; and whole files of binarised data."""
+"""Read files of torch.save as data, whatever torch's default is."""
 
 import errno
 import importlib
-import logging
 import os
 import pickle
 import re
-import tarfile
 import typing
 import zipfile
 
@@ -18,7 +16,6 @@ from fairseq_mega.compat.patching import ModuleWith, around
 from . import safetensors_files
 from .safe_globals import RefusedContents
 
-logger = logging.getLogger(__name__)
 # The modules of fairseq that open files with torch.load.
 LOADING_MODULES = (
     "checkpoint_utils",
@@ -28,32 +25,12 @@ LOADING_MODULES = (
     "models.text_to_speech.vocoder",
     "modules.quantization.pq.em",
 )
-REFUSED = (
-    r"(?:Unsupported global: GLOBAL|unsupported GLOBAL) (?P<name>\S+)",
-    r"Trying to call reduce for unrecognized function (?P<call>.+)",
-    r"(?:Can only create new object|Can only build) .* but got (?P<kind>.+)",
-)
-ADVICE = (
-    "A file that contains more than tensors and plain values can run any program on the machine that reads it: get "
-    "the checkpoint from a source that you trust, saved as plain values"
-)
+REFUSED = re.compile(r"GLOBAL (\S+)|(?:unrecognized function|but got) (.+)")  # torch's words before an object's name
+ADVICE = "Reading it could run any program: get the checkpoint from a source that you trust, saved as plain values"
 
 
 class UnreadableFile(ValueError):
     """A file is damaged, or of another kind; the message names the file."""
-
-
-class OtherLayout(UnreadableFile):
-    """A checkpoint has the layout of the published code; the message contains the remedy."""
-
-
-def check_layout(tensors: typing.Iterable[typing.Any], where: str) -> None:
-    """Raise OtherLayout for the names of tensors of the published code; ``where`` names the checkpoint."""
-    if any(isinstance(name, str) and ".mega_layer." in name for name in tensors):
-        raise OtherLayout(
-            f"{where} was written by the published code, with other names and shapes of tensors: convert the "
-            "checkpoint with fairseq-mega-convert --input OLD.pt --output NEW.pt"
-        )
 
 
 def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = False) -> typing.Any:
@@ -111,22 +88,10 @@ def load_checkpoint(file: typing.Any, map_location: typing.Any = "cpu") -> typin
     return checkpoint
 
 
-def load_for_fairseq(file: typing.Any, map_location: typing.Any = "cpu") -> typing.Dict[str, typing.Any]:
-    """Read a checkpoint of a model of this fairseq, see :func:`load_checkpoint`; raise OtherLayout for another one."""
-    checkpoint = load_checkpoint(file, map_location)
-    check_layout(checkpoint["model"], str(getattr(file, "name", file)))
-    return checkpoint
-
-
 def _refused_name(error: Exception) -> typing.Optional[str]:
     """Return the name of the object in a file that torch refused to build or call; None for another error."""
-    if not isinstance(error, pickle.UnpicklingError):
-        return None
-    for pattern in REFUSED:
-        found = re.search(pattern, str(error))
-        if found:
-            return next(iter(found.groupdict().values())).rstrip(".")
-    return None
+    found = REFUSED.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
+    return found and (found[1] or found[2]).rstrip(".")
 
 
 def load_data_only() -> None:
@@ -135,18 +100,7 @@ def load_data_only() -> None:
 
     for name in LOADING_MODULES:
         module: typing.Any = importlib.import_module(f"fairseq.{name}")
-        if not isinstance(module.torch, ModuleWith):
-            module.torch = ModuleWith(torch, load=load_for_fairseq if module is checkpoint_utils else load)
-
-
-@around("fairseq.checkpoint_utils", "get_maybe_sharded_checkpoint_filename")
-def read_the_named_file(original: typing.Callable, filename: str, suffix: str, shard_idx: int, num_shards: int) -> str:
-    """Read the file of --path where it exists, not a file X-shard0.pt beside X.pt, of any training."""
-    found, named = original(filename, suffix, shard_idx, num_shards), filename.replace(".pt", f"{suffix}.pt")
-    if num_shards > 1 or found == named or not os.path.isfile(named):
-        return found
-    logger.info(f"{named} is read, and {found} beside it is not")
-    return named
+        module.torch = ModuleWith(torch, load=load_checkpoint if module is checkpoint_utils else load)
 
 
 @around("fairseq.checkpoint_utils", "load_model_ensemble_and_task")
@@ -158,31 +112,3 @@ def refuse_code(
         return original(filenames, *args, **kwargs)
     except UnsafeExpression as error:
         raise RefusedContents(f"{', '.join(map(str, filenames))} is refused: {error}") from error
-
-
-@around("fairseq.data.indexed_dataset", "MMapIndexedDataset._do_init")
-def compare_binarised_files(original: typing.Callable, self: typing.Any, path: str) -> None:
-    """Refuse a .bin file whose size is not that of its .idx file, which fairseq reads at wrong places."""
-    original(self, path)
-    sizes, pointers = self._index.sizes, self._index._pointers
-    listed = int(pointers[-1]) + int(sizes[-1]) * self._index.dtype().itemsize if len(sizes) else 0
-    found = os.path.getsize(f"{path}.bin")
-    if found != listed:
-        raise ValueError(
-            f"{path}.bin has {found:,} bytes, and its index {path}.idx lists {listed:,}: one of them is cut off or of "
-            "other data; make the data again, or copy both files again"
-        )
-
-
-class _ArchiveOfAFolder(tarfile.TarFile):
-    """An archive that refuses members outside its target folder; Python releases before 2023 lack this check."""
-
-    extraction_filter = staticmethod(getattr(tarfile, "data_filter", lambda member, path: member))
-
-
-def unpack_archives_into_their_folder() -> None:
-    """Make from_pretrained raise tarfile.TarError for an archive with members outside the folder of its contents."""
-    from fairseq import file_utils
-
-    if not isinstance(file_utils.tarfile, ModuleWith):
-        file_utils.tarfile = ModuleWith(tarfile, open=_ArchiveOfAFolder.open)

@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.cli.usage import Parser
-from fairseq_mega.compat.files.full_disk import naming_a_full_disk
 from fairseq_mega.lab.prepare.registry import DATASETS, LISTED, listed_by_kind
 from fairseq_mega.lab.runs.environment import git_revision, installed_versions
 from fairseq_mega.lab.runs.options import ROOT
@@ -87,8 +86,6 @@ def prepare(given: Sequence[str], leaves: Tuple[str, ...] = ()) -> None:
         if args.out is None:
             assert dataset.usual_out is not None
             args.out = ROOT / "outputs" / (dataset.usual_out(args) + "-smoke" * smoke)
-        if toy is None:  # else the folder of toy data may be full, too
-            stack.enter_context(naming_a_full_disk(f"--out {args.out}"))
         try:
             make(replace(dataset, leaves=leaves) if leaves else dataset, args, provenance, toy)
         except BrokenProcessPool:

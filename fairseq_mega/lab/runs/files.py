@@ -13,14 +13,11 @@ BLOCK = 1 << 20
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a path to write to; ``path`` itself appears only when the block of code ends without an error.
 
-    Its folder is created if it is missing. The OSError of a full disk names ``path``.
+    Its folder is created if it is missing.
     """
-    from fairseq_mega.compat.files.full_disk import naming_a_full_disk  # needs torch; options are read without it
-
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    with naming_a_full_disk(path):
-        yield partial
+    yield partial
     os.replace(partial, path)
 
 

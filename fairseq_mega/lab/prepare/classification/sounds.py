@@ -84,7 +84,7 @@ def save_clips(output: Path, split: str, clips: torch.Tensor, labels: np.ndarray
     """Write the scaled clips (n, L) float32 of a split as X (n, L, 1), and their labels (n,) int64 as y."""
     (output / FOLDER).mkdir(parents=True, exist_ok=True)
     for name, values in (("X", clips.unsqueeze(-1)), ("y", torch.from_numpy(labels))):
-        with open(output / FOLDER / f"{FILE_NAMES[split]}_{name}.pt", "wb") as stream:  # has the errno of a full disk
+        with open(output / FOLDER / f"{FILE_NAMES[split]}_{name}.pt", "wb") as stream:
             torch.save(values, stream)
 
 
