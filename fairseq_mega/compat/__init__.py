@@ -19,7 +19,6 @@ WRAPPING = (  # modules that only wrap functions of fairseq
     "features.translating",
     "features.weight_copies",
     "processes.distributed",
-    "versions.apex",
 )
 
 

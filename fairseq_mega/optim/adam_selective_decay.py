@@ -25,7 +25,7 @@ class SelectiveDecayAdam(FairseqAdam):
     """fairseq's Adam with a decoupled weight decay of 0 for the parameters that the model marks.
 
     The marked parameters form the second of two groups. Everything else, including float32 copies of weights in half
-    precision and apex's FusedAdam, is as with ``--optimizer adam``.
+    precision, is as with ``--optimizer adam``.
 
     Args:
         cfg: fairseq's options of Adam.

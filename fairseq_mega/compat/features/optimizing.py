@@ -13,6 +13,14 @@ import torch
 from fairseq_mega.compat.patching import around
 
 
+@around("fairseq.optim.fused_adam", "get_fused_adam_class")
+def use_one_adam(original: typing.Callable) -> None:
+    """Make --optimizer adam the same with and without NVIDIA's apex, whose FusedAdam adds eps in another place.
+
+    fairseq would use FusedAdam whenever a GPU is visible, also with --cpu.
+    """
+
+
 @around("fairseq.optim.adam", "Adam.step")
 def step_at_once(original: typing.Callable, self: torch.optim.Optimizer, closure: typing.Any = None) -> typing.Any:
     """Use PyTorch's fused kernel for --optimizer adam if all parameters are float32 on a CPU or GPU.
@@ -29,14 +37,10 @@ def step_at_once(original: typing.Callable, self: torch.optim.Optimizer, closure
 
 
 def _fits(group: typing.Dict[str, typing.Any], parameters: typing.Sequence[typing.Any]) -> bool:
-    if group.get("amsgrad", False) or not all(0.0 <= beta < 1.0 for beta in group["betas"]):
-        return False
     tensors = [tensor for parameter in parameters for tensor in (parameter, parameter.grad)]
-    return all(t.device.type in ("cpu", "cuda") and t.dtype == torch.float32 and _is_dense(t) for t in tensors)
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    return type(tensor.data) is torch.Tensor and tensor.layout == torch.strided and tensor.is_contiguous()
+    return not group.get("amsgrad", False) and all(
+        t.device.type in ("cpu", "cuda") and t.dtype == torch.float32 and t.is_contiguous() for t in tensors
+    )
 
 
 def _step_group(
@@ -46,10 +50,9 @@ def _step_group(
     for parameter in parameters:
         state = optimizer.state[parameter]
         for name in ("exp_avg", "exp_avg_sq"):
-            known = state.get(name)
-            if known is None or known.dtype != parameter.dtype or not known.is_contiguous():
-                state[name] = torch.zeros_like(parameter) if known is None else known.to(parameter).contiguous()
-        state["step"] = state.get("step", 0) + 1
+            if name not in state:
+                state[name] = torch.zeros_like(parameter)
+        state["step"] = state.get("step", group.get("step", 0)) + 1  # apex counted the steps of a group
         alike[state["step"], parameter.device].append(parameter)
     beta1, beta2 = group["betas"]
     decay = group["lr"] * group["weight_decay"]
@@ -83,11 +86,11 @@ def measure_where_the_gradients_are(
 ) -> torch.Tensor:
     """Compute the norm of --clip-norm on the device of the gradients; the norm is fairseq's up to rounding.
 
-    Without apex fairseq moves the norm to a visible GPU, which fails with --cpu.
+    fairseq moves the norm to a visible GPU, which fails with --cpu.
     """
-    params = [params] if isinstance(params, torch.Tensor) else [p for p in params if p is not None]
-    grads = [p.grad.detach() for p in params if getattr(p, "grad", None) is not None]
-    if not grads or any(hasattr(p, "expert") for p in params) or not _are_alike(grads):
+    params = [params] if isinstance(params, torch.Tensor) else list(params)
+    grads = [p.grad.detach() for p in params if p is not None and p.grad is not None]
+    if not grads:
         return original(params, max_norm, aggregate_norm_fn)
     norm = total_norm(grads)
     if aggregate_norm_fn is not None:
@@ -95,11 +98,6 @@ def measure_where_the_gradients_are(
     if max_norm > 0:
         torch._foreach_mul_(grads, (float(max_norm) / (norm + 1e-6)).clamp(max=1))
     return norm
-
-
-def _are_alike(grads: typing.Sequence[torch.Tensor]) -> bool:
-    plain = all(type(grad) is torch.Tensor and grad.layout == torch.strided for grad in grads)
-    return plain and len({grad.device for grad in grads}) == 1
 
 
 def total_norm(tensors: typing.Sequence[torch.Tensor]) -> torch.Tensor:
