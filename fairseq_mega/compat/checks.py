@@ -4,7 +4,6 @@ A row earns its place by the rule in CONTRIBUTING.md, "What a guard must earn". 
 options that no document of this package names, have no row.
 """
 
-import glob
 import os
 import sys
 import typing
@@ -55,21 +54,13 @@ def _is_the_right_end(given: Options) -> bool:
 
 
 def _can_be_sharded(given: Options) -> bool:
-    switches = ("cpu_offload", "use_sharded_state", "use_bmuf", "store_ema")
-    return given["ddp_backend"] != "fully_sharded" or not (
-        any(given.get(switch) for switch in switches)
-        or given.get("zero_sharding", "none") != "none"
-        or given.get("optimizer") == "adam_selective_decay"  # no mark of a parameter stays with its shard
-    )
+    unmarked = given.get("optimizer") == "adam_selective_decay"  # no mark of a parameter stays with its shard
+    return given["ddp_backend"] != "fully_sharded" or not (unmarked or given.get("store_ema"))
 
 
 def _is_saved(given: Options) -> bool:
-    """Return whether a file exists, whole or in parts of several processes; True for addresses and by default."""
     file = given["restore_file"]
-    if "max_update" not in given or file == "checkpoint_last.pt" or "://" in file or os.path.isfile(file):
-        return True
-    stem, ending = os.path.splitext(file)
-    return bool(glob.glob(f"{glob.escape(stem)}-*{glob.escape(ending)}"))
+    return "max_update" not in given or file == "checkpoint_last.pt" or "://" in file or os.path.isfile(file)
 
 
 CHECKS = (
@@ -88,8 +79,7 @@ CHECKS = (
     Check(
         "ddp_backend",
         _can_be_sharded,
-        "fully_sharded cannot be combined with --cpu-offload, --use-sharded-state, --zero-sharding, --use-bmuf, "
-        "--store-ema or --optimizer adam_selective_decay: omit one of them",
+        "it cannot be combined with --store-ema or --optimizer adam_selective_decay: omit one of them",
     ),
     Check(
         "source_lang",

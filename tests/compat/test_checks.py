@@ -8,7 +8,6 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 from fairseq import options
-from fairseq.trainer import Trainer
 
 from fairseq_mega.cli import console
 from fairseq_mega.compat import checks
@@ -40,7 +39,6 @@ REFUSED: List[Tuple[str, str, List[str]]] = [  # command, option that the messag
     ("train", "--restore-file", ["--restore-file", "missing/checkpoint_last.pt"]),
     ("train", "--ddp-backend", [*SHARDED, "--store-ema"]),
     ("train", "--ddp-backend", [*SHARDED, "--optimizer", "adam_selective_decay"]),
-    ("train", "--ddp-backend", [*SHARDED, "--zero-sharding", "os"]),
     ("validate", "--gen-subset", ["--gen-subset", "valid"]),
     ("eval-lm", "--valid-subset", ["--valid-subset", "test"]),
     ("generate", "--valid-subset", ["--valid-subset", "test"]),
@@ -59,7 +57,6 @@ ACCEPTED: List[Tuple[str, List[str]]] = [
     ("train", SHARDED),
     ("train", ["--source-lang", "en", "--target-lang", "de"]),
     ("train", ["--restore-file", "there/checkpoint.pt"]),
-    ("train", ["--restore-file", "there/parts.pt"]),
     ("validate", ["--valid-subset", "test"]),
     ("generate", ["--gen-subset", "valid"]),
     ("generate", ["--task", "mega_language_modeling", "--context", "a.safetensors"]),
@@ -94,8 +91,7 @@ def test_other_options_are_accepted(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
-    for name in ("checkpoint.pt", "parts-shard0.pt"):
-        (tmp_path / "there" / name).touch()
+    (tmp_path / "there" / "checkpoint.pt").touch()
     parse(command, words, str(tmp_path))
 
 
@@ -132,10 +128,3 @@ def test_settings_of_hydra_are_checked_before_the_training(program: str, monkeyp
         with pytest.raises(ValueError, match="--criterion cross_entropy"):
             run_with([checked], build, None, groups)
         assert not built
-
-
-def test_the_table_is_read_where_options_are_parsed_and_trainers_built() -> None:
-    from fairseq_mega.compat import hooks
-
-    assert checks.check_parsed in hooks._functions["parse"] and checks.check_settings in hooks._functions["build"]
-    assert getattr(Trainer.__init__, "__wrapped__", None) is not None
