@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from fairseq import options
-from fairseq.data import data_utils
 from fairseq.data.token_block_dataset import TokenBlockDataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from hydra.core.config_store import ConfigStore
@@ -30,11 +29,6 @@ def test_numpy_itself_is_untouched() -> None:
     if int(np.__version__.split(".")[0]) < 2:
         pytest.skip("NumPy 1 has these names itself")
     assert not hasattr(np, "compat") and not hasattr(np, "int")
-
-
-def test_buckets() -> None:
-    buckets = data_utils.get_buckets(np.array([3, 5, 5, 9, 12, 30]), 3)
-    assert buckets[-1] == 30 and list(buckets) == sorted(buckets)
 
 
 def test_sentence_blocks() -> None:

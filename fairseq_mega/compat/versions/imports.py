@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import logging
-import os
 import sys
 import types
 import typing
@@ -33,15 +32,6 @@ def import_fairseq() -> None:
     if not any(getattr(finder, "name", None) == "fairseq" for finder in sys.meta_path):
         when_fairseq_is_imported(lambda: None)
     importlib.import_module("fairseq")
-
-
-def remember_user_dir() -> None:
-    """Record this package as an imported --user-dir, for which fairseq logs no message."""
-    from fairseq import utils
-
-    known: typing.Set[str] = getattr(utils.import_user_module, "memo", set())
-    ours = map(os.path.abspath, sys.modules["fairseq_mega"].__path__)
-    utils.import_user_module.memo = {*known, *ours}
 
 
 @contextlib.contextmanager
