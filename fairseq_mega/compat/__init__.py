@@ -79,6 +79,5 @@ def apply() -> None:
     hooks.at("write", sharding.help_to_save)
     hooks.at("state", card.add_card, autocast.record_precision)
     hooks.at("infer", autocast.remember_autocast)
-    hooks.at("lines", interactive.drop_byte_order_marks, interactive.warn_unknown_tokens)
-    hooks.at("sentence", interactive.drop_byte_order_mark)
+    hooks.at("lines", interactive.warn_unknown_tokens)
     hooks.at("binarize", interactive.warn_unknown_tokens_of_sentence)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Iterator, List
 
 import pytest
-import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer, EpochBatchIterator
 
@@ -73,40 +72,16 @@ def requested_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.enable()
 
 
-def test_a_machine_without_a_gpu_is_no_reason_to_warn(recwarn: pytest.WarningsRecorder) -> None:
-    """fairseq pins the memory of every batch, which torch warns of where there is no GPU."""
-    assert len(list(epochs(0).next_epoch_itr(shuffle=False))) == BATCHES
-    assert not [str(warning.message) for warning in recwarn]
-
-
 @pytest.mark.parametrize("buffer", [0, 10])
-class TestWorkers:
-    def test_end_after_each_epoch(self, buffer: int) -> None:
-        for _ in range(2):  # as fairseq does where batches are drawn again
-            iterator = epochs(2, buffer)
-            assert list(iterator.next_epoch_itr(shuffle=False)) == [[number] for number in range(BATCHES)]
-            del iterator
-            assert ended()
-
-    def test_end_where_an_epoch_is_left_early(self, buffer: int) -> None:
+@pytest.mark.parametrize("read", [BATCHES, 3])
+def test_workers_end_with_their_epoch(buffer: int, read: int) -> None:
+    """Also if an epoch is left early."""
+    for _ in range(2):  # as fairseq does where batches are drawn again
         iterator = epochs(2, buffer)
         batches = iterator.next_epoch_itr(shuffle=False)
-        assert [next(batches) for _ in range(3)] == [[0], [1], [2]]
-        assert len(multiprocessing.active_children()) == 2
+        assert [next(batches) for _ in range(read)] == [[number] for number in range(read)]
         del batches, iterator
         assert ended()
-
-    def test_end_when_the_garbage_collector_finds_them(self, buffer: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        """They are told to, and not waited for in vain, which the patience of torch's clean-up shows."""
-        monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 60.0)
-        batches = epochs(2, buffer).next_epoch_itr(shuffle=False)
-        next(batches)
-        batches.circle = batches
-        del batches
-        assert len(multiprocessing.active_children()) == 2
-        start = time.monotonic()
-        gc.collect()
-        assert ended() and time.monotonic() - start < 50.0
 
 
 @pytest.mark.parametrize(("gpu", "workers"), [(False, 0), (True, 1)])
@@ -120,15 +95,10 @@ def test_workers_that_nobody_asked_for(gpu: bool, workers: int, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("version", "method", "asked"),
-    [
-        ((3, 13), "fork", []),
-        ((3, 14), "forkserver", ["fork"]),
-        ((3, 14), "spawn", []),
-        ((3, 15), "forkserver", ["fork"]),
-    ],
+    ("version", "method", "requested"),
+    [((3, 13), "fork", []), ((3, 14), "forkserver", ["fork"]), ((3, 14), "spawn", [])],
 )
-def test_workers_are_forked(version: tuple, method: str, asked: List[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_are_forked(version: tuple, method: str, requested: List[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where Python's default is a server; what somebody has chosen otherwise stays."""
     found: List[str] = []
     stand_in = types.SimpleNamespace(
@@ -137,21 +107,15 @@ def test_workers_are_forked(version: tuple, method: str, asked: List[str], monke
     monkeypatch.setattr(workers_module, "multiprocessing", stand_in)
     monkeypatch.setattr(workers_module, "sys", types.SimpleNamespace(version_info=version))
     workers_module.start_workers_by_fork()
-    assert found == asked
+    assert found == requested
 
 
 @pytest.mark.parametrize(
-    "arguments, expected",
-    [
-        (["data", "--num-workers", "1"], True),
-        (["data", "--num-workers=0"], True),
-        (["task.data=data", "dataset.num_workers=4"], True),
-        (["data", "--num-workers-of-mine", "1"], False),
-        (["data"], False),
-    ],
+    "words, expected",
+    [(["--num-workers", "1"], True), (["dataset.num_workers=4"], True), (["--num-workers-of-mine", "1"], False)],
 )
-def test_who_asks_for_workers(arguments: List[str], expected: bool) -> None:
-    assert workers_are_requested(["fairseq-mega-train", *arguments]) is expected
+def test_workers_are_requested(words: List[str], expected: bool) -> None:
+    assert workers_are_requested(["fairseq-mega-train", "data", *words]) is expected
 
 
 @pytest.mark.slow
@@ -186,24 +150,3 @@ print("left:", multiprocessing.active_children(), names)
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert "left: [] []" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
     assert done.returncode == 0 and done.stderr == ""
-
-
-def test_running_threads_are_known_at_exit() -> None:
-    program = """
-import threading, time
-from fairseq_mega import compat
-from fairseq.data.iterators import BufferedIterator
-class Slow(list):
-    def __iter__(self):
-        for item in range(1000):
-            time.sleep(0.002)
-            yield item
-iterator = BufferedIterator(2, Slow(range(1000)))
-next(iterator)
-import atexit
-atexit._run_exitfuncs()
-print("alive" if iterator._consumer.is_alive() else "ended")
-"""
-    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert done.stdout.strip() == "ended", done.stdout + done.stderr

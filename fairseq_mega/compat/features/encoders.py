@@ -107,15 +107,11 @@ def compare(entry: str, given: str, task: typing.Any, reads_text: bool) -> None:
     Raises:
         OtherCard: if the encoder is another one.
     """
-    own = task.data_card().get(entry)
-    known = getattr(task, "trained_card", {}).get(entry, own)
-    if not given:
-        if reads_text:
-            warn_of_unsplit_text(entry, task)
-    elif known is None:
-        warn_once(task, f"{options_of(given)} is used unchecked: no card records --{OPTIONS[entry]} of the training")
-    elif given != known:
+    known = {**task.data_card(), **getattr(task, "trained_card", {})}.get(entry)
+    if given and known not in (None, given):
         raise OtherCard(f"{entry}: {options_of(given)} did not split the training text: give {options_of(known)}")
+    if reads_text and not given:
+        warn_of_unsplit_text(entry, task)
 
 
 def warn_of_unsplit_text(entry: str, task: typing.Any) -> None:
@@ -129,16 +125,7 @@ def warn_of_unsplit_text(entry: str, task: typing.Any) -> None:
     known = {**own, **getattr(task, "trained_card", {})}.get(entry, "")
     if known.startswith("--") or (known and entry not in own):
         file = "" if known.startswith("--") else f", copy {SUBWORDS_FILE} from the data of the training"
-        warn_once(
-            task,
+        logger.warning(
             f"{entry}: the training text was split with {options_of(known)}, and this text is not: give these "
-            f"options{file}, or give text that is split already",
+            f"options{file}, or give text that is split already"
         )
-
-
-def warn_once(task: typing.Any, message: str) -> None:
-    """Log a warning once for a task, however many of its interfaces compare encoders."""
-    given = vars(task).setdefault("warned_of_encoders", set())
-    if message not in given:
-        given.add(message)
-        logger.warning(message)

@@ -44,15 +44,6 @@ def _opened(name: str) -> typing.ContextManager[typing.TextIO]:
     return contextlib.nullcontext(sys.stdin)
 
 
-def drop_byte_order_marks(call: hooks.Call) -> typing.Iterator[None]:
-    """Remove byte-order marks before lines, which fairseq reads as unknown words or bytes (event "lines").
-
-    Many UTF-8 files begin with a byte-order mark, so joined files have marks at the beginning of later lines.
-    """
-    call.arguments["lines"] = [line.lstrip(BYTE_ORDER_MARK) for line in call.arguments["lines"]]
-    yield
-
-
 def warn_unknown_tokens(call: hooks.Call) -> typing.Iterator[None]:
     """Warn about lines with tokens that are unknown to the model (event "lines")."""
     yield
@@ -80,18 +71,15 @@ def warn_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
         logger.warning(f"{unknown} of the {kept} tokens of the text {text[:40]!r} are unknown to the model (<unk>)")
 
 
-def drop_byte_order_mark(call: hooks.Call) -> typing.Iterator[None]:
-    """Remove a byte-order mark before a sentence (event "sentence")."""
-    call.arguments["sentence"] = call.arguments["sentence"].lstrip(BYTE_ORDER_MARK)
-    yield
-
-
 def clean_as_in_training(
     clean: typing.Callable[[str, Steps], str],
     steps_of_model: typing.Callable[[pathlib.Path], Steps],
     steps_of_folder: typing.Callable[[pathlib.Path], Steps],
 ) -> None:
     """Clean text before ``--bpe sentencepiece`` cuts it, and before its words are looked up in data without subwords.
+
+    Many UTF-8 files begin with a byte-order mark, so joined files have marks at the beginning of later lines: marks are
+    removed from every line.
 
     Args:
         clean: applies steps to a text.
@@ -111,12 +99,12 @@ def clean_as_in_training(
 
     def clean_lines(call: hooks.Call) -> typing.Iterator[None]:
         steps = _steps_of_data(call.arguments["self"], steps_of_folder)
-        call.arguments["lines"] = [clean(line, steps) for line in call.arguments["lines"]]
+        call.arguments["lines"] = [clean(line.lstrip(BYTE_ORDER_MARK), steps) for line in call.arguments["lines"]]
         yield
 
     def clean_sentence(call: hooks.Call) -> typing.Iterator[None]:
         steps = _steps_of_data(call.arguments["self"].task, steps_of_folder)
-        call.arguments["sentence"] = clean(call.arguments["sentence"], steps)
+        call.arguments["sentence"] = clean(call.arguments["sentence"].lstrip(BYTE_ORDER_MARK), steps)
         yield
 
     wrap(SentencepieceBPE, "__init__", with_steps_of_the_model)
