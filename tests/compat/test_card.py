@@ -13,7 +13,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.files import card
 from fairseq_mega.data.card import card_of_task, digest_of_dictionary, settings_of_data
-from tests.support import helpers, tiny_images
+from tests.support import tiny_images
 from tests.tasks import test_image_classification
 
 
@@ -34,7 +34,6 @@ def task_with(own: Optional[Dict[str, str]] = None) -> Any:
         (dictionary("a", "b"), dictionary("a", "b", counts=7), False),
         (dictionary("a", "b"), dictionary("b", "a"), True),
         (dictionary("a"), dictionary("a", "madeupword0000"), True),
-        (dictionary("\u00e9"), dictionary("e\u0301"), True),
     ],
 )
 def test_dictionaries(theirs: Dictionary, ours: Dictionary, differ: bool) -> None:
@@ -48,7 +47,6 @@ def test_dictionaries(theirs: Dictionary, ours: Dictionary, differ: bool) -> Non
         ("a\nb", "a\nb", []),
         ("a\nb", "a\nc", ["labels 1: b in the checkpoint, c in the data"]),
         ("a\nb", "a", ["labels 1: b in the checkpoint, nothing in the data"]),
-        ("a", "b", ["labels: a in the checkpoint, b in the data"]),
     ],
 )
 def test_the_first_label_that_differs_is_named(theirs: str, ours: str, found: List[str]) -> None:
@@ -66,13 +64,6 @@ def test_names_of_an_earlier_checkpoint() -> None:
     }
 
 
-@pytest.mark.parametrize("key", ["card", "names"])
-@pytest.mark.parametrize("broken", [5, {"source": 5}])
-def test_what_is_no_card(key: str, broken: Any) -> None:
-    with pytest.raises(ValueError, match=rf"broken\.pt: its entry '{key}'"):
-        card.card_of({key: broken, "model": {}}, "broken.pt")
-
-
 def translation(pair: str, folder: Path, *tokens: str) -> TranslationTask:
     source, target = pair.split("-")
     cfg = TranslationConfig(data=str(folder), source_lang=source, target_lang=target)
@@ -83,7 +74,6 @@ def translation(pair: str, folder: Path, *tokens: str) -> TranslationTask:
     ("pair", "anew", "refused"),
     [
         ("de-en", False, True),
-        ("en-fr", False, True),
         ("en-de", False, False),
         ("de-en", True, False),  # a parent of other languages, with the same tokens
     ],
@@ -104,7 +94,7 @@ def test_all_entries_that_differ_are_named() -> None:
         card.check("a.pt", theirs, task_with(), own)
 
 
-@pytest.mark.parametrize("theirs", [{}, {"subwords": "0"}, {"source": "0"}])
+@pytest.mark.parametrize("theirs", [{}, {"source": "0"}])
 def test_a_checkpoint_without_a_card_is_loaded_with_a_warning(theirs: Dict[str, str], caplog: Any) -> None:
     card.check("a.pt", theirs, task_with(), {"source": "0"})
     assert ["a.pt has no data card" in line for line in caplog.messages] == [True] * (not theirs)
@@ -117,13 +107,6 @@ def test_a_training_writes_it_and_fairseq_reads_the_rest(tiny_model: Any) -> Non
     assert checkpoint["card"]["languages"] == "en-de"
     assert checkpoint["card"]["source"] == checkpoint["card"]["target"] == digest_of_dictionary(whole)
     assert checkpoint["task_state"] == {} and "card" not in checkpoint["extra_state"] and "names" not in checkpoint
-
-
-@pytest.mark.parametrize("direction", ["generate", "interactive"])
-def test_the_other_direction(direction: str, tiny_model: Any, device_flags: List[str]) -> None:
-    flags = ["--source-lang", "de", "--target-lang", "en", "--max-len-b", 3, *device_flags]
-    with pytest.raises(card.OtherCard, match="languages: en-de in the checkpoint, de-en in the data"):
-        helpers.run_fairseq(direction, [tiny_model.data, "--path", tiny_model.checkpoint, *flags], "w1\n")
 
 
 @pytest.mark.parametrize("split", ["train", "extra"])
@@ -185,7 +168,7 @@ def test_a_training_keeps_the_card_of_its_beginning(renamed: Any, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("second", "refused"),
-    [("a 9\nb 1\n", False), ("b 1\na 1\n", True), ("a 1\nb 1\nc 1\n", True), (None, False)],
+    [("a 9\nb 1\n", False), ("b 1\na 1\n", True), (None, False)],
 )
 def test_all_data_folders_have_one_dictionary(second: Optional[str], refused: bool, tmp_path: Path) -> None:
     """Compare all of DATA1:DATA2, of which fairseq reads the first dictionary."""

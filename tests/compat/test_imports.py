@@ -5,22 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from fairseq import options
-from fairseq.data import data_utils
-from fairseq.file_io import PathManager
 
-from fairseq_mega import compat
 from tests.support import helpers
-
-
-def test_apply_twice_changes_nothing() -> None:
-    def patched() -> tuple:
-        return data_utils.batch_by_size, PathManager.copy, options.parse_args_and_arch, data_utils.np
-
-    before = patched()
-    compat.apply()
-    assert patched() == before
-
 
 IMPORT = """
 import logging, os, warnings

@@ -55,14 +55,11 @@ def call(
     ("variables", "given", "how", "world", "rank"),
     [
         ({}, {}, "alone", 1, 0),
-        ({"WORLD_SIZE": "1"}, {}, "alone", 1, 0),
         ({**TWO, "RANK": "0", "WORLD_SIZE": "1"}, {}, "alone", 1, 0),
         (TWO, {}, "is one", 2, 1),
-        (TWO, {"distributed_world_size": 2}, "is one", 2, 1),
         (TWO, {"distributed_init_method": TCP}, "is one", 2, 1),
         (NODES, {}, "is one", 8, 5),
         ({}, {"distributed_world_size": 2}, "starts 2", 2, None),
-        ({}, {"distributed_world_size": 2, "distributed_init_method": TCP, "distributed_rank": 0}, "is one", 2, 0),
         ({}, {"distributed_world_size": 2, "distributed_init_method": TCP, "distributed_rank": 1}, "is one", 2, 1),
     ],
 )

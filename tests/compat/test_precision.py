@@ -1,7 +1,6 @@
 """--precision and --bf16: which one a device gets, and the flags of fairseq that it stands for."""
 
 import argparse
-import logging
 
 import pytest
 import torch
@@ -31,7 +30,7 @@ def gpu_with(monkeypatch, capability):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "Tesla")
 
 
-@pytest.mark.parametrize(("speedup", "chosen"), [(4.4, "bf16"), (2.0, "bf16"), (1.9, "fp32"), (0.03, "fp32")])
+@pytest.mark.parametrize(("speedup", "chosen"), [(2.0, "bf16"), (1.9, "fp32")])
 def test_auto_takes_bfloat16_where_it_is_twice_as_fast(cpu_with, speedup, chosen):
     cpu_with(speedup)
     choice = precision.choose("auto", "cpu")
@@ -39,52 +38,37 @@ def test_auto_takes_bfloat16_where_it_is_twice_as_fast(cpu_with, speedup, chosen
 
 
 def test_the_measurement():
-    """Both products are timed, and the threads stay as they were."""
-    threads = torch.get_num_threads()
     assert all(0 < seconds < 60 for seconds in precision.product_seconds().values())
-    assert precision.bfloat16_speedup() >= 0 and torch.get_num_threads() == threads
 
 
-@pytest.mark.parametrize(("capability", "chosen"), [((8, 0), "bf16"), ((9, 0), "bf16"), ((7, 5), "fp32")])
+@pytest.mark.parametrize(("capability", "chosen"), [((8, 0), "bf16"), ((7, 5), "fp32")])
 def test_auto_on_a_gpu(monkeypatch, capability, chosen):
     gpu_with(monkeypatch, capability)
     assert precision.choose("auto", "cuda").precision == chosen
 
 
-@pytest.mark.parametrize(
-    ("name", "device", "message"),
-    [
-        ("tf32", "cpu", "--precision tf32"),
-        ("bf16", "cuda", "--precision bf16"),
-        ("half", "cpu", "--precision half"),
-    ],
-)
-def test_a_precision_that_the_device_lacks(monkeypatch, name, device, message):
+@pytest.mark.parametrize(("name", "device"), [("tf32", "cpu"), ("bf16", "cuda")])
+def test_a_precision_that_the_device_lacks(monkeypatch, name, device):
     gpu_with(monkeypatch, (7, 5))
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"--precision {name}"):
         precision.choose(name, device)
 
 
-def parsed(*arguments, parser=None):
-    return options.parse_args_and_arch(parser or options.get_training_parser(), [*ARGUMENTS, *arguments])
+def parsed(*arguments):
+    return options.parse_args_and_arch(options.get_training_parser(), [*ARGUMENTS, *arguments])
 
 
 def flags(namespace: argparse.Namespace):
     return [name for name in precision.FLAGS if getattr(namespace, name)]
 
 
-def test_flags_of_fairseq(cpu_with, caplog):
+def test_flags_of_fairseq(cpu_with):
     cpu_with(3.0)
-    caplog.set_level(logging.INFO)
     assert flags(parsed()) == flags(parsed("--precision", "fp32")) == []
     assert flags(parsed("--precision", "bf16")) == flags(parsed("--precision", "auto")) == ["bf16", "amp"]
-    assert parsed("--precision", "bf16").tpu is False
+    assert parsed("--precision", "bf16").tpu is parsed("--bf16").tpu is False
     assert [precision.of(vars(parsed("--precision", name))) for name in ("fp32", "bf16")] == ["fp32", "bf16"]
     assert precision.of({"fp16": True}) == "fp16" and precision.of({}) == "fp32"
-    assert "precision: bf16 (this CPU multiplies bfloat16 3 times as fast as float32)" in caplog.text
-
-
-def test_two_ways_to_say_it():
     with pytest.raises(ValueError, match="--precision fp32 and --amp"):
         parsed("--precision", "fp32", "--amp")
 
@@ -154,11 +138,3 @@ def test_bf16_trains_and_resumes(flag, tiny_corpus, device_flags, tmp_path) -> N
     helpers.run_fairseq("train", [*given, "--max-update", 2])
     output = helpers.run_fairseq("train", [*given, "--max-update", 4])
     assert "@ 2 updates" in output and "num_updates: 4 >= max_update: 4" in output
-
-
-def test_tpu_stays_a_choice_beside_bf16() -> None:
-    words = ["data", "--arch", "mega_tiny", "--bf16"]
-    parser = options.get_training_parser()
-    assert options.parse_args_and_arch(parser, input_args=words).tpu is False
-    parser = options.get_training_parser()
-    assert options.parse_args_and_arch(parser, input_args=[*words, "--tpu"]).tpu is True

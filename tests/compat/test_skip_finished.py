@@ -46,7 +46,6 @@ def best(folder: Path) -> Any:
 
 
 LIMITS: Dict[str, List[object]] = {
-    "updates below": ["--max-update", 3],
     "as many updates": ["--max-update", 8],
     "epochs": ["--max-epoch", 1],
     "time": ["--stop-time-hours", 1e-9],
