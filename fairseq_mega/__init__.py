@@ -10,7 +10,7 @@ from typing import Any
 
 from . import compat
 from .compat import startup
-from .compat.versions import imports, inductor
+from .compat.versions import imports
 
 __version__ = "0.1.0"
 
@@ -31,6 +31,4 @@ def _register() -> None:
 
 
 startup.repair()
-inductor.quote_library_folders()
-startup.when_imported("torch", lambda torch: compat.require_torch())
 imports.when_fairseq_is_imported(_register)

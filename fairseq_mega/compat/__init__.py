@@ -10,8 +10,6 @@ it is needed, so that commands which need neither torch nor fairseq start at onc
 import functools
 import importlib
 
-OLDEST_TORCH = (2, 4)  # the first with F.rms_norm, and with is_autocast_enabled(device_type)
-
 WRAPPING = (  # modules that only wrap functions of fairseq
     "features.encoders",
     "features.no_weight_decay",
@@ -22,25 +20,9 @@ WRAPPING = (  # modules that only wrap functions of fairseq
 )
 
 
-def require_torch() -> None:
-    """Raise ImportError for a torch that lacks what the package uses; pip checks it too, other installers do not."""
-    import torch
-
-    found = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    if found < OLDEST_TORCH:
-        needed = ".".join(map(str, OLDEST_TORCH))
-        raise ImportError(
-            f"fairseq_mega needs torch {needed} or newer, found {torch.__version__}: pip install 'torch>={needed}'"
-        )
-
-
 @functools.lru_cache(maxsize=None)
 def apply() -> None:
-    """Apply every workaround; a second call does nothing.
-
-    Raises ImportError where torch is too old.
-    """
-    require_torch()
+    """Apply every workaround; a second call does nothing."""
     from . import checks, hooks, patching
     from .versions import imports
 

@@ -3,7 +3,6 @@
 import argparse
 import importlib
 import os
-import shlex
 import subprocess
 import sys
 import types
@@ -14,7 +13,6 @@ import pytest
 from fairseq.dataclass import utils
 
 from fairseq_mega.compat import startup
-from fairseq_mega.compat.versions import inductor
 
 NEW_UNION = getattr(types, "UnionType", None)
 
@@ -64,25 +62,3 @@ def test_the_file_is_loaded_alone(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert (done.stdout, done.stderr) == ("False False\n", "")
-
-
-@pytest.mark.parametrize("folder", ["/it's a/lib", "/plain/lib"])
-@pytest.mark.parametrize("quoted_by_torch", [False, True])
-def test_inductor_links_in_any_folder(folder: str, quoted_by_torch: bool) -> None:
-    """A linker's command as torch writes it: a string that is split like a shell's."""
-
-    class CppBuilder:
-        def __init__(self) -> None:
-            self._build_option = types.SimpleNamespace(get_libraries_dirs=lambda: [folder, "/usr/lib"])
-            written = shlex.quote(folder) if quoted_by_torch else folder
-            self._libraries_dirs_args = f"-L{written} -L/usr/lib "
-
-        def get_command_line(self) -> str:
-            return f"g++ {self._libraries_dirs_args}-ltorch"
-
-    module = types.ModuleType("cpp_builder")
-    module.CppBuilder = CppBuilder  # type: ignore[attr-defined]
-    inductor._quote(module)
-    builder = CppBuilder()
-    for _ in range(2):
-        assert shlex.split(builder.get_command_line()) == ["g++", f"-L{folder}", "-L/usr/lib", "-ltorch"]
