@@ -11,7 +11,6 @@ from fairseq import checkpoint_utils
 from tests.support import helpers, tiny_trainings
 
 OPTIONS: List[object] = ["--cpu", "--num-workers", 0, "--no-epoch-checkpoints"]
-UNBEATEN = -5.0  # a loss better than what can be
 
 
 class Trainer:
@@ -39,10 +38,6 @@ def change(path: Path, **extra_state: object) -> None:
     state = torch.load(path, weights_only=False)
     state["extra_state"].update(extra_state)
     torch.save(state, path)
-
-
-def best(folder: Path) -> Any:
-    return torch.load(folder / "checkpoint_best.pt", weights_only=False)["extra_state"]["best"]
 
 
 LIMITS: Dict[str, List[object]] = {
@@ -89,15 +84,6 @@ def test_the_time_of_another_training_does_not_count(train: Trainer, finished: P
     change(finished / "checkpoint_last.pt", previous_training_time=3600.0 * 24)
     begin = ["--finetune-from-model", finished / "checkpoint_last.pt"]
     assert updates(train("b", "--stop-time-hours", 1, "--max-epoch", 1, *begin)) == 8
-
-
-def test_nothing_is_left_of_the_training_before(train: Trainer, tmp_path: Path, monkeypatch: Any) -> None:
-    """Several trainings in one process, as of a sweep."""
-    checkpoint_utils.save_checkpoint.best = UNBEATEN
-    monkeypatch.setattr(helpers, "forget_earlier_runs", lambda: None)
-    train("b", "--max-epoch", 1)
-    del checkpoint_utils.save_checkpoint.best
-    assert best(tmp_path / "b") > 0
 
 
 @pytest.mark.parametrize(

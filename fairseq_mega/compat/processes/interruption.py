@@ -108,24 +108,14 @@ def listen(call: hooks.Call) -> typing.Iterator[None]:
 @around("fairseq.trainer", "Trainer.begin_epoch")
 def begin_to_train(original: typing.Callable, self: typing.Any, epoch: int) -> None:
     """Handle signals from the first update on."""
-    namespace = _globals_of_training()
-    if namespace:
-        validate = namespace["validate_and_save"]
-        if not isinstance(validate, functools.partial):
-            namespace["validate_and_save"] = functools.partial(_end_after_the_update, validate)
-        _listen()  # fairseq-hydra-train calls call_main before it imports this package
-        stop.trains = True
+    for name in ("fairseq_cli.train", "__main__"):  # the second one with ``python -m fairseq_cli.train``
+        program: typing.Any = sys.modules.get(name)
+        validate = getattr(program, "validate_and_save", None)
+        if validate is not None and not isinstance(validate, functools.partial):
+            program.validate_and_save = functools.partial(_end_after_the_update, validate)
+    _listen()  # fairseq-hydra-train calls call_main before it imports this package
+    stop.trains = True
     original(self, epoch)
-
-
-def _globals_of_training() -> typing.Dict[str, typing.Any]:
-    """Return the globals of the running module of fairseq-train: fairseq_cli.train, or __main__ with ``python -m``."""
-    frame: typing.Optional[types.FrameType] = sys._getframe()
-    while frame is not None:
-        if {"should_stop_early", "validate_and_save", "train"} <= frame.f_globals.keys():
-            return frame.f_globals
-        frame = frame.f_back
-    return {}
 
 
 @around("fairseq.trainer", "Trainer._aggregate_logging_outputs")

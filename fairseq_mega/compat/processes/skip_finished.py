@@ -28,11 +28,8 @@ def look_for_updates(call: hooks.Call) -> typing.Iterator[None]:
     Raises:
         ValueError: if no update is left, unless the same training has finished in --save-dir.
     """
-    from fairseq import checkpoint_utils
-
     cfg, trainer = call.arguments["cfg"], call.arguments["trainer"]
-    restored, save = restored_file(cfg, trainer.checkpoint_suffix), checkpoint_utils.save_checkpoint
-    vars(save).pop("best", None)  # of an earlier training of this process
+    restored = restored_file(cfg, trainer.checkpoint_suffix)
     yield
     extra_state, batches = call.result[0] or {}, call.result[1]
     if cfg.reset_optimizer or cfg.reset_meters or restored == cfg.finetune_from_model:
