@@ -62,4 +62,3 @@ def apply() -> None:
     hooks.at("state", card.add_card, autocast.record_precision)
     hooks.at("infer", autocast.remember_autocast)
     hooks.at("lines", interactive.warn_unknown_tokens)
-    hooks.at("binarize", interactive.warn_unknown_tokens_of_sentence)

@@ -26,7 +26,6 @@ EVENTS = {  # name -> module and function
     "build": ("fairseq.trainer", "Trainer.__init__"),
     "lines": ("fairseq.tasks.fairseq_task", "FairseqTask.get_interactive_tokens_and_lengths"),
     "sentence": ("fairseq.hub_utils", "GeneratorHubInterface.tokenize"),
-    "binarize": ("fairseq.hub_utils", "GeneratorHubInterface.binarize"),
     "run": ("fairseq.distributed.utils", "call_main"),
     "restore": ("fairseq.checkpoint_utils", "load_checkpoint"),
     "read": ("fairseq.checkpoint_utils", "load_checkpoint_to_cpu"),

@@ -51,12 +51,6 @@ def warn_unknown_tokens(call: hooks.Call) -> typing.Iterator[None]:
         warn_unknown(line, tokens, call.arguments["self"].source_dictionary)
 
 
-def warn_unknown_tokens_of_sentence(call: hooks.Call) -> typing.Iterator[None]:
-    """Warn about a sentence with tokens that are unknown to the model (event "binarize")."""
-    yield
-    warn_unknown(call.arguments["sentence"], call.result, call.arguments["self"].src_dict)
-
-
 def warn_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
     """Warn about the tokens of a text that a dictionary does not have.
 

@@ -1,44 +1,28 @@
 """Options that override settings of a checkpoint (from_pretrained, --model-overrides): fairseq ignores unknown ones."""
 
 import argparse
-import logging
 import typing
 
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.features import decode_weights
 
-logger = logging.getLogger(__name__)
 BESIDES = ("generation_args", "is_vocoder", "load_checkpoint_heads", decode_weights.NAME)  # read in other places
 
 
 def refuse_unknown_overrides(call: hooks.Call) -> typing.Iterator[None]:
-    """Refuse an option that is not in a checkpoint's settings, and correct its criterion (event "read")."""
+    """Refuse an option that is not in a checkpoint's settings (event "read")."""
     yield
     settings, path, given = call.result.get("cfg"), call.arguments["path"], call.arguments["arg_overrides"] or {}
     if settings is None:
         return
-    _replace_criterion(settings, path)
     unknown = sorted(set(given) - {*names_of(settings), *_of_text_tools(), *BESIDES}) if given else []
     if unknown:
         raise ValueError(f"{path} has no option {', '.join(unknown)}: omit it, or correct its name")
     trained = getattr(settings.get("criterion"), "_name", None)
     if trained is not None and given.get("criterion", trained) != trained:
         raise ValueError(f"--criterion {given['criterion']}: {path} was trained with {trained}: omit the option")
-
-
-def _replace_criterion(settings: typing.Any, path: str) -> None:
-    """Replace a checkpoint's criterion that its task does not accept, or a missing one, by the task's first."""
-    from fairseq.tasks import TASK_REGISTRY
-
-    task, trained = (getattr(settings.get(group), "_name", None) for group in ("task", "criterion"))
-    own = getattr(TASK_REGISTRY.get(task), "criterions", None)
-    if own is not None and trained not in own:
-        if trained is not None:  # a converted checkpoint may name none
-            logger.warning(f"{path} was trained with --criterion {trained}; --task {task} scores it with {own[0]}")
-        with open_dict(settings):
-            settings.criterion = OmegaConf.create({"_name": own[0]})
 
 
 def names_of(settings: typing.Any) -> typing.Set[str]:
