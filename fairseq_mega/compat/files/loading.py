@@ -14,7 +14,7 @@ from fairseq_mega.compat.files.expressions import UnsafeExpression
 from fairseq_mega.compat.patching import ModuleWith, around
 
 from . import safetensors_files
-from .safe_globals import RefusedContents
+from .safe_globals import RefusedContents, UnreadableFile
 
 # The modules of fairseq that open files with torch.load.
 LOADING_MODULES = (
@@ -27,10 +27,6 @@ LOADING_MODULES = (
 )
 REFUSED = re.compile(r"GLOBAL (\S+)|(?:unrecognized function|but got) (.+)")  # torch's words before an object's name
 ADVICE = "Reading it could run any program: get the checkpoint from a source that you trust, saved as plain values"
-
-
-class UnreadableFile(ValueError):
-    """A file is damaged, or of another kind; the message names the file."""
 
 
 def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = False) -> typing.Any:
@@ -49,15 +45,11 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
         UnreadableFile: if the file is damaged or of another kind.
     """
     where = str(getattr(file, "name", "the data")) if hasattr(file, "read") else os.fspath(file)
-    if os.path.isdir(where):
-        raise IsADirectoryError(f"{where} is a folder; give the file of a checkpoint in it")
     if safetensors_files.names_safetensors(where):
         return _read_safetensors(where, map_location)
     try:
         mmap = mmap and zipfile.is_zipfile(file)  # files of torch before 1.6 cannot be mapped
         return torch.load(file, map_location=map_location, weights_only=True, mmap=mmap)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{where} does not exist; check the path") from None
     except RefusedContents as error:
         raise RefusedContents(f"{where} is refused: it contains {error}. {ADVICE}") from error
     except Exception as error:
@@ -70,10 +62,7 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
 
 
 def _read_safetensors(where: str, map_location: typing.Any) -> typing.Any:
-    try:
-        checkpoint = safetensors_files.read(where)
-    except safetensors_files.UnreadableSafetensors as error:
-        raise UnreadableFile(str(error)) from error
+    checkpoint = safetensors_files.read(where)
     if isinstance(map_location, (str, torch.device)):
         checkpoint["model"] = {name: tensor.to(map_location) for name, tensor in checkpoint["model"].items()}
     return checkpoint

@@ -5,9 +5,7 @@ import errno
 import fcntl
 import logging
 import os
-import shlex
 import socket
-import sys
 import threading
 import time
 import typing
@@ -108,9 +106,8 @@ def lock_for_training(save_dir: str, owner: typing.Any) -> bool:
 
 
 def description() -> str:
-    """Return a description of this process: host, number, present time, command."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-    return f"host {socket.gethostname()}, process {os.getpid()}, since {since}, {shlex.join(sys.argv)[:2000]}\n"
+    """Return a description of this process: host, number, present time."""
+    return f"host {socket.gethostname()}, process {os.getpid()}, since {time.strftime('%Y-%m-%d %H:%M:%S %Z')}\n"
 
 
 def release(path: str, process: int) -> None:

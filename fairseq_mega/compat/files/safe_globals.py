@@ -24,6 +24,10 @@ class RefusedContents(ValueError):
     """A file refers to something that no checkpoint of fairseq contains."""
 
 
+class UnreadableFile(ValueError):
+    """A file is damaged, or of another kind; the message names the file."""
+
+
 def _as(module: str, name: str, entry: typing.Any) -> typing.Any:
     """Return `entry` with the name that pickles use for it."""
     entry.__module__, entry.__name__, entry.__qualname__ = module, name, name

@@ -16,14 +16,11 @@ import safetensors.torch
 import torch
 
 from .card import EARLIER, KEY
+from .safe_globals import UnreadableFile
 
 SUFFIX = ".safetensors"
 SHARED = "shared_tensors"  # in the JSON: name of a tensor -> the name that the file holds it under
 DIGEST = "configuration"  # in the JSON and the header of the tensors: digest of the configuration as it was written
-
-
-class UnreadableSafetensors(ValueError):
-    """A file is not safetensors, or lacks its configuration; the message names the reason."""
 
 
 def names_safetensors(path: typing.Any) -> bool:
@@ -46,7 +43,7 @@ def read_tensors(path: typing.Any) -> typing.Dict[str, torch.Tensor]:
 
     Raises:
         OSError: if it is missing.
-        UnreadableSafetensors: if it is damaged, or of another kind.
+        UnreadableFile: if it is damaged, or of another kind.
     """
     with _errors_naming(path):
         return safetensors.torch.load_file(os.fspath(path))
@@ -60,14 +57,14 @@ def read_texts(path: typing.Any) -> typing.Dict[str, str]:
 
 @contextlib.contextmanager
 def _errors_naming(path: typing.Any) -> typing.Iterator[None]:
-    """Turn errors of the contents into UnreadableSafetensors."""
+    """Turn errors of the contents into UnreadableFile."""
     try:
         yield
     except OSError:
         raise
     except Exception as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
-        raise UnreadableSafetensors(f"{path} is not a file of safetensors ({reason})") from error
+        raise UnreadableFile(f"{path} is not a file of safetensors ({reason})") from error
 
 
 def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
@@ -75,7 +72,7 @@ def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
 
     Raises:
         OSError: if one of the files is missing.
-        UnreadableSafetensors: if one of them is damaged, or of another kind or checkpoint.
+        UnreadableFile: if one of them is damaged, or of another kind or checkpoint.
     """
     where = configuration_file(path)
     if not os.path.exists(where):
@@ -87,7 +84,7 @@ def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
         tensors, expected = read_tensors(path), read_texts(path).get(DIGEST, digest)
         tensors.update({name: tensors[owner] for name, owner in shared.items()})
     if digest != expected:
-        raise UnreadableSafetensors(
+        raise UnreadableFile(
             f"{path} and {where} belong to different checkpoints: copy both files of a checkpoint together"
         )
     if isinstance(checkpoint.get("args"), dict):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.compat.files import safetensors_files
+from fairseq_mega.compat.files.safe_globals import UnreadableFile
 from fairseq_mega.modules.state import StreamState, named_tensors, with_named_tensors
 
 KIND = "fairseq_mega context 1"
@@ -114,7 +115,7 @@ def load_context(path: Path, models: Sequence[Any], dictionary: Any) -> Context:
     try:
         texts = safetensors_files.read_texts(path)
         tensors = safetensors_files.read_tensors(path)
-    except safetensors_files.UnreadableSafetensors as error:
+    except UnreadableFile as error:
         raise ContextError(f"{error}: give a file of --save-context") from error
     if texts.get("kind") != KIND:
         raise ContextError(f"{path} holds no context for this version: give a file of --save-context")
