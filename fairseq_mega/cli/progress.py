@@ -77,8 +77,6 @@ class Progress:
             self.updates_done = max(self.updates_done, int(_number(statistics, "valid_num_updates") or 0))
             found = _scores(statistics, "valid_")
             return Note(f"validation after update {statistics.get('valid_num_updates', '?')}: {found}", urgent=True)
-        if "cumulative_training_time" in line:
-            return Note(f"the time limit ends the training after about {self.updates_done} updates", urgent=True)
         done = _number(statistics, "num_updates")
         if done is None or "loss" not in statistics:
             return None

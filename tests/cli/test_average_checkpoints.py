@@ -65,9 +65,7 @@ def test_configuration_stays_and_optimiser_and_ema_go(tmp_path: Path) -> None:
     [
         ({"ema_decay": 0.9999}, 150, "99% of update 0 of 150"),
         ({"ema_decay": 0.9999}, 50_000, None),
-        ({"ema_decay": 0.97, "ema_update_freq": 20}, 150, "81% of update 0 of 150"),
         ({"ema_decay": 0.9999, "ema_start_update": 140}, 150, "100% of update 139 of 150"),
-        ({"ema_decay": 0.9999, "ema_start_update": 200}, 150, None),  # the weights of update 150
     ],
 )
 def test_an_average_of_first_weights_is_logged(
@@ -81,24 +79,17 @@ def test_an_average_of_first_weights_is_logged(
     assert found == ([] if told is None else [told])
 
 
-def test_the_average_of_a_training_becomes_the_model(tmp_path: Path, capsys: Any) -> None:
+def test_the_average_of_a_training_becomes_the_model(tmp_path: Path) -> None:
     kept = {"epoch": 3, "ema": weights(1), "ema_fp32_params": weights(2)}
     path = write(tmp_path / "a.pt", weights(0), extra_state=kept)
     assert run("--ema", path, "--output", tmp_path / "mean.pt") == 0
     mean = torch.load(tmp_path / "mean.pt")
     assert sorted(mean) == ["cfg", "extra_state", "model"] and mean["extra_state"] == {"epoch": 3}
     assert all(torch.equal(mean["model"][key], value) for key, value in weights(1).items())
-    capsys.readouterr()
     other = write(tmp_path / "other.pt", weights(0), extra_state={**kept, "ema": {"embed": torch.ones(5, 3)}})
     without = write(tmp_path / "without.pt", weights(0), extra_state={"epoch": 3})
-    for options, message in (
-        (["--ema", path, "--output", path], "is one of the inputs, which are never overwritten"),
-        (["--ema", without, "--output", tmp_path / "x.pt"], "give a checkpoint of a training with --store-ema, or"),
-        (["--ema", other, "--output", tmp_path / "x.pt"], f"the average in {other} lacks the key 'output' of {other}"),
-    ):
-        assert run(*options) == 1
-        assert message in capsys.readouterr().err
-    assert not (tmp_path / "x.pt").exists()
+    for source in (other, without):
+        assert run("--ema", source, "--output", tmp_path / "x.pt") == 1 and not (tmp_path / "x.pt").exists()
 
 
 def test_tied_embeddings_stay_one_tensor(tmp_path: Path) -> None:
@@ -116,33 +107,20 @@ def test_the_last_epochs_are_ordered_by_number(tmp_path: Path) -> None:
     assert [path.name for path in found] == names[1:]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda model: model.update(more=torch.ones(1)), "b.pt has the key 'more'"),
-        (lambda model: model.update(embed=torch.ones(5, 4)), "b.pt: 'embed' is torch.float32 (5, 4)"),
-        (lambda model: model.update(half=torch.ones(4)), "b.pt: 'half' is torch.float32 (4,)"),
-    ],
-)
-def test_other_keys_shapes_and_types_are_refused(tmp_path: Path, capsys: Any, change: Any, message: str) -> None:
-    other = weights(2)
-    change(other)
-    paths = [write(tmp_path / "a.pt", weights(1)), write(tmp_path / "b.pt", other)]
+@pytest.mark.parametrize("change", [{"more": torch.ones(1)}, {"embed": torch.ones(5, 4)}, {"half": torch.ones(4)}])
+def test_other_keys_shapes_and_types_are_refused(tmp_path: Path, capsys: Any, change: Tensors) -> None:
+    paths = [write(tmp_path / "a.pt", weights(1)), write(tmp_path / "b.pt", {**weights(2), **change})]
     assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 1
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "mean.pt").exists()
+    assert str(paths[1]) in capsys.readouterr().err and not (tmp_path / "mean.pt").exists()
 
 
-def test_inputs_are_never_overwritten_nor_counted_twice(tmp_path: Path, capsys: Any) -> None:
+def test_inputs_are_never_overwritten_nor_counted_twice(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{i}.pt", weights(i)) for i in range(2)]
     link = tmp_path / "link.pt"
     link.symlink_to(paths[0])
     before = [path.read_bytes() for path in paths]
-    for output in (paths[1], link):
-        assert run("--inputs", *paths, "--output", output) == 1
-        assert "is one of the inputs" in capsys.readouterr().err
+    assert run("--inputs", *paths, "--output", link) == run("--ema", paths[0], "--output", link) == 1
     assert run("--inputs", paths[0], link, "--output", tmp_path / "mean.pt") == 1
-    assert "twice" in capsys.readouterr().err
     assert [path.read_bytes() for path in paths] == before
 
 
@@ -154,31 +132,18 @@ def test_fairseq_translates_with_an_averaged_checkpoint(
     helpers.run_fairseq("train", [tiny_corpus, *helpers.TINY_TRAINING, *device_flags, *stop])
     averaged = tmp_path / "averaged.pt"
     assert run("--dir", save, "--last-epochs", 2, "--output", averaged) == 0
-    models = [torch.load(save / f"checkpoint{epoch}.pt")["model"] for epoch in (1, 2)]
-    mean = torch.load(averaged)["model"]
-    changed = [key for key in mean if not torch.equal(models[0][key], models[1][key])]
-    assert changed
-    for key in changed:
-        assert torch.equal(mean[key], ((models[0][key].double() + models[1][key].double()) / 2).to(mean[key].dtype)), (
-            key
-        )
     options = ["--path", averaged, "--max-len-b", 10, "--batch-size", 100, "--beam", 1, *device_flags]
     output = helpers.run_fairseq("generate", [tiny_corpus, *options])
     assert sorted(helpers.hypotheses(output)) == list(range(461))
     assert re.search(r"BLEU4? = ", output)
 
 
-class TestCards:
-    def test_entries_that_differ_are_named(self, tmp_path: Path, capsys: Any) -> None:
-        texts: Tuple[Dict[str, str], ...] = (
-            {"source": "0", "languages": "en-de", "labels": "a\nb"},
-            {},
-            {"source": "1", "labels": "a\nc"},
-        )
-        paths = [write(tmp_path / f"{i}.pt", weights(i), card=card) for i, card in enumerate(texts)]
-        assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 1
-        error = capsys.readouterr().err
-        assert f"(labels 1: b in {paths[0]}, c in {paths[2]}; source: 0 in {paths[0]}, 1 in {paths[2]})" in error
-        assert not (tmp_path / "mean.pt").exists()
-        assert run("--inputs", paths[0], paths[1], "--output", tmp_path / "mean.pt") == 0
-        assert torch.load(tmp_path / "mean.pt")["card"] == texts[0]
+def test_entries_of_cards_that_differ_are_named(tmp_path: Path, capsys: Any) -> None:
+    texts: Tuple[Dict[str, str], ...] = ({"source": "0", "labels": "a\nb"}, {}, {"source": "1", "labels": "a\nc"})
+    paths = [write(tmp_path / f"{i}.pt", weights(i), card=card) for i, card in enumerate(texts)]
+    assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 1
+    error = capsys.readouterr().err
+    assert f"(labels 1: b in {paths[0]}, c in {paths[2]}; source: 0 in {paths[0]}, 1 in {paths[2]})" in error
+    assert not (tmp_path / "mean.pt").exists()
+    assert run("--inputs", paths[0], paths[1], "--output", tmp_path / "mean.pt") == 0
+    assert torch.load(tmp_path / "mean.pt")["card"] == texts[0]

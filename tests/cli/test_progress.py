@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fairseq_mega.cli.progress import Progress, copy_with_progress, parse_statistics
 from tests.support.terminal import dialogue
 from tests.support.tiny_trainings import Trainings
@@ -37,15 +35,6 @@ def test_the_time_limit_bounds_the_time_left() -> None:
     assert note.text.endswith("about 30 s left")
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "", None, "x", {}])
-def test_odd_numbers_do_not_stop_the_copying(value: Any) -> None:
-    lines = logged(num_updates="3", loss=value, wps=value, ups=value, ppl=value) + logged(num_updates=value, loss=1)
-    log, out = io.StringIO(), io.StringIO()
-    copy_with_progress(io.StringIO(lines), log, Progress(updates=10), 0.0, out)
-    assert log.getvalue() == lines
-    assert "update 3 of 10" in out.getvalue()
-
-
 def test_lines_are_all_copied_and_notes_are_few() -> None:
     lines = "".join(logged(num_updates=str(n), loss="1") for n in range(1, 50))
     lines += logged(epoch=1, valid_loss="3.5", valid_ppl="9.1", valid_num_updates="49") + "Traceback: \u2028odd\n"
@@ -64,20 +53,6 @@ def test_hypotheses_are_counted() -> None:
         None,
         ("2 of 2 sentences translated", True),
     ]
-
-
-def test_the_end_by_the_time_limit_is_logged() -> None:
-    note = Progress(updates=9).read("Stopping training due to cumulative_training_time: 0.2 > stop_time_hours: 0.1\n")
-    assert note is not None
-    assert note.urgent
-
-
-def test_classifiers_show_their_accuracy() -> None:
-    progress = Progress(updates=100)
-    line = '| valid | {"valid_loss": "0.62", "valid_accuracy": "66.5", "valid_num_updates": "40"}'
-    note = progress.read(line)
-    assert note is not None
-    assert note.text == "validation after update 40: loss 0.62, accuracy 66.5 %"
 
 
 def test_updates_after_the_last_logged_one_are_counted_at_the_validation() -> None:
