@@ -23,17 +23,11 @@ PARSERS = {
 }
 OF_TRAINING = ["--arch", "mega_tiny", "--optimizer", "adam", "--max-update", "100"]
 CLASSES = ["--arch", "mega_lra_listop", "--task", "lra-text", "--optimizer", "adam"]
-SMOOTHED = ["--criterion", "label_smoothed_cross_entropy"]
 SHARDED = ["--ddp-backend", "fully_sharded"]
 REFUSED: List[Tuple[str, str, List[str]]] = [  # command, option that the message begins with, words
     ("train", "--criterion", CLASSES),
     ("train", "--criterion", [*CLASSES, "--criterion", "label_smoothed_cross_entropy"]),
     ("train", "--criterion", ["--arch", "mega_masked_lm_tiny", "--task", "masked_lm"]),
-    (
-        "train",
-        "--maximize-best-checkpoint-metric",
-        [*SMOOTHED, "--report-accuracy", "--best-checkpoint-metric", "accuracy"],
-    ),
     ("train", "--maximize-best-checkpoint-metric", ["--eval-bleu", "--best-checkpoint-metric", "bleu"]),
     ("train", "--maximize-best-checkpoint-metric", ["--maximize-best-checkpoint-metric"]),
     ("train", "--restore-file", ["--restore-file", "missing/checkpoint_last.pt"]),
@@ -50,10 +44,8 @@ REFUSED: List[Tuple[str, str, List[str]]] = [  # command, option that the messag
 ACCEPTED: List[Tuple[str, List[str]]] = [
     *((command, []) for command in PARSERS),
     ("train", [*CLASSES, "--criterion", "lra_cross_entropy"]),
-    ("train", [*CLASSES, "--criterion", "lra_cross_entropy", "--best-checkpoint-metric", "accuracy", "--max"]),
     ("train", ["--best-checkpoint-metric", "ppl"]),
     ("train", ["--eval-bleu", "--best-checkpoint-metric", "bleu", "--max"]),
-    ("train", [*SMOOTHED, "--report-accuracy", "--best-checkpoint-metric", "accuracy", "--max"]),
     ("train", SHARDED),
     ("train", ["--source-lang", "en", "--target-lang", "de"]),
     ("train", ["--restore-file", "there/checkpoint.pt"]),

@@ -36,8 +36,7 @@ def states(checkpoint: Path) -> Dict[str, Any]:
     return {"model": loaded["model"], **averages}
 
 
-@pytest.mark.parametrize("precision", [[], ["--ema-fp32"]], ids=["", "fp32"])
-@pytest.mark.parametrize("kind", ["language model", "text", "batch norm", "translation"])
+@pytest.mark.parametrize(("kind", "precision"), [("language model", ["--ema-fp32"]), ("batch norm", [])])
 def test_resumed_training_goes_on_with_the_average(
     kind: str, precision: List[str], trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
 ) -> None:
