@@ -1,1 +1,1 @@
-"""A stand-in of NVIDIA's apex on the CPU: the interface that fairseq and fairseq_mega use, with readable arithmetic."""
+"""A stand-in of NVIDIA's apex on the CPU: the interface that fairseq_mega uses, with readable arithmetic."""
