@@ -25,7 +25,7 @@ def normalized(image: np.ndarray) -> Tensor:
     return ((pixels - torch.tensor(MEAN)) / torch.tensor(DEVIATION)).permute(2, 0, 1).contiguous()
 
 
-def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder per class") -> Any:
+def evaluation_transform(size: int, kept: float = KEPT) -> Any:
     """Return the map from an image of PIL to its centre, (3, size, size) float32.
 
     The image is resized bicubically and normalised by ImageNet's mean and deviation.
@@ -33,9 +33,8 @@ def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder
     Args:
         size: height and width.
         kept: ``size`` divided by the shorter side after the resize.
-        purpose: feature that requires timm, for the message if timm is not installed.
     """
-    return _transform(purpose, size, is_training=False, crop_pct=kept)
+    return _transform(size, is_training=False, crop_pct=kept)
 
 
 def training_transform(size: int) -> Any:
@@ -43,14 +42,13 @@ def training_transform(size: int) -> Any:
 
     Source: MEGA, Table 11; settings of the published code (XuezheMax/mega-image).
     """
-    purpose = "--augmentation randaugment"
-    allow_no_bits(purpose)
+    allow_no_bits()
     erasing = {"re_prob": 0.25, "re_mode": "pixel", "re_count": 1}
-    return _transform(purpose, size, is_training=True, auto_augment=RANDAUGMENT, **erasing)
+    return _transform(size, is_training=True, auto_augment=RANDAUGMENT, **erasing)
 
 
-def _transform(purpose: str, size: int, **options: Any) -> Any:
-    create = import_timm("timm.data", purpose).create_transform
+def _transform(size: int, **options: Any) -> Any:
+    create = import_timm("timm.data").create_transform
     return create(size, interpolation="bicubic", mean=MEAN, std=DEVIATION, **options)
 
 
@@ -93,7 +91,7 @@ class BatchMixing:
         self.mixer: Any = None
         if mixup or cutmix:
             rates = {"mixup_alpha": mixup, "cutmix_alpha": cutmix, "prob": 1.0, "switch_prob": 0.5, "mode": "batch"}
-            make = import_timm("timm.data", "--mixup and --cutmix").Mixup
+            make = import_timm("timm.data").Mixup
             self.mixer = make(**rates, label_smoothing=smoothing, num_classes=classes)
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tuple[Tensor, Tensor]:

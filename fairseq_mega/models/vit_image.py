@@ -54,7 +54,7 @@ class VitImageModel(ImageClassifier):
             raise ValueError(
                 f"--encoder-attention-heads {heads} does not divide --encoder-embed-dim {width}: give a divisor"
             )
-        self.encoder = import_timm("timm.models.vision_transformer", "--arch vit_image").VisionTransformer(
+        self.encoder = import_timm("timm.models.vision_transformer").VisionTransformer(
             img_size=self.image_size,
             patch_size=patch,
             num_classes=self.classes,

@@ -30,38 +30,18 @@ def import_torchvision() -> None:
             torch.library.define(missing[1], "() -> ()")  # raises RuntimeError if it was declared before
 
 
-def import_timm(module: str, purpose: str) -> Any:
-    """Import a module of timm.
-
-    Args:
-        module: full name of the module.
-        purpose: feature that requires timm, for the message.
-
-    Raises:
-        ValueError: if timm or torchvision is not installed.
-    """
-    try:
-        import_torchvision()
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ValueError(
-            f"{purpose} requires timm, which is not installed ({error}): run bash scripts/setup.sh --extras images, or "
-            f"pip install 'fairseq_mega[images]'"
-        ) from error
+def import_timm(module: str) -> Any:
+    """Import a module of timm by its full name; raises ImportError if timm or torchvision is not installed."""
+    import_torchvision()
+    return importlib.import_module(module)
 
 
-def allow_no_bits(purpose: str) -> None:
+def allow_no_bits() -> None:
     """Make an image black if timm's RandAugment keeps 0 bits, which Pillow 13 and later reject.
 
     Its "increasing" variant keeps 0 bits at the largest magnitude.
-
-    Args:
-        purpose: feature that requires timm, for the message.
-
-    Raises:
-        ValueError: if timm is not installed.
     """
-    module = import_timm("timm.data.auto_augment", purpose)
+    module = import_timm("timm.data.auto_augment")
     operations, mended = module.NAME_TO_OP, partial(_posterize, module.posterize)
     operations.update({name: mended for name, function in operations.items() if function is module.posterize})
 

@@ -165,7 +165,7 @@ class PictureReader(Reader):
     def __init__(self, task: ImageClassificationTask) -> None:
         self.labels = task.labels()
         self.size, self.kept = task.size_of_model(), task.kept()
-        self.transform = evaluation_transform(self.size, self.kept, "classifying images")
+        self.transform = evaluation_transform(self.size, self.kept)
 
     def read_file(self, path: Path) -> Item:
         """Return the item of an image, resized and cropped at the centre, as in validation."""
