@@ -1,27 +1,28 @@
-"""Fit the tensors of older checkpoints to a model; PyTorch compares names and shapes."""
+"""Load checkpoints of earlier versions into the models of today."""
 
-from typing import Dict
+from typing import Any, Dict
 
-from torch import Tensor, nn
+from torch import Tensor
 
 FINGERPRINTS = ("dictionary_fingerprint", "dictionary_fingerprints")
-EMPTY = ("._float_tensor", ".version")  # ends of buffers of fairseq's adaptive tables, which hold no information
+SCALE = "sample_scale"  # buffer of models of speech: number of divisions of the samples by 32768
+# Ends of buffers that a checkpoint may lack: of fairseq's adaptive tables, without information; and the scale.
+OPTIONAL = ("._float_tensor", ".version", SCALE)
 
 
-def upgrade_tensors(model: nn.Module, state_dict: Dict[str, Tensor], *optional: str) -> None:
-    """Change the tensors of an older checkpoint in place to those of the model.
+class ReadsOlderCheckpoints:
+    """Mixin for models of fairseq that fits the tensors of an earlier checkpoint to the model."""
 
-    Fingerprints of dictionaries, which old checkpoints store as tensors, are removed. Tensors that a whole checkpoint
-    lacked in some version are added. Nothing is added to a part of a checkpoint, in which other tensors are missing.
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Remove fingerprints of dictionaries, which were tensors once, and add missing OPTIONAL buffers, in place.
 
-    Args:
-        model, state_dict: the model and the tensors.
-        optional: names of buffers that may be missing; they keep the model's values.
-    """
-    for key in [key for key in state_dict if key.endswith(FINGERPRINTS)]:
-        del state_dict[key]
-    own = model.state_dict()
-    known = {key: tensor for key, tensor in own.items() if key.endswith(EMPTY) or key in optional}
-    missing = own.keys() - state_dict.keys()
-    if missing <= known.keys():
-        state_dict.update({key: known[key] for key in missing})
+        Raises:
+            OtherLayout: for tensors of the published code.
+        """
+        model: Any = super()
+        model.upgrade_state_dict_named(state_dict, name)
+        for key in [key for key in state_dict if key.endswith(FINGERPRINTS)]:
+            del state_dict[key]
+        for key, tensor in self.state_dict().items():  # type: ignore[attr-defined]
+            if key.endswith(OPTIONAL):
+                state_dict.setdefault(key, tensor)

@@ -13,13 +13,12 @@ from fairseq_mega.modules.classifier_inputs import RealNumberEmbedding, characte
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .checkpoints import upgrade_tensors
+from .checkpoints import SCALE, ReadsOlderCheckpoints
 from .options.configurations import check_at_least, naming_flags
 
 logger = logging.getLogger(__name__)
 
-SCALE = "sample_scale"  # buffer of models of speech: number of divisions of the samples by 32768
-SCALES = (None, "once", "twice")  # 0: unknown
+SCALES = (None, "once", "twice")  # divisions of the samples by 32768, by the number in SCALE; 0: unknown
 TASKS = "lra-text, lra-image or speech_commands"
 OF_EVERY_CLASSIFIER: Dict[str, Dict[str, Any]] = {  # option of layers -> differences from the table of options
     "encoder_embed_dim": {"default": 128},
@@ -78,7 +77,7 @@ def log_padding(encoder: SequenceEncoder) -> None:
         logger.info(f"padding is computed in training, because {encoder.needs_padding}")
 
 
-class SequenceClassifier(BaseFairseqModel):
+class SequenceClassifier(ReadsOlderCheckpoints, BaseFairseqModel):
     """Classifier of an encoder, the mean over positions or the first position, and a head.
 
     One encoder reads both documents of a pair.
@@ -166,11 +165,7 @@ class SequenceClassifier(BaseFairseqModel):
         return self.longest
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Fit an older checkpoint, see :func:`.checkpoints.upgrade_tensors`.
-
-        Raises:
-            ValueError: if the data of its training had another scale.
-        """
+        """Fit an older checkpoint; raise ValueError if the data of its training had another scale."""
         super().upgrade_state_dict_named(state_dict, name)
         scale = self.state_dict().get(SCALE)
         if scale is not None:
@@ -181,4 +176,3 @@ class SequenceClassifier(BaseFairseqModel):
                     f"folder are divided {given}: give the data of its training (fairseq-mega-prepare speech-commands "
                     f"--scaling {trained}), or another --save-dir"
                 )
-        upgrade_tensors(self, state_dict, SCALE)

@@ -1,7 +1,7 @@
 """Base of all classifiers of colour images."""
 
 from argparse import Namespace
-from typing import Dict, Iterable, Type, Union
+from typing import Iterable, Type, Union
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel
@@ -13,7 +13,7 @@ from fairseq_mega.modules.errors import check_probability
 from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .checkpoints import upgrade_tensors
+from .checkpoints import ReadsOlderCheckpoints
 from .options.configurations import check_at_least, complete, naming_flags
 
 BOUNDS = {"encoder_layers": 1, "image_size": 1, "patch_size": 1, "image_class_num": 2}
@@ -46,7 +46,7 @@ def stochastic_depth(cfg: DictConfig, layer: int) -> float:
     return float(cfg.drop_path * layer / max(cfg.encoder_layers - 1, 1))
 
 
-class ImageClassifier(BaseFairseqModel):
+class ImageClassifier(ReadsOlderCheckpoints, BaseFairseqModel):
     """Map from images (B, 3, S, S) to logits (B, classes): a model of ``--task image-classification``.
 
     Attributes:
@@ -67,11 +67,6 @@ class ImageClassifier(BaseFairseqModel):
     def is_decayed(self, name: str, parameter: Tensor) -> bool:
         """Return whether ``--optimizer adam_selective_decay`` decays a parameter."""
         raise NotImplementedError
-
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Fit an older checkpoint, see :func:`.checkpoints.upgrade_tensors`."""
-        super().upgrade_state_dict_named(state_dict, name)
-        upgrade_tensors(self, state_dict)
 
 
 class PatchClassifier(ImageClassifier):

@@ -1,7 +1,7 @@
 """MEGA encoder-decoder for translation (MEGA, Ma et al., ICLR 2023, section 4.4 and Table 10)."""
 
 from argparse import Namespace
-from typing import Any, Dict, Optional, Union
+from typing import Any, Optional, Union
 
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from omegaconf import II, DictConfig
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.dropout import postpone
 
-from .checkpoints import upgrade_tensors
+from .checkpoints import ReadsOlderCheckpoints
 from .decode_weights import DecodesPacked
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
@@ -67,7 +67,7 @@ def check_side_of_padding(task: Any) -> None:
 
 
 @register_model("mega", dataclass=MegaConfig)
-class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
+class MegaModel(ReadsOlderCheckpoints, DecodesPacked, FairseqEncoderDecoderModel):
     """MEGA encoder-decoder: ``--arch mega`` and its presets, ``preset_names("mega")``."""
 
     @classmethod
@@ -114,8 +114,3 @@ class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
         """Return logits (B, L, V) of the target given source (B, S) and target so far (B, L), and a dictionary."""
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **options)
         return self.decoder(prev_output_tokens, encoder_out=encoder_out, **options)
-
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Fit an older checkpoint, see :func:`.checkpoints.upgrade_tensors`."""
-        super().upgrade_state_dict_named(state_dict, name)
-        upgrade_tensors(self, state_dict)

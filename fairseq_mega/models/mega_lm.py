@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_mega.compat import checks
 
-from .checkpoints import upgrade_tensors
+from .checkpoints import ReadsOlderCheckpoints
 from .decode_weights import DecodesPacked
 from .mega_lm_decoder import LanguageModelDecoder, MegaLanguageModelDecoder, complete_language_model
 from .options.configurations import check_embedding_norm
@@ -44,7 +44,7 @@ def complete_mega_lm(cfg: Union[DictConfig, Namespace]) -> DictConfig:
 
 
 @register_model("mega_lm", dataclass=MegaLanguageModelConfig)
-class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
+class MegaLanguageModel(ReadsOlderCheckpoints, DecodesPacked, FairseqLanguageModel):
     """MEGA language model: ``--arch mega_lm`` and its presets, ``preset_names("mega_lm")``.
 
     The model reads streams of any length in pieces of any length, see :class:`LanguageModelDecoder`.
@@ -86,13 +86,13 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         return TextGenerator(hub.cfg, hub.task, hub.models)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Fit an older checkpoint, see :func:`.checkpoints.upgrade_tensors`, or one to a smaller chunk.
+        """Fit an older checkpoint, or the simple bias of a longer chunk.
 
         Raises:
             ValueError: if the simple bias is too short for the chunk.
         """
-        own = self.state_dict()
         super().upgrade_state_dict_named(state_dict, name)
+        own = self.state_dict()
         for key in own:
             if not key.endswith("relative_bias.weight") or key not in state_dict:
                 continue
@@ -105,4 +105,3 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
                 )
             rest = (trained - needed) // 2
             state_dict[key] = state_dict[key][rest : rest + needed]
-        upgrade_tensors(self, state_dict)

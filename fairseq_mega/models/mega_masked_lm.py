@@ -12,7 +12,7 @@ from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 from fairseq_mega.modules.token_head import TokenHead
 
-from .checkpoints import upgrade_tensors
+from .checkpoints import ReadsOlderCheckpoints
 from .classifier import log_padding
 from .options.configurations import check_at_least, check_embedding_norm, complete, layer_config, naming_flags
 from .options.option import Option, Role, of_side, with_options
@@ -52,7 +52,7 @@ def complete_masked_language_model(cfg: Union[DictConfig, Namespace]) -> DictCon
 
 
 @register_model("mega_masked_lm", dataclass=MegaMaskedLanguageModelConfig)
-class MegaMaskedLanguageModel(BaseFairseqModel):
+class MegaMaskedLanguageModel(ReadsOlderCheckpoints, BaseFairseqModel):
     """MEGA encoder with a head: ``--arch mega_masked_lm`` and its presets, ``preset_names("mega_masked_lm")``.
 
     Source: MEGA (Ma et al., ICLR 2023), section 3, bidirectional; head: TokenHead.
@@ -125,8 +125,3 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
     def max_positions(self) -> int:
         """Longest input of the model."""
         return self.longest
-
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Fit an older checkpoint, see :func:`.checkpoints.upgrade_tensors`."""
-        super().upgrade_state_dict_named(state_dict, name)
-        upgrade_tensors(self, state_dict)
