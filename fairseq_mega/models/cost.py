@@ -31,8 +31,7 @@ from fairseq_mega.ops.common.dispatch import VARIABLE
 from fairseq_mega.ops.common.operations import attention_operations, average_operations
 from fairseq_mega.ops.cross_entropy import cross_entropy
 
-from .decode_weights import OutputTable
-from .mega_lm_decoder import LanguageModelDecoder
+from .decoder import DecoderStack, LanguageModelDecoder
 from .on_paper import build, built
 
 WIDE, NARROW = 4, 2  # bytes of float32 and bfloat16
@@ -128,7 +127,7 @@ FORMULAS: Dict[Type[Any], Callable[[Any, int], float]] = {
     MultiDimensionalDampedEMA: _convolution,
     ComplexEMA: _convolution,
     DiagonalStateSpace: _convolution,
-    OutputTable: _output_table,
+    DecoderStack: _output_table,
     AdaptiveInput: _adaptive_input,
     AdaptiveSoftmax: _adaptive_softmax,
     ClassifierHead: lambda module, length: 0.0,

@@ -4,48 +4,14 @@ from typing import Any, Optional
 
 import torch
 from fairseq.modules.adaptive_softmax import TiedLinear
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_mega.compat.features.decode_weights import add_decode_weights, requested_format
-from fairseq_mega.modules.drawn import PlainLinear
 from fairseq_mega.modules.packed_linear import LinearMap, PackedLinear, linear_map, pack_linear_maps
 from fairseq_mega.modules.trunk import Trunk
-from fairseq_mega.ops.linear import linear
-from fairseq_mega.ops.packed_linear import KINDS, PackedMatrix, packed_linear
+from fairseq_mega.ops.packed_linear import KINDS
 
 add_decode_weights(KINDS)
-
-
-class OutputTable:
-    """Output layer of a decoder with plain tables, a mixin for :class:`torch.nn.Module`.
-
-    Attributes:
-        shared_output: whether the embeddings are also the output's matrix; else ``output_projection`` is.
-        packed_output: replaces both after :func:`pack_weights`; the owner's constructor sets None.
-    """
-
-    adaptive_softmax: Any
-    shared_output: bool
-    packed_output: Optional[PackedLinear]  # no default: a class's attribute would hide the module of that name
-    embedding: Any
-    output_projection: PlainLinear
-
-    def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
-        """Project features (..., d) to logits (..., V); for an adaptive softmax return the features themselves."""
-        if self.adaptive_softmax is not None:
-            return features
-        if self.packed_output is not None:
-            return self.packed_output(features)
-        matrix = self.output_matrix
-        wide = features.dtype == matrix.dtype == torch.float32 and not torch.is_autocast_enabled(features.device.type)
-        if wide and features.size(-2) == 1:
-            return packed_linear(features, PackedMatrix(matrix, None))  # a step of decoding
-        return linear(features, matrix)
-
-    @property
-    def output_matrix(self) -> Tensor:
-        """Matrix of the output layer, (V, d)."""
-        return self.embedding.table if self.shared_output else self.output_projection.weight
 
 
 class DecodesPacked:

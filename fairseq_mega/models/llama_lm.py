@@ -11,8 +11,8 @@ from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.llama_layer import LlamaLayer, LlamaLayerConfig
 from fairseq_mega.modules.norm import RMSNorm
 
+from .decoder import LanguageModelDecoder, complete_language_model
 from .mega_lm import MegaLanguageModel
-from .mega_lm_decoder import LanguageModelDecoder, complete_language_model
 from .options.configurations import checked_config
 from .options.option import of_side, with_options
 from .options.table import LANGUAGE_MODEL, LLAMA

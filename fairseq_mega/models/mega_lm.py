@@ -12,10 +12,11 @@ from fairseq_mega.compat import checks
 
 from .checkpoints import ReadsOlderCheckpoints
 from .decode_weights import DecodesPacked
-from .mega_lm_decoder import LanguageModelDecoder, MegaLanguageModelDecoder, complete_language_model
-from .options.configurations import check_embedding_norm
+from .decoder import LanguageModelDecoder, complete_language_model, mega_layers
+from .options.configurations import check_embedding_norm, layer_config
 from .options.option import Option, Role, of_side, with_options
 from .options.table import DOCUMENTS, LANGUAGE_MODEL, MEGA
+from .tables import decoder_table, token_embedding
 
 
 @with_options(
@@ -41,6 +42,23 @@ def complete_mega_lm(cfg: Union[DictConfig, Namespace]) -> DictConfig:
             "--no-affine-final-norm requires --normalize-before, as other models have no final norm: omit it"
         )
     return completed
+
+
+class MegaLanguageModelDecoder(LanguageModelDecoder):
+    """Causal MEGA layers between the tables of a language model.
+
+    Args:
+        cfg: a completed MegaLanguageModelConfig.
+        dictionary: of the tokens.
+    """
+
+    def __init__(self, cfg: DictConfig, dictionary: Dictionary) -> None:
+        config = layer_config(cfg, "decoder", "max_target_positions")
+        width = config.embed_dim
+        embedding = token_embedding(cfg, decoder_table(cfg, dictionary, cfg.decoder_input_dim or width, width), width)
+        layers = mega_layers(config, cfg.decoder_layers, not cfg.no_affine_final_norm)
+        unlimited = config.chunk_size > 0 or config.relative_bias == "rotary"
+        super().__init__(cfg, dictionary, embedding, *layers, None if unlimited else cfg.max_target_positions)
 
 
 @register_model("mega_lm", dataclass=MegaLanguageModelConfig)

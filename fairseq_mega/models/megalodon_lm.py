@@ -19,8 +19,8 @@ from fairseq_mega.modules.megalodon.norms import TimestepNorm
 from fairseq_mega.modules.state import StreamState
 from fairseq_mega.modules.trunk import TrunkOutput
 
+from .decoder import LanguageModelDecoder, complete_language_model
 from .mega_lm import MegaLanguageModel
-from .mega_lm_decoder import LanguageModelDecoder, complete_language_model
 from .options.configurations import check_at_least, megalodon_layer_config
 from .options.option import Option, Role, of_side, with_options
 from .options.table import DOCUMENTS, LANGUAGE_MODEL, MEGALODON
@@ -107,7 +107,7 @@ class MegalodonLanguageModelDecoder(LanguageModelDecoder):
         return run_in_window(super().run, self.window, self.chunk_size, tokens, context, state)
 
     def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
-        """Compute :meth:`OutputTable.output_layer`; with ``--no-padding-logit`` padding has probability 0."""
+        """Compute :meth:`DecoderStack.output_layer`; with ``--no-padding-logit`` padding has probability 0."""
         logits = super().output_layer(features)
         if self.excluded is not None:
             logits[..., self.excluded] = IMPOSSIBLE
