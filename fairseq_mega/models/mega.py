@@ -259,7 +259,7 @@ class MegaModel(ReadsOlderCheckpoints, DecodesPacked, FairseqEncoderDecoderModel
                 raise ValueError(
                     "--share-all-embeddings has one plain table: omit --adaptive-input or --share-all-embeddings"
                 )
-        encoder_table = plain_table(source, cfg.encoder_embed_dim, cfg.encoder_embed_path, "--encoder-embed-path")
+        encoder_table = plain_table(source, cfg.encoder_embed_dim, cfg.encoder_embed_path)
         target_table: nn.Module = encoder_table
         if not cfg.share_all_embeddings:
             target_table = decoder_table(cfg, target, decoder_dim, decoder_dim)

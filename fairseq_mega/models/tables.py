@@ -14,48 +14,47 @@ from torch import Tensor, nn
 from fairseq_mega.modules.drawn import PlainLinear, Table, adopt, draw_tokens
 from fairseq_mega.modules.embedding import TokenEmbedding, token_table
 
+from .options.configurations import flag
+
 logger = logging.getLogger(__name__)
 
 
 def check_tables(cfg: DictConfig) -> None:
-    """Raise a ValueError if options of the tables of a completed configuration contradict each other."""
-    adaptive_softmax = cfg.adaptive_softmax_cutoff is not None
-    if cfg.adaptive_input and cfg.decoder_embed_path:
-        raise ValueError("--decoder-embed-path fills one plain table: omit --adaptive-input or --decoder-embed-path")
-    if cfg.tie_adaptive_weights and not (cfg.adaptive_input and adaptive_softmax):
-        raise ValueError("--tie-adaptive-weights requires --adaptive-input and --adaptive-softmax-cutoff: give both")
-    if cfg.tie_adaptive_proj and not cfg.tie_adaptive_weights:
-        raise ValueError("--tie-adaptive-proj requires --tie-adaptive-weights: give both, or omit it")
-    if cfg.share_decoder_input_output_embed and (cfg.adaptive_input or adaptive_softmax):
-        raise ValueError(
-            "--share-decoder-input-output-embed shares one plain table: with --adaptive-input and "
-            "--adaptive-softmax-cutoff give --tie-adaptive-weights instead"
-        )
-    if cfg.tie_adaptive_weights:
-        for option in ("cutoff", "factor"):
-            tables, softmax = cfg[f"adaptive_input_{option}"], cfg[f"adaptive_softmax_{option}"]
-            if tables is not None and tables != softmax:
-                raise ValueError(
-                    f"--tie-adaptive-weights requires equal bands: --adaptive-input-{option} is {tables}, "
-                    f"--adaptive-softmax-{option} is {softmax}"
-                )
+    """Raise a ValueError if options of the tables of a completed configuration contradict each other.
 
-
-def band_ends(option: str, value: str, vocab_size: int) -> List[int]:
-    """Parse a comma-separated list of the ends of bands of an adaptive input or softmax.
-
-    Raises:
-        ValueError: if the ends do not increase, or exceed the dictionary of ``vocab_size`` tokens.
+    fairseq would ignore one of them, without a word.
     """
-    try:
-        ends = [int(part) for part in value.split(",")]
-    except ValueError:
-        ends = []
-    if not ends or ends[0] < 1 or any(low >= high for low, high in zip(ends, ends[1:])):
-        raise ValueError(f"{option} {value}: give increasing numbers of tokens, for example 20000,60000")
-    if ends[-1] >= vocab_size:
-        raise ValueError(f"{option} {value}: the dictionary has only {vocab_size} tokens; give smaller numbers")
-    return ends
+    plain = cfg.adaptive_softmax_cutoff is None
+    tied = {f"adaptive_input_{part}": f"adaptive_softmax_{part}" for part in ("cutoff", "factor")}
+    other = [name for name, bands in tied.items() if cfg[name] is not None and cfg[name] != cfg[bands]]
+    refused = {
+        "--decoder-embed-path fills one plain table: omit it or --adaptive-input": (
+            cfg.decoder_embed_path and cfg.adaptive_input
+        ),
+        "--adaptive-input requires --adaptive-input-cutoff or --adaptive-softmax-cutoff: give one": (
+            cfg.adaptive_input and plain and cfg.adaptive_input_cutoff is None
+        ),
+        "--tie-adaptive-weights requires --adaptive-input and --adaptive-softmax-cutoff: give both": (
+            cfg.tie_adaptive_weights and (plain or not cfg.adaptive_input)
+        ),
+        f"--tie-adaptive-weights requires equal bands: omit {', '.join(map(flag, other))}": (
+            cfg.tie_adaptive_weights and other
+        ),
+        "--tie-adaptive-proj requires --tie-adaptive-weights: give both, or omit it": (
+            cfg.tie_adaptive_proj and not cfg.tie_adaptive_weights
+        ),
+        "--share-decoder-input-output-embed shares one plain table: for adaptive tables give --tie-adaptive-weights": (
+            cfg.share_decoder_input_output_embed and (cfg.adaptive_input or not plain)
+        ),
+    }
+    for message, holds in refused.items():
+        if holds:
+            raise ValueError(message)
+
+
+def band_ends(value: str) -> List[int]:
+    """Parse a comma-separated list of the ends of bands of an adaptive input or softmax."""
+    return [int(part) for part in value.split(",")]
 
 
 class AdaptiveEmbedding(modules.AdaptiveInput):
@@ -122,16 +121,10 @@ def decoder_table(cfg: DictConfig, dictionary: Dictionary, first: int, width: in
         dictionary: dictionary of the tokens.
         first: width of a plain table, or of the first band of an adaptive table.
         width: d, to which an adaptive table projects.
-
-    Raises:
-        ValueError: if bands do not fit the dictionary, or a file of embeddings does not fit the table.
     """
     if not cfg.adaptive_input:
-        return plain_table(dictionary, first, cfg.decoder_embed_path, "--decoder-embed-path")
-    ends = cfg.adaptive_input_cutoff or cfg.adaptive_softmax_cutoff
-    if ends is None:
-        raise ValueError("--adaptive-input requires --adaptive-input-cutoff or --adaptive-softmax-cutoff: give one")
-    cutoff = band_ends("--adaptive-input-cutoff", ends, len(dictionary))
+        return plain_table(dictionary, first, cfg.decoder_embed_path)
+    cutoff = band_ends(cfg.adaptive_input_cutoff or cfg.adaptive_softmax_cutoff)
     return AdaptiveEmbedding(len(dictionary), dictionary.pad(), first, cfg.adaptive_input_factor, width, cutoff)
 
 
@@ -141,16 +134,13 @@ def adaptive_softmax(
     """Build the adaptive softmax of features (..., d); None without ``--adaptive-softmax-cutoff``.
 
     ``tokens`` is the decoder's input table, for ``--tie-adaptive-weights``.
-
-    Raises:
-        ValueError: if bands do not fit the dictionary.
     """
     if cfg.adaptive_softmax_cutoff is None:
         return None
     return AdaptiveSoftmax(
         len(dictionary),
         width,
-        band_ends("--adaptive-softmax-cutoff", cfg.adaptive_softmax_cutoff, len(dictionary)),
+        band_ends(cfg.adaptive_softmax_cutoff),
         cfg.adaptive_softmax_dropout,
         cfg.adaptive_softmax_factor,
         tied=tokens if cfg.tie_adaptive_weights else None,
@@ -163,52 +153,28 @@ def output_projection(width: int, vocab_size: int) -> PlainLinear:
     return PlainLinear(width, vocab_size, bias=False).drawn(partial(nn.init.normal_, std=width**-0.5))
 
 
-def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, option: str = "") -> Table:
+def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None) -> Table:
     """Build an embedding table (V, width) from Normal(0, width^-0.5) with a zero row for padding, or from a file.
 
     Args:
         dictionary: dictionary of the tokens.
         width: width of the table.
-        path: text file with a line for each token, "SYMBOL NUMBER NUMBER ...", and optionally a first line "LINES
-            WIDTH"; the rows of other tokens stay random.
-        option: option of the path, for messages.
+        path: text file in fairseq's form: a first line "LINES WIDTH", then a line "TOKEN NUMBER NUMBER ..." for each
+            token; the rows of other tokens stay random.
 
     Raises:
-        FileNotFoundError: if the file does not exist.
-        ValueError: if the file has another format or width, or none of the tokens.
+        ValueError: if no token of the file is in the dictionary, or a vector has another width.
     """
     table = token_table(len(dictionary), width, dictionary.pad())
     if not path:
         return table
-    try:
-        vectors = {**utils.parse_embedding(path), **_first_vector(path)}
-    except (ValueError, StopIteration) as error:
-        raise ValueError(f"{option} {path}: every line must have a token and {width} numbers ({error})") from error
-    known = [token for token in dictionary.symbols if token in vectors]
-    if not known:
-        raise ValueError(f"{option} {path}: none of its {len(vectors)} tokens is in the dictionary; give another file")
-    for token in known:
-        if vectors[token].numel() != width:
-            raise ValueError(
-                f"{option} {path}: the vector of {token!r} has {vectors[token].numel()} numbers, the table is "
-                f"{width} wide: give an embedding dimension of {vectors[token].numel()}, or another file"
-            )
-    logger.info(
-        f"{option} {path}: read vectors of {len(known):,} of the dictionary's {len(dictionary):,} tokens; the other "
-        f"vectors keep their random initialization"
-    )
+    vectors = utils.parse_embedding(path)
+    known = [vectors[token].numel() for token in dictionary.symbols if token in vectors]
+    if not known or set(known) != {width}:
+        found = f"{len(known)} tokens of the dictionary with {', '.join(map(str, sorted(set(known)))) or 'no'} numbers"
+        raise ValueError(f"{path} has {found}: give vectors of {width} numbers for tokens of the dictionary")
+    logger.info(f"{path}: read vectors of {len(known):,} of the dictionary's {len(dictionary):,} tokens")
     return utils.load_embedding(vectors, dictionary, table)
-
-
-def _first_vector(path: str) -> Dict[str, Tensor]:
-    """Return the vector in the first line of a text of vectors, which fairseq skips; empty for "LINES WIDTH".
-
-    Raises:
-        ValueError: if the first line is neither.
-    """
-    with open(path, encoding="utf-8") as file:
-        token, *numbers = file.readline().rstrip().split(" ")
-    return {token: torch.tensor([float(number) for number in numbers])} if len(numbers) > 1 else {}
 
 
 def token_embedding(cfg: DictConfig, tokens: nn.Module, width: int, types: int = 0) -> TokenEmbedding:
