@@ -14,11 +14,7 @@ class ReadsOlderCheckpoints:
     """Mixin for models of fairseq that fits the tensors of an earlier checkpoint to the model."""
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Remove fingerprints of dictionaries, which were tensors once, and add missing OPTIONAL buffers, in place.
-
-        Raises:
-            OtherLayout: for tensors of the published code.
-        """
+        """Remove fingerprints of dictionaries, which were tensors once, and add missing OPTIONAL buffers, in place."""
         model: Any = super()
         model.upgrade_state_dict_named(state_dict, name)
         for key in [key for key in state_dict if key.endswith(FINGERPRINTS)]:

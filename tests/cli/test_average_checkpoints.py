@@ -60,25 +60,6 @@ def test_configuration_stays_and_optimiser_and_ema_go(tmp_path: Path) -> None:
     assert mean["extra_state"] == {"epoch": 3}
 
 
-@pytest.mark.parametrize(
-    ("settings", "updates", "told"),
-    [
-        ({"ema_decay": 0.9999}, 150, "99% of update 0 of 150"),
-        ({"ema_decay": 0.9999}, 50_000, None),
-        ({"ema_decay": 0.9999, "ema_start_update": 140}, 150, "100% of update 139 of 150"),
-    ],
-)
-def test_an_average_of_first_weights_is_logged(
-    settings: Dict[str, Any], updates: int, told: Any, tmp_path: Path, caplog: Any
-) -> None:
-    extra = {"cfg": {"ema": settings}, "optimizer_history": [{"num_updates": updates}]}
-    path = write(tmp_path / "a.pt", weights(0), extra_state={"ema": weights(1)}, **extra)
-    assert run("--ema", path, "--output", tmp_path / "mean.pt") == 0
-    form = re.compile(r"(\d+%) of the average in \S+ are weights (of update [\d,]+ of [\d,]+): train longer")
-    found = [" ".join(match.groups()) for match in map(form.match, caplog.messages) if match]
-    assert found == ([] if told is None else [told])
-
-
 def test_the_average_of_a_training_becomes_the_model(tmp_path: Path) -> None:
     kept = {"epoch": 3, "ema": weights(1), "ema_fp32_params": weights(2)}
     path = write(tmp_path / "a.pt", weights(0), extra_state=kept)
