@@ -5,6 +5,7 @@ from fairseq_mega.compat.versions.imports import import_fairseq
 import_fairseq()
 
 from . import (  # noqa: E402, F401
+    baseline_classifiers,
     llama_lm,
     mega,
     mega_classifier,
@@ -14,8 +15,6 @@ from . import (  # noqa: E402, F401
     megalodon_classifier,
     megalodon_image,
     megalodon_lm,
-    s4d_classifier,
-    transformer_classifier,
     vit_image,
 )
 from .presets import register_presets  # noqa: E402

@@ -1,9 +1,11 @@
 """Base of the classifiers of sequences: from input to logits, and checks of checkpoints."""
 
 import logging
-from typing import Any, Dict, Iterable, List, Optional
+from argparse import Namespace
+from typing import Any, Dict, Iterable, List, Optional, Type, Union
 
 import torch
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from omegaconf import DictConfig
 from torch import Tensor, nn
@@ -14,7 +16,7 @@ from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .checkpoints import SCALE, ReadsOlderCheckpoints
-from .options.configurations import check_at_least, naming_flags
+from .options.configurations import check_at_least, complete, naming_flags
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ def padding_index(task: Any) -> Optional[int]:
 def encoder_of(
     cfg: DictConfig, task: Any, embedding: nn.Module, layers: Iterable[nn.Module], norm: str, chunk_size: int = -1
 ) -> SequenceEncoder:
-    """Build the encoder of a classifier with the options CLASSIFIER; pre-norm models get a final norm ``norm``."""
+    """Build an encoder with the options CLASSIFIER; pre-norm models get a final norm ``norm``."""
     final_norm = build_norm(norm, cfg.encoder_embed_dim) if cfg.normalize_before else None
     return SequenceEncoder(
         embedding, layers, final_norm, padding_index(task), chunk_size, cfg.checkpoint_activations, cfg.pad_batches
@@ -86,25 +88,26 @@ class SequenceClassifier(ReadsOlderCheckpoints, BaseFairseqModel):
         cfg: a completed configuration with the options CLASSIFIER.
         task: has ``input_type``, the number of ``documents``, for text its ``dictionary``, and for speech the
             ``scaling`` of its samples.
-        encoder: encoder of the documents.
-        head: maps :meth:`joined` vectors to logits; default: the head that the options describe.
+
+    Attributes:
+        options: dataclass of the model's options.
 
     Source: MEGA (Ma et al., ICLR 2023), section 4.1. The features of retrieval are those of the published code: the
     vectors of both documents, the second document first.
     """
 
-    def __init__(
-        self, cfg: DictConfig, task: Any, encoder: SequenceEncoder, head: Optional[ClassifierHead] = None
-    ) -> None:
+    options: Type[FairseqDataclass]
+
+    def __init__(self, cfg: DictConfig, task: Any) -> None:
         super().__init__()
         self.longest = int(cfg.max_positions)
         self.pooling = str(cfg.sen_rep_type)
         self.classes = int(cfg.sentence_class_num)
         self.documents = int(task.documents)
-        self.encoder = encoder
-        log_padding(encoder)
-        self.head = head or ClassifierHead(
-            cfg.encoder_embed_dim * self.documents,
+        self.encoder = self.build_encoder(cfg, task)
+        log_padding(self.encoder)
+        self.head = ClassifierHead(
+            cfg.encoder_embed_dim * self.joined_vectors(),
             cfg.classifier_out_dim,
             cfg.classifier_layers,
             self.classes,
@@ -115,6 +118,26 @@ class SequenceClassifier(ReadsOlderCheckpoints, BaseFairseqModel):
         if hasattr(task, "scaling"):
             self.register_buffer(SCALE, torch.empty(1, dtype=torch.long))
         self.reset_parameters()
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "SequenceClassifier":
+        """Build a model for a task that classifies.
+
+        Raises:
+            ValueError: where options are out of range or contradict each other or the task.
+        """
+        cfg = cls.complete(cfg)
+        check_classifier(cfg, task)
+        return cls(cfg, task)
+
+    @classmethod
+    def complete(cls, cfg: Union[DictConfig, Namespace]) -> DictConfig:
+        """Fill a configuration of any origin; see :func:`fairseq_mega.models.options.configurations.complete`."""
+        return complete(cls.options, cfg)
+
+    def build_encoder(self, cfg: DictConfig, task: Any) -> SequenceEncoder:
+        """Build the encoder, from the :func:`input_table` to the final norm."""
+        raise NotImplementedError
 
     def reset_parameters(self) -> None:
         """Record the scale of the task's samples."""
@@ -149,6 +172,10 @@ class SequenceClassifier(ReadsOlderCheckpoints, BaseFairseqModel):
                 f"give data like those of its training (src1-bin holds second documents)"
             )
         return self.head(self.joined([self.represent(document) for document in documents]))
+
+    def joined_vectors(self) -> int:
+        """Return the width of :meth:`joined`, in multiples of d."""
+        return self.documents
 
     def joined(self, vectors: List[Tensor]) -> Tensor:
         """Return the head's input from the vectors (B, d) of all documents, the second document first."""

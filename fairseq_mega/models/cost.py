@@ -196,8 +196,8 @@ def training_step(options: Mapping[str, Any], vocab_size: int, bf16: bool = Fals
 
 def width_of(decoder: LanguageModelDecoder) -> int:
     """Return d, the width of the decoder's layers."""
-    table, projection = decoder.embedding.tokens, decoder.embedding.projection
-    return int(table.embedding_dim if projection is None else projection.out_features)
+    embedding: Any = decoder.embedding
+    return int(embedding.tokens.embedding_dim if embedding.projection is None else embedding.projection.out_features)
 
 
 def language_model(options: Mapping[str, Any], vocab_size: int, own: bool = False) -> LanguageModelDecoder:

@@ -1,7 +1,7 @@
 """Base of all classifiers of colour images."""
 
 from argparse import Namespace
-from typing import Iterable, Type, Union
+from typing import Any, Dict, Iterable, Optional, Type, Union
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel
@@ -19,22 +19,6 @@ from .options.configurations import check_at_least, complete, naming_flags
 BOUNDS = {"encoder_layers": 1, "image_size": 1, "patch_size": 1, "image_class_num": 2}
 
 
-def complete_images(options: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace], **bounds: int) -> DictConfig:
-    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.configurations.complete`.
-
-    Args:
-        options: options of the model.
-        cfg: the configuration.
-        bounds: minimum values of options, in addition to those of all image classifiers.
-
-    Raises:
-        ValueError: if an option is out of range.
-    """
-    completed = complete(options, cfg)
-    check_at_least(completed, {**BOUNDS, **bounds})
-    return completed
-
-
 @naming_flags("encoder", "image_size")
 def stochastic_depth(cfg: DictConfig, layer: int) -> float:
     """Return the probability that an image skips a layer, from 0 in layer 0 to --drop-path in the last layer.
@@ -50,13 +34,28 @@ class ImageClassifier(ReadsOlderCheckpoints, BaseFairseqModel):
     """Map from images (B, 3, S, S) to logits (B, classes): a model of ``--task image-classification``.
 
     Attributes:
+        options, bounds: dataclass of the model's options, and minimum values of options.
         image_size: S.
         classes: number of classes.
     """
 
-    def __init__(self, image_size: int, classes: int) -> None:
+    options: Type[FairseqDataclass]
+    bounds: Dict[str, int] = BOUNDS
+
+    def __init__(self, cfg: DictConfig) -> None:
         super().__init__()
-        self.image_size, self.classes = image_size, classes
+        self.image_size, self.classes = int(cfg.image_size), int(cfg.image_class_num)
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "ImageClassifier":
+        """Build a model; ``task`` is ignored.
+
+        Raises:
+            ValueError: where options are out of range or contradict each other.
+        """
+        completed = complete(cls.options, cfg)
+        check_at_least(completed, cls.bounds)
+        return cls(completed)
 
     def mark_no_weight_decay(self) -> None:
         """Mark the parameters that :meth:`is_decayed` excludes; call this after all parameters exist."""
@@ -82,7 +81,7 @@ class PatchClassifier(ImageClassifier):
 
     @naming_flags("encoder", "image_size")
     def __init__(self, cfg: DictConfig, layers: Iterable[nn.Module], final_norm: nn.Module) -> None:
-        super().__init__(int(cfg.image_size), int(cfg.image_class_num))
+        super().__init__(cfg)
         width = int(cfg.encoder_embed_dim)
         embedding = PatchEmbedding(width, cfg.image_size, cfg.patch_size)
         self.encoder = SequenceEncoder(embedding, layers, final_norm, None, -1, cfg.checkpoint_activations)

@@ -8,9 +8,10 @@ from omegaconf import DictConfig
 
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, encoder_of, input_table
-from .options.configurations import check_embedding_norm, complete, layer_config
+from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, encoder_of, input_table
+from .options.configurations import check_embedding_norm, layer_config
 from .options.option import Option, Role, of_side, with_options
 from .options.table import CLASSIFIER, MEGA
 
@@ -37,34 +38,26 @@ class MegaClassifierConfig:
     """Command-line options of ``--arch mega_lra``; the published names of the options are accepted, too."""
 
 
-def complete_classifier(cfg: Union[DictConfig, Namespace]) -> DictConfig:
-    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.configurations.complete`.
-
-    Raises:
-        ValueError: where options contradict each other.
-    """
-    completed = complete(MegaClassifierConfig, cfg)
-    check_embedding_norm(completed)
-    if completed.act_dropout is not None:
-        completed.hidden_dropout = completed.activation_dropout = completed.act_dropout
-    return completed
-
-
 @register_model("mega_lra", dataclass=MegaClassifierConfig)
 class MegaClassifier(SequenceClassifier):
     """MEGA classifier: ``--arch mega_lra`` and its presets, ``preset_names("mega_lra")``."""
 
-    @classmethod
-    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegaClassifier":
-        """Build a model for a task that classifies.
+    options = MegaClassifierConfig
 
-        Raises:
-            ValueError: where options are out of range or contradict each other or the task.
-        """
-        cfg = complete_classifier(cfg)
-        check_classifier(cfg, task)
+    @classmethod
+    def complete(cls, cfg: Union[DictConfig, Namespace]) -> DictConfig:
+        """Fill and check a configuration of any origin; raise ValueError where options contradict each other."""
+        completed = super().complete(cfg)
+        check_embedding_norm(completed)
+        if completed.act_dropout is not None:
+            completed.hidden_dropout = completed.activation_dropout = completed.act_dropout
+        return completed
+
+    def build_encoder(self, cfg: DictConfig, task: Any) -> SequenceEncoder:
+        """Build MEGA layers over unscaled embeddings."""
         config = layer_config(cfg, "encoder", "max_positions")
-        norm = config.norm if cfg.normalize_embedding else None
-        embedding = TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=False, norm=norm)
+        embedding = TokenEmbedding(
+            input_table(cfg, task), cfg.dropout, False, config.norm if cfg.normalize_embedding else None
+        )
         layers = [MegaLayer(config) for _ in range(cfg.encoder_layers)]
-        return cls(cfg, task, encoder_of(cfg, task, embedding, layers, config.norm, config.chunk_size))
+        return encoder_of(cfg, task, embedding, layers, config.norm, config.chunk_size)

@@ -1,8 +1,5 @@
 """MEGA classifiers of images (MEGA, Ma et al., ICLR 2023, 4.4 and Table 11)."""
 
-from argparse import Namespace
-from typing import Any, Optional, Union
-
 from fairseq.models import register_model
 from omegaconf import DictConfig
 
@@ -11,7 +8,7 @@ from fairseq_mega.modules.images import patch_count
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 
-from .image_classifier import PatchClassifier, complete_images, stochastic_depth
+from .image_classifier import PatchClassifier, stochastic_depth
 from .options.configurations import layer_config, naming_flags
 from .options.option import of_side, with_options
 from .options.table import DROPOUT, IMAGES, MEGA_WIDTHS, NORM, RECOMPUTATION
@@ -63,15 +60,8 @@ class MegaImageModel(PatchClassifier):
     Source: MEGA, section 4.4; shapes and head as in the published code (XuezheMax/mega-image).
     """
 
+    options = MegaImageConfig
+
     def __init__(self, cfg: DictConfig) -> None:
         layers = (MegaLayer(image_layer_config(cfg, layer)) for layer in range(cfg.encoder_layers))
         super().__init__(cfg, layers, build_norm(str(cfg.normalization_type), int(cfg.encoder_embed_dim)))
-
-    @classmethod
-    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "MegaImageModel":
-        """Build a model; ``task`` is ignored.
-
-        Raises:
-            ValueError: where options are out of range or contradict each other.
-        """
-        return cls(complete_images(MegaImageConfig, cfg))

@@ -7,8 +7,7 @@ with SiLU before the mean, and features of products and differences for two docu
 lists the differences from that code.
 """
 
-from argparse import Namespace
-from typing import Any, List, Optional, Union
+from typing import Any, List, Optional
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +15,6 @@ from fairseq.models import register_model
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.modules.classifier_head import ClassifierHead
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
@@ -26,8 +24,8 @@ from fairseq_mega.modules.megalodon.norms import GroupNorm
 from fairseq_mega.modules.padding import zero_padding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, input_table, padding_index
-from .options.configurations import complete, megalodon_layer_config
+from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, input_table, padding_index
+from .options.configurations import megalodon_layer_config
 from .options.option import of_side, with_options
 from .options.table import ACTIVATION, CLASSIFIER, EMA_NORM, MEGALODON, PRE_NORM
 
@@ -84,22 +82,17 @@ class ProjectedEncoder(SequenceEncoder):
 class MegalodonClassifier(SequenceClassifier):
     """MEGALODON classifier: ``--arch megalodon_lra`` and its presets, ``preset_names("megalodon_lra")``."""
 
-    @classmethod
-    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegalodonClassifier":
-        """Build a model for a task that classifies.
+    options = MegalodonClassifierConfig
 
-        Raises:
-            ValueError: where options are out of range or contradict each other or the task.
-        """
-        cfg = complete(MegalodonClassifierConfig, cfg)
-        check_classifier(cfg, task)
+    def build_encoder(self, cfg: DictConfig, task: Any) -> SequenceEncoder:
+        """Build MEGALODON layers; embeddings of text are scaled."""
         config = megalodon_layer_config(cfg, "encoder", "max_positions")
         embedding = TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=task.input_type == "text")
-        encoder = ProjectedEncoder(embedding, config, cfg.encoder_layers, padding_index(task), cfg.pad_batches)
-        width = config.embed_dim * (1 if int(task.documents) == 1 else 4)
-        classes, activation = int(cfg.sentence_class_num), str(cfg.classifier_activation_fn)
-        head = ClassifierHead(width, cfg.classifier_out_dim, cfg.classifier_layers, classes, activation, cfg.dropout)
-        return cls(cfg, task, encoder, head)
+        return ProjectedEncoder(embedding, config, cfg.encoder_layers, padding_index(task), cfg.pad_batches)
+
+    def joined_vectors(self) -> int:
+        """Return the width of :meth:`joined`, in multiples of d."""
+        return 1 if self.documents == 1 else 4
 
     def joined(self, vectors: List[Tensor]) -> Tensor:
         """Return the vector of one document, or ``[a, b, a b, a - b]`` (B, 4 d) of two documents a and b."""

@@ -8,16 +8,13 @@ update gate, as in the published code's model of 200M parameters. The function a
 backward direction are those of ``megalodon_classifier``.
 """
 
-from argparse import Namespace
-from typing import Any, Optional, Union
-
 from fairseq.models import register_model
 from omegaconf import DictConfig
 
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.modules.megalodon.norms import GroupNorm
 
-from .image_classifier import PatchClassifier, complete_images, stochastic_depth
+from .image_classifier import PatchClassifier, stochastic_depth
 from .options.configurations import megalodon_layer_config
 from .options.option import of_side, with_options
 from .options.table import IMAGES, MEGALODON_KIND, MEGALODON_WIDTHS
@@ -48,6 +45,8 @@ class MegalodonImageModel(PatchClassifier):
         cfg: a completed MegalodonImageConfig.
     """
 
+    options = MegalodonImageConfig
+
     def __init__(self, cfg: DictConfig) -> None:
         configs = [
             megalodon_layer_config(cfg, "encoder", "image_size", stochastic_depth=stochastic_depth(cfg, layer))
@@ -55,12 +54,3 @@ class MegalodonImageModel(PatchClassifier):
         ]
         layers = (MegalodonLayer(config, index) for index, config in enumerate(configs))
         super().__init__(cfg, layers, GroupNorm(configs[0].embed_dim, configs[0].norm_groups))
-
-    @classmethod
-    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "MegalodonImageModel":
-        """Build a model; ``task`` is ignored.
-
-        Raises:
-            ValueError: where options are out of range or contradict each other.
-        """
-        return cls(complete_images(MegalodonImageConfig, cfg))

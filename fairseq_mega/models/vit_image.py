@@ -1,8 +1,6 @@
 """Vision Transformers, the baseline of MEGA on ImageNet (MEGA, Table 6, DeiT-B); the layers are timm's."""
 
-from argparse import Namespace
 from functools import partial
-from typing import Any, Optional, Union
 
 from fairseq.models import register_model
 from omegaconf import DictConfig
@@ -12,7 +10,7 @@ from fairseq_mega.compat.versions.image_libraries import import_timm
 from fairseq_mega.modules.drawn import adopt
 from fairseq_mega.modules.images import check_images, check_patches
 
-from .image_classifier import ImageClassifier, complete_images
+from .image_classifier import BOUNDS, ImageClassifier
 from .options.configurations import naming_flags
 from .options.option import of_side, with_options
 from .options.table import DROPOUT, IMAGES, TRANSFORMER_WIDTHS
@@ -40,20 +38,19 @@ class VitImageModel(ImageClassifier):
         cfg: a completed VitImageConfig.
 
     Raises:
-        ValueError: if timm is not installed, or widths do not fit together.
+        ValueError: if timm is not installed, or patches do not cover the image.
 
     Source: ViT (Dosovitskiy et al., 2021); DeiT (Touvron et al., 2021), without distillation.
     """
 
+    options = VitImageConfig
+    bounds = {**BOUNDS, "encoder_ffn_embed_dim": 1, "encoder_attention_heads": 1}
+
     @naming_flags("encoder", "image_size")
     def __init__(self, cfg: DictConfig) -> None:
-        super().__init__(int(cfg.image_size), int(cfg.image_class_num))
+        super().__init__(cfg)
         width, heads, patch = int(cfg.encoder_embed_dim), int(cfg.encoder_attention_heads), int(cfg.patch_size)
         check_patches(self.image_size, patch)
-        if width % heads:
-            raise ValueError(
-                f"--encoder-attention-heads {heads} does not divide --encoder-embed-dim {width}: give a divisor"
-            )
         self.encoder = import_timm("timm.models.vision_transformer").VisionTransformer(
             img_size=self.image_size,
             patch_size=patch,
@@ -74,15 +71,6 @@ class VitImageModel(ImageClassifier):
         """Draw position vectors and class token as timm does, whose encoder has no method for them alone."""
         nn.init.trunc_normal_(self.encoder.pos_embed, std=0.02)
         nn.init.normal_(self.encoder.cls_token, std=1e-6)
-
-    @classmethod
-    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "VitImageModel":
-        """Build a model; ``task`` is ignored.
-
-        Raises:
-            ValueError: where options are out of range or contradict each other.
-        """
-        return cls(complete_images(VitImageConfig, cfg, encoder_ffn_embed_dim=1, encoder_attention_heads=1))
 
     @naming_flags("encoder", "image_size")
     def forward(self, images: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 
-from fairseq_mega.models.mega_classifier import complete_classifier
+from fairseq_mega.models.mega_classifier import MegaClassifier
 from fairseq_mega.models.mega_lm import complete_mega_lm
 from fairseq_mega.models.options.configurations import complete
 from tests.support.published_defaults import (
@@ -68,7 +68,7 @@ def resolved(arch):
     if TASK_OF[arch] == "mega_language_modeling":
         completed = complete_mega_lm(cfg)
     elif "encoder_z_dim" in cfg and TASK_OF[arch] != "translation":
-        completed = complete_classifier(cfg)
+        completed = MegaClassifier.complete(cfg)
     else:
         completed = complete(MODEL_DATACLASS_REGISTRY[ARCH_MODEL_NAME_REGISTRY[arch]], cfg)
     values = OmegaConf.to_container(completed)

@@ -49,7 +49,7 @@ OUT_OF_RANGE: Dict[str, Dict[str, Any]] = {
     "transformer_lra": {"encoder_attention_heads": 3, "attention_dropout": -0.1, "max_positions": 0},
     "mega_image": {"image_class_num": 1, "encoder_layers": 0, "drop_path": 1.0},
     "megalodon_image": {"image_class_num": 1, "encoder_layers": 0},
-    "vit_image": {"encoder_attention_heads": 3, "encoder_layers": 0},
+    "vit_image": {"encoder_layers": 0},
 }
 # Options that exclude each other, and the beginning of the error.
 EXCLUSIVE: Dict[str, List[Tuple[Dict[str, Any], str]]] = {
