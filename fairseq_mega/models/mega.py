@@ -94,11 +94,7 @@ class MegaEncoder(Trunk, FairseqEncoder):
 
     @naming_flags("encoder", "max_source_positions")
     def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Optional[Tensor] = None,
-        return_all_hiddens: bool = False,
-        **unused: Any,
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, return_all_hiddens: bool = False, **unused: Any
     ) -> Dict[str, List[Tensor]]:
         """Encode a batch of sentences.
 

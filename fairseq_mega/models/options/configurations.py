@@ -33,7 +33,7 @@ def layer_flags(side: str, positions: str) -> Dict[str, str]:
         positions: option for the longest sequence, such as max_source_positions.
     """
     return {
-        **{option.field: flag(option.name.format(side=side)) for option in (*LAYERS, *IMAGES) if option.field},
+        **{option.target: flag(option.name.format(side=side)) for option in (*LAYERS, *IMAGES)},
         **PRECISIONS,
         "max_positions": flag(positions),
         "cross_max_positions": "--max-source-positions / --max-target-positions",

@@ -26,7 +26,8 @@ class Option(NamedTuple):
         default: default value.
         role: effect of the value on a model with trained weights; one role in all models.
         help: line in ``--help``; "" for an option that copies the task's.
-        field: field of the layer's configuration that the option sets, "" for none.
+        field: field of the layer's configuration that the option sets, if the configuration has it; default: the
+            option's name without its side.
         convert: maps the option's value, and the fields set by earlier rows, to the field's value.
         alias: second flag, "" for none.
     """
@@ -36,9 +37,14 @@ class Option(NamedTuple):
     default: Any
     role: Role
     help: str = ""
-    field: str = ""
+    field: Optional[str] = None
     convert: Callable[[Any, Mapping[str, Any]], Any] = as_passed
     alias: str = ""
+
+    @property
+    def target(self) -> str:
+        """Field of a layer's configuration that the option sets, "" for none."""
+        return self.name.replace("{side}_", "") if self.field is None else self.field
 
 
 def of_side(side: str, table: Sequence[Option]) -> List[Option]:
@@ -49,7 +55,7 @@ def of_side(side: str, table: Sequence[Option]) -> List[Option]:
 def following(table: Sequence[Option]) -> List[Option]:
     """Return the rows for a decoder whose options default to the encoder's."""
     sided = [option for option in table if "{side}" in option.name]
-    return of_side("decoder", [_open(option) if option.field else option for option in sided])
+    return of_side("decoder", [_open(option) if option.target else option for option in sided])
 
 
 def _open(option: Option) -> Option:
@@ -102,6 +108,6 @@ def layer_fields(kind: Type[Configuration], table: Sequence[Option], cfg: DictCo
     found: Dict[str, Any] = {}
     for option in table:
         name = option.name.format(side=side)
-        if option.field in known and name in cfg:
-            found[option.field] = option.convert(setting_of(cfg, name), found)
+        if option.target in known and name in cfg:
+            found[option.target] = option.convert(setting_of(cfg, name), found)
     return found

@@ -47,36 +47,29 @@ def as_reach(truncation: int, read: Mapping[str, Any]) -> Optional[int]:
 
 
 # Rows of layers of several kinds.
-WIDTH = Option("{side}_embed_dim", int, 512, TENSORS, "width d", "embed_dim")
-DEPTH = Option("{side}_layers", int, 6, TENSORS, "number of layers")
-VALUES = Option("{side}_hidden_dim", int, 1024, TENSORS, "width v of the attention's values", "hidden_dim")
-SHARED = Option("{side}_z_dim", int, 128, TENSORS, "width z of the shared query/key representation", "z_dim")
+WIDTH = Option("{side}_embed_dim", int, 512, TENSORS, "width d")
+DEPTH = Option("{side}_layers", int, 6, TENSORS, "number of layers", field="")
+VALUES = Option("{side}_hidden_dim", int, 1024, TENSORS, "width v of the attention's values")
+SHARED = Option("{side}_z_dim", int, 128, TENSORS, "width z of the shared query/key representation")
 EMA = Option("{side}_n_dim", int, 16, TENSORS, "EMA dimensions N per feature, 0 for no EMA", "ema_dim")
 FFN = Option("{side}_ffn_embed_dim", int, 512, TENSORS, "inner width of the FFN", "ffn_dim")
 OPEN_FFN = FFN._replace(type=Optional[int], default=None)
 HEADS = Option("{side}_attention_heads", int, 1, OUTPUTS, "attention heads", "heads")
-CHUNK = Option("{side}_chunk_size", int, -1, OUTPUTS, "attention chunk C, -1 for full attention", "chunk_size")
+CHUNK = Option("{side}_chunk_size", int, -1, OUTPUTS, "attention chunk C, -1 for full attention")
 ACTIVATION = Option("activation_fn", ActivationChoice, "silu", OUTPUTS, "activation function", "activation")
 NORM = Option("normalization_type", NormChoice, "layernorm", OUTPUTS, "norm of all sub-layers", "norm")
-PRE_NORM = Option(
-    "normalize_before", bool, False, OUTPUTS, "norm before each sub-layer instead of after it", "normalize_before"
-)
-ROPE = Option("rope_base", float, 10000.0, OUTPUTS, "base of the rotary positions", "rope_base")
-DROPOUT = Option("dropout", float, 0.1, TRAINING, "dropout of embeddings and of each sub-layer's output", "dropout")
-ATTENTION_DROPOUT = Option(
-    "attention_dropout", float, 0.0, TRAINING, "dropout of attention weights", "attention_dropout"
-)
-HIDDEN_DROPOUT = Option("hidden_dropout", float, 0.0, TRAINING, "dropout of the attention's values", "hidden_dropout")
-FFN_DROPOUT = Option(
-    "activation_dropout", float, 0.0, TRAINING, "dropout after the activation of the FFN", "activation_dropout"
-)
+PRE_NORM = Option("normalize_before", bool, False, OUTPUTS, "norm before each sub-layer instead of after it")
+ROPE = Option("rope_base", float, 10000.0, OUTPUTS, "base of the rotary positions")
+DROPOUT = Option("dropout", float, 0.1, TRAINING, "dropout of embeddings and of each sub-layer's output")
+ATTENTION_DROPOUT = Option("attention_dropout", float, 0.0, TRAINING, "dropout of attention weights")
+HIDDEN_DROPOUT = Option("hidden_dropout", float, 0.0, TRAINING, "dropout of the attention's values")
+FFN_DROPOUT = Option("activation_dropout", float, 0.0, TRAINING, "dropout after the activation of the FFN")
 RECOMPUTATION = Option(
     "checkpoint_activations",
     bool,
     False,
     TRAINING,
     "recompute each layer in the backward pass: less memory, about a third more time",
-    "checkpoint_activations",
 )
 
 # Layers, kind by kind.
@@ -118,9 +111,7 @@ MEGA = (
     ATTENTION_DROPOUT,
     HIDDEN_DROPOUT,
     FFN_DROPOUT,
-    Option(
-        "feature_dropout", bool, False, TRAINING, "drop whole features instead of single elements", "feature_dropout"
-    ),
+    Option("feature_dropout", bool, False, TRAINING, "drop whole features instead of single elements"),
     RECOMPUTATION,
 )
 MEGALODON_WIDTHS = (
@@ -146,21 +137,16 @@ MEGALODON_KIND = (
         "norm_affine",
         negated,
     ),
-    Option("swiglu", bool, False, TENSORS, "use an FFN with a gate: three matrices instead of two", "swiglu"),
-    Option(
-        "layer_scale", bool, False, TENSORS, "learn a scale of the FFN's output, initially 0.1 / 2^layer", "layer_scale"
-    ),
+    Option("swiglu", bool, False, TENSORS, "use an FFN with a gate: three matrices instead of two"),
+    Option("layer_scale", bool, False, TENSORS, "learn a scale of the FFN's output, initially 0.1 / 2^layer"),
     Option(
         "residual_hops",
         int,
         2,
         OUTPUTS,
         "input of the FFN's residual connection: 2: the layer's input, as in the paper; 1: the attention's output",
-        "residual_hops",
     ),
-    Option(
-        "init_mode", ChoiceEnum(list(INIT_MODES)), "he", TRAINING, "initialization of the layers' matrices", "init_mode"
-    ),
+    Option("init_mode", ChoiceEnum(list(INIT_MODES)), "he", TRAINING, "initialization of the layers' matrices"),
     DROPOUT._replace(default=0.0),
     ATTENTION_DROPOUT._replace(help="dropout in the attention, see --attention-drops"),
     Option(
@@ -169,7 +155,6 @@ MEGALODON_KIND = (
         "keys",
         TRAINING,
         "target of attention dropout: keys before the softmax, or weights after it",
-        "attention_drops",
     ),
     HIDDEN_DROPOUT._replace(help="dropout of the EMA's and the attention's output, and within the FFN"),
     RECOMPUTATION,
@@ -180,7 +165,6 @@ EMA_NORM = Option(
     "rmsnorm",
     OUTPUTS,
     "function after the EMA: an RMS norm, or SiLU as in MEGA",
-    "ema_norm",
 )
 MEGALODON = (*MEGALODON_WIDTHS, CHUNK, *MEGALODON_KIND)
 LLAMA = (
@@ -217,8 +201,8 @@ S4D = (
         "first frequencies: S4D-Lin or S4D-Inv",
         "initialization",
     ),
-    Option("least_step", float, 0.001, TRAINING, "smallest first step of a feature", "least_step"),
-    Option("largest_step", float, 0.1, TRAINING, "largest first step of a feature", "largest_step"),
+    Option("least_step", float, 0.001, TRAINING, "smallest first step of a feature"),
+    Option("largest_step", float, 0.1, TRAINING, "largest first step of a feature"),
     Option(
         "state_space_rate",
         float,
@@ -244,8 +228,8 @@ S4D = (
 
 # Models, kind by kind.
 IMAGES = (
-    Option("image_size", int, 224, TENSORS, "height and width of the images in pixels", "image_size"),
-    Option("patch_size", int, 16, TENSORS, "height and width of the patches of an image in pixels", "patch_size"),
+    Option("image_size", int, 224, TENSORS, "height and width of the images in pixels"),
+    Option("patch_size", int, 16, TENSORS, "height and width of the patches of an image in pixels"),
     Option("image_class_num", int, 1000, TENSORS, "number of classes"),
     Option(
         "drop_path",
