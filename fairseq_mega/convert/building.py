@@ -2,11 +2,12 @@
 
 from argparse import Namespace
 from types import SimpleNamespace
-from typing import Any, Dict, List
+from typing import Dict
 
 import torch
 from torch import Tensor, nn
 
+from fairseq_mega.models.checkpoints import FINGERPRINTS, OPTIONAL
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_classifier import MegaClassifier
 from fairseq_mega.models.mega_image import MegaImageModel
@@ -15,12 +16,7 @@ from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from fairseq_mega.models.on_paper import stand_in
 
-from .megalodon_names import published_name
-from .names import to_published
 from .options import IMAGES, MASKED, kind_of
-from .tensors import OUR_BUFFERS, tables_of_ours
-
-MEGALODON = "megalodon_lm"
 
 
 def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
@@ -36,8 +32,8 @@ def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
     if kind == "language model":
         dictionary = stand_in(table_length(model, "decoder"))
         task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
-        language_model = MegalodonLanguageModel if getattr(options, "arch", None) == MEGALODON else MegaLanguageModel
-        return language_model.build_model(options, task)
+        megalodon = getattr(options, "arch", None) == "megalodon_lm"
+        return (MegalodonLanguageModel if megalodon else MegaLanguageModel).build_model(options, task)
     if kind == MASKED:
         dictionary = stand_in(table_length(model, "encoder"))
         return MegaMaskedLanguageModel.build_model(options, SimpleNamespace(source_dictionary=dictionary))
@@ -65,31 +61,13 @@ def table_length(model: Dict[str, Tensor], side: str) -> int:
     return sum(model[name].size(0) for name in names)
 
 
-def differences(options: Namespace, model: Dict[str, Tensor], our_names: bool = False) -> List[str]:
-    """List the tensors of a model that are missing, left over or of a wrong shape, by published names or by ours."""
+def check_complete(options: Namespace, model: Dict[str, Tensor], where: str) -> None:
+    """Raise a ValueError with PyTorch's list of the tensors that do not fit the model of our options."""
     with torch.device("meta"):
-        needed = build_model(options, model).state_dict()
-    tables, of_megalodon = tables_of_ours(model), getattr(options, "arch", None) == MEGALODON
-    found = []
-    for name in sorted({*needed, *model}):
-        shown = name
-        if not our_names:
-            shown = published_name(name) if of_megalodon else to_published(name, tables)
-        if name not in model:
-            if not OUR_BUFFERS.search(name) and not name.endswith(("._float_tensor", ".version")):
-                found.append(f"missing: {shown} {tuple(needed[name].shape)}")
-        elif name not in needed:
-            found.append(f"left over: {shown} {tuple(model[name].shape)}")
-        elif model[name].shape != needed[name].shape:
-            found.append(
-                f"wrong shape: {shown} is {tuple(model[name].shape)}, the options require {tuple(needed[name].shape)}"
-            )
-    return found
-
-
-def check_complete(options: Namespace, model: Dict[str, Tensor], where: str, our_names: bool = False) -> None:
-    """Raise a ValueError with the list of :func:`differences`, if there are any."""
-    found: List[str] = differences(options, model, our_names)
-    if found:
-        listed: Any = "\n  ".join(found)
-        raise ValueError(f"{where}: {len(found)} tensors do not fit the options in the checkpoint\n  {listed}")
+        built = build_model(options, model)
+    optional = {name: tensor for name, tensor in built.state_dict().items() if name.endswith(OPTIONAL)}
+    given = {name: tensor for name, tensor in model.items() if not name.endswith(FINGERPRINTS)}
+    try:
+        nn.Module.load_state_dict(built, {**optional, **given}, assign=True)
+    except RuntimeError as error:
+        raise ValueError(f"{where}: {error}") from error

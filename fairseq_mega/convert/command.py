@@ -43,8 +43,7 @@ def main(given: Optional[Sequence[str]] = None) -> int:
     parser = build_parser()
     arguments = parser.parse_args(given)
     from fairseq_mega.convert import layouts  # with torch and fairseq it needs seconds
-    from fairseq_mega.convert.conversion import convert
-    from fairseq_mega.convert.verifying import weights_of
+    from fairseq_mega.convert.conversion import convert, weights_of
 
     missing = layouts.missing(arguments.input)
     if missing:

@@ -1,6 +1,5 @@
 """Names of XuezheMax/megalodon's tensors and ours, matrices that are joined here, and how ranks split each tensor."""
 
-import re
 from typing import Dict, List, Optional, Tuple
 
 import torch
@@ -127,15 +126,6 @@ def to_published(ours: Dict[str, Tensor], widths: Dict[str, List[int]], shared: 
     if shared:
         published["output.output.weight"] = published["embed.weight"]
     return published
-
-
-def published_name(ours: str) -> str:
-    """Return the published name of a tensor of ours, for messages; of a joined matrix, the names of its parts."""
-    found = re.match(r"decoder\.(layers\.\d+\.)(.*)", ours)
-    layer, part = found.groups() if found else ("", ours)
-    names: Dict[str, Tuple[str, ...]] = {old: (name,) for name, old, _ in (LAYER if found else MODEL)}
-    names.update({old: parts for parts, old in (JOINED if found else ())})
-    return " + ".join(f"{layer}{name}" for name in names[part]) if part in names else ours
 
 
 def _layers(names: Dict[str, Tensor], prefix: str, part: int) -> List[int]:

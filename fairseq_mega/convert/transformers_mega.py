@@ -25,73 +25,44 @@ CONFIGURATION, SAFE, PICKLED = "config.json", "model.safetensors", "pytorch_mode
 UNREAD = "unread_biases"  # in extra_state
 TABLE, OUTPUT = "encoder.embedding.tokens.weight", "prediction.output.weight"
 THEIR_TABLE, THEIR_OUTPUT = "mega.embedding_layer.word_embeddings.weight", "mlm_head.weight"
-TOKENS = "tokens_per_sample"  # option of the task, which transformers ignores
-OPTIONS = {  # published name -> ours
-    "hidden_size": "encoder_embed_dim",
-    "num_hidden_layers": "encoder_layers",
-    "intermediate_size": "encoder_hidden_dim",
-    "nffn_hidden_size": "encoder_ffn_embed_dim",
-    "shared_representation_size": "encoder_z_dim",
-    "ema_projection_size": "encoder_n_dim",
-    "chunk_size": "encoder_chunk_size",
-    "max_positions": "max_positions",
-    "truncation": "truncation_length",
-    "normalization_type": "normalization_type",
-    "normalize_before_mega": "normalize_before",
-    "activation": "activation_fn",
-    "attention_activation": "attention_activation_fn",
-    "relative_positional_bias": "rel_pos_bias",
-    "dropout_prob": "dropout",
-    "hidden_dropout_prob": "hidden_dropout",
-    "attention_probs_dropout_prob": "attention_dropout",
-    "nffn_activation_dropout_prob": "activation_dropout",
-    "use_feature_dropout": "feature_dropout",
-    "tie_word_embeddings": "share_encoder_input_output_embed",
+OPTIONS: Dict[str, Tuple[str, Any]] = {  # published name -> ours, and transformers' default
+    "hidden_size": ("encoder_embed_dim", 128),
+    "num_hidden_layers": ("encoder_layers", 4),
+    "intermediate_size": ("encoder_hidden_dim", 256),
+    "nffn_hidden_size": ("encoder_ffn_embed_dim", 256),
+    "shared_representation_size": ("encoder_z_dim", 64),
+    "ema_projection_size": ("encoder_n_dim", 16),
+    "chunk_size": ("encoder_chunk_size", -1),
+    "max_positions": ("max_positions", 2048),
+    "truncation": ("truncation_length", None),
+    "normalization_type": ("normalization_type", "scalenorm"),
+    "normalize_before_mega": ("normalize_before", True),
+    "activation": ("activation_fn", "silu"),
+    "attention_activation": ("attention_activation_fn", "softmax"),
+    "relative_positional_bias": ("rel_pos_bias", "rotary"),
+    "dropout_prob": ("dropout", 0.1),
+    "hidden_dropout_prob": ("hidden_dropout", 0.1),
+    "attention_probs_dropout_prob": ("attention_dropout", 0.1),
+    "nffn_activation_dropout_prob": ("activation_dropout", 0.1),
+    "use_feature_dropout": ("feature_dropout", False),
+    "tie_word_embeddings": ("share_encoder_input_output_embed", True),
 }
-
-
-DEFAULTS: Dict[str, Any] = {  # of transformers' MegaConfig
-    "vocab_size": 30522,
-    "hidden_size": 128,
-    "num_hidden_layers": 4,
-    "intermediate_size": 256,
-    "ema_projection_size": 16,
+REQUIRED = {  # of every model here, and transformers' defaults
+    "is_decoder": False,
+    "add_cross_attention": False,
     "bidirectional": True,
-    "shared_representation_size": 64,
-    "use_chunking": False,
-    "chunk_size": -1,
-    "truncation": None,
-    "normalize_before_mega": True,
-    "normalization_type": "scalenorm",
     "norm_affine": True,
-    "activation": "silu",
-    "attention_activation": "softmax",
-    "dropout_prob": 0.1,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "use_feature_dropout": False,
+    "pad_token_id": 1,
+}
+DEFAULTS: Dict[str, Any] = {
+    **{theirs: default for theirs, (_, default) in OPTIONS.items()},
+    **REQUIRED,
+    "use_chunking": False,
     "use_normalized_ffn": True,
-    "nffn_hidden_size": 256,
     "normalize_before_ffn": True,
-    "nffn_activation_dropout_prob": 0.1,
-    "max_positions": 2048,
     "add_token_type_embeddings": False,
     "type_vocab_size": 2,
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
-    "relative_positional_bias": "rotary",
     "add_lm_hidden_dense_layer": True,
-    "tie_word_embeddings": True,
-    "is_decoder": False,
-    "add_cross_attention": False,
-}
-REQUIRED = {
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "bidirectional": True,
-    "norm_affine": True,
-    "pad_token_id": 1,
 }
 
 
@@ -126,7 +97,7 @@ def convert_transformers(published: Dict[str, Any], where: str) -> Dict[str, Any
     """
     config = published["transformers"]
     _check_config(config, where)
-    values = {ours: config[theirs] for theirs, ours in OPTIONS.items()}
+    values = {ours: config[theirs] for theirs, (ours, _) in OPTIONS.items()}
     chunked, covered = config["use_chunking"], covered_positions(config)
     values["encoder_chunk_size"] = config["chunk_size"] if chunked else -1
     if config["relative_positional_bias"] == "simple" and not chunked:
@@ -136,8 +107,6 @@ def convert_transformers(published: Dict[str, Any], where: str) -> Dict[str, Any
         values["encoder_ffn_embed_dim"] = 0
     values["token_types"] = config["type_vocab_size"] if config["add_token_type_embeddings"] else 0
     values["no_hidden_layer"] = not config["add_lm_hidden_dense_layer"]
-    if TOKENS in config:
-        values[TOKENS] = config[TOKENS]
     values.update(
         arch="mega_masked_lm", task="masked_lm", criterion="masked_lm", no_final_norm=True, no_scale_embedding=True
     )
@@ -199,7 +168,7 @@ def publish_transformers(checkpoint: Dict[str, Any], where: str) -> Dict[str, An
     _check_options(options, where)
     model = publish_state_dict(checkpoint["model"], shared_output=False)
     unread = (checkpoint.get("extra_state") or {}).get(UNREAD) or {}
-    given = {theirs: options[ours] for theirs, ours in OPTIONS.items() if options.get(ours) is not None}
+    given = {theirs: options[ours] for theirs, (ours, _) in OPTIONS.items() if options.get(ours) is not None}
     config = {**DEFAULTS, **given, "model_type": "mega", "architectures": ["MegaForMaskedLM"]}
     chunk, types = int(options.get("encoder_chunk_size", -1)), int(options.get("token_types") or 0)
     config["use_chunking"], config["chunk_size"] = chunk > 0, chunk
@@ -211,8 +180,6 @@ def publish_transformers(checkpoint: Dict[str, Any], where: str) -> Dict[str, An
     config["add_token_type_embeddings"], config["type_vocab_size"] = types > 0, types or DEFAULTS["type_vocab_size"]
     config["add_lm_hidden_dense_layer"] = not options.get("no_hidden_layer", False)
     config["vocab_size"] = checkpoint["model"][TABLE].size(0)
-    if options.get(TOKENS) is not None:
-        config[TOKENS] = options[TOKENS]
     for name in [name for name in model if name.endswith(".rel_pos_bias.rel_pos_bias")]:
         if name in unread:
             config["chunk_size"] = (model[name].numel() + 1) // 2

@@ -1,6 +1,5 @@
 """Conversion of MEGA's published layout: chunks, options, and what either code lacks; see also test_layouts.py."""
 
-import math
 from argparse import Namespace
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +10,6 @@ import torch
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_mega.cli import console
 from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.compat.files.settings import Role, options_of, other_settings
 from fairseq_mega.convert import checkpoints, convert_checkpoint, is_ours, layouts, publish_checkpoint
@@ -22,7 +20,6 @@ from fairseq_mega.models.mega_classifier import MegaClassifierConfig
 from fairseq_mega.models.mega_lm import MegaLanguageModelConfig
 from tests.models.test_published_defaults import parse, stub_task
 from tests.support import tiny_mega
-from tests.support.helpers import TINY_TRAINING
 from tests.support.plain.comparing import assert_same, largest_difference, run
 from tests.support.published_layouts import LAYOUTS
 from tests.support.tiny_classifier import task as classification
@@ -35,11 +32,9 @@ def published(name: str) -> Dict[str, Any]:
 
 
 CHUNKED = [
-    {"encoder_chunk_size": 5},
     {"encoder_chunk_size": 5, "attention_activation_fn": "laplace", "decoder_chunk_size": 7},
     {"encoder_chunk_size": 16, "attention_activation_fn": "relu2", "rel_pos_bias": "rotary"},
-    {"encoder_chunk_size": 30, "decoder_chunk_size": -1},
-    {"encoder_chunk_size": 100, "max_source_positions": 200},
+    {"encoder_chunk_size": 100, "decoder_chunk_size": -1, "max_source_positions": 200},
     {"decoder_chunk_size": 6},
 ]
 
@@ -58,16 +53,13 @@ def test_chunks_of_both_sides(options: Dict[str, Any], tmp_path: Path, capsys: p
     torch.save(given, tmp_path / "ours.pt")
     assert run("--input", tmp_path / "ours.pt", "--output", tmp_path / "there.pt", "--to", "official", "--verify") == 0
     assert run("--input", tmp_path / "there.pt", "--output", tmp_path / "back.pt", "--verify") == 0
-    printed = capsys.readouterr().out
-    learned = len([name for name in given["model"] if not name.endswith("sample_scale")])
-    assert printed.count(f"the {learned} weights of the input are equal, bit for bit") == 2
-    assert printed.count(f"{learned} weights") == 6
+    assert capsys.readouterr().out.count(f"the {len(given['model'])} weights of the input are equal, bit for bit") == 2
     there, wanted = load_checkpoint(tmp_path / "there.pt"), options.get("decoder_chunk_size")
     assert largest_difference(there, given) < 1e-5
     assert there["args"].decoder_chunk_size == (options.get("encoder_chunk_size") if wanted is None else wanted)
 
 
-@pytest.mark.parametrize("change", [torch.neg, torch.Tensor.double, lambda tensor: tensor + 1e-7])
+@pytest.mark.parametrize("change", [torch.Tensor.double, lambda tensor: tensor + 1e-7])
 def test_a_tensor_that_comes_back_otherwise_fails(
     change: Callable[[torch.Tensor], torch.Tensor],
     tmp_path: Path,
@@ -85,15 +77,6 @@ def test_a_tensor_that_comes_back_otherwise_fails(
         run("--input", tmp_path / "there.pt", "--output", tmp_path / "ours.pt", "--verify")
     assert end.value.code == 2 and not (tmp_path / "ours.pt").exists()
     assert "--verify: converting back would change encoder.layers.1.mega_layer.gamma" in capsys.readouterr().err
-
-
-def test_damaged_weights_fail(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    given = published("lra_classifier")
-    given["model"]["classifier.0.0.bias"][1] = math.nan
-    torch.save(given, tmp_path / "there.pt")
-    with pytest.raises(SystemExit):
-        run("--input", tmp_path / "there.pt", "--output", tmp_path / "ours.pt", "--verify")
-    assert "classifier.0.0.bias has values that are not finite" in capsys.readouterr().err
 
 
 TOLD = {"published_source_padding"}  # with a warning, see test_other_positions_of_padded_sources_are_told
@@ -142,15 +125,6 @@ def test_a_published_checkpoint_without_truncation_can_be_loaded(name: str) -> N
     assert cfg.model.truncation_length == 0
 
 
-def test_swapped_names_of_the_ema_show() -> None:
-    given = published("translator")
-    converted = convert_checkpoint(given, "")
-    layer = "encoder.layers.1.attention.ema"
-    model = dict(converted["model"])
-    model[f"{layer}.alpha"], model[f"{layer}.delta"] = model[f"{layer}.delta"], model[f"{layer}.alpha"]
-    assert largest_difference(given, {**converted, "model": model}) > 1e-3
-
-
 def test_missing_options_are_read_off_the_tensors() -> None:
     """All that shapes tell; activations and the like keep the defaults."""
     for name, kept in (("translator", ["share_all_embeddings"]), ("lra_classifier", ["chunk_size", "max_positions"])):
@@ -185,20 +159,6 @@ def test_a_trained_model_of_ours_is_published(tiny_model: Any, tmp_path: Path) -
     assert_same(again["model"], trained["model"])
 
 
-@pytest.mark.parametrize("command_name", ["generate", "train"])
-def test_no_command_reads_the_published_layout(command_name: str, tiny_model: Any, tmp_path: Path) -> None:
-    old = tmp_path / "off.pt"
-    torch.save(publish_checkpoint(load_checkpoint(tiny_model.checkpoint), "trained"), old)
-    given = [str(tiny_model.data), "--cpu"]
-    if command_name == "train":
-        given += [*map(str, TINY_TRAINING), "--finetune-from-model", str(old), "--save-dir", str(tmp_path / "run")]
-    else:
-        given += ["--path", str(old)]
-    given += ["--max-tokens", "400"] if command_name == "generate" else []
-    assert console.run(command_name, given) != 0
-    assert not list((tmp_path / "run").glob("*.pt"))
-
-
 def test_other_positions_of_padded_sources_are_told(
     tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,9 +178,7 @@ OTHER = {"published_source_padding": True}
 SIZES = ["--encoder-embed-dim", "8", "--encoder-hidden-dim", "8", "--encoder-layers", "1"]
 OF_OURS = {  # architecture and options here -> what the published build reads without a default, and more
     ("mega_tiny", "translation"): {"arch": "mega", "activation_dropout": 0.0},
-    ("mega_lm_tiny", "mega_language_modeling"): {"arch": "mega_lm", "decoder_input_dim": 64, "activation_dropout": 0.0},
     ("mega_lm_enwik8_base", "mega_language_modeling"): {"arch": "mega_lm_enwik8_base", "decoder_input_dim": 512},
-    ("mega_lra_miniature", "lra-text"): {"arch": "lra", "input_type": "text", "classifier_in_dim": 32},
     ("mega_lra_miniature", "lra-image"): {"arch": "lra", "input_type": "image", "classifier_in_dim": 32},
     ("mega_lra_aan", "lra-text"): {"arch": "mega_lra_aan", "input_type": "text", "classifier_in_dim": 256},
     ("mega_lra", "lra-text", "--classifier-layers", "0", *SIZES): {"arch": "lra", "classifier_out_dim": 8},

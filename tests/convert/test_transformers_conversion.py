@@ -1,6 +1,5 @@
 """Checkpoints of transformers' former MegaForMaskedLM: their numbers, converted and back, and what is refused."""
 
-from pathlib import Path
 from typing import Any, Dict
 
 import pytest
@@ -8,10 +7,10 @@ import torch
 
 from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.transformers_mega import convert_transformers, publish_transformers
-from tests.convert.test_layouts import EXPECTED, write_folder
+from tests.convert.test_layouts import EXPECTED
 from tests.convert.test_layouts import TRANSFORMERS as CASES
 from tests.convert.test_layouts import transformers_checkpoint as published
-from tests.support.plain.comparing import assert_same, largest_difference, run
+from tests.support.plain.comparing import assert_same, largest_difference
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -31,13 +30,6 @@ def test_numbers_of_transformers(case: str) -> None:
         assert error <= 1e-5, error
 
 
-def test_the_length_of_samples_comes_back() -> None:
-    converted = convert_transformers(published("rotary"), "")
-    assert not hasattr(converted["args"], "tokens_per_sample")  # transformers has none
-    converted["args"].tokens_per_sample = 32
-    assert convert_transformers(publish_transformers(converted, ""), "")["args"].tokens_per_sample == 32
-
-
 def test_biases_that_no_chunk_reads_come_back_where_they_were_kept() -> None:
     converted = convert_transformers(published("chunks"), "")
     name = "encoder.layers.0.attention.relative_bias.weight"
@@ -54,8 +46,8 @@ def test_biases_that_no_chunk_reads_come_back_where_they_were_kept() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        *({"is_decoder": True}, {"normalization_type": "rmsnorm"}, {"norm_affine": False}, {"pad_token_id": 0}),
-        *({"normalize_before_ffn": False}, {"activation": "quick_gelu"}),
+        *({"is_decoder": True}, {"normalization_type": "rmsnorm"}, {"normalize_before_ffn": False}),
+        {"activation": "quick_gelu"},
         {"relative_positional_bias": "simple", "chunk_size": 25},
     ],
 )
@@ -73,13 +65,3 @@ def test_what_transformers_have_not_is_refused() -> None:
     given["model"]["mlm_head.weight"] = given["model"]["mlm_head.weight"] + 1
     with pytest.raises(ValueError, match="mlm_head.weight differs from word_embeddings.weight"):
         convert_transformers(given, "x")
-
-
-def test_folders_of_other_models(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    write_folder(published("rotary"), tmp_path / "bert")
-    (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
-    (tmp_path / "empty").mkdir()
-    for name in ("bert", "empty"):
-        with pytest.raises(SystemExit):
-            run("--input", tmp_path / name, "--output", tmp_path / "ours.pt")
-        assert name in capsys.readouterr().err
