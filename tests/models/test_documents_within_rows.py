@@ -1,21 +1,16 @@
-"""``--reset-at-document-ends``: documents that share a row know nothing of each other, whatever the pieces."""
+"""``--reset-at-document-ends``: documents that share a row are read as if alone; pieces are in the contract."""
 
 import pytest
 import torch
-from fairseq.sequence_generator import SequenceGenerator
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from fairseq_mega.models.streams.scoring import Carry
 from fairseq_mega.modules.documents import documents_of
 from tests.support import tiny_lm, tiny_megalodon
-from tests.support.tiny_lm import Recomputing, advance, log_probs
-from tests.support.tiny_mega import EOS, PAD, dictionary, lively
+from tests.support.tiny_lm import advance, log_probs
+from tests.support.tiny_mega import EOS, PAD, lively
 
 BUILD = {"mega": tiny_lm.build, "megalodon": tiny_megalodon.build}
 CHUNK = 5
 ROWS = ((1, 7, 3, 12), (9, 1, 1, 5, 7), (23,))  # lengths of the documents of each row, </s> in front included
-LENGTH = 23
 
 
 def build(kind, reset=True, **options):
@@ -80,85 +75,12 @@ def test_every_attention_of_mega(function, bias):
 
 
 @pytest.mark.parametrize("kind", BUILD)
-@settings(max_examples=12, deadline=None)
-@given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=8), chunk=st.sampled_from([-1, 1, 4, 5, 30]))
-def test_random_pieces_equal_the_whole(kind, lengths, chunk):
-    model, total = build(kind, decoder_chunk_size=chunk), sum(lengths)
-    read = tiny_lm.tokens(3, total)
-    read[torch.rand(read.shape, generator=torch.Generator().manual_seed(total)) < 0.2] = EOS
-    whole = log_probs(model, read)
-    ends = torch.tensor(lengths).cumsum(0) - 1
-    with torch.no_grad():
-        for pieces, positions in ((lengths, ends), ((1,) * total, slice(None))):
-            found = advance(model, read.split(pieces, dim=1))
-            close("log probabilities", found, whole[:, positions])
-
-
-@pytest.mark.parametrize("kind", BUILD)
 def test_gradients_through_pieces(kind):
     """Memory and cache of one piece reach the parameters through the next one, within documents."""
     model, read = build(kind).train(), texts()
     expected = gradients(model, log_probs(model, read)[:, [3, 12, 22]].square().mean())
     for name, found in gradients(model, advance(model, read.split([4, 9, 10], 1)).square().mean()).items():
         close(f"gradient of {name}", found, expected[name], atol=1e-7, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", BUILD)
-def test_padding_and_later_tokens_change_nothing(kind):
-    model, read = build(kind), texts()
-    before = log_probs(model, read)
-    for left, right in ((0, 6), (2 * CHUNK, 0), (CHUNK, 3)):
-        padded = torch.nn.functional.pad(read, (left, right), value=PAD)
-        found = log_probs(model, padded)[:, left : left + LENGTH]
-        close("log probabilities", found, before)
-    changed = read.clone()
-    changed[:, 15] = EOS  # an end in the place of a word
-    after = log_probs(model, changed)
-    close("before the change", after[:, :15], before[:, :15], atol=1e-7, rtol=0)
-    assert (after[[0, 2], 15:] - before[[0, 2], 15:]).abs().amax(-1).min() > 1e-6
-    close("the next document", after[1, 16:], before[1, 16:], atol=1e-7)
-
-
-@pytest.mark.parametrize("kind", BUILD)
-@pytest.mark.parametrize("group", [1, 4, 15])
-def test_carried_streams(kind, group):
-    """Streams of an evaluation, the shorter ones dropping out."""
-    model, read, lengths = build(kind), texts(), (23, 20, 9)
-    whole, carry = log_probs(model, read), Carry()
-    for begin in range(0, LENGTH, group):
-        streams = [row for row in (1, 0, 2) if lengths[row] > begin]
-        piece = read[streams, begin : begin + group].clone()
-        for row, stream in enumerate(streams):
-            piece[row, max(lengths[stream] - begin, 0) :] = PAD
-        out = model(piece, carry=carry, streams=streams, position=begin)
-        found = model.get_normalized_probs(out, log_probs=True).float()
-        for row, stream in enumerate(streams):
-            end = min(lengths[stream], begin + group)
-            close("stream", found[row, : end - begin], whole[stream, begin:end])
-
-
-@pytest.mark.parametrize("kind", BUILD)
-def test_beam_search_equals_recomputation(kind):
-    """A prompt of two documents, the second of which goes on."""
-    model = build(kind).float()
-    prompt, results = torch.tensor([[4, 5, EOS, 7, 8, 9, 10], [7, 8, 9, 4, EOS, PAD, PAD]]), []
-    for candidate in (model, Recomputing(model)):
-        generator = SequenceGenerator([candidate], dictionary(), beam_size=3, max_len_a=1, max_len_b=5, min_len=3)
-        sample = {"net_input": {"src_tokens": prompt, "src_lengths": prompt.ne(PAD).sum(1)}}
-        results.append(generator.generate([candidate], sample, prefix_tokens=prompt, bos_token=EOS))
-    for found, expected in zip(*(rows[0] + rows[1] for rows in results)):
-        assert found["tokens"].tolist() == expected["tokens"].tolist()
-        close("scores", found["positional_scores"], expected["positional_scores"], atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize("kind", BUILD)
-def test_bfloat16_and_autocast(kind):
-    model, read = BUILD[kind](reset_at_document_ends=True).eval(), texts()
-    exact = each_alone(model, read)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = log_probs(model, read)
-    assert (cast - exact).abs().max() < 0.1
-    assert (log_probs(model.bfloat16(), read) - exact).abs().max() < 0.1
 
 
 def test_window_of_statistics_ends_with_the_document():

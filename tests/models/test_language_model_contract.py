@@ -1,6 +1,7 @@
 """The contract of all language models: streams in pieces, causality, padding, rows, search, gradients."""
 
 from argparse import Namespace
+from functools import partial
 from typing import Any, Dict
 
 import pytest
@@ -16,7 +17,9 @@ from tests.support import tiny_llama, tiny_lm, tiny_megalodon
 from tests.support.tiny_lm import ADAPTIVE, Recomputing, advance, log_probs, tokens
 from tests.support.tiny_mega import EOS, PAD, dictionary, lively
 
-BUILDERS: Dict[str, Any] = {"mega": tiny_lm.build, "megalodon": tiny_megalodon.build, "llama": tiny_llama.build}
+PLAIN: Dict[str, Any] = {"mega": tiny_lm.build, "megalodon": tiny_megalodon.build, "llama": tiny_llama.build}
+DOCUMENTS = {f"{kind}, documents": partial(PLAIN[kind], reset_at_document_ends=True) for kind in ("mega", "megalodon")}
+BUILDERS = {**PLAIN, **DOCUMENTS}
 SOFTMAXES: Dict[str, Dict[str, Any]] = {
     "plain": {},
     "untied": {"share_decoder_input_output_embed": False},
@@ -34,16 +37,20 @@ def kind(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-@pytest.fixture(scope="module", params=SOFTMAXES)
-def model(kind: str, request: pytest.FixtureRequest) -> Any:
-    return lively(build(kind, request.param))
+@pytest.fixture(
+    scope="module",
+    params=[*((kind, softmax) for kind in PLAIN for softmax in SOFTMAXES), *((kind, "plain") for kind in DOCUMENTS)],
+    ids=str,
+)
+def model(request: pytest.FixtureRequest) -> Any:
+    return lively(build(*request.param))
 
 
 def build(kind: str, softmax: str = "plain", **options: Any) -> Any:
     return BUILDERS[kind](**SOFTMAXES[softmax], **OTHERS.get((kind, softmax), {}), **options)
 
 
-@pytest.mark.parametrize("arch", [arch for name in BUILDERS for arch in (f"{name}_lm", *preset_names(f"{name}_lm"))])
+@pytest.mark.parametrize("arch", [arch for name in PLAIN for arch in (f"{name}_lm", *preset_names(f"{name}_lm"))])
 def test_every_architecture_is_built_from_its_defaults(arch: str) -> None:
     options = Namespace(decoder_layers=1, adaptive_softmax_cutoff="6,13")
     if arch in ARCH_CONFIG_REGISTRY:
@@ -78,7 +85,8 @@ def test_random_pieces_equal_the_whole(kind: str, lengths: Any, chunk: int) -> N
 
 
 def test_future_padding_and_order_change_nothing(model: Any) -> None:
-    read = tokens(2, 17)
+    read = tokens(2, 17).clamp(min=EOS + 1)
+    read[:, 4] = EOS
     changed = read.clone()
     changed[:, 12] = (changed[:, 12] - 1).clamp(min=2) + (changed[:, 12] == 2).long()
     before, after = log_probs(model, read), log_probs(model, changed)
