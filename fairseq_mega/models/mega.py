@@ -60,16 +60,6 @@ class MegaConfig:
     """Command-line options of ``--arch mega``, named as in the published code."""
 
 
-def check_side_of_padding(task: Any) -> None:
-    """Raise a ValueError for a task with padding before the targets, which a decoder would read as text."""
-    options = getattr(task, "cfg", None) or getattr(task, "args", None)
-    if str(getattr(options, "left_pad_target", False)) == "True":  # a text in older checkpoints
-        raise ValueError(
-            "--left-pad-target: the decoder would read padding before a target as text: omit it, and "
-            "for a checkpoint that was trained with it give --model-overrides \"{'left_pad_target': False}\""
-        )
-
-
 class MegaEncoder(Trunk, FairseqEncoder):
     """Bidirectional MEGA layers over token embeddings.
 
@@ -234,7 +224,6 @@ class MegaModel(ReadsOlderCheckpoints, DecodesPacked, FairseqEncoderDecoderModel
         check_embedding_norm(cfg)
         check_tables(cfg)
         check_at_least(cfg, {"encoder_layers": 1, "decoder_layers": 1, "late_dropout": 0})
-        check_side_of_padding(task)
         source, target = task.source_dictionary, task.target_dictionary
         decoder_dim = cfg.decoder_embed_dim or cfg.encoder_embed_dim
         if decoder_dim != cfg.encoder_embed_dim:

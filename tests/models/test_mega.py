@@ -1,12 +1,10 @@
 """The MEGA encoder-decoder: sizes, defaults, padding on the left, checkpoints."""
 
-from argparse import Namespace
-
 import pytest
 import torch
 
 from fairseq_mega.models.presets import preset_names
-from tests.support.tiny_mega import PAD, batch, build, dictionary, lively, task
+from tests.support.tiny_mega import PAD, batch, build, dictionary, lively
 
 
 def test_parameter_counts_of_wmt_base():
@@ -76,18 +74,6 @@ def test_embeddings_are_shared_as_asked():
     assert sizes[0] - sizes[1] == sizes[1] - sizes[2] == 24 * 8
     assert everything.encoder.embedding.tokens is everything.decoder.embedding.tokens
     assert everything.encoder.embedding.tokens.weight[PAD].eq(0).all()
-
-
-@pytest.mark.parametrize("value", [True, "True"])
-@pytest.mark.parametrize("options", ["cfg", "args"])
-def test_padding_before_targets_is_refused(options, value):
-    """It would be read as text, in training and in scoring."""
-    padded, plain = task(), task()
-    setattr(padded, options, Namespace(left_pad_target=value))
-    setattr(plain, options, Namespace(left_pad_target=type(value)(False)))
-    with pytest.raises(ValueError, match="--left-pad-target: .* omit it"):
-        build(task=padded)
-    build(task=plain)
 
 
 def test_sequences_beyond_the_bias_name_the_option():
