@@ -202,14 +202,3 @@ def test_damaged_files(folders: Dict[str, Path], tmp_path: Path) -> None:
         file.write_bytes(content)
         with pytest.raises(ContextError, match=str(file)):
             generator.load_context(file)
-
-
-def test_tokens_after_a_context(folders: Dict[str, Path]) -> None:
-    generator = generator_of("mega", folders["bytes"])
-    context, (_, *tokens) = generator.read("the sea"), generator.tokens_of(" and")
-    stream = generator.stream(tokens, context=context, temperature=0.0)
-    whole = generator.stream(generator.tokens_of("the sea and"), temperature=0.0)
-    assert [next(stream) for _ in range(9)] == [next(whole) for _ in range(9)]
-    words = generator_of("mega", folders["words"])
-    with pytest.raises(ValueError, match="'sea' has no tokens before it is complete"):
-        words.stream([5], context=words.read("the sea"))

@@ -74,19 +74,6 @@ def test_a_language_model(kind, softmax):
     assert left == ([model.decoder.output_projection] if softmax == "untied" else [])
 
 
-@pytest.mark.parametrize("softmax", ["shared", "untied"])
-def test_the_output_table_is_read_packed(softmax):
-    model = lively(tiny_lm.build(**SOFTMAXES[softmax])).float().eval()
-    features = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(1))
-    matrix = model.decoder.output_matrix
-    pack_weights(model, "int8")
-    packed = packed_parts(model)[-1]
-    with torch.no_grad():
-        got = model.decoder.output_layer(features)
-        torch.testing.assert_close(got, features @ unpack(PackedMatrix(packed.data, packed.scale)).T)
-        assert not torch.allclose(got, features @ matrix.T, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("kind", ALLOWED)
 def test_a_translator(kind):
     model = lively(tiny_mega.build()).float().eval()
@@ -98,17 +85,6 @@ def test_a_translator(kind):
         torch.testing.assert_close(got, rounded(*inputs)[0], rtol=1e-5, atol=1e-5)
     assert 0.0 < (got - want).abs().max() < ALLOWED[kind] * want.abs().max()
     assert not any(type(part) is nn.Linear for part in model.encoder.layers.modules())
-
-
-def test_changes_of_precision_leave_the_matrices():
-    model = lively(tiny_lm.build()).float().eval()
-    pack_weights(model, "int8")
-    model.bfloat16()
-    for part in packed_parts(model):
-        assert part.data.dtype == torch.int8 and part.scale.dtype == torch.float32
-        assert part.bias is None or part.bias.dtype == torch.bfloat16
-    with torch.no_grad():
-        assert model(tiny_lm.tokens(2, 7))[0].dtype == torch.bfloat16
 
 
 def command(text):
@@ -133,15 +109,6 @@ def test_the_option_reaches_the_configuration(name):
         cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [*command_line, *flags]))
         assert requested_format(cfg) == kind
         assert ast.literal_eval(cfg.common_eval.model_overrides)["dropout"] == 0.5
-
-
-@pytest.mark.parametrize("name", ["validation", "training"])
-def test_other_commands_refuse_the_option(name, capsys):
-    """They prepare no model for inference, and would score the weights as they are."""
-    words = ["data-bin", "--task", "translation"] if name == "validation" else ["data-bin", "--arch", "mega_tiny"]
-    with pytest.raises(SystemExit):
-        options.parse_args_and_arch(getattr(options, f"get_{name}_parser")(), [*words, "--decode-weights", "int8"])
-    assert "--decode-weights" in capsys.readouterr().err
 
 
 def test_what_cannot_be_packed_is_refused():

@@ -5,7 +5,7 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
-from tests.support.tiny_mega import EOS, PAD, batch, build, dictionary, lively
+from tests.support.tiny_mega import PAD, batch, build, dictionary, lively
 
 
 class Recomputing(nn.Module):
@@ -132,11 +132,3 @@ def test_nothing_to_read_gives_an_empty_result(batch_size, source, target, train
     assert training or extra["attn"][0].shape == (batch_size, target, source)
     logits.sum().backward()
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters())
-
-
-def test_an_empty_source_gives_a_hypothesis():
-    model = lively(build(encoder_chunk_size=4)).float()
-    source = torch.tensor([[4, 5, 6, EOS], [PAD, PAD, PAD, EOS], [PAD, 7, 8, EOS]])
-    found = decode([model], source)
-    assert [len(sentence) for sentence in found] == [5, 5, 5]
-    assert all(torch.isfinite(hypothesis["score"]) for sentence in found for hypothesis in sentence)

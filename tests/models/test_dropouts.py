@@ -58,16 +58,6 @@ def test_every_dropout_is_retained(kind, option):
     assert not torch.equal(*outputs(retained, kind))
 
 
-def test_only_in_some_modules():
-    model = prepared(
-        tiny_mega.build(dropout=0.5), retain_dropout=True, retain_dropout_modules=["decoder", "feed_forward"]
-    )
-    retained = {name for name, module in model.named_modules() if getattr(module, "retained", False)}
-    assert any(name.startswith("encoder.") and ".feed_forward." in name for name in retained)
-    assert any(name.startswith("decoder.") and ".feed_forward." not in name for name in retained)
-    assert all(name.startswith("decoder.") or ".feed_forward." in name for name in retained)
-
-
 @pytest.mark.parametrize("option", ["dropout", "hidden_dropout", "attention_dropout"])
 def test_single_steps_drop_too(option):
     model = tiny_lm.build(**{"dropout": 0.0, option: 0.5})
@@ -97,12 +87,3 @@ def test_late_dropout_begins_with_its_update(kind: str) -> None:
         assert dropouts and all(module.active == (updates >= BEGIN) for module in dropouts)
     model.set_num_updates(BEGIN)
     assert torch.equal(*outputs(model.eval(), kind))
-
-
-@pytest.mark.parametrize("kind", LATE)
-def test_retained_dropout_does_not_wait(kind: str) -> None:
-    model = tiny_mega.lively(LATE[kind](**DROPPING)).float().eval()
-    for name, module in model.named_modules():
-        if isinstance(module, Dropout):
-            module.make_generation_fast_(name, retain_dropout=True)
-    assert not torch.equal(*outputs(model, kind))

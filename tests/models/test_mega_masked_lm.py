@@ -1,8 +1,6 @@
 """The MEGA encoder that predicts masked tokens: the places asked for, presets, and fairseq's training."""
 
 from argparse import Namespace
-from pathlib import Path
-from typing import List
 
 import pytest
 import torch
@@ -10,7 +8,6 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
 from fairseq_mega.models.presets import preset_names
-from tests.support import helpers
 from tests.support.tiny_masked_lm import build, task
 from tests.support.tiny_mega import batch, lively
 
@@ -45,23 +42,3 @@ def test_presets(arch) -> None:
     assert (model.encoder.final_norm is None) is arch.endswith(("_tiny", "_transformers"))
     if arch.endswith("_transformers"):
         assert sum(parameter.numel() for parameter in model.parameters()) == 20 * 129 + 128 * 129 + 4 * 223_042
-
-
-def test_a_text_beyond_the_bias() -> None:
-    with pytest.raises(ValueError, match="a sequence of 9 positions is longer than the 8 .*--max-positions"):
-        build(max_positions=8)(batch((9,)))
-
-
-def test_fairseq_trains_it(tmp_path: Path, device_flags, monkeypatch) -> None:
-    """The command's defaults work: a worker process, masks, a checkpoint that goes on and is validated."""
-    monkeypatch.chdir(tmp_path)
-    Path("train.txt").write_text("".join(f"{line}\n" for line in helpers.random_sentences(60, 3)))
-    splits = ["--trainpref", "train.txt", "--validpref", "train.txt"]
-    helpers.run_fairseq("preprocess", ["--only-source", *splits, "--destdir", "data"])
-    options: List[object] = ["data", "--task", "masked_lm", "--criterion", "masked_lm", "--arch", "mega_masked_lm_tiny"]
-    options += ["--tokens-per-sample", 20, "--batch-size", 4, "--optimizer", "adam", "--lr", 0.01, *device_flags]
-    for updates in (2, 4):
-        output = helpers.run_fairseq("train", [*options, "--max-update", updates, "--save-dir", "save"])
-        assert ("Loaded checkpoint" in output) is (updates > 2) and "valid on 'valid' subset" in output
-    given = ["data", "--path", "save/checkpoint_last.pt", "--task", "masked_lm", "--criterion", "masked_lm"]
-    assert "valid on 'valid' subset" in helpers.run_fairseq("validate", [*given, "--batch-size", 4, *device_flags])

@@ -82,9 +82,3 @@ def test_logits_and_all_gradients(path: str, monkeypatch: pytest.MonkeyPatch) ->
         want = golden["logits"] if name == "logits" else joined(name, [golden[part] for part in NAMES[name]], got)
         largest = want.abs().max().item()
         assert largest > 1e-3 and (got - want).abs().max().item() <= 2e-5 + 1e-4 * largest, name
-
-
-def test_the_recipe_says_what_is_read_here() -> None:
-    """The tokens of the recipe are those of this file (it needs packages of its own to run)."""
-    text = (GOLDENS / "make_megalodon.py").read_text(encoding="utf-8")
-    assert str(TOKENS.tolist()) in text

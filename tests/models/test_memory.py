@@ -27,10 +27,7 @@ CASES: Dict[str, Dict[str, Any]] = {
     "mega": {},
     "mega, pre-norm, rotary": {"normalize_before": True, "rel_pos_bias": "rotary"},
     "mega, laplace": {"attention_activation_fn": "laplace"},
-    "mega, scale norm": {"normalization_type": "scalenorm", "normalize_before": True},
     "mega, batch norm": {"normalization_type": "batchnorm"},
-    "mega, dropout": {"dropout": 0.1},
-    "mega, hidden dropout": {"hidden_dropout": 0.1, "activation_dropout": 0.1},
     "mega, dropouts": {"dropout": 0.1, "attention_dropout": 0.1, "hidden_dropout": 0.1, "activation_dropout": 0.1},
     "megalodon": {"norm_num_groups": 4},
     "megalodon, joined maps": {
@@ -41,18 +38,11 @@ CASES: Dict[str, Dict[str, Any]] = {
     },
     "megalodon, heads, gate": {"norm_num_groups": 4, "decoder_attention_heads": 2, "swiglu": True, "layer_scale": True},
     "megalodon, dropouts": {"norm_num_groups": 4, "dropout": 0.1, "attention_dropout": 0.1, "hidden_dropout": 0.1},
-    "mega, pre-norm, dropouts": {
-        "dropout": 0.1,
-        "attention_dropout": 0.1,
-        "hidden_dropout": 0.1,
-        "activation_dropout": 0.1,
-        "normalize_before": True,
-    },
     "mega, batch norm, pre-norm": {"normalization_type": "batchnorm", "normalize_before": True},
     "megalodon, four heads": {"norm_num_groups": 4, "decoder_attention_heads": 4},
 }
 WHOLE = ("mega, dropouts", "mega, pre-norm, rotary", "mega, laplace", "megalodon", "megalodon, heads, gate")
-ALIKE = ("mega, pre-norm, dropouts", "mega, batch norm, pre-norm", "megalodon, four heads", "megalodon, joined maps")
+ALIKE = ("mega, batch norm, pre-norm", "megalodon, four heads", "megalodon, joined maps")
 needs_kernels = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 LAYERS = "the backward pass of the layers"
 NEAR = 0.01  # of a token's bytes
@@ -155,13 +145,6 @@ def test_adaptive_tables(
     step = training_step({**options, "_name": "mega_lm"}, 2000)
     short, long = (held(model, task, length, text[:, :length]).beginning for length in (1024, 2048))
     assert abs((long - short) / 1024 / step.token - 1) < 0.01
-
-
-@needs_kernels
-def test_layers_keep_equally_much() -> None:
-    options = {**SHAPE, "_name": "mega_lm"}
-    one, two, four = (training_step({**options, "decoder_layers": layers}, 500).token for layers in (1, 2, 4))
-    assert four - two == 2 * (two - one) > 0
 
 
 @needs_kernels

@@ -84,13 +84,6 @@ def test_classifiers(arch: str, options: Dict[str, Any], chunk: int, packings: L
     assert len(packings) == 1  # by one of the two
 
 
-@pytest.mark.parametrize(("arch", "options", "chunk"), [case for case in CASES if case[1] == {}] + CASES[:3], ids=str)
-def test_classifiers_in_float32(arch: str, options: Dict[str, Any], chunk: int) -> None:
-    """Packed batches give the same results in float32, by the compiled kernels where they exist."""
-    model = classifier(arch, {"max_positions": 300, **options}, chunk).float()
-    compare(model, padded(texts((300, 1, 128, 129, 40, 200))), rtol=2e-4, atol=2e-5)
-
-
 def test_pairs_of_documents(packings: List[Packing]) -> None:
     model = lively(build("mega_lra", documents=2, dropout=0.0)).train()
     compare(model, padded(texts((3, 30, 9))), None, padded(texts((11, 2, 40), seed=3)))
@@ -139,12 +132,6 @@ def test_features_are_dropped_row_by_row(packings: List[Packing], caplog: pytest
     with caplog.at_level("INFO"):
         model = classifier("mega_lra", {"dropout": 0.1, "feature_dropout": True}, -1)
     assert "whole features" in caplog.text
-    model(padded(texts(LENGTHS)))
-    assert packings == []
-
-
-def test_an_option_keeps_the_padding(packings: List[Packing]) -> None:
-    model = lively(build("mega_lra", pad_batches=True))
     model(padded(texts(LENGTHS)))
     assert packings == []
 

@@ -50,11 +50,8 @@ SHARED = "share_decoder_input_output_embed"
     [
         ("mega_lm_tiny", {"adaptive_softmax_cutoff": "6,12"}, [SHARED]),
         ("megalodon_lm_tiny", {"adaptive_input": True, "adaptive_input_cutoff": "6,12"}, [SHARED]),
-        ("mega_iwslt_de_en", {"adaptive_softmax_cutoff": "6,12"}, [SHARED]),
         ("mega_lm_tiny", {"decoder_input_dim": 4}, [SHARED]),
         ("mega_lm_tiny", {"decoder_input_dim": 4, "decoder_embed_dim": 4}, []),
-        ("mega_lm_tiny", {"adaptive_input": False, "adaptive_softmax_cutoff": None}, []),
-        ("mega_lm_tiny", {SHARED: True, "adaptive_softmax_cutoff": "6,12"}, []),  # check_tables refuses both
         ("megalodon_lm_wiki103", {SHARED: True}, TABLES),
         ("mega_lm_adaptive_base", {"decoder_embed_path": "words.txt"}, ["adaptive_input", *TABLES[2:]]),
     ],

@@ -59,12 +59,6 @@ def test_a_copy_generates_the_same(trained, weights):
     assert other.complete("w1 w2 w3", 6, seed=1) == want
 
 
-def test_two_models_vote(generator):
-    both = type(generator)(generator.cfg, generator.task, [*generator.models, *generator.models])
-    one, two = (item.complete("w3 w4", 20, seed=2) for item in (generator, both))
-    assert one == two
-
-
 def test_complete(generator):
     assert generator.complete("w1\nw2 w3", 15, seed=1) == generator.complete("w1\nw2 w3", 15, seed=1)
     assert generator.complete("w1", 15, seed=1) != generator.complete("w1", 15, seed=2)
@@ -77,10 +71,8 @@ def test_complete(generator):
 
 USES = {
     "complete": lambda generator, text: generator.complete(text, 1),
-    "complete a line": lambda generator, text: generator.complete(text, 1, stop_at_line_end=True),
     "stream": lambda generator, text: next(generator.stream(text)),
     "score": lambda generator, text: generator.score([text]),
-    "score lines": lambda generator, text: generator.score([text], replace_newline_with_eos=True),
     "sample": lambda generator, text: generator.sample([text], max_len_b=20),
 }
 
@@ -114,20 +106,10 @@ def frequencies(options, count=20000):
         ({"temperature": 0.0}, [1, 0, 0, 0]),
         ({"temperature": 0.5}, [0.7246, 0.1812, 0.0652, 0.0290]),
         ({"top_k": 2}, [2 / 3, 1 / 3, 0, 0]),
-        ({"top_k": 9}, [0.5, 0.25, 0.15, 0.1]),
         ({"top_p": 0.5}, [1, 0, 0, 0]),
-        ({"top_p": 0.51}, [2 / 3, 1 / 3, 0, 0]),
         ({"top_p": 0.89}, [5 / 9, 2.5 / 9, 1.5 / 9, 0]),
         ({"top_p": 0.7, "top_k": 2}, [2 / 3, 1 / 3, 0, 0]),
     ],
 )
 def test_sampling(options, expected):
     torch.testing.assert_close(frequencies(options), torch.tensor(expected, dtype=torch.float), atol=0.015, rtol=0)
-
-
-@pytest.mark.parametrize(
-    "options", [{"temperature": -1.0}, {"temperature": math.nan}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}]
-)
-def test_sampling_out_of_range(options, generator):
-    with pytest.raises(ValueError, match=next(iter(options))):
-        generator.complete("w1", 1, **options)
