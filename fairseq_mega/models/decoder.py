@@ -196,12 +196,6 @@ def complete_language_model(dataclass_type: Type[FairseqDataclass], cfg: Union[D
         completed.max_target_positions = given.get("tokens_per_sample") or completed.max_target_positions
     check_at_least(completed, {"decoder_layers": 1, "late_dropout": 0})
     check_tables(completed)
-    width, first = completed.decoder_embed_dim, completed.decoder_input_dim
-    if completed.share_decoder_input_output_embed and first not in (None, width):
-        raise ValueError(
-            f"--decoder-input-dim {first} differs from --decoder-embed-dim {width}, and "
-            f"--share-decoder-input-output-embed requires equal widths; leave one of the two options out"
-        )
     return completed
 
 

@@ -226,11 +226,6 @@ class MegaModel(ReadsOlderCheckpoints, DecodesPacked, FairseqEncoderDecoderModel
         check_at_least(cfg, {"encoder_layers": 1, "decoder_layers": 1, "late_dropout": 0})
         source, target = task.source_dictionary, task.target_dictionary
         decoder_dim = cfg.decoder_embed_dim or cfg.encoder_embed_dim
-        if decoder_dim != cfg.encoder_embed_dim:
-            raise ValueError(
-                f"--decoder-embed-dim {decoder_dim} differs from --encoder-embed-dim {cfg.encoder_embed_dim}: "
-                f"cross attention requires equal widths"
-            )
         if cfg.share_all_embeddings:
             if source != target:
                 raise ValueError(

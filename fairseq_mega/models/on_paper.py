@@ -3,13 +3,12 @@
 from argparse import Namespace
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import nn
 
 from fairseq_mega.modules.images import PatchEmbedding
 from fairseq_mega.modules.norm import build_norm
@@ -30,25 +29,6 @@ def stand_in(vocab_size: int) -> Dictionary:
 
 
 _kept_stand_in = lru_cache(maxsize=4)(stand_in)  # building a large dictionary takes a second
-
-
-DRAWING = (Tensor.normal_, Tensor.uniform_)  # called by ``kaiming_normal_``, which no mode can intercept
-
-
-class _Undrawn(TorchFunctionMode):
-    """Skip the random numbers of ``torch.nn.init``, which are slow and have no effect on the meta device."""
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if getattr(function, "__module__", None) == "torch.nn.init":
-            return kwargs["tensor"] if "tensor" in kwargs else args[0]
-        if function in DRAWING:
-            return args[0]
-        return function(*args, **kwargs)
-
-
 _BUILT: Dict[Tuple[str, int, int], nn.Module] = {}  # cache: a large model takes a second, and tables repeat it
 
 
@@ -79,7 +59,7 @@ def build(options: Mapping[str, Any], vocab_size: int, documents: int = 1) -> nn
     kind = MODEL_DATACLASS_REGISTRY.get(name)
     if kind is not None and model.__module__.startswith("fairseq."):  # our models complete their options
         given = complete(kind, given)
-    with torch.device("meta"), _Undrawn():
+    with torch.device("meta"):
         return _vision_transformer(given) if model is VitImageModel else model.build_model(given, task)
 
 

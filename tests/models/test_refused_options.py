@@ -14,7 +14,6 @@ OTHERS = {"share_all_embeddings": True, "task": task(target=dictionary(9))}
 # A value of each option that is not in range; the error begins with the flag and the value.
 OUT_OF_RANGE: Dict[str, Dict[str, Any]] = {
     "mega": {
-        "decoder_embed_dim": 6,
         "encoder_layers": 0,
         "encoder_chunk_size": 0,
         "decoder_chunk_size": 0,
@@ -50,7 +49,6 @@ EXCLUSIVE: Dict[str, List[Tuple[Dict[str, Any], str]]] = {
         ({**APART, "adaptive_input": True}, "--adaptive-input"),
         ({**tiny_lm.ADAPTIVE, "tie_adaptive_weights": False}, "--tie-adaptive-proj"),
         ({**tiny_lm.ADAPTIVE, "adaptive_input_factor": 4.0}, ".*--adaptive-input-factor"),
-        ({"decoder_input_dim": 4}, "--decoder-input-dim 4"),
         ({"normalize_before": False}, "--no-affine-final-norm"),
     ],
     "megalodon_lm": [
