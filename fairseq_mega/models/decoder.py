@@ -1,12 +1,10 @@
 """Decoders: token embeddings, causal layers and an output, with fairseq's contract for incremental decoding."""
 
-from argparse import Namespace
-from typing import Any, Dict, Iterable, List, Optional, Tuple, Type, Union
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
-from fairseq.dataclass import FairseqDataclass
 from fairseq.models import FairseqIncrementalDecoder
 from omegaconf import DictConfig
 from torch import Tensor, nn
@@ -27,9 +25,9 @@ from fairseq_mega.modules.trunk import Trunk, TrunkOutput
 from fairseq_mega.ops.linear import linear
 from fairseq_mega.ops.packed_linear import PackedMatrix, packed_linear
 
-from .options.configurations import check_at_least, complete, naming_flags
+from .options.configurations import naming_flags
 from .streams.scoring import Carry
-from .tables import adaptive_softmax, check_tables, output_projection
+from .tables import adaptive_softmax, output_projection
 
 IncrementalState = Dict[str, Dict[str, Any]]
 UNLIMITED = 10**9  # positions, if no part of the model limits their number
@@ -182,21 +180,6 @@ def mega_layers(
     if not config.normalize_before:
         return layers, None
     return layers, build_norm(config.norm, config.embed_dim, affine_final_norm)
-
-
-def complete_language_model(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace]) -> DictConfig:
-    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.configurations.complete`.
-
-    Raises:
-        ValueError: where options are out of range or contradict each other.
-    """
-    completed = complete(dataclass_type, cfg)
-    given = vars(cfg) if isinstance(cfg, Namespace) else cfg
-    if given.get("max_target_positions") is None:
-        completed.max_target_positions = given.get("tokens_per_sample") or completed.max_target_positions
-    check_at_least(completed, {"decoder_layers": 1, "late_dropout": 0})
-    check_tables(completed)
-    return completed
 
 
 class LanguageModelDecoder(DecoderStack):

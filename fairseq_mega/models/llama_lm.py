@@ -1,8 +1,5 @@
 """Llama-style Transformer language model, the baseline of MEGALODON (Ma et al., NeurIPS 2024, section 4)."""
 
-from argparse import Namespace
-from typing import Union
-
 from fairseq.data import Dictionary
 from fairseq.models import register_model
 from omegaconf import DictConfig
@@ -11,7 +8,7 @@ from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.llama_layer import LlamaLayer, LlamaLayerConfig
 from fairseq_mega.modules.norm import RMSNorm
 
-from .decoder import LanguageModelDecoder, complete_language_model
+from .decoder import LanguageModelDecoder
 from .mega_lm import MegaLanguageModel
 from .options.configurations import checked_config
 from .options.option import of_side, with_options
@@ -49,7 +46,5 @@ class LlamaLanguageModel(MegaLanguageModel):
     Its keys and values grow with the stream.
     """
 
-    @classmethod
-    def build_decoder(cls, cfg: Union[DictConfig, Namespace], dictionary: Dictionary) -> LanguageModelDecoder:
-        """Build the decoder of a configuration of any origin."""
-        return LlamaLanguageModelDecoder(complete_language_model(LlamaLanguageModelConfig, cfg), dictionary)
+    options = LlamaLanguageModelConfig
+    decoder_class = LlamaLanguageModelDecoder

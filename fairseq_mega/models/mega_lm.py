@@ -1,9 +1,10 @@
 """MEGA language model (MEGA, Ma et al., ICLR 2023, section 4.3 and Table 9)."""
 
 from argparse import Namespace
-from typing import Any, Dict, Union
+from typing import Any, Callable, Dict, Type, Union
 
 from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import FairseqLanguageModel, register_model
 from omegaconf import DictConfig
 from torch import Tensor
@@ -12,11 +13,11 @@ from fairseq_mega.compat import checks
 
 from .checkpoints import ReadsOlderCheckpoints
 from .decode_weights import DecodesPacked
-from .decoder import LanguageModelDecoder, complete_language_model, mega_layers
-from .options.configurations import check_embedding_norm, layer_config
+from .decoder import LanguageModelDecoder, mega_layers
+from .options.configurations import check_at_least, check_embedding_norm, complete, layer_config
 from .options.option import Option, Role, of_side, with_options
 from .options.table import DOCUMENTS, LANGUAGE_MODEL, MEGA
-from .tables import decoder_table, token_embedding
+from .tables import check_tables, decoder_table, token_embedding
 
 
 @with_options(
@@ -27,21 +28,6 @@ from .tables import decoder_table, token_embedding
 )
 class MegaLanguageModelConfig:
     """Command-line options of ``--arch mega_lm``, named as in the published code."""
-
-
-def complete_mega_lm(cfg: Union[DictConfig, Namespace]) -> DictConfig:
-    """Fill and check a configuration of any origin.
-
-    Raises:
-        ValueError: where options are out of range or contradict each other.
-    """
-    completed = complete_language_model(MegaLanguageModelConfig, cfg)
-    check_embedding_norm(completed)
-    if completed.no_affine_final_norm and not completed.normalize_before:
-        raise ValueError(
-            "--no-affine-final-norm requires --normalize-before, as other models have no final norm: omit it"
-        )
-    return completed
 
 
 class MegaLanguageModelDecoder(LanguageModelDecoder):
@@ -68,6 +54,9 @@ class MegaLanguageModel(ReadsOlderCheckpoints, DecodesPacked, FairseqLanguageMod
     The model reads streams of any length in pieces of any length, see :class:`LanguageModelDecoder`.
     """
 
+    options: Type[FairseqDataclass] = MegaLanguageModelConfig
+    decoder_class: Callable[[DictConfig, Dictionary], LanguageModelDecoder] = MegaLanguageModelDecoder
+
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegaLanguageModel":
         """Build a model for a language modelling task.
@@ -79,12 +68,24 @@ class MegaLanguageModel(ReadsOlderCheckpoints, DecodesPacked, FairseqLanguageMod
             raise ValueError(
                 "--output-dictionary-size: a MEGA language model reads and predicts the same tokens; omit it"
             )
-        return cls(cls.build_decoder(cfg, task.source_dictionary))
+        return cls(cls.decoder_class(cls.complete(cfg), task.source_dictionary))
 
     @classmethod
-    def build_decoder(cls, cfg: Union[DictConfig, Namespace], dictionary: Dictionary) -> LanguageModelDecoder:
-        """Build the decoder of a configuration of any origin; models with other layers override this method."""
-        return MegaLanguageModelDecoder(complete_mega_lm(cfg), dictionary)
+    def complete(cls, cfg: Union[DictConfig, Namespace]) -> DictConfig:
+        """Fill and check a configuration of any origin.
+
+        Raises:
+            ValueError: where options are out of range or contradict each other.
+        """
+        completed = complete(cls.options, cfg)
+        given = vars(cfg) if isinstance(cfg, Namespace) else cfg
+        if given.get("max_target_positions") is None:
+            completed.max_target_positions = given.get("tokens_per_sample") or completed.max_target_positions
+        check_at_least(completed, {"decoder_layers": 1, "late_dropout": 0})
+        check_tables(completed)
+        if "normalize_before" in completed:
+            check_embedding_norm(completed)
+        return completed
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:

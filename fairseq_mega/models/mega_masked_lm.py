@@ -39,18 +39,6 @@ class MegaMaskedLanguageModelConfig:
     """Command-line options of ``--arch mega_masked_lm``."""
 
 
-def complete_masked_language_model(cfg: Union[DictConfig, Namespace]) -> DictConfig:
-    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.configurations.complete`.
-
-    Raises:
-        ValueError: where options are out of range or contradict each other.
-    """
-    completed = complete(MegaMaskedLanguageModelConfig, cfg)
-    check_embedding_norm(completed)
-    check_at_least(completed, {"encoder_layers": 1, "max_positions": 1, "token_types": 0})
-    return completed
-
-
 @register_model("mega_masked_lm", dataclass=MegaMaskedLanguageModelConfig)
 class MegaMaskedLanguageModel(ReadsOlderCheckpoints, BaseFairseqModel):
     """MEGA encoder with a head: ``--arch mega_masked_lm`` and its presets, ``preset_names("mega_masked_lm")``.
@@ -71,7 +59,9 @@ class MegaMaskedLanguageModel(ReadsOlderCheckpoints, BaseFairseqModel):
         Raises:
             ValueError: where options are out of range or contradict each other.
         """
-        cfg = complete_masked_language_model(cfg)
+        cfg = complete(MegaMaskedLanguageModelConfig, cfg)
+        check_embedding_norm(cfg)
+        check_at_least(cfg, {"encoder_layers": 1, "max_positions": 1, "token_types": 0})
         config = layer_config(cfg, "encoder", "max_positions")
         dictionary = task.source_dictionary
         with_norm = config.normalize_before and not cfg.no_final_norm

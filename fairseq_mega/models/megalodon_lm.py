@@ -19,7 +19,7 @@ from fairseq_mega.modules.megalodon.norms import TimestepNorm
 from fairseq_mega.modules.state import StreamState
 from fairseq_mega.modules.trunk import TrunkOutput
 
-from .decoder import LanguageModelDecoder, complete_language_model
+from .decoder import LanguageModelDecoder
 from .mega_lm import MegaLanguageModel
 from .options.configurations import check_at_least, megalodon_layer_config
 from .options.option import Option, Role, of_side, with_options
@@ -54,27 +54,6 @@ IMPOSSIBLE = -1e4  # logit with probability 0 in every precision; a smoothed los
 )
 class MegalodonLanguageModelConfig:
     """Command-line options of ``--arch megalodon_lm``."""
-
-
-def complete_megalodon(cfg: Union[DictConfig, Namespace]) -> DictConfig:
-    """Fill and check a configuration of any origin.
-
-    Raises:
-        ValueError: where options are out of range or contradict each other.
-    """
-    completed = complete_language_model(MegalodonLanguageModelConfig, cfg)
-    check_at_least(completed, {"statistics_window": 0})
-    if completed.statistics_window > 0 and completed.decoder_chunk_size < 1:
-        raise ValueError(
-            f"--statistics-window {completed.statistics_window} counts chunks: give --decoder-chunk-size, or leave "
-            f"--statistics-window out"
-        )
-    if completed.no_padding_logit and completed.adaptive_softmax_cutoff is not None:
-        raise ValueError(
-            f"--no-padding-logit cannot be combined with --adaptive-softmax-cutoff "
-            f"{completed.adaptive_softmax_cutoff}; omit one of the two options"
-        )
-    return completed
 
 
 class MegalodonLanguageModelDecoder(LanguageModelDecoder):
@@ -122,10 +101,22 @@ class MegalodonLanguageModel(MegaLanguageModel):
     :class:`LanguageModelDecoder`.
     """
 
+    options = MegalodonLanguageModelConfig
+    decoder_class = MegalodonLanguageModelDecoder
+
     @classmethod
-    def build_decoder(cls, cfg: Union[DictConfig, Namespace], dictionary: Dictionary) -> LanguageModelDecoder:
-        """Build the decoder of a configuration of any origin."""
-        return MegalodonLanguageModelDecoder(complete_megalodon(cfg), dictionary)
+    def complete(cls, cfg: Union[DictConfig, Namespace]) -> DictConfig:
+        """Fill and check a configuration of any origin; errors as :meth:`MegaLanguageModel.complete`."""
+        completed = super().complete(cfg)
+        check_at_least(completed, {"statistics_window": 0})
+        if completed.statistics_window > 0 and completed.decoder_chunk_size < 1:
+            raise ValueError(
+                f"--statistics-window {completed.statistics_window} counts chunks: give --decoder-chunk-size, or omit "
+                f"--statistics-window"
+            )
+        if completed.no_padding_logit and completed.adaptive_softmax_cutoff is not None:
+            raise ValueError("--no-padding-logit cannot be combined with --adaptive-softmax-cutoff: omit one of them")
+        return completed
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_
 from omegaconf import OmegaConf
 
 from fairseq_mega.models.mega_classifier import MegaClassifier
-from fairseq_mega.models.mega_lm import complete_mega_lm
+from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.options.configurations import complete
 from tests.support.published_defaults import (
     IMAGE,
@@ -66,7 +66,7 @@ def resolved(arch):
     """Defaults of an architecture; what says "as that one" is that one's."""
     cfg = parse("--arch", arch, "--task", TASK_OF[arch]).model
     if TASK_OF[arch] == "mega_language_modeling":
-        completed = complete_mega_lm(cfg)
+        completed = MegaLanguageModel.complete(cfg)
     elif "encoder_z_dim" in cfg and TASK_OF[arch] != "translation":
         completed = MegaClassifier.complete(cfg)
     else:

@@ -49,7 +49,6 @@ EXCLUSIVE: Dict[str, List[Tuple[Dict[str, Any], str]]] = {
         ({**APART, "adaptive_input": True}, "--adaptive-input"),
         ({**tiny_lm.ADAPTIVE, "tie_adaptive_weights": False}, "--tie-adaptive-proj"),
         ({**tiny_lm.ADAPTIVE, "adaptive_input_factor": 4.0}, ".*--adaptive-input-factor"),
-        ({"normalize_before": False}, "--no-affine-final-norm"),
     ],
     "megalodon_lm": [
         ({"decoder_attention_heads": 3}, "--decoder-z-dim 8: .*--decoder-attention-heads"),
