@@ -8,7 +8,6 @@ import torch
 from fairseq_mega.convert import convert_name
 from fairseq_mega.models.tables import plain_table
 from tests.support import tiny_lm, tiny_mega
-from tests.support.helpers import TINY_MODEL, hypotheses, make_parallel_corpus, run_fairseq
 from tests.support.tiny_mega import PAD, batch, dictionary, lively
 
 CUTOFF = {"adaptive_softmax_cutoff": "6,13", "adaptive_softmax_factor": 2.0}
@@ -81,15 +80,3 @@ class TestAdaptiveTranslator:
         embeddings, softmax = tied.embedding.tokens.embeddings, tied.adaptive_softmax
         assert softmax.head.word_proj.weight is embeddings[0][0].weight
         assert softmax.tail[1][2].weight is embeddings[2][0].weight
-
-
-def test_an_adaptive_translator_from_training_to_hypotheses(device_flags, tmp_path):
-    data = make_parallel_corpus(tmp_path / "corpus", sentences=9)
-    options = ["--adaptive-softmax-cutoff", "8,16", "--adaptive-softmax-dropout", 0.1, "--adaptive-softmax-factor", 2]
-    options += ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp", "--optimizer", "adam", "--lr", 0.01]
-    options += ["--max-tokens", 400, "--num-workers", 0, "--max-update", 3, "--save-dir", tmp_path / "run"]
-    output = run_fairseq("train", [data, *TINY_MODEL, *options, *device_flags])
-    assert "done training" in output
-    checkpoint = tmp_path / "run" / "checkpoint_last.pt"
-    found = run_fairseq("generate", [data, "--path", checkpoint, "--beam", 2, "--max-len-b", 9, *device_flags])
-    assert sorted(hypotheses(found)) == list(range(9))
