@@ -56,8 +56,7 @@ class MegaClassifier(SequenceClassifier):
     def build_encoder(self, cfg: DictConfig, task: Any) -> SequenceEncoder:
         """Build MEGA layers over unscaled embeddings."""
         config = layer_config(cfg, "encoder", "max_positions")
-        embedding = TokenEmbedding(
-            input_table(cfg, task), cfg.dropout, False, config.norm if cfg.normalize_embedding else None
-        )
+        norm = config.norm if cfg.normalize_embedding else None
+        embedding = TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=False, norm=norm)
         layers = [MegaLayer(config) for _ in range(cfg.encoder_layers)]
         return encoder_of(cfg, task, embedding, layers, config.norm, config.chunk_size)

@@ -49,11 +49,20 @@ def test_without_ema():
     assert parameters(build()) - parameters(model) == 2 * 4 * (2 * 8) * 3
 
 
-def test_no_scale_of_embeddings():
-    """Unlike translators: the first layer sees the table's rows themselves."""
-    model = build(dropout=0.0)
-    rows = texts((4,))[0].unsqueeze(0)
-    assert model.encoder.embedding(rows).equal(model.encoder.embedding.tokens.weight[rows])
+@pytest.mark.parametrize(
+    ("arch", "kind", "scale"),
+    [
+        ("mega_lra", "text", 1.0),
+        ("mega_lra", "image", 1.0),
+        ("megalodon_lra", "text", 8**0.5),
+        ("megalodon_lra", "image", 1.0),
+    ],
+)
+def test_scale_of_embeddings(arch, kind, scale):
+    """Unlike translators, MEGA's classifiers read the table's rows themselves."""
+    embedding = build(arch, kind, dropout=0.0).encoder.embedding
+    rows = texts((4,))[0].unsqueeze(0) if kind == "text" else torch.randn(1, 4)
+    torch.testing.assert_close(embedding(rows), scale * embedding.tokens(rows))
 
 
 def test_raw_speech_by_megalodon_has_the_size_of_the_paper() -> None:
