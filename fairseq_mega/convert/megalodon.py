@@ -18,7 +18,7 @@ from fairseq_mega.compat.files.safetensors_files import no_history
 from fairseq_mega.models.checkpoint_files import save
 
 from .megalodon_names import FREQUENCIES, merge_ranks, to_ours, to_published
-from .options import flat_options, refuse_resets
+from .options import flat_options, refuse_ours_alone
 
 CONFIGURATION, CONSOLIDATION = "config.json", "consolidate_config.json"
 RANKS = "model_parallel_size"  # key of CONSOLIDATION
@@ -145,8 +145,6 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     if "decoder_z_dim" not in options:
         arch = options.get("arch")
         raise ValueError(f"--arch {arch}: the published code has language models only; nothing was written")
-    if options.get("residual_hops", 2) != 2:
-        raise ValueError("--residual-hops 1: the published code supports only 2; nothing was written")
     if TABLES[0] not in model:
         raise ValueError("--adaptive-input: the published code has one table for all tokens; nothing was written")
     if options.get("adaptive_softmax_cutoff"):
@@ -154,7 +152,7 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
             f"--adaptive-softmax-cutoff {options['adaptive_softmax_cutoff']}: the published code has one projection to "
             "all tokens; nothing was written"
         )
-    refuse_resets(options)
+    refuse_ours_alone(options)
     if options.get("statistics_window", 0) not in (0, PUBLISHED_WINDOW):
         raise ValueError(
             f"--statistics-window {options['statistics_window']}: the published code always computes the statistics of "

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairseq_mega.compat.files.settings import setting_of
 from fairseq_mega.models.mega_classifier import MegaClassifierConfig
+from fairseq_mega.models.options.configurations import flag
 from fairseq_mega.models.options.table import DEPTH, EMA, FFN, SHARED, VALUES, WIDTH
 
 # Options of published classifiers that have another name here: the aliases of our flags.
@@ -46,6 +47,7 @@ OF_IMAGES = {
     "head.hidden.bias",
     "head.output.bias",
 }
+OURS_ALONE = {"reset_at_document_ends": False, "residual_hops": 2}  # option -> its value in the published codes
 LANGUAGE_MODELING = ("language_modeling", "mega_language_modeling")  # the task in the published code and here
 MODEL_AND_TASK = {"task": "task", "model": "arch"}  # groups of a configuration -> option of the name in them
 ALL_GROUPS = {"criterion": "criterion", **MODEL_AND_TASK}
@@ -114,13 +116,11 @@ def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict
     return values
 
 
-def refuse_resets(options: Dict[str, Any]) -> None:
-    """Raise a ValueError for ``--reset-at-document-ends``, which the published code lacks."""
-    if options.get("reset_at_document_ends"):
-        raise ValueError(
-            "--reset-at-document-ends: the published code does not reset at the ends of documents, so this model's "
-            "predictions would differ; nothing was written"
-        )
+def refuse_ours_alone(options: Dict[str, Any]) -> None:
+    """Raise a ValueError for a value of the options OURS_ALONE with which the published code would differ."""
+    for name, value in OURS_ALONE.items():
+        if options.get(name, value) != value:
+            raise ValueError(f"{flag(name)} {options[name]}: the published code has only {value}; nothing was written")
 
 
 def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str, Any]:
@@ -130,9 +130,9 @@ def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str,
     architecture apply to its command line only.
 
     Raises:
-        ValueError: as :func:`refuse_resets`.
+        ValueError: as :func:`refuse_ours_alone`.
     """
-    refuse_resets(ours)
+    refuse_ours_alone(ours)
     kind, values = kind_of(model), dict(ours)
     if kind == "translator":
         values["published_source_padding"] = bool(ours.get("published_source_padding"))  # read here alone
