@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'
-usage: bash scripts/setup.sh [--venv DIR] [--extras LIST] [--python EXE] [--apex FOLDER]
+usage: bash scripts/setup.sh [--venv DIR] [--extras LIST] [--python EXE] [--torch BACKEND] [--apex FOLDER]
 
 Creates a virtual environment with the versions of scripts/constraints.txt and installs this package into it
 (editable). The first call needs three to five minutes on two idle cores, and the time to download torch; later calls only
@@ -17,6 +17,10 @@ check a stamp. A line at least every 30 seconds tells how far it has come.
                  dev (default: translation,plots)
   --python EXE   Python 3.11 to 3.14 for the environment (default: python3 where it is one of these, else the newest
                  that is found)
+  --torch BACKEND
+                 install the build of torch for cpu, cu130, rocm6.4 or another backend that uv knows, with uv, which is
+                 installed first and finds the address by itself. Without the option pip installs the build of its
+                 index, which for Linux on x86-64 is that for CUDA: its packages take several GB
   --apex FOLDER  build NVIDIA's apex, too, from its sources in FOLDER (a clone of github.com/NVIDIA/apex; needs nvcc).
                  It is optional, see examples/kernels/README.md. "pip install apex" installs another package
   --help         this text
@@ -24,12 +28,7 @@ check a stamp. A line at least every 30 seconds tells how far it has come.
 The compiled kernels of this package are built, too: for the CPU where a C++ compiler is found, and for CUDA where
 torch was built for CUDA and nvcc is found. FAIRSEQ_MEGA_BUILD=none|cpu|cuda requires one of these choices.
 
-pip's own environment variables and configuration (index, find-links, proxy) are respected, for instance to choose
-a build of torch: the usual one for Linux on x86-64 is for CUDA, 2.7 GB to download and 4.6 GB on the disk; the one
-for CPUs has 0.2 GB:
-
-  PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu bash scripts/setup.sh
-
+pip's own environment variables and configuration (index, find-links, proxy) are respected, those of uv with --torch.
 A torch or fairseq of the pinned version that is already in the environment is left as it is.
 HELP
 }
@@ -37,12 +36,14 @@ HELP
 venv=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv}
 extras=translation,plots
 python=
+backend=
 apex=
 while [[ $# -gt 0 ]]; do
   case $1 in
     --venv) require_value "$@"; venv=$2; shift 2 ;;
     --extras) require_value "$@"; extras=$2; shift 2 ;;
     --python) require_value "$@"; python=$2; shift 2 ;;
+    --torch) require_value "$@"; backend=$2; shift 2 ;;
     --apex) require_value "$@"; apex=$2; shift 2 ;;
     --help | -h) usage; exit 0 ;;
     *) die "unknown option '$1'; see --help" ;;
@@ -119,6 +120,19 @@ hash_of_inputs() {
 
 pip_install() {
   "$venv/bin/python" -m pip --disable-pip-version-check --no-input install --no-compile --constraint "$constraints" "$@"
+}
+
+# uv knows the addresses of torch's builds. torchvision has to be built for the same one.
+install_torch() {
+  local wanted=("$torch")
+  if [[ -z $backend ]]; then
+    pip_install "$torch"
+    return
+  fi
+  [[ ! ,$extras, =~ ,(images|dev), ]] || wanted+=("$(pinned torchvision)")
+  pip_install "$(pinned uv)"
+  "$venv/bin/python" -m uv pip install --python "$venv/bin/python" --torch-backend "$backend" \
+    --constraint "$constraints" "${wanted[@]}"
 }
 
 stop_all() {
@@ -235,12 +249,10 @@ if is_installed "$torch"; then
   log "2/4 torch: $torch is there already"
 else
   log "2/4 torch ($torch)"
-  if [[ $(uname -sm) == "Linux x86_64" ]]; then
-    log "    the usual build is for CUDA: 2.7 GB to download, 4.6 GB on the disk"
-    command -v nvidia-smi >/dev/null ||
-      log "    without a GPU that for CPUs does (0.2 GB): stop, and set PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu"
+  if [[ -z $backend && $(uname -sm) == "Linux x86_64" && ! -e /dev/nvidia0 ]] && ! command -v nvidia-smi >/dev/null; then
+    log "    no GPU is visible here, and the packages for GPUs take several GB: --torch cpu installs torch without them"
   fi
-  begin torch pip_install "$torch"
+  begin torch install_torch
   finish torch
 fi
 

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Dict, Tuple
+from typing import Dict, List, Tuple
 
 import pytest
 
@@ -75,24 +75,31 @@ def test_what_lacks_is_named_at_once(lacking: Tuple[str, ...], packages: str, tm
 
 
 STEP = """#!/bin/bash
+echo "$*" >>"{folder}/calls"
 case "$*" in
 *version_info*) echo 3.13 ;;
 *hashlib*) cat >/dev/null; echo inputs ;;
-*install*) echo $$ >"{folder}/process"; echo "error: no room on the disk"; {fate} ;;
+{cases}
 -I*) exit 1 ;;
 esac
 """
+
+
+def fake_environment(folder: Path, *cases: str) -> List[str]:
+    """Write an environment whose Python answers so, beside noting its arguments in ``calls``; return the script."""
+    python = folder / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(STEP.format(folder=folder, cases="\n".join(cases)))
+    python.chmod(0o755)
+    return ["bash", str(helpers.REPOSITORY / "scripts" / "setup.sh"), "--venv", str(folder / "venv")]
 
 
 @pytest.mark.parametrize("fate", ["exit 1", "exec sleep 600"])
 def test_a_step_that_fails_or_is_interrupted(fate: str, tmp_path: Path) -> None:
     """The lines with errors are shown, all of them kept; nothing that it started goes on."""
     interrupted = "sleep" in fate
-    python = tmp_path / "venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(STEP.format(folder=tmp_path, fate=fate))
-    python.chmod(0o755)
-    script = ["bash", str(helpers.REPOSITORY / "scripts" / "setup.sh"), "--venv", str(tmp_path / "venv")]
+    step = f'*install*) echo $$ >"{tmp_path}/process"; echo "error: no room on the disk"; {fate} ;;'
+    script = fake_environment(tmp_path, step)
     process = subprocess.Popen(script, stderr=subprocess.PIPE, text=True)
     log = tmp_path / "venv" / "tools.log"
     while interrupted and not (log.exists() and "error" in log.read_text()):
@@ -114,3 +121,22 @@ def test_all_extras_of_the_package_are_accepted(tmp_path: Path) -> None:
     message = set_up(tmp_path, {"python3": "3.13"}, "--venv", str(tmp_path / "venv"), "--extras", ",".join(names))
     assert "makes it" in message, message
     assert "lm-eval" in names
+
+
+@pytest.mark.parametrize(("extras", "also"), [("translation", ""), ("dev", "torchvision")])
+def test_a_build_of_torch_is_installed_by_uv(extras: str, also: str, tmp_path: Path) -> None:
+    script = fake_environment(tmp_path, "*install*torch==*) exit 1 ;;")
+    done = subprocess.run([*script, "--torch", "cpu", "--extras", extras], capture_output=True, text=True)
+    assert done.returncode == 1 and "--torch" not in done.stderr
+    pip, uv = (tmp_path / "calls").read_text().splitlines()[-2:]
+    assert re.search(r"-m pip .*install .* uv==[\d.]+$", pip)
+    assert re.match(rf"-m uv pip install --python {tmp_path}/venv/bin/python --torch-backend cpu --constraint ", uv)
+    assert re.search(rf" torch==[\d.]+{also and ' torchvision==[0-9.]+'}$", uv)
+
+
+@pytest.mark.skipif(Path("/dev/nvidia0").exists() or bool(shutil.which("nvidia-smi")), reason="there is a GPU here")
+def test_without_a_gpu_the_small_torch_is_offered(tmp_path: Path) -> None:
+    """Before a download: the Python of the test has no torch and cannot install one."""
+    done = subprocess.run(fake_environment(tmp_path, "*install*torch==*) exit 1 ;;"), capture_output=True, text=True)
+    assert "--torch cpu" in done.stderr.partition("the step 'torch' failed")[0]
+    assert " uv " not in (tmp_path / "calls").read_text()
