@@ -56,7 +56,8 @@ for extra in ${extras//,/ }; do
     *) die "--extras names '$extra', which setup.py does not have: choose from translation, plots, images, speech, lm-eval, dev" ;;
   esac
 done
-[[ -z $apex || -d $apex ]] || die "--apex is '$apex', which is no folder: give that of a clone of https://github.com/NVIDIA/apex"
+[[ -z $apex || -d $apex/apex/multi_tensor_apply ]] || # not the web toolkit of the same name
+  die "--apex is '$apex': give the folder of a clone of https://github.com/NVIDIA/apex"
 constraints=$repo_root/scripts/constraints.txt
 require_file "$constraints" "take the whole repository, not only this script"
 
@@ -192,10 +193,21 @@ pinned() {
   printf '%s\n' "$line"
 }
 
+# build_apex: builds apex where its kernels cannot be loaded: for the first time, or for another torch.
 build_apex() {
+  local kernels='import torch, amp_C, fused_layer_norm_cuda' options=()
   [[ $apex ]] || return 0
+  if "$venv/bin/python" -c "$kernels" 2>/dev/null; then
+    log "apex is installed already (to build it again remove it with pip)"
+    return 0
+  fi
   log "apex from $apex (ten minutes and more where its kernels are compiled)"
-  "$venv/bin/python" "$repo_root/scripts/apex_source.py" "$apex" --quiet --constraint "$constraints"
+  # Sources that know no variable for their kernels have options of setup.py; in one word, which setuptools splits.
+  grep -q APEX_CUDA_EXT "$apex/setup.py" || options=(--use-pep517 "--config-settings=--build-option=--cpp_ext --cuda_ext")
+  # An absolute path: pip looks a bare name up in the index.
+  APEX_CPP_EXT=1 APEX_CUDA_EXT=1 pip_install --quiet --no-build-isolation --no-cache-dir --force-reinstall --no-deps \
+    ${options[@]+"${options[@]}"} "$(cd "$apex" && pwd)" || die "apex could not be built (above); it is optional: omit --apex"
+  "$venv/bin/python" -c "$kernels" || die "apex was built from $apex without its kernels"
 }
 
 is_installed() { # NAME==VERSION; a local version suffix such as +cu126 is ignored

@@ -1,6 +1,5 @@
-"""scripts/setup.sh --apex: a stand-in is built from its sources; other folders and the namesake are refused."""
+"""scripts/setup.sh --apex: a stand-in is built from its sources with its kernels, once."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -9,74 +8,47 @@ from pathlib import Path
 
 import pytest
 
-from scripts import apex_source
-from tests.support import helpers
-
-STAND_IN = helpers.REPOSITORY / "tests" / "apex_stand_in"
+from tests.support.helpers import REPOSITORY
 
 
 @pytest.fixture
-def python(tmp_path: Path) -> Path:
-    """The Python of an environment of its own that sees all packages of this one."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "environment")], check=True)
-    python = tmp_path / "environment" / "bin" / "python"
-    show = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    packages = subprocess.run([str(python), "-c", show], capture_output=True, text=True, check=True).stdout.strip()
-    (Path(packages) / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    return python
+def environment(tmp_path: Path) -> Path:
+    """An environment that sees all packages of this one, and in which all else is up to date."""
+    folder = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages,) = folder.glob("lib/*/site-packages")
+    (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    python = folder / "bin" / "python"
+    real = python.rename(python.with_name("real"))
+    program = f'case "$*" in *hashlib*) cat >/dev/null; echo same ;; *) exec "{real}" "$@" ;; esac'
+    python.write_text(f"#!/bin/bash\n{program}\n")
+    python.chmod(0o755)
+    (folder / ".fairseq_mega_setup-translation-plots").write_text("same\n")
+    return folder
 
 
-def build(python: Path, folder: Path) -> "subprocess.CompletedProcess[str]":
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [str(python), apex_source.__file__, folder.name, "--quiet"]  # not to be taken for a package's name
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder.parent)
+def set_up(environment: Path, apex: Path) -> "subprocess.CompletedProcess[str]":
+    script = ["bash", str(REPOSITORY / "scripts" / "setup.sh"), "--venv", str(environment), "--apex", apex.name]
+    return subprocess.run(script, capture_output=True, text=True, cwd=apex.parent, env={"PATH": "/usr/bin:/bin"})
 
 
-def test_the_sources_are_built_with_their_kernels(tmp_path: Path, python: Path) -> None:
-    """Once, until they change."""
-    folder = tmp_path / "a b" / "apex"
-    shutil.copytree(STAND_IN, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    done = build(python, folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    where = "import amp_C, fused_layer_norm_cuda, apex.optimizers; print(apex.__file__)"
-    found = subprocess.run([str(python), "-c", where], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert found.stdout.startswith(str(python.parent.parent))
-    assert "is installed already" in build(python, folder).stderr
-    without = tmp_path / "without" / "apex"
-    shutil.copytree(STAND_IN, without, ignore=shutil.ignore_patterns("__pycache__"))
+def test_apex_is_built_with_its_kernels(tmp_path: Path, environment: Path) -> None:
+    complete, without = tmp_path / "a b" / "apex", tmp_path / "without" / "apex"
+    for folder in (complete, without):
+        shutil.copytree(REPOSITORY / "tests" / "apex_stand_in", folder, ignore=shutil.ignore_patterns("__pycache__"))
     setup = without / "setup.py"
     setup.write_text(setup.read_text().replace('["amp_C", "fused_layer_norm_cuda"] if complete else []', "[]"))
-    done = build(python, without)
-    assert done.returncode == 1 and "without its kernels: amp_C, fused_layer_norm_cuda" in done.stderr
+    done = set_up(environment, without)
+    assert done.returncode == 1 and "without its kernels" in done.stderr, done.stderr
+    done = set_up(environment, complete)
+    assert done.returncode == 0, done.stderr
+    assert list(environment.glob("lib/*/site-packages/amp_C.py"))
+    again = set_up(environment, complete)
+    assert again.returncode == 0 and "is installed already" in again.stderr
 
 
-def test_the_namesake_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    """The web toolkit of the Python index, as a folder of sources and in the environment."""
-    (tmp_path / "setup.py").write_text("setup(name='apex', description='Pyramid toolkit to add Velruse')\n")
-    assert apex_source.main([str(tmp_path)]) == 1 and "not NVIDIA's" in capsys.readouterr().err
-    information = tmp_path / "apex-0.9.10.dev0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: apex\nVersion: 0.9.10.dev0\n")
-    (information / "RECORD").write_text("apex/__init__.py,,\napex/views.py,,\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert apex_source.main([str(STAND_IN)]) == 1 and "apex 0.9.10.dev0" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("status", [0, 1])
-def test_setup_builds_it_also_where_all_else_is_up_to_date(tmp_path: Path, status: int) -> None:
-    binaries = tmp_path / "environment" / "bin"
-    binaries.mkdir(parents=True)
-    cases = (
-        f'*hashlib*) cat >/dev/null; echo same ;;\n*apex_source.py*) echo "$*" >"{tmp_path}/calls"; exit {status} ;;'
-    )
-    (binaries / "python").write_text(f'#!/bin/bash\ncase "$*" in\n{cases}\n*) exec "{sys.executable}" "$@" ;;\nesac\n')
-    (binaries / "python").chmod(0o755)
-    (tmp_path / "environment" / ".fairseq_mega_setup-translation").write_text("same\n")
-    script = ["bash", str(helpers.REPOSITORY / "scripts" / "setup.sh"), "--venv", str(binaries.parent), "--apex"]
-    done = subprocess.run([*script, str(STAND_IN)], capture_output=True, text=True)
-    assert done.returncode == status, done.stderr
-    constraints = helpers.REPOSITORY / "scripts" / "constraints.txt"
-    called = (tmp_path / "calls").read_text()
-    assert called.endswith(f"scripts/apex_source.py {STAND_IN} --quiet --constraint {constraints}\n")
+def test_the_web_toolkit_of_that_name_is_refused(tmp_path: Path, environment: Path) -> None:
+    (tmp_path / "apex" / "apex").mkdir(parents=True)
+    (tmp_path / "apex" / "setup.py").write_text("setup(name='apex', description='Pyramid toolkit to add Velruse')\n")
+    done = set_up(environment, tmp_path / "apex")
+    assert done.returncode == 1 and "--apex" in done.stderr
