@@ -12,20 +12,22 @@ Exit status: 0 everything passed, 1 something failed, 3 something is left for th
 import argparse
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
-from stages import Job, Stage  # noqa: E402  beside this file
-
+PASSED, FAILED, UNFINISHED = "passed", "failed", "unfinished"
+NOT_YET = 75  # exit status of a command that continues when it is started again (EX_TEMPFAIL)
+SLACK = 30  # seconds for a command that watches its time to finish
 PARTS = ("tests", "sanitizer", "benchmarks", "plots")
 PROCESSES = min(12, os.cpu_count() or 1)  # processes of tests, which share the GPU, with pytest-xdist
-NEEDED = {"tests": "pytest", "sanitizer": "pytest", "plots": "matplotlib"}
 
 # Name of a stage: files, and the expression that selects some of their tests ("" for all but the simulator's).
 TESTS: Dict[str, Tuple[Sequence[str], str]] = {
@@ -53,7 +55,101 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
 # No initcheck: only our kernels are instrumented, and it would miss the writes of torch's kernels. Instead the tests
 # fill the memory that operators allocate with NaN.
 TOOLS = ("memcheck", "racecheck", "synccheck")
+SECONDS = 450  # limit of a stage
 BENCHMARK = (sys.executable, "-m", "fairseq_mega.lab.benchmarks")
+
+
+class Stage(NamedTuple):
+    """Commands of one stage; "{seconds}" in a command becomes the time after which it should begin nothing."""
+
+    name: str
+    part: str  # part of the check, which can be left out as a whole
+    commands: Sequence[Sequence[str]]
+    environment: Dict[str, str] = {}
+
+
+class Check:
+    """Runner of stages: their outcomes are in ``folder/stages.json``, their output in ``folder/logs``.
+
+    Args:
+        folder: where results go.
+        settings: of the results; a folder with results of other settings is an error.
+        minutes: time for this call; later stages are left to the next call. None for no limit.
+
+    Raises:
+        SystemExit: if the folder was begun with other settings.
+    """
+
+    def __init__(self, folder: Path, settings: Dict[str, Any], minutes: Optional[float] = None) -> None:
+        self.folder, self.file = folder, folder / "stages.json"
+        self.end = time.monotonic() + 60 * (float("inf") if minutes is None else minutes)
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        self.kept: Dict[str, Any] = {"settings": settings, "stages": {}}
+        if self.file.exists():
+            self.kept = json.loads(self.file.read_text())
+            if self.kept["settings"] != settings:
+                sys.exit(f"{folder} holds results of {self.kept['settings']}: remove it, or give another --out")
+
+    def status(self, stage: Stage) -> str:
+        return str(self.kept["stages"].get(stage.name, "not begun"))
+
+    def run(self, stages: Sequence[Stage]) -> int:
+        """Run the stages that have not passed, those that failed before last; none after a set-up that fails.
+
+        Returns 0, 1 if a stage failed, or 3 if some are left.
+        """
+        for stage in sorted(stages, key=lambda stage: (stage.part != "setup", self.status(stage) == FAILED)):
+            if self.status(stage) == PASSED or self.end - time.monotonic() < 2 * SLACK:
+                continue
+            print(f"{stage.name}: begins", file=sys.stderr, flush=True)
+            self.kept["stages"][stage.name] = self.attempt(stage)
+            partial = self.file.with_suffix(".partial")
+            partial.write_text(json.dumps(self.kept, indent=1))
+            partial.replace(self.file)
+            if stage.part == "setup" and self.status(stage) != PASSED:
+                break
+        for stage in stages:
+            print(f"{stage.name:32} {self.status(stage)}")
+        statuses = {self.status(stage) for stage in stages}
+        return 1 if FAILED in statuses else 3 * (statuses != {PASSED})
+
+    def attempt(self, stage: Stage) -> str:
+        """Run the commands of one stage, and return its status."""
+        limit = time.monotonic() + SECONDS
+        last = min(limit, self.end)
+        for command in stage.commands:
+            seconds = max(0, int(last - SLACK - time.monotonic()))
+            status = self.execute(stage, [part.replace("{seconds}", str(seconds)) for part in command], last)
+            if status == NOT_YET or (status is None and last < limit):
+                return UNFINISHED
+            if status != 0:
+                reason = f"did not end within {SECONDS} s" if status is None else f"ended with status {status}"
+                log = self.log(stage).read_text(errors="replace").splitlines()
+                print(f"{stage.name}: {reason}, the end of {self.log(stage)}:", *log[-15:], sep="\n")
+                return FAILED
+        return PASSED
+
+    def log(self, stage: Stage) -> Path:
+        return self.folder / "logs" / f"{stage.name}.log"
+
+    def execute(self, stage: Stage, command: List[str], last: float) -> Optional[int]:
+        """Return the exit status of one command, or None if it was ended at the time ``last``."""
+        with self.log(stage).open("a") as log:
+            print("$", *command, file=log, flush=True)
+            environment = {**os.environ, **stage.environment}
+            try:
+                process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            except OSError as error:
+                log.write(f"{error}\n")
+                return 127
+            try:
+                return process.wait(max(0.0, last - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                if process.poll() is None:  # with all processes that it has started
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -89,7 +185,6 @@ def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
         install = [*pip, "--no-index", "--no-deps", "--upgrade", "--target", str(out / "site"), *wheels]
         found.append(Stage("wheels", "setup", [install]))
-    before = tuple(stage.name for stage in found)
     build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--build-temp", str(out / "build")]
     loads = [
         sys.executable,
@@ -98,7 +193,7 @@ def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
     ]
     kind = "none" if arguments.smoke else device
     variables = {"FAIRSEQ_MEGA_BUILD": kind, "FORCE_CUDA": "1" if kind == "cuda" else "0"}
-    found.append(Stage("build", "setup", [build, loads], before, environment=variables))
+    found.append(Stage("build", "setup", [build, loads], variables))
     return found
 
 
@@ -120,7 +215,7 @@ def test_stages(arguments: argparse.Namespace) -> List[Stage]:
     others = [f"ops/{path.name}" for path in sorted((ROOT / "tests" / "ops").glob("test_*.py"))]
     groups: Dict[str, Tuple[Sequence[str], str]] = {**TESTS, "others": ([n for n in others if n not in grouped], "")}
     return [
-        Stage(f"tests-{name}", "tests", [pytest_command(arguments, *group, PROCESSES)], ("build",))
+        Stage(f"tests-{name}", "tests", [pytest_command(arguments, *group, PROCESSES)])
         for name, group in groups.items()
         if group[0]
     ]
@@ -139,7 +234,7 @@ def sanitizer_stages(arguments: argparse.Namespace) -> List[Stage]:
             if arguments.device == "cuda":
                 command = [sanitizer(), "--tool", tool, *ours, *command]
             variables = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-            found.append(Stage(f"{tool}-{name}", "sanitizer", [command], ("build",), environment=variables))
+            found.append(Stage(f"{tool}-{name}", "sanitizer", [command], variables))
     return found if not arguments.smoke else found[: len(SANITIZED)]
 
 
@@ -167,7 +262,7 @@ def benchmark_stages(arguments: argparse.Namespace) -> List[Stage]:
         for name, benchmark, options in measured:
             files = ["--rows", str(out / f"{name}.rows.jsonl"), "--json", str(out / f"{name}.json")]
             command = [*BENCHMARK, benchmark, *options, "--dtype", dtype, *common, *files]
-            found.append(Stage(name, "benchmarks", [command], ("build",)))
+            found.append(Stage(name, "benchmarks", [command]))
     return found
 
 
@@ -177,7 +272,7 @@ def plot_stages(arguments: argparse.Namespace) -> List[Stage]:
         name = f"kernels-lengths-{dtype}"
         files = ["--json", str(arguments.out / f"{name}.json"), "--output", str(arguments.out / f"{name}.png")]
         command = [sys.executable, "-m", "fairseq_mega.lab.report", "kernels", *files]
-        found.append(Stage(f"plot-{dtype}", "plots", [command], (name,)))
+        found.append(Stage(f"plot-{dtype}", "plots", [command]))
     return found
 
 
@@ -205,30 +300,6 @@ def settings(arguments: argparse.Namespace) -> Dict[str, Any]:
     return {"sources": digest.hexdigest()[:16], "device": arguments.device, "smoke": arguments.smoke}
 
 
-def check_prerequisites(arguments: argparse.Namespace) -> None:
-    """End the program before any stage if a requirement is missing, with its name and the remedy."""
-    chosen = [part for part in PARTS if part not in arguments.skip]
-    wheels = [path.name.lower() for path in arguments.wheels.glob("*.whl")] if arguments.wheels else []
-    for part in chosen:
-        package = NEEDED.get(part)
-        if package is None or any(name.startswith(f"{package}-") for name in wheels):
-            continue
-        if importlib.util.find_spec(package) is None and not (arguments.out / "site" / package).exists():
-            sys.exit(
-                f"{sys.executable} has no {package}: install it, put its wheels into the folder of --wheels, or give "
-                f"--skip {part}"
-            )
-    if arguments.device == "cuda":
-        if "sanitizer" in chosen and not Path(sanitizer()).exists():
-            sys.exit("compute-sanitizer (part of the CUDA toolkit) was not found: put it on PATH, or --skip sanitizer")
-        driver = subprocess.run([shutil.which("nvidia-smi") or "nvidia-smi"], capture_output=True, shell=False)
-        if driver.returncode != 0:
-            sys.exit(
-                "nvidia-smi finds no GPU: this program requires a GPU and its driver; without a GPU run bash "
-                "scripts/test.sh"
-            )
-
-
 def main() -> None:
     arguments = parse_arguments()
     stages = all_stages(arguments)
@@ -236,13 +307,12 @@ def main() -> None:
         for stage in stages:
             print(f"{stage.name}: {'; '.join(' '.join(command) for command in stage.commands)}")
         return
-    check_prerequisites(arguments)
     os.chdir(ROOT)
     # The site folder is last: packages of the given Python have precedence.
     folders = [str(ROOT), os.environ.get("PYTHONPATH", ""), str(arguments.out / "site")]
     os.environ["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
     os.environ.update(FAIRSEQ_MEGA_NATIVE="require", PYTHONWARNINGS="ignore")
-    sys.exit(Job(arguments.out, settings(arguments), arguments.minutes).run(stages))
+    sys.exit(Check(arguments.out, settings(arguments), arguments.minutes).run(stages))
 
 
 if __name__ == "__main__":
