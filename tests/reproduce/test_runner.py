@@ -7,8 +7,8 @@ from typing import Any, Dict, List
 import pytest
 
 from fairseq_mega.lab.report.recipe_states import FAILED
-from fairseq_mega.lab.reproduce import runner
 from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.runs import commands
 from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.results import read_results
 from tests.support import in_process as running
@@ -70,10 +70,9 @@ def test_a_failed_seed_is_named(out: Path, capsys: pytest.CaptureFixture[str], m
     def failing(words: Any, *others: Any, **more: Any) -> None:
         if burning and "train" in words and words[words.index("--seed") + 1] == "8":
             raise StageError("the machine is on fire")
-        running.execute(words, *others, **more)
+        running.run_command(words, *others, **more)
 
-    defaults = tuple(failing if value is running.execute else value for value in runner.perform_all.__defaults__ or ())
-    monkeypatch.setattr(runner.perform_all, "__defaults__", defaults)
+    monkeypatch.setattr(commands, "run_command", failing)
     reproduce(out, "mega/table2/text/mega", "--seeds", "8,7", status=1)
     printed = capsys.readouterr()
     assert "the machine is on fire" in printed.err

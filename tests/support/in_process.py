@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 from unittest import mock
 
 import pytest
@@ -18,9 +18,8 @@ from fairseq_mega.cli import console
 from fairseq_mega.cli.progress import Progress, copy_with_progress
 from fairseq_mega.lab.prepare import binarised
 from fairseq_mega.lab.reproduce import command as reproducing
-from fairseq_mega.lab.reproduce import runner, tables
 from fairseq_mega.lab.runs import commands
-from fairseq_mega.lab.runs.commands import CommandError, StageError
+from fairseq_mega.lab.runs.commands import CommandError
 from tests.support.helpers import REPOSITORY, captured_output, forget_earlier_runs
 
 
@@ -56,21 +55,6 @@ def run_module(words: Sequence[str]) -> int:
     return status
 
 
-def execute(
-    words: Sequence[str], log: Path, variables: Dict[str, str], progress: Any = None, output: Optional[Path] = None
-) -> None:
-    """Execute as :func:`fairseq_mega.lab.runs.commands.execute` does, in this process."""
-    with captured_output() as buffer, contextlib.redirect_stdout(io.StringIO() if output else buffer) as printed:
-        status = run_module(words)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as file:
-        file.write(buffer.getvalue())
-    if status:
-        raise StageError(f"{words[2]} ended with status {status}: {buffer.getvalue()[-2000:]}")
-    if output is not None:
-        output.write_text(printed.getvalue(), encoding="utf-8")
-
-
 def run_command(
     words: Sequence[str],
     log: Path,
@@ -104,11 +88,7 @@ def run_command(
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the runner and the quick start start no processes."""
-    for function in (runner.prepare, runner.perform_all):
-        defaults = tuple(execute if value is runner.execute else value for value in function.__defaults__ or ())
-        monkeypatch.setattr(function, "__defaults__", defaults)
-    monkeypatch.setattr(tables, "execute", execute)
+    """Let the laboratory's commands start no processes."""
     for module in (commands, binarised):
         monkeypatch.setattr(module, "run_command", run_command)
 
