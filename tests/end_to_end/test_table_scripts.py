@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
-import torch
 
 from fairseq_mega.lab.reproduce import command as reproducing
 from fairseq_mega.lab.runs.results import read_results
@@ -83,38 +82,6 @@ def test_table3_and_figure4_share_a_run(out: Path, tmp_path: Path) -> None:
     assert (out / "figure4.png").stat().st_size > 10000
 
 
-@pytest.mark.exhaustive
-def test_table4(out: Path, tmp_path: Path) -> None:
-    options = ["--smoke", "--seeds", 1, "--out", out, "--data", lra_data.write_speech(tmp_path)]
-    options += ["--where", "name=big", "--set", "model.encoder_chunk_size=10"]
-    output = run_by_bash("mega_table4_speech.sh", *options, "--bf16")
-    assert "MEGA-chunk big, paper" in output and "97.30" in output
-    (result,) = results_of(out, "table4")
-    assert "--arch mega_sc_raw_big" in result["train_command"] and "--amp --bf16" in result["train_command"]
-    (folder,) = (out / "runs").glob("speech.mega-big.laplace.n16.c10.seed1.*")
-    saved = torch.load(folder / "checkpoints" / "checkpoint_best.pt")
-    weight = saved["model"]["head.output.weight"]  # only products are of bfloat16
-    assert weight.dtype == torch.float32 and not torch.equal(weight, weight.bfloat16().float())
-
-
-@pytest.mark.exhaustive  # tests/reproduce/test_smoke.py trains both
-def test_table5_and_figure6(tmp_path: Path) -> None:
-    """Both tasks of Table 5, stages skipped when repeated, and Figure 6 with the model that is there already."""
-    work = ["--smoke", "--work-dir", tmp_path]
-    output = run("mega_table5_lm.sh", *work)
-    assert "MEGA, measured (K = 10, chunk 32)" in output and "MEGA, measured (K = 50, chunk 32)" in output
-    assert "Transformer, measured (context of at least 16)" in output
-    assert run("mega_table5_lm.sh", *work).count("done before, skipped") == 6  # the data are there: no stage at all
-    output = run("mega_figure6_context.sh", *work)
-    assert "train: begins" not in output and (tmp_path / "figure6.png").stat().st_size > 10000
-    found = read_results(tmp_path / "results", "figure6-smoke")
-    assert {(row["settings"]["segments"], row["settings"]["chunk_size"]) for row in found} == {
-        *((k, 16) for k in (20, 4, 1, 2)),
-        *((2, c) for c in (8, 32)),
-    }
-    assert len({row["examples"] for row in found}) == 1
-
-
 def test_compare(tmp_path: Path) -> None:
     """Text of one's own, in the folder of fairseq-preprocess; other contexts are other scores of the same training."""
     data = tiny_trainings.write_text(tmp_path / "text")
@@ -139,30 +106,3 @@ def test_compare_classifiers(tmp_path: Path) -> None:
         assert f"| Image | {model} | 0.002 | 1 | " in output and "of 29 |" in output
     for result in read_results(tmp_path / "out" / "results", "compare-classifiers-smoke"):
         assert f"--sentence-class-num {lra_data.CLASSES} " in result["train_command"]
-
-
-@pytest.mark.exhaustive
-def test_texts(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    options = ["--data", lra_data.write_texts(tmp_path / "data"), "--out", tmp_path / "out", "--smoke"]
-    output = run_by_bash("compare_classifiers.sh", "--where", "task=text", "--where", "name=mega,megalodon", *options)
-    for model in ("MEGA", "MEGALODON (our interpretation)"):
-        assert f"| Text | {model}, chunk 128 | " in output
-
-
-@pytest.mark.parametrize(
-    ("script", "options"),
-    [
-        ("mega_table2_lra.sh", ["--set", "image:model.encoder_chunk_size=100"]),
-        ("mega_table2_lra.sh", ["--max-update", 25001]),
-        ("mega_figure4_ablations.sh", ["--set", "n3:model.encoder_n_dim=3"]),
-        ("mega_figure5_stability.sh", ["--where", "attention=silu"]),
-        ("mega_table7_wmt16.sh", ["--no-download"]),
-    ],
-)
-def test_refused_options(tmp_path: Path, script: str, options: List[object]) -> None:
-    """Before anything is made; the last one through the script itself."""
-    run_it = run_by_bash if options[-1] == "--no-download" else run
-    refused = run_it(script, "--out", tmp_path / "out", "--gpus", 0, *options, status=1)
-    assert str(options[-1]).split("=")[0].split(":")[-1] in refused or "silu" in refused
-    assert not (tmp_path / "out").exists()
