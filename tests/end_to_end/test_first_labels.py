@@ -4,7 +4,7 @@ import io
 import random
 import wave
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -25,15 +25,14 @@ Trained = Tuple[Path, Path]  # data and checkpoint
 
 
 @pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Classify files or lines; returns the fields of each answer, and what was said beside them."""
+def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., List[List[str]]]:
+    """Classify files or lines, and return the fields of each answer."""
 
-    def answer(trained: Trained, *words: object, stdin: str = "", status: int = 0) -> Tuple[List[List[str]], str]:
+    def answer(trained: Trained, *words: object, stdin: str = "") -> List[List[str]]:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
-        given = [trained[0], *words, "--path", trained[1], "--cpu"]
-        assert classify.main([str(word) for word in given]) == status
-        printed = capsys.readouterr()
-        return [line.split("\t") for line in printed.out.splitlines()], printed.err
+        done = in_process.call(classify.main, trained[0], *words, "--path", trained[1], "--cpu")
+        assert done.returncode == 0, done
+        return [line.split("\t") for line in done.stdout.splitlines()]
 
     return answer
 
@@ -60,31 +59,12 @@ def texts(tmp_path_factory: pytest.TempPathFactory, device_flags) -> Trained:
 
 def test_texts(texts: Trained, ask, tmp_path: Path) -> None:
     asked = {"Der Film 7 ist toll.": "lob", "Der Film 500 ist übel.": "kein Lob", "Film 3 ist schön!": "lob"}
-    lines = "".join(f"{text}\n" for text in asked)
-    for stdin in (lines, "\ufeff" + lines):
-        answers, _ = ask(texts, stdin=stdin)
-        assert {text: label for label, _, text in answers} == asked
-        assert all(0.5 < float(share) <= 1 for _, share, _ in answers)
+    answers = ask(texts, stdin="\ufeff" + "".join(f"{text}\n" for text in asked))
+    assert {text: label for label, _, text in answers} == asked
     files = [tmp_path / f"{number}.txt" for number in range(3)]
     for file, text, end in zip(files, asked, ("", "\n", "\r\n")):
         file.write_bytes(f"{text}{end}".encode())
-    again, _ = ask(texts, *files)
-    assert again == [[label, share, str(file)] for (label, share, _), file in zip(answers, files)]
-    ((first, share, second, other, _),), _ = ask(texts, "--all", stdin="Der Film 1 ist öde.\n")
-    assert (first, second) == ("kein Lob", "lob") and abs(float(share) + float(other) - 1) < 2e-4
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("好看", "6 of the 6 tokens of line 1 are in no training text"),
-        ("Der Film 7 ist toll." * 4, "of the 80 tokens of line 1 the model reads the first 60, as in training"),
-    ],
-)
-def test_what_a_model_does_not_read_is_told(line: str, told: str, texts: Trained, ask) -> None:
-    """Once for all lines; each has a label all the same."""
-    answers, notes = ask(texts, stdin=f"{line}\n" * 3)
-    assert len(answers) == 3 and notes.count(told) == 1
+    assert ask(texts, *files) == [[label, share, str(file)] for (label, share, _), file in zip(answers, files)]
 
 
 def test_texts_prepared_like_others(texts: Trained, tmp_path: Path) -> None:
@@ -108,13 +88,13 @@ def test_texts_prepared_like_others(texts: Trained, tmp_path: Path) -> None:
     assert "mittel" in refusal(*like, third)
 
 
-def tone(path: Path, pitch: float, seed: int, samples: int = 2000, loudness: float = 1.0, rate: int = 16000) -> Path:
+def tone(path: Path, pitch: float, seed: int, samples: int = 2000, loudness: float = 1.0) -> Path:
     """A WAV file of a tone with a little noise."""
     draw = np.random.default_rng(seed)
     wave_form = 8000 * np.sin(np.arange(samples) * pitch + draw.uniform(0, 6)) + draw.normal(0, 300, samples)
     path.parent.mkdir(parents=True, exist_ok=True)
     with wave.open(str(path), "wb") as clip:
-        clip.setparams((1, 2, rate, samples, "NONE", ""))
+        clip.setparams((1, 2, 16000, samples, "NONE", ""))
         clip.writeframes((loudness * wave_form).astype("<i2").tobytes())
     return path
 
@@ -138,12 +118,8 @@ def clips(tmp_path_factory: pytest.TempPathFactory, device_flags) -> Trained:
 
 def test_recordings(clips: Trained, ask, tmp_path: Path) -> None:
     files = [tone(tmp_path / "a.wav", 0.9, 100), tone(tmp_path / "b.wav", 0.05, 101, 2500)]
-    answers, told = ask(clips, *files)
+    answers = ask(clips, *files)
     assert [(label, name) for label, _, name in answers] == [("high", str(files[0])), ("low", str(files[1]))]
-    assert f"of the 2500 samples of {files[1]} the model reads the first 2000" in told
-    assert ask(clips, stdin=f"{files[0]}\n{files[1]}\n")[0] == answers
-    nothing, told = ask(clips, tone(tmp_path / "fast.wav", 0.1, 1, rate=44100), status=1)
-    assert not nothing and "fast.wav" in told and "44100" in told
 
 
 def test_recordings_prepared_like_others(clips: Trained, tmp_path: Path) -> None:
@@ -170,13 +146,11 @@ def test_recordings_prepared_like_others(clips: Trained, tmp_path: Path) -> None
 @tiny_images.needs_timm
 def test_images(tmp_path: Path, ask, device_flags) -> None:
     """The brighter an image, the higher its class; the checkpoint has the names of its classes."""
-    data, checkpoint = tiny_images.write_files(tmp_path / "data"), tmp_path / "checkpoint_best.pt"
+    data = tiny_images.write_files(tmp_path / "data")
     options = ["--task", "image-classification", "--arch", "mega_image_miniature", "--image-size", 8, "--patch-size", 4]
     options += ["--image-class-num", 3, "--max-epoch", 15, *TRAINING, *device_flags, "--save-dir", tmp_path]
     helpers.run_fairseq("train", [data, *options])
     files = sorted((data / "test").rglob("*.JPEG"))
     (data / "train").rename(data / "elsewhere")
-    answers, _ = ask((data, checkpoint), *files)
+    answers = ask((data, tmp_path / "checkpoint_best.pt"), *files)
     assert [(label, name) for label, _, name in answers] == [(path.parent.name, str(path)) for path in files]
-    (tmp_path / "broken.png").write_bytes(b"\xff\xd8nothing")
-    assert "broken.png" in ask((data, checkpoint), tmp_path / "broken.png", status=1)[1]
