@@ -8,10 +8,10 @@ from typing import Any, List, NamedTuple
 
 import pytest
 
-from fairseq_mega.lab.prepare import binarised, command
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from tests.support import grids, helpers, in_process
+from tests.support import grids, helpers
 from tests.support.evaluation import exact_bits
+from tests.support.prepare_runs import prepare
 
 LINES = ("ROMEO: Grüße aus Köln für 5 €", "JULIA: Wer ist da „unten“?", "ROMEO: Ich – Romeo!", "")
 MODEL: List[object] = ["--arch", "mega_lm_tiny", "--decoder-layers", 2, "--decoder-embed-dim", 48]
@@ -40,10 +40,7 @@ def trained(request: pytest.FixtureRequest, device_flags, tmp_path_factory: pyte
     text.write_text("".join(f"{line}\n" for line in LINES * 150), encoding="utf-8")
     options = ["--unit", request.param, "--train", text, "--out", folder / "text", "--blocks", 1]
     options += ["--vocab-size", 60] if request.param == "subwords" else []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(binarised, "run_command", in_process.run_command)
-        done = in_process.call(command.main, "text-lm", *options)
-    assert done.returncode == 0, done.stderr
+    prepare("text-lm", *options).succeeded()
     data = folder / "text" / "data-bin"
     arguments = [data, "--task", "mega_language_modeling", *device_flags]
     helpers.run_fairseq("train", [*arguments, *MODEL, *TRAINING, "--save-dir", folder])
@@ -55,12 +52,6 @@ def test_complete(trained: Trained) -> None:
     line = LINES[0]
     for prompt in (line[: len("ROMEO: Grüße")], line[: len("ROMEO: Grüße ")]):
         assert prompt + trained.model.complete(prompt, 60, temperature=0.0, stop_at_line_end=True) == line
-    more = trained.model.complete("ROMEO: Grüße", 90, temperature=0.0)
-    assert f"ROMEO: Grüße{more}".startswith("\n".join(LINES[:3]))
-
-
-def test_stream_of_text(trained: Trained) -> None:
-    """Subwords of whole characters, which joined are what complete returns."""
     whole = trained.model.complete("JULIA: Wer", 40, temperature=0.0)
     parts = list(islice(trained.model.stream("JULIA: Wer", temperature=0.0), 40))
     assert "".join(parts) == whole and whole.startswith(" ist da „unten“?\nROMEO:")
@@ -75,13 +66,6 @@ def test_interactive(trained: Trained) -> None:
     assert helpers.hypotheses(output, "D")[0] == LINES[0]
     want = [trained.model.task.dictionary.string(trained.model.encode(prompt)) for prompt in prompts]
     assert list(helpers.hypotheses(output, "S").values()) == want
-
-
-def test_generate(trained: Trained) -> None:
-    options = ["--valid-block", "lines", "--gen-subset", "test", "--beam", 1, "--max-len-b", 50]
-    output = helpers.run_fairseq("generate", [*trained.arguments, *options])
-    assert set(helpers.hypotheses(output, "S").values()) == set(LINES)
-    assert set(helpers.hypotheses(output, "D").values()) >= set(LINES[:3])
 
 
 def test_a_new_text_is_scored(trained: Trained) -> None:
