@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from types import ModuleType
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import pytest
 import torch
@@ -100,232 +102,193 @@ def scratch_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-Arguments = Callable[[Files, Path], List[object]]
-TRAIN: Arguments = lambda files, path: [files.pairs, *helpers.TINY_TRAINING, "--save-dir", "save", "--max-update", 99]
-ON_PAIRS: Dict[str, Arguments] = {
+def questions() -> str:
+    Path("questions.jsonl").write_text(json.dumps({"id": "1", "input": "w1?\n\nw2", "output": "w3"}) + "\n")
+    return "questions.jsonl"
+
+
+def log_of_a_classifier() -> str:
+    valid = {"epoch": 1, "valid_loss": 1, "valid_accuracy": 50, "valid_num_updates": 1}
+    lines = ["num. shared model params: 9", "x | train: 9 examples", f"x | valid | {json.dumps(valid)}"]
+    Path("train.log").write_text("".join(f"{line}\n" for line in lines))
+    return "train.log"
+
+
+def linked(path: Path) -> str:
+    Path("save").mkdir()
+    os.symlink(path, "save/checkpoint_last.pt")
+    return "save"
+
+
+Words = Callable[[Files, Path], List[object]]
+TRAIN: Words = lambda files, path: [files.pairs, *helpers.TINY_TRAINING, "--save-dir", "save", "--max-update", 99]
+DATA: Words = lambda files, path: [files.text if "lm" in path.parent.name else files.pairs]
+ON_PAIRS: Dict[str, Words] = {
     "train --restore-file": lambda files, path: [*TRAIN(files, path), "--restore-file", path],
     "train --finetune-from-model": lambda files, path: [*TRAIN(files, path), "--finetune-from-model", path],
     "train --ema-seed-model": lambda files, path: [*TRAIN(files, path), "--store-ema", "--ema-seed-model", path],
-    "train in its folder": lambda files, path: [*TRAIN(files, path), "--save-dir", "save"],
+    "train in its folder": lambda files, path: [*TRAIN(files, path), "--save-dir", linked(path)],
     "generate": lambda files, path: [files.pairs, "--path", path],
     "generate of several": lambda files, path: [files.pairs, "--path", f"{files.good['mega']}{os.pathsep}{path}"],
     "generate --lm-path": lambda files, path: [files.pairs, "--path", files.good["mega"], "--lm-path", path],
     "interactive": lambda files, path: [files.pairs, "--path", path],
     "validate": lambda files, path: [files.pairs, "--path", path, "--task", "translation", "--max-tokens", 500],
 }
-ON_TEXT: Dict[str, Arguments] = {
+ON_TEXT: Dict[str, Words] = {
     "eval-lm": lambda files, path: [files.text, "--path", path],
     "validate": lambda files, path: [files.text, "--path", path, "--task", "language_modeling", "--max-tokens", 500],
     "generate": lambda files, path: [files.text, "--path", path, "--task", "language_modeling"],
 }
+# Each command of the package that reads a checkpoint, and its words; what it would write is named made.*.
+OURS: Dict[ModuleType, Words] = {
+    evaluate_lm: lambda files, path: [*DATA(files, path), "--path", path, "--label", "x", "--output", "made.d"],
+    classify: lambda files, path: [*DATA(files, path), "--path", path, "--cpu"],
+    question_answering: lambda files, path: [
+        *("narrative_qa", "--questions", questions(), "--path", path, "--output", "made.json"),
+        *("--data", *DATA(files, path), "--cpu"),
+    ],
+    convert_checkpoint: lambda files, path: ["--input", path, "--output", "made.pt"],
+    average_checkpoints: lambda files, path: ["--inputs", files.good["mega"], path, "--output", "made.pt"],
+    inspect_checkpoint: lambda files, path: [path, "--attention", "w1"],
+    lra_results: lambda files, path: [
+        *("test", files.pairs, "--task", "lra-text", "--path", path, "--log", log_of_a_classifier(), "--label", "x"),
+        *("--train-command", "train.log", "--json", "made.json", "--command", "x", "--seed", 1, "--batch", 1),
+        *("--test-batch", 1, "--early-epoch", 1, "--cpu"),
+    ],
+    reproduce: lambda files, path: ["figure6", "--checkpoint", path, "--smoke", "--gpus", 0],
+}
+Case = Tuple[str, Callable[[List[str]], Any], Words, str]
 
 
-def error_line(run: Callable[[], Any], name: str) -> str:
-    """Run a command that must fail, and return its one line."""
-    helpers.forget_earlier_runs()
-    with helpers.captured_output("w1 w2\n") as output:
-        try:
-            status = run()
-        except SystemExit as exit_request:
-            status = exit_request.code
-    helpers.forget_earlier_runs()
-    printed = output.getvalue()
-    assert status in (1, 2), printed
-    assert "Traceback" not in printed, printed
-    (line,) = [line for line in printed.splitlines() if line.startswith(f"{name}: error: ")]
-    return line
+def cases() -> Iterator[Case]:
+    """Yield a command's name, its function, its words and the name of a hostile file."""
+    of_data = ("translator of data", "convolutions of data")
+    for commands, hostile in (
+        (ON_PAIRS, ("pickled translator", *of_data)),
+        (ON_TEXT, ("pickled language model", "language model of data")),
+    ):
+        for name, words in commands.items():
+            yield from ((name, partial(console.run, name.split()[0]), words, file) for file in hostile)
+    for module, words in OURS.items():
+        name = module.__name__.replace("fairseq_mega.", "")
+        yield name, module.main, words, "pickled language model"
+        if module not in (average_checkpoints, lra_results, reproduce):
+            yield from ((name, module.main, words, file) for file in ("language model of data", "convolutions of data"))
 
 
-def check(message: str, path: Path, *others: str) -> None:
-    """A hostile file is named, and nothing of it ran, nor is there advice to let it."""
-    assert str(path) in message or any(other in message for other in others), message
+def assert_refused(message: str, path: Path) -> None:
+    """Nothing of a hostile file ran, nor is there advice to let it."""
     assert "weights_only" not in message and "truncated" not in message, message
     if "pickled" in path.parent.name:
         assert f"is refused: it contains {os.system.__module__}.system" in message, message
     assert not list(Path().rglob(MADE))
 
 
-class TestCommandsOfFairseq:
-    def run(self, files: Files, command: str, arguments: Arguments, path: Path, flags: List[str]) -> str:
-        if command == "train in its folder":
-            Path("save").mkdir()
-            os.symlink(path, "save/checkpoint_last.pt")
-        given = [str(part) for part in [*arguments(files, path), *flags]]
-        name = command.split()[0]
-        return error_line(lambda: console.run(name, given), f"fairseq-mega-{name}")
-
-    @pytest.mark.parametrize("command", ON_PAIRS)
-    @pytest.mark.parametrize("hostile", ["pickled translator", "translator of data", "convolutions of data"])
-    def test_on_pairs(self, command, hostile, files, device_flags) -> None:
-        path = files.hostile[hostile]
-        message = self.run(files, command, ON_PAIRS[command], path, device_flags)
-        # What a training restores are tensors: it does not read the configuration beside them.
-        check(
-            message,
-            path,
-            "save/checkpoint_last.pt",
-            *(["Error(s) in loading", "'ema'"] if "of data" in hostile else []),
-        )
-        assert "is refused: " in message or command.startswith("train"), message
-
-    @pytest.mark.parametrize("command", ON_TEXT)
-    @pytest.mark.parametrize("hostile", ["pickled language model", "language model of data"])
-    def test_on_text(self, command, hostile, files, device_flags) -> None:
-        path = files.hostile[hostile]
-        message = self.run(files, command, ON_TEXT[command], path, device_flags)
-        check(message, path)
-        assert "is refused: " in message
+@pytest.mark.parametrize(("name", "run", "words", "hostile"), [pytest.param(*c, id=f"{c[0]}-{c[3]}") for c in cases()])
+def test_a_hostile_file_is_refused(name, run, words, hostile, files, device_flags) -> None:
+    """In one line that names it, and nothing is written."""
+    path, fairseqs = files.hostile[hostile], "." not in name
+    given = [str(word) for word in [*words(files, path), *(device_flags if fairseqs else [])]]
+    helpers.forget_earlier_runs()
+    with helpers.captured_output("w1 w2\n") as output:
+        try:
+            status = run(given)
+        except SystemExit as exit_request:
+            status = exit_request.code
+    helpers.forget_earlier_runs()
+    printed = output.getvalue()
+    assert status in (1, 2) and "Traceback" not in printed, printed
+    assert_refused(printed, path)
+    lines = [line for line in printed.splitlines() if ": error: " in line]
+    # What a training restores are tensors: it does not read the configuration beside them, and names other tensors.
+    if not (name.startswith("train") and "of data" in hostile):
+        assert any(str(path) in line or "save/checkpoint_last.pt" in line for line in lines), printed
+        assert not fairseqs or "is refused: " in printed
+    assert len(lines) == 1 or name.endswith(("lra_results", "reproduce.command"))  # which start other commands
+    assert not [made for made in Path().rglob("*") if made.is_file() and "made" in str(made)]
 
 
-DATA: Arguments = lambda files, path: [files.text if "lm" in path.parent.name else files.pairs]
-# Each command of the package that reads a checkpoint, and its words; what it would write is named made.*.
-OURS: Dict[str, Tuple[Any, Arguments]] = {
-    "evaluate_lm": (
-        evaluate_lm,
-        lambda files, path: [*DATA(files, path), "--path", path, "--label", "x", "--output", "made.d"],
-    ),
-    "fairseq-mega-classify": (classify, lambda files, path: [*DATA(files, path), "--path", path, "--cpu"]),
-    "fairseq-mega-qa": (
-        question_answering,
-        lambda files, path: [
-            *("narrative_qa", "--questions", questions(), "--path", path, "--output", "made.json"),
-            *("--data", *DATA(files, path), "--cpu"),
-        ],
-    ),
-    "convert_checkpoint": (convert_checkpoint, lambda files, path: ["--input", path, "--output", "made.pt"]),
-    "average_checkpoints": (
-        average_checkpoints,
-        lambda files, path: ["--inputs", files.good["mega"], path, "--output", "made.pt"],
-    ),
-    "fairseq-mega-inspect": (inspect_checkpoint, lambda files, path: [path, "--attention", "w1"]),
-}
+def test_no_command_is_omitted() -> None:
+    """A new one belongs here, or takes no checkpoint."""
+    rooms = ("cli", "convert", "lab/evaluate", "lab/inspect", "lab/reproduce")
+    package = Path(fairseq_mega.__file__).parent
+    files = [path for room in rooms for path in (package / room).rglob("*.py") if "__name__ ==" in path.read_text()]
+    names = (".".join(path.relative_to(package.parent).with_suffix("").parts) for path in files)
+    found = {name.replace("__main__", "command") for name in names}  # which calls the command of its room
+    # This one reads by MegaLanguageModel.from_pretrained, which is tried below.
+    assert found == {"fairseq_mega.lab.evaluate.lm_eval_command", *(module.__name__ for module in OURS)}
+    assert {name.split()[0] for name in (*ON_PAIRS, *ON_TEXT)} == set(console.COMMANDS)
 
 
-def questions() -> str:
-    Path("questions.jsonl").write_text(json.dumps({"id": "1", "input": "w1?\n\nw2", "output": "w3"}) + "\n")
-    return "questions.jsonl"
+@pytest.mark.parametrize(
+    ("model", "hostile"),
+    [
+        (MegaModel, "pickled translator"),
+        (MegaModel, "translator of data"),
+        (FConvModel, "convolutions of data"),
+        (MegaLanguageModel, "pickled language model"),
+        (MegaLanguageModel, "language model of data"),
+        (TransformerLanguageModel, "language model of data"),
+    ],
+)
+def test_from_pretrained_refuses_hostile_files(model, hostile, files) -> None:
+    path = files.hostile[hostile]
+    data = files.text if "language" in hostile else files.pairs
+    with pytest.raises(ValueError, match="is refused: ") as refusal:
+        model.from_pretrained(str(path.parent), "model.pt", str(data))
+    assert str(path) in str(refusal.value)
+    assert_refused(str(refusal.value), path)
 
 
-class TestCommandsOfThePackage:
-    def refused(self, name: str, files: Files, path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-        command, arguments = OURS[name]
-        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments(files, path))])
-        message = error_line(command.main, name)
-        assert not [path for path in Path().rglob("*") if path.is_file() and "made" in str(path)]
-        return message
-
-    @pytest.mark.parametrize(
-        ("name", "hostile"),
-        [
-            *((name, "pickled language model") for name in OURS),
-            *((name, "language model of data") for name in OURS if name != "average_checkpoints"),
-            *((name, "convolutions of data") for name in OURS if name != "average_checkpoints"),
-        ],
-    )
-    def test_of_a_checkpoint(self, name, hostile, files, monkeypatch) -> None:
-        path = files.hostile[hostile]
-        check(self.refused(name, files, path, monkeypatch), path)
-
-    def test_configurations_are_copied_and_printed_unread(self, files, capsys) -> None:
-        path = files.hostile["translator of data"]
-        assert average_checkpoints.main(["--inputs", str(path), "--output", "mean.pt"]) == 0
-        assert inspect_checkpoint.main([str(path)]) == 0
-        assert "transformer_tiny" in capsys.readouterr().out
-        assert not Path(MADE).exists() and Path("mean.pt").exists()
-
-    @pytest.mark.parametrize("name", ["average_checkpoints", "convert_checkpoint", "evaluate_lm"])
-    def test_a_damaged_file_takes_one_line(self, name, files, monkeypatch) -> None:
-        contents, path = files.good["lm"].read_bytes(), Path("lm/cut.pt")
-        path.parent.mkdir()
-        path.write_bytes(contents[: len(contents) // 2])
-        assert str(path) in self.refused(name, files, path, monkeypatch)
-
-    def test_scores_of_a_classifier(self, files, capfd) -> None:
-        path = files.hostile["pickled translator"]
-        valid = {"epoch": 1, "valid_loss": 1, "valid_accuracy": 50, "valid_num_updates": 1}
-        lines = ["num. shared model params: 9", "x | train: 9 examples", f"x | valid | {json.dumps(valid)}"]
-        Path("train.log").write_text("".join(f"{line}\n" for line in lines))
-        options = {"--task": "lra-text", "--path": path, "--log": "train.log", "--train-command": "train.log"}
-        options.update({"--json": "result.json", "--label": "x", "--command": "x", "--seed": 1, "--batch": 1})
-        options.update({"--test-batch": 1, "--early-epoch": 1})
-        given = [str(word) for pair in options.items() for word in pair]
-        assert lra_results.main(["test", str(files.pairs), *given, "--cpu"]) == 1
-        check(capfd.readouterr().err, path)
-        assert not Path("result.json").exists()
-
-    def test_reproduce(self, files, capfd) -> None:
-        path = files.hostile["pickled language model"]
-        assert reproduce.main(["figure6", "--checkpoint", str(path), "--smoke", "--gpus", "0"]) == 1
-        check(capfd.readouterr().err, path)
-
-    def test_no_command_is_omitted(self) -> None:
-        """A new one belongs here, or takes no checkpoint."""
-        rooms = ("cli", "convert", "lab/evaluate", "lab/inspect", "lab/reproduce")
-        package = Path(fairseq_mega.__file__).parent
-        files = [path for room in rooms for path in (package / room).rglob("*.py") if "__name__ ==" in path.read_text()]
-        names = (".".join(path.relative_to(package.parent).with_suffix("").parts) for path in files)
-        found = {name.replace("__main__", "command") for name in names}  # which calls the command of its room
-        # This one reads by MegaLanguageModel.from_pretrained, which is tried below.
-        harness = "fairseq_mega.lab.evaluate.lm_eval_command"
-        found -= {harness, lra_results.__name__, reproduce.__name__}
-        assert found == {*(command.__name__ for command, _ in OURS.values())}
-        tried = {name.split()[0] for name in (*ON_PAIRS, *ON_TEXT)}
-        assert tried == set(console.COMMANDS)
+def test_configurations_are_copied_and_printed_unread(files, capsys) -> None:
+    path = files.hostile["translator of data"]
+    assert average_checkpoints.main(["--inputs", str(path), "--output", "mean.pt"]) == 0
+    assert inspect_checkpoint.main([str(path)]) == 0
+    assert "transformer_tiny" in capsys.readouterr().out
+    assert not Path(MADE).exists() and Path("mean.pt").exists()
 
 
-class TestFromPretrained:
-    @pytest.mark.parametrize(
-        ("model", "hostile"),
-        [
-            (MegaModel, "pickled translator"),
-            (MegaModel, "translator of data"),
-            (FConvModel, "convolutions of data"),
-            (MegaLanguageModel, "pickled language model"),
-            (MegaLanguageModel, "language model of data"),
-            (TransformerLanguageModel, "language model of data"),
-        ],
-    )
-    def test_of_hostile_files(self, model, hostile, files) -> None:
-        path = files.hostile[hostile]
-        data = files.text if "language" in hostile else files.pairs
-        with pytest.raises(ValueError, match="is refused: ") as refusal:
-            model.from_pretrained(str(path.parent), "model.pt", str(data))
-        check(str(refusal.value), path)
-
-    def test_of_another_architecture(self, files) -> None:
-        path = files.good["lm"]
-        with pytest.raises(ValueError, match="TransformerLanguageModel, but MegaLanguageModel"):
-            MegaLanguageModel.from_pretrained(str(path.parent), path.name, str(files.text))
+def test_the_named_file_is_read(files, device_flags) -> None:
+    """And not a shard of another training beside it, which cannot be read."""
+    path = Path("best.pt").absolute()
+    shutil.copy(files.good["mega"], path)
+    shutil.copy(files.hostile["pickled translator"], "best-shard0.pt")
+    printed = helpers.run_fairseq("validate", [*ON_PAIRS["validate"](files, path), *device_flags])
+    assert f"{path} is read, and {path.parent}/best-shard0.pt beside it is not" in printed
+    assert MegaModel.from_pretrained(str(path.parent), path.name, str(files.pairs)).translate("w1 w2", beam=1)
+    path.replace("best-shard0.pt")  # as trainings with shards of fairseq write it
+    again = helpers.run_fairseq("validate", [*ON_PAIRS["validate"](files, path), *device_flags])
+    assert "valid on 'valid'" in again
 
 
-class TestFriendlyFiles:
-    """fairseq's own models stay of use: their strings are plain values."""
+@pytest.mark.parametrize("arch", TRANSLATORS)
+def test_models_of_fairseq_translate(arch, files, device_flags) -> None:
+    """Their strings are plain values."""
+    options = ["--path", files.good[arch], "--max-len-b", 5, "--beam", 1, *device_flags]
+    output = helpers.run_fairseq("interactive", [files.pairs, *options], "w1 w2\n")
+    assert list(helpers.hypotheses(output)) == [0]
 
-    @pytest.mark.parametrize("arch", TRANSLATORS)
-    def test_translate(self, arch, files, device_flags) -> None:
-        options = ["--path", files.good[arch], "--max-len-b", 5, "--beam", 1, *device_flags]
-        output = helpers.run_fairseq("interactive", [files.pairs, *options], "w1 w2\n")
-        assert list(helpers.hypotheses(output)) == [0]
 
-    def test_bleu_counts_and_average_weights_are_restored(self, files, device_flags) -> None:
-        """Counts of --eval-bleu are NumPy's, and --store-ema keeps more tensors beside the model's."""
-        options = [files.pairs, *helpers.TINY_TRAINING, *device_flags, "--save-dir", "save", "--no-epoch-checkpoints"]
-        options += ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 5}', "--store-ema"]
-        for updates in (1, 2):
-            output = helpers.run_fairseq("train", [*options, "--max-update", updates])
-            assert ("Loaded checkpoint" in output) is (updates > 1) and '"valid_bleu"' in output
-        assert b"_reconstruct" in Path("save/checkpoint_last.pt").read_bytes()
+def test_bleu_counts_and_average_weights_are_restored(files, device_flags) -> None:
+    """Counts of --eval-bleu are NumPy's, and --store-ema keeps more tensors beside the model's."""
+    options = [files.pairs, *helpers.TINY_TRAINING, *device_flags, "--save-dir", "save", "--no-epoch-checkpoints"]
+    options += ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 5}', "--store-ema"]
+    for updates in (1, 2):
+        output = helpers.run_fairseq("train", [*options, "--max-update", updates])
+        assert ("Loaded checkpoint" in output) is (updates > 1) and '"valid_bleu"' in output
+    assert b"_reconstruct" in Path("save/checkpoint_last.pt").read_bytes()
 
-    def test_no_checkpoint_names_code_to_import(self, files, device_flags, tmp_path) -> None:
-        """A checkpoint's own --user-dir is not imported."""
-        plugin = tmp_path / "plugin_of_a_checkpoint"
-        plugin.mkdir()
-        (plugin / "__init__.py").write_text(f"open({MADE!r}, 'w')\n")
-        checkpoint = torch.load(files.good["lm"], weights_only=True)
-        checkpoint["cfg"]["common"]["user_dir"] = str(plugin)
-        torch.save(checkpoint, "lm.pt")
-        words = [files.text, "--path", "lm.pt", *device_flags]
-        assert "Perplexity" in helpers.run_fairseq("eval-lm", [*words, "--tokens-per-sample", 30])
-        given = [files.text, "--path", "lm.pt", "--label", "x", "--output", "results", "--device", "cpu"]
-        assert evaluate_lm.main([str(part) for part in given]) == 0
-        assert not Path(MADE).exists() and plugin.name not in sys.modules
+
+def test_no_checkpoint_names_code_to_import(files, device_flags, tmp_path) -> None:
+    """A checkpoint's own --user-dir is not imported."""
+    plugin = tmp_path / "plugin_of_a_checkpoint"
+    plugin.mkdir()
+    (plugin / "__init__.py").write_text(f"open({MADE!r}, 'w')\n")
+    checkpoint = torch.load(files.good["lm"], weights_only=True)
+    checkpoint["cfg"]["common"]["user_dir"] = str(plugin)
+    torch.save(checkpoint, "lm.pt")
+    words = [files.text, "--path", "lm.pt", *device_flags]
+    assert "Perplexity" in helpers.run_fairseq("eval-lm", [*words, "--tokens-per-sample", 30])
+    given = [files.text, "--path", "lm.pt", "--label", "x", "--output", "results", "--device", "cpu"]
+    assert evaluate_lm.main([str(part) for part in given]) == 0
+    assert not Path(MADE).exists() and plugin.name not in sys.modules
