@@ -3,12 +3,8 @@
 import ast
 import functools
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
-
-import graphlib
 
 PACKAGE = Path(__file__).resolve().parent.parent / "fairseq_mega"
 LIBRARY = ("ops", "modules", "compat", "data", "models", "convert", "criterions", "optim", "tasks")
@@ -19,7 +15,7 @@ LABORATORY = (
 ROOMS = (*LIBRARY, "cli", *LABORATORY)  # the ground first
 WITHOUT_PYTHON = ("csrc", "presets")
 OF_SEVERAL_ROOMS = ("end_to_end", "simulator")  # folders of tests
-WITHOUT_FAIRSEQ = ("ops", "modules")  # which know no command line either: their errors name fields
+WITHOUT_FAIRSEQ = ("ops", "modules")
 FAIRSEQ_STACK = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 NAMED = re.compile(r"fairseq_mega(?:\.\w+)+")  # a module in a string, such as that of python -m
 
@@ -87,66 +83,11 @@ def test_imports_go_downwards() -> None:
     assert not {module: reasons for module, reasons in found.items() if reasons}
 
 
-def imports_of(module: str) -> Set[str]:
-    """Modules of the package that a module imports when it is imported itself."""
-    files = {name[: -len(".__init__")] if name.endswith(".__init__") else name: name for name in modules()}
-    tree = ast.parse(modules()[module].read_text(encoding="utf-8"))
-    at_once = ast.Module([node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))], [])
-    found = set()
-    for _, name in imported_names(ast.unparse(at_once), module.split(".")[:-1]):
-        while name and name not in files:
-            name = name.rpartition(".")[0]  # a function of a module
-        found.add(files.get(name, module))
-    return found - {module}
-
-
-def test_there_is_no_circle() -> None:
-    graphlib.TopologicalSorter({module: imports_of(module) for module in modules()}).prepare()  # raises CycleError
-    assert "fairseq_mega.ops.common.dispatch" in imports_of("fairseq_mega.ops.gate")
-
-
-def siblings(module: str, other: str) -> Tuple[str, str]:
-    """Return the folders side by side in which two modules lie; "" for both where one lies in the other's folder."""
-    first, second = module.split(".")[:-1], other.split(".")[:-1]
-    for depth, (here, there) in enumerate(zip(first, second), start=1):
-        if here != there:
-            return ".".join(first[:depth]), ".".join(second[:depth])
-    return "", ""
-
-
-def test_no_folders_import_each_other() -> None:
-    """Folders side by side are ordered, those within a room too."""
-    graph: Dict[str, Set[str]] = {}
-    for module in modules():
-        for other in imports_of(module):
-            folder, used = siblings(module, other)
-            graph.setdefault(folder, set()).update({used} - {folder})
-    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
-    assert "fairseq_mega.compat.files" in graph["fairseq_mega.compat.features"]
-
-
 def test_ops_mirror_csrc() -> None:
     """Whoever reads a kernel finds its Python half under the same name, and the other way round."""
     kernels = {path.name for path in (PACKAGE / "csrc").iterdir() if path.is_dir()}
     functions = {path.stem for path in (PACKAGE / "ops").iterdir() if not path.name.startswith("__")}
     assert functions == kernels
-
-
-def test_ops_define_no_modules() -> None:
-    for module in (name for name in modules() if room_of(name) == "ops"):
-        for node in ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                bases = {ast.unparse(base).split(".")[-1] for base in node.bases}
-                assert "Module" not in bases, f"{module}:{node.lineno}: {node.name} is an nn.Module"
-
-
-def test_no_command_line_words() -> None:
-    """Errors of layers and functions name fields; flags of pip may stand in a remedy."""
-    for module in (name for name in modules() if room_of(name) in WITHOUT_FAIRSEQ):
-        for node in ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "pip install" not in node.value:
-                found = re.search(r"(?<![\w-])--(?:[a-z][\w-]*|$)", node.value)
-                assert not found, f"{module}:{node.lineno}: {node.value}"
 
 
 def folders() -> Set[str]:
@@ -171,24 +112,6 @@ def test_tests_lie_in_folders_named_after_their_rooms() -> None:
     tests = PACKAGE.parent / "tests"
     found = {path.parent.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")} - {".", *OF_SEVERAL_ROOMS}
     assert found == {room.rpartition(".")[2] for room in ROOMS}
-
-
-def test_the_library_works_without_the_laboratory() -> None:
-    """Import each of its modules where the laboratory cannot be imported."""
-    names = [name.replace(".__init__", "") for name in modules() if room_of(name) in (*LIBRARY, "cli")]
-    program = f"""
-import importlib, sys
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.startswith("fairseq_mega.lab"):
-            raise ImportError(name)
-sys.meta_path.insert(0, Blocked())
-import fairseq_mega
-for name in {names!r}:
-    importlib.import_module(name)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=PACKAGE.parent)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 UPWARD = [
