@@ -21,7 +21,8 @@ SPREADS: Tuple[Callable[[Tensor], Tensor], ...] = (
     lambda x: x[0],
     lambda x: x[:0],
 )
-KEPT_BYTES = 256 * 2**20  # of results that are shared; those of one function's cases take less
+KEPT = 64  # results that are shared; the cases of one function need fewer at a time
+_RESULTS: OrderedDict[str, Any] = OrderedDict()
 
 
 def assert_close(
@@ -87,43 +88,12 @@ def assert_independent_of_threads(compute: Callable[[], Tuple[Tensor, Dict[str, 
         assert all(torch.equal(got, want) for got, want in zip(other, results[0]))
 
 
-class Recent:
-    """Results by their keys, as many of those used last as a number of bytes holds."""
-
-    def __init__(self, room: int) -> None:
-        self.room = room
-        self.held = 0
-        self.kept: OrderedDict[str, Any] = OrderedDict()
-
-    def get(self, key: str, compute: Callable[[], Any]) -> Any:
-        """The result of this key, computed where it is not known."""
-        if key not in self.kept:
-            self.kept[key] = compute()
-            self.held += size(self.kept[key])
-        self.kept.move_to_end(key)
-        while self.held > self.room and len(self.kept) > 1:
-            self.held -= size(self.kept.popitem(last=False)[1])
-        return self.kept[key]
-
-
-_RESULTS = Recent(KEPT_BYTES)
-
-
-def size(value: Any) -> int:
-    """Bytes of the tensors in a value made of tensors, tuples, lists and dictionaries."""
-    if isinstance(value, Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, dict):
-        value = value.values()
-    return sum(map(size, value)) if isinstance(value, (list, tuple, type({}.values()))) else 0
-
-
 def once(compute: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Return the result of ``compute`` for these arguments, computed once for all paths that are compared with it.
 
     The arguments may be tensors, dictionaries of them, and values with a short text form. The result is shared: it
     must not be changed, and ``compute`` must depend on nothing but its arguments. The results used longest ago are
-    forgotten where all together hold more than ``KEPT_BYTES``.
+    forgotten.
     """
     digest = hashlib.sha256(f"{compute.__module__}.{compute.__qualname__}".encode())
 
@@ -140,4 +110,10 @@ def once(compute: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 
     add(dict(enumerate(arguments)))
     add(options)
-    return _RESULTS.get(digest.hexdigest(), lambda: compute(*arguments, **options))
+    key = digest.hexdigest()
+    if key not in _RESULTS:
+        _RESULTS[key] = compute(*arguments, **options)
+    _RESULTS.move_to_end(key)
+    if len(_RESULTS) > KEPT:
+        _RESULTS.popitem(last=False)
+    return _RESULTS[key]
