@@ -29,21 +29,6 @@ def by_document() -> Dict[str, List[Command]]:
     return found
 
 
-def problems(command: Command) -> List[str]:
-    """Return what is wrong with the marks of a command; those of a run are read elsewhere."""
-    if command.run is not None or command.program in documents.SHELL:
-        return []
-    tests = [test for mark in command.marks if mark.word == "tested" for test in mark.text.split(", ")]
-    if tests:
-        return [f"{test} is no test" for test in tests if not is_there(test)]
-    if not command.marks:
-        return ["no mark above it: <!-- run: ... -->, <!-- tested: FILE::TEST --> or <!-- not run: REASON -->"]
-    abbreviated = any(mark.text == "abbreviated" for mark in command.marks)
-    if abbreviated and not any(PLACEHOLDER.fullmatch(word) for word in command.words):
-        return ["it is not abbreviated: it has neither '...' nor a word in capitals"]
-    return []
-
-
 def is_there(test: str) -> bool:
     """Return whether a test, FILE::TEST below the folder of the tests, exists."""
     file, _, function = test.partition("::")
@@ -52,36 +37,14 @@ def is_there(test: str) -> bool:
 
 
 def test_every_command_is_tested_or_has_a_reason() -> None:
-    found = [(command.document, command.words, problems(command)) for command in documents.commands()]
-    assert not [entry for entry in found if entry[-1]]
-
-
-LRA = "reproduce/test_runner.py::test_classifiers"
-INSTALLS = "<!-- not run: installs -->"
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("`bash scripts/test.sh`", ["no mark above it"]),
-        (f"{INSTALLS}\nRun `bash scripts/setup.sh`.", []),
-        (f"{INSTALLS}\n```bash\npip install x\n```\n\nand `bash scripts/setup.sh`", ["no mark above"]),
-        ("<!-- not run: abbreviated -->\n`bash scripts/test.sh`", ["it is not abbreviated"]),
-        (f"<!-- tested: {LRA} -->\n```bash\nfairseq-mega-reproduce mega/table2/text/mega\n```", []),
-        (f"<!-- tested: {LRA}_of_text -->\n`bash scripts/test.sh`", [f"{LRA}_of_text is no test"]),
-    ],
-)
-def test_marks_of_a_block(text: str, found: List[str]) -> None:
-    told = [problem for command in documents.commands_of("README.md", text) for problem in problems(command)]
-    assert len(told) == len(found) and all(part in problem for part, problem in zip(found, told)), told
-
-
-@pytest.mark.parametrize(
-    "text", [f"{INSTALLS}\n\n`bash scripts/setup.sh`", "<!-- run: a; print z -->\n`bash scripts/x.sh`"]
-)
-def test_marks_that_speak_for_nothing(text: str) -> None:
-    with pytest.raises(ValueError, match="mark|run"):
-        list(documents.commands_of("README.md", text))
+    """By a mark of a run, which is read elsewhere, of a test that exists, or of a reason; one may be abbreviated."""
+    for command in documents.commands():
+        if command.run is None and command.program not in documents.SHELL:
+            assert command.marks, (command, "no mark above it")
+            tests = [test for mark in command.marks if mark.word == "tested" for test in mark.text.split(", ")]
+            assert all(map(is_there, tests)), command
+            if not tests and any(mark.text == "abbreviated" for mark in command.marks):
+                assert any(PLACEHOLDER.fullmatch(word) for word in command.words), command
 
 
 def write_lines(count: int, *files: str) -> None:
