@@ -7,14 +7,12 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from email.parser import Parser
 from pathlib import Path
 from typing import Callable, Dict, List
 
 import fairseq
 import pytest
 
-import fairseq_mega
 from fairseq_mega.ops.common import native
 from tests.support import helpers
 
@@ -66,16 +64,11 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
-    top = {name.split("/")[0] for name in names}
-    assert {entry for entry in top if not entry.endswith(".dist-info")} == {"fairseq_mega"}
-    ours = helpers.REPOSITORY / "fairseq_mega"
-    modules = {f"fairseq_mega/{path.relative_to(ours).as_posix()}" for path in ours.rglob("*.py")}
-    assert modules <= set(names), modules - set(names)
-    csrc = {f"fairseq_mega/{path.relative_to(ours).as_posix()}" for path in (ours / "csrc").rglob("*.*")}
-    assert {"fairseq_mega/py.typed", *csrc} <= set(names)
-    presets = {f"fairseq_mega/{path.relative_to(ours).as_posix()}" for path in ours.rglob("*.yaml")}
-    assert presets <= set(names), presets - set(names)
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert {name.split("/")[0] for name in names} == {"fairseq_mega"}
+    ours = (helpers.REPOSITORY / "fairseq_mega").rglob("*.*")
+    files = {path.relative_to(helpers.REPOSITORY).as_posix() for path in ours if path.suffix not in (".pyc", ".so")}
+    assert files <= names, files - names
 
 
 PROGRAM = """
@@ -108,7 +101,6 @@ def test_without_a_compiler(build: str, fails: bool, sources: Path, tmp_path: Pa
     command = [sys.executable, "setup.py", "build_ext", *folders]
     done = subprocess.run(command, cwd=sources, env={**os.environ, **missing}, capture_output=True, text=True)
     assert (done.returncode != 0) == fails, done.stderr
-    assert fails or "installing the pure PyTorch version" in done.stdout + done.stderr
     assert not list(tmp_path.rglob("_C.so"))
 
 
@@ -162,23 +154,11 @@ def test_what_is_built_follows_the_options(noted: Callable[..., List[str]]) -> N
     assert not any(".cu " in line for line in noted(FAIRSEQ_MEGA_BUILD="cpu"))
     first = noted(FORCE_CUDA="1", TORCH_CUDA_ARCH_LIST="8.0")
     assert any("-DFM_WITH_CUDA=1" in line and "bindings.cpp" in line for line in first)
+    assert any(".cu " in line for line in first)
     (link,) = noted(FORCE_CUDA="1", TORCH_CUDA_ARCH_LIST="8.0")  # all that is left to do
     assert "-shared" in link and "-lcudart_static" in link
     (link,) = noted(FAIRSEQ_MEGA_BUILD="cpu")
     assert "-lcudart_static" not in link
-
-
-@pytest.mark.parametrize(("build", "kernels"), [("cpu", False), ("auto", True)])
-def test_what_is_built_where_torch_has_cuda(
-    build: str, kernels: bool, noted: Callable[..., List[str]], sources: Path, tmp_path: Path
-) -> None:
-    """Beside a toolkit, which is there in these tests."""
-    folder = shutil.copytree(sources, tmp_path / "sources")
-    (folder / "torch").mkdir()
-    (folder / "torch" / "__init__.py").write_text("")
-    (folder / "torch" / "version.py").write_text("__version__, cuda = '2.13.0+cu130', '13.0'\n")
-    lines = noted(folder, FAIRSEQ_MEGA_BUILD=build, TORCH_CUDA_ARCH_LIST="8.0")
-    assert any(".cu " in line for line in lines) is kernels
 
 
 def test_objects_serve_later_builds(noted: Callable[..., List[str]], sources: Path, tmp_path: Path) -> None:
@@ -208,35 +188,6 @@ def test_objects_serve_later_builds(noted: Callable[..., List[str]], sources: Pa
         with changed.open("a") as file:
             file.write("\n")
         assert compiled(other, FAIRSEQ_MEGA_BUILD="cpu") == expected, changed
-
-
-def test_a_list_of_capabilities_that_cannot_be_read(sources: Path, tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "nvcc").write_text("")
-    variables = {"FORCE_CUDA": "1", "TORCH_CUDA_ARCH_LIST": "8.0;9.0b", "CUDA_HOME": str(tmp_path)}
-    command = [sys.executable, "setup.py", "--version"]
-    done = subprocess.run(command, cwd=sources, env={**os.environ, **variables}, capture_output=True, text=True)
-    assert done.returncode != 0 and "TORCH_CUDA_ARCH_LIST=8.0;9.0b" in done.stderr
-
-
-def test_metadata(wheel: Path) -> None:
-    archive = zipfile.ZipFile(wheel)
-    (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-    metadata = Parser().parsestr(archive.read(name).decode())
-    assert metadata["Version"] == fairseq_mega.__version__
-    required = metadata.get_all("Requires-Dist") or []
-    assert any(re.fullmatch(r"fairseq-fixed>=[\d.]+", line) for line in required)
-    assert metadata["Requires-Python"] == ">=3.11"
-    assert set(metadata.get_all("Provides-Extra") or []) == {
-        *("translation", "plots", "images", "speech", "lm-eval", "dev")
-    }
-
-
-def test_bounds_are_stated_alike() -> None:
-    """The build requires setuptools alone."""
-    text = (helpers.REPOSITORY / "pyproject.toml").read_text()
-    (requires,) = re.findall(r"^requires = \[(.*)\]$", text, re.M)
-    assert requires == '"setuptools>=72.2"'
 
 
 def test_pinned_versions_are_within_the_ranges() -> None:
