@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from tests.support import compositions, grids, helpers, memory, parallel
-from tests.support.renamed_data import renamed  # noqa: F401 (a fixture)
 from tests.support.tiny_trainings import trainings  # noqa: F401 (a fixture)
 
 try:

@@ -153,10 +153,10 @@ def test_classes_that_one_side_numbers(
 
 
 @tiny_images.needs_timm
-def test_a_training_keeps_the_card_of_its_beginning(renamed: Any, tmp_path: Path) -> None:
+def test_a_training_keeps_the_card_of_its_beginning(tmp_path: Path) -> None:
     """Data that go away while it runs take no entries from its checkpoints."""
-    made = renamed["images"]
-    trainer: Any = SimpleNamespace(task=test_image_classification.task_of(made.data), cfg=SimpleNamespace(bpe=None))
+    data = tiny_images.write_files(tmp_path / "data")
+    trainer: Any = SimpleNamespace(task=test_image_classification.task_of(data), cfg=SimpleNamespace(bpe=None))
     trainer.cfg.ema = SimpleNamespace(store_ema=False)
     hooks.run_with([card.compare_for_training], lambda self: None, trainer)
     trainer.task.cfg.data = str(tmp_path)
