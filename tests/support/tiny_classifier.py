@@ -42,12 +42,17 @@ def task(kind="text", documents=1, symbols=20):
     )
 
 
-def build(arch="mega_lra", kind="text", documents=1, symbols=20, seed=0, **options):
+def of_arch(arch, tiny, of_task, seed, **options):
+    """A model of the options ``tiny`` with others changed, and the architecture's defaults, if it has some."""
     torch.manual_seed(seed)
-    values = Namespace(**{**TINY.get(arch, {}), **options})
+    values = Namespace(**{**tiny, **options})
     if arch in ARCH_CONFIG_REGISTRY:
         ARCH_CONFIG_REGISTRY[arch](values)
-    return ARCH_MODEL_REGISTRY[arch].build_model(values, task(kind, documents, symbols))
+    return ARCH_MODEL_REGISTRY[arch].build_model(values, of_task)
+
+
+def build(arch="mega_lra", kind="text", documents=1, symbols=20, seed=0, **options):
+    return of_arch(arch, TINY.get(arch, {}), task(kind, documents, symbols), seed, **options)
 
 
 def with_inputs(archs):

@@ -1,15 +1,13 @@
 """Tiny image classifiers, and colour images whose brightness is their class for --task image-classification."""
 
 import importlib.util
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 import fairseq_mega.models  # noqa: F401
+from tests.support.tiny_classifier import of_arch
 
 needs_timm = pytest.mark.skipif(
     importlib.util.find_spec("timm") is None, reason="timm is not installed: bash scripts/setup.sh --extras dev"
@@ -65,9 +63,5 @@ def write_files(folder: Path, counts=None, size: int = 12) -> Path:
 
 
 def build(arch="mega_image", seed=0, **options):
-    torch.manual_seed(seed)
     tiny = {"mega_image": TINY, "megalodon_image": TINY, "vit_image": VIT}
-    values = Namespace(**{**tiny.get(arch, {}), **options})
-    if arch in ARCH_CONFIG_REGISTRY:
-        ARCH_CONFIG_REGISTRY[arch](values)
-    return ARCH_MODEL_REGISTRY[arch].build_model(values, None)
+    return of_arch(arch, tiny.get(arch, {}), None, seed, **options)

@@ -1,11 +1,8 @@
 """A tiny Llama-style language model."""
 
-from argparse import Namespace
-
-import torch
-
 from fairseq_mega.models.llama_lm import LlamaLanguageModel
 from tests.support.tiny_lm import task
+from tests.support.tiny_mega import built
 
 TINY = {
     "decoder_embed_dim": 8,
@@ -19,6 +16,4 @@ TINY = {
 
 
 def build(seed=0, symbols=20, **options):
-    """A model of TINY options with others changed."""
-    torch.manual_seed(seed)
-    return LlamaLanguageModel.build_model(Namespace(**{**TINY, **options}), task(symbols))
+    return built(LlamaLanguageModel, TINY, task(symbols), seed, **options)

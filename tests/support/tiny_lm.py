@@ -1,14 +1,12 @@
 """A tiny MEGA language model, and ways to read with one."""
 
-from argparse import Namespace
 from types import SimpleNamespace
 
 import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY
 from torch import nn
 
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from tests.support.tiny_mega import dictionary
+from tests.support.tiny_mega import built, dictionary
 
 TINY = {
     "decoder_embed_dim": 8,
@@ -41,11 +39,7 @@ def task(symbols=20):
 
 
 def build(seed=0, arch=None, symbols=20, **options):
-    torch.manual_seed(seed)
-    namespace = Namespace(**({**TINY, **options} if arch is None else options))
-    if arch is not None:
-        ARCH_CONFIG_REGISTRY[arch](namespace)
-    return MegaLanguageModel.build_model(namespace, task(symbols))
+    return built(MegaLanguageModel, TINY, task(symbols), seed, arch, **options)
 
 
 def tokens(batch, length, seed=1, symbols=24):

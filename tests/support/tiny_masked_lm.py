@@ -1,13 +1,10 @@
 """Tiny MEGA encoders that predict masked tokens."""
 
-from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-
 from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
-from tests.support.tiny_mega import dictionary
+from tests.support.tiny_mega import built, dictionary
 
 TINY = {"encoder_embed_dim": 8, "encoder_hidden_dim": 12, "encoder_z_dim": 4, "encoder_n_dim": 3, "encoder_layers": 2}
 ROTARY = {"encoder_chunk_size": 4, "rel_pos_bias": "rotary", "normalize_before": True, "no_final_norm": True}
@@ -24,5 +21,4 @@ def task(symbols: int = 16) -> SimpleNamespace:
 
 
 def build(seed: int = 0, **options: Any) -> MegaMaskedLanguageModel:
-    torch.manual_seed(seed)
-    return MegaMaskedLanguageModel.build_model(Namespace(**{**TINY, **options}), task())
+    return built(MegaMaskedLanguageModel, TINY, task(), seed, **options)

@@ -35,12 +35,17 @@ def task(symbols=20, target=None):
     return SimpleNamespace(source_dictionary=source, target_dictionary=source if target is None else target)
 
 
-def build(seed=0, arch=None, **options):
+def built(model, tiny, of_task, seed=0, arch=None, **options):
+    """A model of the options ``tiny``, or of an architecture's, with others changed."""
     torch.manual_seed(seed)
-    namespace = Namespace(**({**TINY, **options} if arch is None else options))
+    namespace = Namespace(**({**tiny, **options} if arch is None else options))
     if arch is not None:
         ARCH_CONFIG_REGISTRY[arch](namespace)
-    return MegaModel.build_model(namespace, options.get("task", task()))
+    return model.build_model(namespace, of_task)
+
+
+def build(seed=0, arch=None, **options):
+    return built(MegaModel, TINY, options.get("task", task()), seed, arch, **options)
 
 
 def lively(model):

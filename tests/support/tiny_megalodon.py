@@ -1,12 +1,8 @@
 """A tiny MEGALODON language model."""
 
-from argparse import Namespace
-
-import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY
-
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from tests.support.tiny_lm import task
+from tests.support.tiny_mega import built
 
 TINY = {
     "decoder_embed_dim": 8,
@@ -25,9 +21,4 @@ TINY = {
 
 
 def build(seed=0, arch=None, symbols=20, **options):
-    """A model of TINY options, or of an architecture's, with others changed."""
-    torch.manual_seed(seed)
-    namespace = Namespace(**({**TINY, **options} if arch is None else options))
-    if arch is not None:
-        ARCH_CONFIG_REGISTRY[arch](namespace)
-    return MegalodonLanguageModel.build_model(namespace, task(symbols))
+    return built(MegalodonLanguageModel, TINY, task(symbols), seed, arch, **options)
