@@ -51,10 +51,7 @@ while [[ $# -gt 0 ]]; do
 done
 [[ $extras =~ ^[a-z-]+(,[a-z-]+)*$ ]] || die "--extras is '$extras': names separated by commas are needed, for instance translation,plots"
 for extra in ${extras//,/ }; do
-  case $extra in
-    translation | plots | images | speech | lm-eval | dev) ;;
-    *) die "--extras names '$extra', which setup.py does not have: choose from translation, plots, images, speech, lm-eval, dev" ;;
-  esac
+  grep -qE "^ +\"$extra\": [A-Z_]+,$" "$repo_root/setup.py" || die "--extras names '$extra', which setup.py does not have; see --help"
 done
 [[ -z $apex || -d $apex/apex/multi_tensor_apply ]] || # not the web toolkit of the same name
   die "--apex is '$apex': give the folder of a clone of https://github.com/NVIDIA/apex"

@@ -39,21 +39,20 @@ pip_install() {
   "$venv/bin/python" -m pip --disable-pip-version-check install --quiet "$@"
 }
 
-# "lowest NAME..." prints the lowest allowed versions as requirements: of these packages, or of all that there are.
-lowest() {
-  "$venv/bin/python" "$repo_root/tests/support/lowest_versions.py" "$@"
-}
-
 [[ -x $venv/bin/python ]] || "$python" -m venv "$venv"
 venv=$(cd "$venv" && pwd)
 cd "$repo_root"
+# The lowest versions as requirements, such as torch==2.4.
+mapfile -t lowest < <(
+  sed -nE 's/^requires = \["([a-z]+)>=([0-9.]+)"\]$/\1==\2/p' pyproject.toml
+  sed -nE '/^INSTALL_REQUIRES = /,/^\]/ s/^ +"([a-z-]+)>=([0-9.]+)",$/\1==\2/p' setup.py
+)
 log "build tools and torch"
-read -ra first <<<"$(lowest setuptools numpy torch | tr '\n' ' ')"
+mapfile -t first < <(printf '%s\n' "${lowest[@]}" | grep -E '^(setuptools|numpy|torch)==')
 pip_install wheel cython pytest hypothesis packaging "${first[@]}"
 log "fairseq and the rest"
-read -ra rest <<<"$(lowest | tr '\n' ' ')"
-CFLAGS="-O1 -g0 ${CFLAGS-}" pip_install --no-build-isolation "${rest[@]}"
+CFLAGS="-O1 -g0 ${CFLAGS-}" pip_install --no-build-isolation "${lowest[@]}"
 
-log "pytest with: ${rest[*]}"
+log "pytest with: ${lowest[*]}"
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0 PYTHONWARNINGS=ignore FAIRSEQ_MEGA_NATIVE=off
 PYTHONPATH=$repo_root "$venv/bin/python" -m pytest -q -p no:cacheprovider "${pytest_arguments[@]}"
