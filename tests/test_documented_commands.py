@@ -1,7 +1,6 @@
 """Every command in a document is one that runs: its program is there, and knows each of its options."""
 
-import importlib.util
-from typing import List
+from typing import Set
 
 import pytest
 from fairseq import options
@@ -12,10 +11,6 @@ from tests.support.documented_commands import OPTION, Command, commands
 
 OTHERS = {"source", "pip", "cat", "echo", "grep", "cut", "fairseq-hydra-train"}
 ALL = list(commands())
-
-
-def names(known: List[Command]) -> List[str]:
-    return [f"{command.document}: {' '.join(command.words)[:60]}" for command in known]
 
 
 FAIRSEQ = [command for command in ALL if documents.fairseq_command(command.program)]
@@ -31,8 +26,8 @@ def test_every_command_is_of_a_known_kind() -> None:
         and command.program.split("/")[-1] not in OTHERS
         and command.words[:2] != ("python", "setup.py")
     ]
-    assert not names(unknown)
-    assert len(FAIRSEQ) > 15 and len(MODULES) >= 20 and len(SCRIPTS) >= 15
+    assert not unknown
+    assert FAIRSEQ and MODULES and SCRIPTS
 
 
 @pytest.mark.parametrize("kind", documents.PARSERS)
@@ -45,21 +40,21 @@ def test_commands_of_fairseq_are_parsed(kind: str) -> None:
         else:
             _, rest = options.parse_args_and_arch(parser, list(command.words[1:]), parse_known=True)
             unknown = {word for word in rest if word.startswith("-")} - {*documents.OURS}
-        assert not unknown, names([command])
+        assert not unknown, command
+
+
+def unknown_options(command: Command, printed: str) -> Set[str]:
+    return {*command.options} - {*OPTION.findall(printed)}
 
 
 @pytest.mark.parametrize("module", sorted({documents.module_of(command)[0] for command in MODULES}))
 def test_modules_know_their_options(module: str) -> None:
-    assert importlib.util.find_spec(module) is not None
     if module.endswith(".lm_eval_command"):
         pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: pip install 'fairseq_mega[lm-eval]'")
     for command in (command for command in MODULES if documents.module_of(command)[0] == module):
-        printed = documents.help_of(module, tuple(documents.module_of(command)[1]))
-        assert not {*command.options} - {*OPTION.findall(printed)}, (names([command]), printed[:300])
+        assert not unknown_options(command, documents.help_of(module, tuple(documents.module_of(command)[1]))), command
 
 
-@pytest.mark.parametrize("script", sorted({documents.script_of(command) for command in SCRIPTS}))
-def test_scripts_know_their_options(script: str) -> None:
-    printed = documents.help_of_script(script)  # which fails where there is none
-    for command in (command for command in SCRIPTS if documents.script_of(command) == script):
-        assert not {*command.options} - {*OPTION.findall(printed)}, (names([command]), printed[:300])
+def test_scripts_know_their_options() -> None:
+    for command in SCRIPTS:  # the help fails where there is no script
+        assert not unknown_options(command, documents.help_of_script(documents.script_of(command))), command
