@@ -1,7 +1,10 @@
-"""Trainings that two processes share, with both of fairseq's ways to add up their gradients."""
+"""Trainings that two processes share, started by torchrun or with both of fairseq's ways to add up their gradients."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import List
 
@@ -14,20 +17,20 @@ BACKENDS = ["pytorch_ddp", "legacy_ddp"]  # fairseq's default, and that of scrip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", grids.mostly_exhaustive(BACKENDS, kept=1))
-@pytest.mark.parametrize(
-    "kind, without_average",
-    [
-        ("image", ["--n-dim", 0]),
-        ("translation", ["--encoder-n-dim", 0, "--decoder-n-dim", 0]),
-    ],
-)
-def test_without_the_moving_average(
-    kind: str, without_average: List[object], backend: str, trainings: tiny_trainings.Trainings, tmp_path: Path
-) -> None:
-    options = [*without_average, "--num-workers", 0, "--max-update", 3, "--no-save", "--save-dir", tmp_path]
-    output = helpers.train_with_two_processes(trainings.arguments(kind, *options), backend)
-    assert '"num_updates": "3"' in output
+def test_torchrun(trainings: tiny_trainings.Trainings, tmp_path: Path) -> None:
+    """Two processes train as one does with two batches for an update."""
+    options: List[object] = ["--max-update", 3, "--clip-norm", 0.5, "--dropout", 0, "--no-epoch-checkpoints"]
+    arguments = trainings.arguments("translation", *options, "--num-workers", 0, "--cpu", "--save-dir")
+    one = helpers.run_fairseq("train", [*arguments, tmp_path / "one", "--update-freq", 2])
+    launcher = ["-m", "torch.distributed.run", "--nproc_per_node", 2, "--master_port", helpers.free_port()]
+    program = ["-m", "fairseq_cli.train", "--user-dir", "fairseq_mega", *arguments, tmp_path / "two"]
+    variables = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
+    words = [*map(str, [sys.executable, *launcher, *program])]
+    two = subprocess.run(words, env=variables, capture_output=True, text=True)
+    assert two.returncode == 0, two.stdout + two.stderr
+    logged = [tiny_trainings.numbers(printed, tiny_trainings.OF_A_BATCH) for printed in (one, two.stdout)]
+    assert logged[0] == logged[1] and len(logged[0]) == 4
+    tiny_trainings.assert_same_weights(tmp_path / "two", tmp_path / "one")
 
 
 @pytest.mark.slow

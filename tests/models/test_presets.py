@@ -1,4 +1,4 @@
-"""The yaml presets for fairseq-hydra-train are the architectures of the command line; test_torchrun.py trains one."""
+"""The yaml presets for fairseq-hydra-train are the architectures of the command line."""
 
 from argparse import Namespace
 from dataclasses import fields
