@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from fairseq_mega.data.byte_text import encode
 from fairseq_mega.lab.prepare.language_modeling.splitting import (
     ByteRange,
-    consecutive_ranges,
     held_out_ranges,
     read_words,
     write_bytes,
@@ -70,14 +69,6 @@ def test_whole_lines_nothing_twice_nothing_lost(
         assert b"".join(text[part.begin : part.end] for part in ordered) == text
 
 
-def test_consecutive_parts_have_exactly_their_sizes(tmp_path: Path) -> None:
-    path = write(tmp_path / "text", b"aaa\nbbcd")
-    ranges = consecutive_ranges(path, (6, 1, 1))
-    assert ranges == {"train": [ByteRange(0, 6)], "valid": [ByteRange(6, 7)], "test": [ByteRange(7, 8)]}
-    with pytest.raises(ValueError, match="need 9 bytes, found 8"):
-        consecutive_ranges(path, (6, 1, 2))
-
-
 # Line feeds are frequent, so that empty lines and endings of all kinds come up.
 @given(st.lists(st.one_of(st.just(10), st.integers(0, 255)), max_size=60).map(bytes), st.integers(0, 60))
 def test_bytes_are_counted_as_fairseq_will(tmp_path_factory: pytest.TempPathFactory, text: bytes, cut: int) -> None:
@@ -85,7 +76,7 @@ def test_bytes_are_counted_as_fairseq_will(tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("bytes")
     (folder / "text").write_bytes(text)
     cut = min(cut, len(text))
-    found = write_bytes(folder / "text", [ByteRange(0, cut), ByteRange(cut, len(text))], folder / "out", "train")
+    found = write_bytes(folder / "text", [ByteRange(0, cut), ByteRange(cut, len(text))], folder / "out")
     assert (folder / "out").read_bytes() == encode(text)
     lines = list(map(tokenize_line, io.StringIO(encode(text).decode("ascii"))))
     tokens = sum(len(line) + 1 for line in lines)
@@ -102,15 +93,11 @@ def test_words_and_lines_are_those_of_fairseq(tmp_path_factory: pytest.TempPathF
     assert list(read_words(path, [ByteRange(0, path.stat().st_size)])) == [tokenize_line(line) for line in lines]
 
 
-def test_words_of_ranges(tmp_path: Path) -> None:
-    path = write(tmp_path / "text", "eins\nzwei drei\n\nvier\nfünf".encode())
-    assert list(read_words(path, [ByteRange(5, 16), ByteRange(21, 26)])) == [["zwei", "drei"], [], ["fünf"]]
-
-
 @pytest.mark.parametrize("word", [b"\xff", b"<pad>", b"</s>"])
 def test_bad_words_are_named_with_their_line(word: bytes, tmp_path: Path) -> None:
     """Bytes that are no UTF-8, and words that fairseq reads as its own tokens; also in a later range."""
     path = write(tmp_path / "text", b"one\ntwo\nthree " + word + b"\n")
+    assert list(read_words(path, [ByteRange(0, 3), ByteRange(4, 8)])) == [["one"], ["two"]]
     with pytest.raises(ValueError, match="text, line 3: "):
         list(read_words(path, [ByteRange(8, path.stat().st_size)]))
     if word == b"\xff":

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -11,6 +10,7 @@ from fairseq.data import Dictionary
 
 from fairseq_mega.data.text_units import text_unit
 from fairseq_mega.lab.prepare import download
+from fairseq_mega.lab.prepare.archives import Archive
 from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, obtain_corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text
@@ -30,12 +30,10 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         toy_data.write_corpus(name, tmp_path / f"{name}.zip")
     text = toy_data.running_text(toy_data.SIZE)
     md5 = hashlib.md5((tmp_path / "wikitext-2.zip").read_bytes()).hexdigest()
-    wikitext = replace(CORPORA["wikitext-2"], url=f"{UNREACHABLE}/wikitext-2-v1.zip", archive_digests={"md5": md5})
-    enwik8 = replace(
-        CORPORA["enwik8"],
-        url=f"{UNREACHABLE}/enwik8.zip",
-        file_digests={"md5": hashlib.md5(text).hexdigest(), "sha1": hashlib.sha1(text).hexdigest()},
-        bytes=len(text),
+    wikitext = CORPORA["wikitext-2"]._replace(archive=Archive(f"{UNREACHABLE}/wikitext-2-v1.zip", {"md5": md5}))
+    digests = {"md5": hashlib.md5(text).hexdigest(), "sha1": hashlib.sha1(text).hexdigest()}
+    enwik8 = CORPORA["enwik8"]._replace(
+        archive=Archive(f"{UNREACHABLE}/enwik8.zip", {}), digests=digests, bytes=len(text)
     )
     monkeypatch.setitem(CORPORA, "wikitext-2", wikitext)
     monkeypatch.setitem(CORPORA, "enwik8", enwik8)
@@ -43,13 +41,9 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def obtain(corpus: str, folder: Path, **options: Any) -> download.Records:
-    return obtain_corpus(CORPORA[corpus], folder / "raw", **options)
-
-
 def test_an_archive_of_ones_own_is_unpacked_and_recorded(small: Path) -> None:
     archive = small / "wikitext-2.zip"
-    records = obtain("wikitext-2", small, archive=archive)
+    records = obtain_corpus(CORPORA["wikitext-2"], small / "raw", archive)
     for split in SPLITS:
         want = "".join(f"{line}\n" for line in toy_data.wikitext_lines(split))
         assert (small / "raw" / f"wiki.{split}.tokens").read_text(encoding="utf-8") == want
@@ -57,18 +51,15 @@ def test_an_archive_of_ones_own_is_unpacked_and_recorded(small: Path) -> None:
     assert records == {"wikitext-2.zip": {"bytes": archive.stat().st_size, "sha256": sha256}}
 
 
-@pytest.mark.parametrize("place", ["copy", "raw/enwik8"])
-def test_something_else_than_enwik8_is_refused(place: str, small: Path) -> None:
-    """An unpacked text is accepted in place of the archive, also where a download would lie."""
-    path = small / place
-    path.parent.mkdir(exist_ok=True)
-    given = {"archive": path} if place == "copy" else {}
+def test_something_else_than_enwik8_is_refused(small: Path) -> None:
+    """An unpacked text is accepted in place of the archive."""
+    path = small / "copy"
     path.write_bytes(toy_data.running_text(toy_data.SIZE))
-    assert list(obtain("enwik8", small, **given)) == [path.name]
+    assert list(obtain_corpus(CORPORA["enwik8"], small / "raw", path)) == [path.name]
     for content in (b"<html>moved</html>", bytes(toy_data.SIZE)):
         path.write_bytes(content)
         with pytest.raises(download.DownloadError, match="enwik8: expected "):
-            obtain("enwik8", small, **given)
+            obtain_corpus(CORPORA["enwik8"], small / "raw", path)
 
 
 def cut(unit: str, train: Path, output: Path, **options: Any) -> Dict[str, Any]:

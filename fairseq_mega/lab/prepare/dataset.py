@@ -11,6 +11,8 @@ from fairseq_mega.lab.prepare.lra_archive import Part
 from fairseq_mega.lab.prepare.options import add_out, add_smoke
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
+ARCHIVES = "archives"  # in --out, unless --archives is passed
+
 
 @dataclass
 class Report:
@@ -67,6 +69,8 @@ class Dataset:
     reads: Callable[[argparse.Namespace], Mapping[str, Any]] = lambda args: {}
     # By option, patterns of the files that are read in its folder; without patterns all files.
     members: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
+    archives: Tuple[str, ...] = ()  # files that are read in a folder of archives, or in ARCHIVES of --out
+    fetched: bool = True  # whether the command fetches what is missing
     leaves: Tuple[str, ...] = ()  # names of all results, if the folder may contain other files
     layout: Layout = Layout()  # files of the finished folder that a training reads
     # Options of the command with the value of an option of the task that reads the data.
@@ -74,8 +78,6 @@ class Dataset:
     # Size of a model's vocabulary, with special tokens and fairseq's padding; None for bytes.
     vocab_size: Callable[[argparse.Namespace], Optional[int]] = lambda args: None
     check_packages: Callable[[], None] = lambda: None  # that make the data
-    # Of a folder's data, which must be there or may be fetched.
-    check_sources: Callable[[Path, Sources], None] = lambda folder, sources: None
     check_readers: Callable[[], None] = lambda: None  # packages that read the data in a training
     # On data in a folder, by the examples of Examined.
     remarks: Callable[[Path, Mapping[str, Mapping[str, int]]], List[str]] = lambda folder, examples: []
@@ -91,3 +93,18 @@ class Dataset:
         self.add_options(parser)
         if self.toy is not None:
             add_smoke(parser)
+
+    def check_sources(self, folder: Path, sources: Sources) -> None:
+        """Raise ValueError where the data of a folder cannot be made: their sources are absent, and not fetched."""
+        if self.generated or sources.released or (self.fetched and sources.download):
+            return
+        place = sources.archives or folder / ARCHIVES
+        missing = [name for name in self.archives if not (place / name).exists()]
+        if missing or not self.archives:
+            found = f", and {place} lacks {', '.join(missing)}" if missing else ""
+            raise ValueError(
+                f"{folder} holds no data of {self.name}{found}: make them with 'fairseq-mega-prepare {self.name} --out "
+                f"{folder}', see its --help, or name their folder with --data"
+                + ", or fetch them with --released"
+                * (self.released is not None)
+            )

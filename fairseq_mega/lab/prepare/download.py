@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterable, Optional
 
-from fairseq_mega.lab.prepare.progress import Progress, print_line
+from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.runs.files import blocks_of
 
 ATTEMPTS, WAIT = 3, 5.0  # times that a transfer is tried, and the seconds between
@@ -69,9 +69,8 @@ def _transfer(url: str, partial: Path) -> Optional[int]:
         length = reply.headers.get("Content-Length")
         done = done if reply.status == 206 else 0
         expected = None if length is None else done + int(length)
-        progress = Progress(partial.stem, "MB", None if expected is None else expected / 1e6, done / 1e6)
         with open(partial, "ab" if done else "wb") as stream:
-            for block in progress.follow(blocks_of(reply), size=lambda block: len(block) / 1e6):
+            for block in follow(blocks_of(reply), partial.stem, "B", expected, done, len):
                 stream.write(block)
     return expected
 

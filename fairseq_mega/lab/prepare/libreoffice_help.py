@@ -9,7 +9,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from fairseq_mega.lab.prepare.debian import obtain_packages
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.options import add_path
-from fairseq_mega.lab.prepare.progress import Progress
+from fairseq_mega.lab.prepare.progress import follow
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 PACKAGES = {"en-US": "libreoffice-help-en-us", "de": "libreoffice-help-de"}  # by the language's folder
@@ -158,7 +158,7 @@ def read_help(root: Path, folders: Sequence[str]) -> Tuple[List[Page], List[Page
         raise FileNotFoundError(f"no help pages (*.html) below {tops[0]} and {tops[1]}: unpack both packages there")
     pages: List[Page] = []
     names: List[Page] = []
-    for page in Progress("reading", "help pages", len(common)).follow(common):
+    for page in follow(common, "reading", "help pages", len(common)):
         source, target = (read_page((top / page).read_bytes().decode("utf-8", errors="replace")) for top in tops)
         pages.append((page, pair_paragraphs(source[0], target[0])))
         names.append((page, pair_paragraphs(source[1], target[1])))

@@ -8,7 +8,7 @@ from typing import Dict, Mapping, NamedTuple, Optional
 from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, naming_damage, obtain_recorded, tar_files
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.options import add_path
-from fairseq_mega.lab.prepare.progress import Progress, print_line
+from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
 
@@ -81,9 +81,9 @@ def unpack(archive: Path, part: Part, output: Path) -> int:
     Raises :class:`DownloadError` where the archive is damaged or holds none of them.
     """
     count = 0
-    progress = Progress(f"unpacking {part.folder}", "MB", None)
     with naming_damage(archive, FETCH_AGAIN):
-        for member, stream in progress.follow(tar_files(archive), size=lambda file: file[0].size / 1e6):
+        files = follow(tar_files(archive), f"unpacking {part.folder}", "B", size=lambda file: file[0].size)
+        for member, stream in files:
             place = place_of(member.name, part)
             if place is not None:
                 copy_stream(stream, output / place)

@@ -11,11 +11,11 @@ from typing import Any, Dict, List, Mapping, Tuple
 from fairseq_mega.data.image_folder import ImageFolder, split_folder
 from fairseq_mega.lab.prepare.archives import naming_damage, read_tar
 from fairseq_mega.lab.prepare.classification import toy_data
-from fairseq_mega.lab.prepare.dataset import Dataset, Report, Scored, Sources
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, Scored
 from fairseq_mega.lab.prepare.download import DownloadError, Records, digest_of
 from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
 from fairseq_mega.lab.prepare.options import add_path
-from fairseq_mega.lab.prepare.progress import Progress, print_line
+from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
 
@@ -59,15 +59,15 @@ def classes_of_validation(devkit: Path) -> List[str]:
 
 
 def files_of(archive: tarfile.TarFile) -> List[Tuple[str, tarfile.TarInfo]]:
-    """Return the files of an archive with the last parts of their names."""
-    return [(Path(member.name).name, member) for member in archive if member.isfile()]
+    """Return the files of an archive by the last parts of their names, sorted."""
+    return sorted(((Path(member.name).name, member) for member in archive if member.isfile()), key=lambda file: file[0])
 
 
 def unpack_training(archive: Path, output: Path) -> None:
     """Unpack an archive of archives, one for each class; skip complete classes."""
     with naming_damage(archive), tarfile.open(archive) as outer:
         classes = files_of(outer)
-        for name, member in Progress("train", "classes", len(classes)).follow(classes):
+        for name, member in follow(classes, "train", "classes", len(classes)):
             folder = output / Path(name).stem
             if not folder.is_dir():
                 partial = folder.with_name(f".{folder.name}")
@@ -78,11 +78,7 @@ def unpack_training(archive: Path, output: Path) -> None:
 
 
 def unpack_validation(archive: Path, classes: List[str], output: Path) -> None:
-    """Unpack images and put each into the folder of its class, which the number in its name chooses.
-
-    Args:
-        archive: of the images.
-        classes: of images 1, 2, ...
+    """Unpack the images 1, 2, ... and put each into the folder of its class; the numbers in their names order them.
 
     Raises:
         DownloadError: unless the names of the images have these numbers, once each.
@@ -90,13 +86,11 @@ def unpack_validation(archive: Path, classes: List[str], output: Path) -> None:
     with naming_damage(archive), tarfile.open(archive) as container:
         images = files_of(container)
         numbers = [int(found[1]) if (found := NUMBERED.search(name)) else 0 for name, _ in images]
-        if sorted(numbers) != list(range(1, len(classes) + 1)):
-            raise DownloadError(
-                f"{archive}: the names of its {len(images):,} images do not have the numbers 1 to {len(classes):,} of "
-                "the development kit, as in ILSVRC2012_val_00000001.JPEG: get the archive of image-net.org"
-            )
-        for number, (name, place) in Progress("val", "images", len(images)).follow(zip(numbers, images)):
-            copy_stream(container.extractfile(place), output / classes[number - 1] / name)  # type: ignore[arg-type]
+        if numbers != list(range(1, len(classes) + 1)):
+            raise DownloadError(f"{archive}: the names of its images lack the numbers _val_00000001 to {len(classes)}")
+        pairs = zip(images, classes)
+        for (name, place), label in follow(pairs, "val", "images", len(images)):
+            copy_stream(container.extractfile(place), output / label / name)  # type: ignore[arg-type]
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
@@ -108,9 +102,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         inputs[name] = {"bytes": path.stat().st_size, "md5": digest_of(path, "md5")}
         if not args.any_archives and inputs[name]["md5"] != md5:
             raise DownloadError(f"{path}: expected MD5 {md5}, found {inputs[name]['md5']}: get a new copy ({WHERE})")
-    classes = classes_of_validation(args.archives / DEVKIT)
     unpack_training(args.archives / TRAIN, work.parts / "train")
-    unpack_validation(args.archives / VAL, classes, work.output / "val")
+    unpack_validation(args.archives / VAL, classes_of_validation(args.archives / DEVKIT), work.output / "val")
     splits: Dict[str, Dict[str, Any]] = {}
     for split, place in (("train", work.parts), ("val", work.output)):
         images = ImageFolder(place / split)
@@ -118,17 +111,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     (work.parts / "train").rename(work.output / "train")
     notes = ["archives with other checksums than ImageNet's may have been accepted"] if args.any_archives else []
     return Report(f"archives of image-net.org in {args.archives}", splits, inputs, notes)
-
-
-def check_sources(folder: Path, sources: Sources) -> None:
-    """Refuse absent archives, which cannot be fetched."""
-    archives = sources.archives or folder
-    missing = [name for name in ARCHIVES if not (archives / name).exists()]
-    if missing:
-        raise ValueError(
-            f"{folder} holds no ImageNet, and {archives} lacks {', '.join(missing)}: name the folder above train and "
-            f"val, each with a folder per class, with --data, or that of the archives with --archives ({WHERE})"
-        )
 
 
 def check_readers() -> None:
@@ -156,7 +138,8 @@ DATASETS = (
         make,
         toy_data.imagenet,
         layout=TRAIN_AND_VALID,
-        check_sources=check_sources,
+        archives=tuple(ARCHIVES),
+        fetched=False,
         check_readers=check_readers,
         remarks=remarks,
         scored=Scored(IMAGES["valid"]),

@@ -34,7 +34,7 @@ from fairseq_mega.lab.prepare.options import (
     add_workers,
     check_together,
 )
-from fairseq_mega.lab.prepare.progress import Progress, print_line
+from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 _NUMBERS = [b"%d" % value for value in range(256)]
@@ -55,7 +55,7 @@ def write_image_task(folder: Path, splits: Dict[str, ImageSplit]) -> Dict[str, D
     for split, (images, labels) in splits.items():
         pixels = 0
         with open(folder / "input" / f"{split}.src", "wb") as stream:
-            for image in Progress(split, "images", len(labels)).follow(images):
+            for image in follow(images, split, "images", len(labels)):
                 stream.write(b" ".join(map(_NUMBERS.__getitem__, image.tobytes())) + b"\n")
                 pixels = image.size
         (folder / "label" / f"{split}.label").write_text("".join(f"{label}\n" for label in labels))
@@ -248,16 +248,15 @@ def drawn_contours(size: int, args: argparse.Namespace, work: WorkFolder) -> Con
     if done < args.count:
         if done:
             print_line(f"{done} images were drawn before; continuing with number {done}")
-        progress = Progress("drawing", "images", args.count, done)
         pairs = generate_pathfinder(RULES[size], done, args.count, args.seed, workers=args.workers)
         with open(path, "ab") as stream:
             stream.truncate(done * record)
-            for number, (image, label) in enumerate(progress.follow(pairs), start=1):
+            for number, (image, label) in enumerate(follow(pairs, "drawing", "images", args.count, done), start=1):
                 stream.write(image.tobytes() + bytes([label]))
                 if number % SAFE_EVERY == 0:  # a power failure must not leave holes
                     stream.flush()
                     os.fsync(stream.fileno())
-        print_line(f"{args.count - done} images drawn with seed {args.seed}, {progress.describe_rate()}")
+        print_line(f"{args.count - done} images drawn with seed {args.seed}")
     records = np.memmap(path, dtype=np.uint8, mode="r", shape=(args.count, record))
     return Contours(records[:, :-1].__getitem__, records[:, -1].astype(np.int64), {})
 

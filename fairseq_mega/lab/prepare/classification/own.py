@@ -35,7 +35,7 @@ from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import records_of, sha256_of
 from fairseq_mega.lab.prepare.layouts import CLIPS, TEXTS, TRAIN_AND_VALID
 from fairseq_mega.lab.prepare.options import LENGTH, add_limit, add_number, add_path
-from fairseq_mega.lab.prepare.progress import SPLITS, Progress, print_line, print_overlap
+from fairseq_mega.lab.prepare.progress import SPLITS, follow, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import RESERVED
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
@@ -245,7 +245,7 @@ def make_images(args: argparse.Namespace, work: WorkFolder) -> Report:
     sources = sources_of(args, "dir")
     parts, labels = read_splits(sources, read_folder(PICTURES), 0.1, sha256_of)
     for split, examples in parts.items():
-        for path, label in Progress(split, "images", len(examples)).follow(examples):
+        for path, label in follow(examples, split, "images", len(examples)):
             read_image(path)
             target = work.output / split / label / path.name
             target.parent.mkdir(parents=True, exist_ok=True)

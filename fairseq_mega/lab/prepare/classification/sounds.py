@@ -23,7 +23,7 @@ from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
 from fairseq_mega.lab.prepare.options import add_archive, add_limit, add_path
-from fairseq_mega.lab.prepare.progress import Progress, print_line
+from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
 
@@ -144,7 +144,7 @@ def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarr
     """
     clips: Dict[Tuple[int, str], np.ndarray] = {}
     dropped = 0
-    for name, content in Progress("reading", "files", None).follow(files):
+    for name, content in follow(files, "reading", "files"):
         samples = read_wave(name, content)
         if len(samples) == SAMPLES:
             clips[WORDS.index(name.split("/")[0]), name] = samples

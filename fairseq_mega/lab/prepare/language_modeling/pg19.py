@@ -13,12 +13,12 @@ from typing import Any, Dict, List
 from fairseq_mega.data.class_folders import listing
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.prepare.archives import open_text
-from fairseq_mega.lab.prepare.dataset import Dataset, Report, Sources
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import ATTEMPTS, check_digests, fetch, fetch_missing, record_of
 from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS, WORDS_FILE
 from fairseq_mega.lab.prepare.options import add_number, add_path
-from fairseq_mega.lab.prepare.progress import Progress, print_line
+from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, write_json, written_whole
 
@@ -111,7 +111,7 @@ def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Pat
         return chosen
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         fetched = pool.map(partial(fetch_book, args.host, work.raw), chosen)
-        return list(Progress(folder, "books", len(chosen)).follow(fetched))
+        return list(follow(fetched, folder, "books", len(chosen)))
 
 
 def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
@@ -119,7 +119,7 @@ def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
     words = size = 0
     ending = re.compile(r"\.txt(\.gz)?$", re.IGNORECASE)
     with written_whole(target) as partial, partial.open("w", encoding="utf-8") as lines:
-        for book in Progress(split, "books", len(books)).follow(books):
+        for book in follow(books, split, "books", len(books)):
             with open_text(book, newline="") as file:
                 text = file.read()
             words, size = words + len(text.split()), size + len(text.encode())
@@ -148,12 +148,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(origin, splits, inputs, notes)
 
 
-def check_sources(folder: Path, sources: Sources) -> None:
-    """Refuse to make the data without the books."""
-    if not sources.download:
-        raise ValueError(f"{folder} holds no PG-19: make it with fairseq-mega-prepare pg19, see its --help")
-
-
 DATASETS = (
     Dataset(
         "pg19",
@@ -165,6 +159,5 @@ DATASETS = (
         members={"books": tuple(f"{folder}/*" for folder in FOLDERS.values())},
         layout=COUNTED_DOCUMENTS,
         vocab_size=lambda args: VOCAB_SIZE,
-        check_sources=check_sources,
     ),
 )

@@ -13,7 +13,7 @@ from fairseq_mega.data.json_lines import line_number
 from fairseq_mega.data.text_cleaning import WORDS
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.options import BLOCKS, HELD_OUT_SHARE, SUBWORDS
-from fairseq_mega.lab.prepare.progress import SPLITS, Progress, print_line
+from fairseq_mega.lab.prepare.progress import SPLITS, follow, print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, RESERVED, train_model, write_dictionary
 from fairseq_mega.lab.runs.files import write_json, written_whole
 
@@ -47,18 +47,6 @@ class Cut(NamedTuple):
     limit: Optional[int] = None  # bytes of train to use, in equal parts from all blocks
     vocab_size: int = SUBWORDS  # number of subwords to learn
     replace_invalid: bool = False  # bytes that are not UTF-8 by U+FFFD, unless the unit is bytes
-
-
-def consecutive_ranges(path: Path, sizes: Sequence[int]) -> Dict[str, List[ByteRange]]:
-    """Cut a file into train, valid and test of exactly these sizes in bytes, even within lines.
-
-    Raises:
-        ValueError: the sizes do not add up to the size of the file.
-    """
-    found = path.stat().st_size
-    if sum(sizes) != found:
-        raise ValueError(f"{path}: splits of {', '.join(map(str, sizes))} bytes need {sum(sizes)} bytes, found {found}")
-    return {split: [ByteRange(end - size, end)] for split, size, end in zip(SPLITS, sizes, accumulate(sizes))}
 
 
 def held_out_ranges(
@@ -111,7 +99,8 @@ def held_out_ranges(
 def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
     """Return the file and the ranges of each split."""
     if cut.sizes is not None:
-        return {split: (cut.train, ranges) for split, ranges in consecutive_ranges(cut.train, cut.sizes).items()}
+        ends = zip(SPLITS, cut.sizes, accumulate(cut.sizes))
+        return {split: (cut.train, [ByteRange(end - size, end)]) for split, size, end in ends}
     given = {split: path for split, path in (("valid", cut.valid), ("test", cut.test)) if path is not None}
     missing = [split for split in SPLITS[1:] if split not in given]
     found = held_out_ranges(cut.train, missing, cut.blocks, cut.held_out, cut.limit)
@@ -141,16 +130,15 @@ def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = 
                 offset += len(line)
 
 
-def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str) -> Counts:
+def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path) -> Counts:
     """Write the bytes of the ranges as decimal numbers; an unfinished last line is a line with its </s>."""
     size, line_feeds, last = size_of(ranges), 0, b"\n"
     seen: Set[int] = set()
-    progress = Progress(name, "MB", size / 1e6)
     with open(path, "rb") as source, written_whole(target) as partial, open(partial, "wb") as stream:
         for part in ranges:
             source.seek(part.begin)
             sizes = (min(BLOCK, part.end - place) for place in range(part.begin, part.end, BLOCK))
-            for block in progress.follow(map(source.read, sizes), size=lambda block: len(block) / 1e6):
+            for block in map(source.read, sizes):
                 line_feeds, last = line_feeds + block.count(b"\n"), block[-1:]
                 seen.update(block)
                 stream.write(encode(block))
@@ -163,11 +151,11 @@ def size_of(ranges: Sequence[ByteRange]) -> int:
     return sum(part.end - part.begin for part in ranges)
 
 
-def write_words(path: Path, ranges: Sequence[ByteRange], target: Path, name: str, replace_invalid: bool) -> Counts:
+def write_words(path: Path, ranges: Sequence[ByteRange], target: Path, replace_invalid: bool) -> Counts:
     """Write the words of the ranges, separated by blanks."""
     lines = tokens = 0
     seen: Set[str] = set()
-    rows = Progress(name, "lines", None).follow(read_words(path, ranges, replace_invalid))
+    rows = follow(read_words(path, ranges, replace_invalid), f"{target.name}: words of {path.name}", "lines")
     with written_whole(target) as partial, open(partial, "wb") as stream:
         for words in rows:
             lines, tokens = lines + 1, tokens + len(words) + 1
@@ -203,15 +191,11 @@ def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Coun
     return found
 
 
-def rows_of(line: str) -> Iterator[str]:
-    """Yield parts of a line of words that sentencepiece accepts; no subword spans two words, so none changes."""
-    line = line.rstrip("\n")
-    if len(line) <= LONGEST_ROW:
-        yield line
-        return
-    words = line.split(" ")
-    for begin in range(0, len(words), WORDS_OF_ROW):
-        yield " ".join(words[begin : begin + WORDS_OF_ROW])
+def rows_of(line: str) -> List[str]:
+    """Return parts of a line of words that sentencepiece accepts; no subword spans two words, so none changes."""
+    words = line.rstrip("\n").split(" ")
+    step = WORDS_OF_ROW if len(line) > LONGEST_ROW else len(words)
+    return [" ".join(words[begin : begin + step]) for begin in range(0, len(words), step)]
 
 
 def split_text(cut: Cut, output: Path) -> None:
@@ -219,11 +203,10 @@ def split_text(cut: Cut, output: Path) -> None:
     folder = output / "words" if cut.unit == "subwords" else output
     result: Dict[str, Any] = {"unit": cut.unit, "splits": {}}
     for split, (path, ranges) in split_ranges(cut).items():
-        name = f"{split} ({cut.unit} of {path.name})"
         if cut.unit == "bytes":
-            found = write_bytes(path, ranges, folder / split, name)
+            found = write_bytes(path, ranges, folder / split)
         else:
-            found = write_words(path, ranges, folder / split, name, cut.replace_invalid)
+            found = write_words(path, ranges, folder / split, cut.replace_invalid)
         if found["tokens"] == found["lines"]:
             raise ValueError(f"{path}: {split} has {found['lines']} lines and no token; give more text")
         result["splits"][split] = found

@@ -3,15 +3,14 @@
 import argparse
 import json
 import shutil
-from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fairseq_mega.data.card import UNIT, write_settings
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import binarise, binarised_counts, split_options
-from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, Sources
+from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import Records, records_of
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus, obtain_corpus, obtain_gcide
 from fairseq_mega.lab.prepare.language_modeling.splitting import COUNTS, Cut, split_text
@@ -20,7 +19,7 @@ from fairseq_mega.lab.prepare.layouts import TEXT
 from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, SUBWORDS, TEXTS, add_workers
 from fairseq_mega.lab.prepare.progress import SPLITS, print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
-from fairseq_mega.lab.prepare.work_folder import RAW, WorkFolder
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import write_json
 
 ENWIK8_SIZES, TOY_SIZES = (90_000_000, 5_000_000, 5_000_000), (18_000, 1_000, 1_000)
@@ -43,12 +42,10 @@ def write_data(
     """
     text = work.part("text", lambda folder: split_text(cut, folder))
     # fairseq binarises one part itself, but only after its other processes have ended: so one more process.
-    processes = args.workers + 1 if args.workers > 1 else 1
-    words = ["--only-source", *split_options(), "--workers", str(processes)]
+    words = ["--only-source", *split_options(), "--workers", str(args.workers + (args.workers > 1))]
     if (text / DICTIONARY).exists():  # of subwords
         words += ["--srcdict", DICTIONARY]
-    if threshold:
-        words += ["--thresholdsrc", str(threshold)]
+    words += ["--thresholdsrc", str(threshold)] if threshold else []
     log = work.scratch / "preprocess.log"
     data = work.part("data-bin", lambda folder: binarise(text, words, folder, log))
     counts = count(data, text, threshold, published)
@@ -74,7 +71,11 @@ def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus
 
     dictionary = Dictionary.load(str(data / "dict.txt"))
     written = json.loads((text / COUNTS).read_text(encoding="utf-8"))
-    splits = {split: binarised_counts(data, split, dictionary) for split in written["splits"]}
+    unit, splits = written["unit"], {}
+    for split, wanted in written["splits"].items():
+        splits[split] = {**binarised_counts(data, split, dictionary), "bytes": wanted["bytes"]}
+        print_line(f"{split}: {', '.join(f'{found:,} {name}' for name, found in splits[split].items())}")
+    print_line(f"dictionary: {len(dictionary)} tokens, the special ones and fairseq's padding included")
     # fairseq pads to a multiple of 8
     size = None if threshold else -(-(4 + written["splits"]["train"]["symbols"]) // 8) * 8
     expected = [("the text", written["splits"], size)]
@@ -87,16 +88,8 @@ def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus
                 raise ValueError(f"{data}: {split}: expected {want} {name} ({source}), found {got}")
         if size not in (None, len(dictionary)):
             raise ValueError(f"{data}: expected a dictionary of {size} ({source}), found {len(dictionary)}")
-    for split, found in splits.items():
-        found["bytes"] = written["splits"][split]["bytes"]
-        share = found["unknown"] / max(1, found["tokens"] - found["lines"])
-        print_line(
-            f"{split}: {found['lines']} lines, {found['tokens']} tokens with one </s> per line, "
-            f"{100 * share:.2f} % <unk> without these"
-        )
-    print_line(f"dictionary: {len(dictionary)} tokens, the special ones and fairseq's padding included")
-    write_unit(data, written["unit"], text / MODEL_FILE if written["unit"] == "subwords" else None)
-    return {"unit": written["unit"], "dictionary": len(dictionary), "splits": splits}
+    write_unit(data, unit, text / MODEL_FILE if unit == "subwords" else None)
+    return {"unit": unit, "dictionary": len(dictionary), "splits": splits}
 
 
 def write_unit(folder: Path, unit: str, model: Optional[Path] = None) -> None:
@@ -111,7 +104,7 @@ def make_enwik8(args: argparse.Namespace, work: WorkFolder) -> Report:
     corpus = CORPORA["enwik8"]
     inputs = obtain_corpus(corpus, work.raw, args.archive, checked=not args.smoke)
     cut = Cut("bytes", work.raw / "enwik8", sizes=TOY_SIZES if args.smoke else ENWIK8_SIZES)
-    return write_data(args, work, cut, corpus.url, inputs)
+    return write_data(args, work, cut, corpus.archive.url, inputs)
 
 
 def make_wikitext(args: argparse.Namespace, work: WorkFolder) -> Report:
@@ -120,7 +113,7 @@ def make_wikitext(args: argparse.Namespace, work: WorkFolder) -> Report:
     inputs = obtain_corpus(corpus, work.raw, args.archive, args.text, checked=not args.smoke)
     train, valid, test = (work.raw / name for name in corpus.files)
     cut = Cut("words", train, valid, test)
-    return write_data(args, work, cut, corpus.url, inputs, published=None if args.smoke else corpus)
+    return write_data(args, work, cut, corpus.archive.url, inputs, published=None if args.smoke else corpus)
 
 
 def make_gcide(args: argparse.Namespace, work: WorkFolder) -> Report:
@@ -146,26 +139,14 @@ def threshold_of(args: argparse.Namespace, usual: int) -> int:
     return int(args.threshold)
 
 
-def write_toy(corpus: str, option: str, name: str, folder: Path) -> List[str]:
-    """Write a toy text to a folder; return the options that read it."""
-    write_corpus(corpus, folder / name)
-    return [option, str(folder / name)]
-
-
 def _dataset(
     name: str,
     make: Callable[[argparse.Namespace, WorkFolder], Report],
-    toy: Callable[[Path], List[str]],
-    raw: Optional[str] = None,
+    toy: Tuple[str, str, str],
     **others: Any,
 ) -> Dataset:
-    """Return a data set.
-
-    Args:
-        raw: file of the unpacked text, in the folder of downloads.
-        others: further entries.
-    """
-    text = TEXTS[name]
+    """Return a data set, given its toy text, the option that reads it, and its file."""
+    text, (corpus, option, file) = TEXTS[name], toy
 
     def add_options(parser: argparse.ArgumentParser) -> None:
         text.add(parser)
@@ -173,21 +154,19 @@ def _dataset(
         parser.add_argument("--venv", help=argparse.SUPPRESS)  # the script that starts this command has parsed them
         parser.add_argument("--skip-setup", action="store_true", help=argparse.SUPPRESS)
 
-    def check_sources(folder: Path, sources: Sources) -> None:
-        path = folder / RAW / str(raw)
-        if raw is not None and not sources.download and not path.exists():
-            raise ValueError(f"{path} does not exist: put the text of {name} there, or omit --no-download")
+    def write_toy(folder: Path) -> List[str]:
+        write_corpus(corpus, folder / file)
+        return [option, str(folder / file)]
 
     return Dataset(
         name,
         text.details,
         add_options,
         make,
-        toy,
+        write_toy,
         check=text.check,
         usual_out=text.usual_out,
         layout=TEXT,
-        check_sources=check_sources,
         **others,
     )
 
@@ -196,8 +175,7 @@ DATASETS = (
     _dataset(
         "enwik8",
         make_enwik8,
-        partial(write_toy, "enwik8", "--archive", "enwik8.zip"),
-        "enwik8",
+        ("enwik8", "--archive", "enwik8.zip"),
         vocab_size=lambda args: CORPORA["enwik8"].dictionary,
         scored=Scored(ENWIK8_SIZES[-1]),
         processed=Processed("enwik8_data_bin.zip", ("enwik8",)),
@@ -205,13 +183,12 @@ DATASETS = (
     _dataset(
         "wikitext",
         make_wikitext,
-        partial(write_toy, "wikitext-103", "--archive", "wikitext-103-v1.zip"),
-        "wiki.train.tokens",
+        ("wikitext-103", "--archive", "wikitext-103-v1.zip"),
         members={"text": tuple(f"wiki.{split}.tokens*" for split in SPLITS)},
         vocab_size=lambda args: CORPORA[f"wikitext-{args.version}"].dictionary,
         scored=Scored(CORPORA["wikitext-103"].tokens[-1]),
         processed=Processed("wt103_data_bin.zip", ("wt103", "wikitext", "wiki103")),
     ),
-    _dataset("gcide", make_gcide, partial(write_toy, "gcide", "--dictionary", "gcide.dict.dz"), "gcide.txt"),
-    _dataset("text-lm", make_text_lm, partial(write_toy, "own", "--train", "own.txt"), own=True),
+    _dataset("gcide", make_gcide, ("gcide", "--dictionary", "gcide.dict.dz")),
+    _dataset("text-lm", make_text_lm, ("own", "--train", "own.txt"), own=True),
 )

@@ -13,7 +13,7 @@ import sentencepiece
 from fairseq_mega.data.text_cleaning import clean, mark_model, steps_of_folder, steps_of_model, write_steps
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
-from fairseq_mega.lab.prepare.dataset import Dataset, Report, Sources
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.libreoffice_help import HELP, UNPACKED, add_packages, read_help, unpacked
@@ -216,12 +216,6 @@ def make_help(args: argparse.Namespace, work: WorkFolder) -> Report:
     return report
 
 
-def check_help_sources(folder: Path, sources: Sources) -> None:
-    """Refuse to make the data without the packages."""
-    if not sources.download:
-        raise ValueError(f"{folder} holds no pairs: make them with fairseq-mega-prepare help-pairs, see --help")
-
-
 ADJECTIVES = {"old": "alte", "new": "neue", "small": "kleine", "round": "runde"}
 NOUNS = {"button": "Knopf", "text": "Text", "table": "Tisch", "printer": "Drucker", "folder": "Ordner"}
 VERBS = {"shows": "zeigt", "opens": "öffnet", "moves": "bewegt", "holds": "hält"}
@@ -265,6 +259,5 @@ DATASETS = (
         members=UNPACKED,
         layout=Layout(("text/test.en", "text/test.de", f"{DATA_BIN}/{MODEL_FILE}", *parallel("en", "de")), TRANSLATION),
         vocab_size=lambda args: args.vocab_size,
-        check_sources=check_help_sources,
     ),
 )

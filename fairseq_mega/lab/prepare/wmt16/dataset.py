@@ -15,11 +15,11 @@ from fairseq_mega.compat.files.card import SUBWORDS, TOKENIZER, digest_of_file
 from fairseq_mega.data.card import read_json, write_settings
 from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded
 from fairseq_mega.lab.prepare.binarised import binarise
-from fairseq_mega.lab.prepare.dataset import Dataset, Report, Sources
+from fairseq_mega.lab.prepare.dataset import ARCHIVES, Dataset, Report
 from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
 from fairseq_mega.lab.prepare.layouts import TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.options import add_workers
-from fairseq_mega.lab.prepare.progress import Progress, print_line
+from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.wmt16.corpora import (
     LANGUAGES,
     SPLITS,
@@ -113,7 +113,7 @@ def transform(source: Path, target: Path, function: Callable[[List[str]], List[s
     """
     if target.exists():
         return
-    lines = Progress(target.name, "lines", count_lines(source)).follow(read_lines(source))
+    lines = follow(read_lines(source), target.name, "lines", count_lines(source))
     blocks = iter(lambda: list(islice(lines, BLOCK_LINES)), [])
     with written_whole(target) as unfinished, open(unfinished, "w", encoding="utf-8", newline="\n") as stream:
         for line in chain.from_iterable(in_order(function, blocks, processes)):
@@ -162,7 +162,7 @@ def clean_corpus(source: Path, target: Path, languages: Sequence[str]) -> Tuple[
         outputs = [target.with_name(f"{target.name}.{language}") for language in languages]
         partials = [stack.enter_context(written_whole(path)) for path in outputs]
         files = [stack.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in partials]
-        for pair in Progress(f"cleaning {source.name}", "lines", None).follow(zip(*sides)):
+        for pair in follow(zip(*sides), f"cleaning {source.name}", "lines"):
             words = [line.split() for line in pair]
             low, high = sorted(map(len, words))
             read += 1
@@ -185,7 +185,7 @@ def write_data(bpe: Path, workers: int, log: Path, folder: Path) -> None:
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Fetch the archives and make all parts of them."""
-    archives, record = args.archives or args.out / "archives", args.out / "checksums.json"
+    archives, record = args.archives or args.out / ARCHIVES, args.out / "checksums.json"
     corpora = corpora_with_counts(archives / COUNTS if args.smoke else None)
 
     def make_raw(folder: Path) -> None:
@@ -207,15 +207,6 @@ def write_toy(folder: Path) -> List[str]:
     return ["--archives", str(folder), "--no-download"]
 
 
-def check_sources(folder: Path, sources: Sources) -> None:
-    """Refuse absent archives that may not be fetched."""
-    archives = sources.archives or folder / "archives"
-    missing = [url for url in archive_urls() if not (archives / name_of(url)).exists()]
-    if missing and not sources.download:
-        names = ", ".join(missing)
-        raise ValueError(f"{archives} lacks the archives {names}: fetch them, or omit --no-download")
-
-
 DATASETS = (
     Dataset(
         "wmt16",
@@ -227,6 +218,6 @@ DATASETS = (
         layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES)), TRANSLATION),
         vocab_size=lambda args: VOCAB_SIZE,
         check_packages=need_packages,
-        check_sources=check_sources,
+        archives=tuple(map(name_of, archive_urls())),
     ),
 )
