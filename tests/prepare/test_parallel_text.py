@@ -46,17 +46,17 @@ def test_split_sentences(text: str, want: List[str]) -> None:
 
 def test_sentences_are_paired_only_where_they_correspond() -> None:
     both = Pair("First it runs. Then it ends.", "Erst läuft es. Dann endet es.")
-    assert pair_sentences(both, HELP_RULES) == [
+    assert pair_sentences(both) == [
         Pair("First it runs.", "Erst läuft es."),
         Pair("Then it ends.", "Dann endet es."),
     ]
     merged = Pair("First it runs. Then it ends.", "Erst läuft es, dann endet es.")
-    assert pair_sentences(merged, HELP_RULES) == [merged]
+    assert pair_sentences(merged) == [merged]
     shifted = Pair(
         "Yes. " + "It is a long way to go from here until there is any end of it.",
         "Ja " + "das " * 20 + "ist. Ja.",
     )
-    assert pair_sentences(shifted, HELP_RULES) == [shifted]
+    assert pair_sentences(shifted) == [shifted]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ languages) and data-bin, with the model as subwords.model."""
 OWN = f"""\
 {LAYOUT}
 Line n of PREFIX.SOURCE is translated by line n of PREFIX.TARGET. Pairs with an empty side and repeated ones are
-dropped, except in a --valid or --test of your own. DIR needs four times the size of the text: 4 MB for 1 MB."""
+dropped, except in a --valid or --test of your own, without which a twentieth of --train is held out. DIR needs four
+times the size of the text: 4 MB for 1 MB."""
 PAGES = f"""\
 {LAYOUT}
 The text is the paragraphs that English and German pages of the help have in common, split into sentences. The
@@ -49,23 +50,18 @@ Debian packages libreoffice-help-en-us and -de (5 MB, MPL-2.0) are fetched with 
 
 
 def write_own_pairs(
-    prefixes: Dict[str, Optional[str]],
-    output: Path,
-    languages: Languages,
-    held_out: Optional[int] = None,
-    limit: Optional[int] = None,
+    prefixes: Dict[str, Optional[str]], output: Path, languages: Languages, limit: Optional[int] = None
 ) -> None:
     """Make train, valid and test text from parallel text of one's own.
 
     Args:
         prefixes: of the files of each split; valid and test are held out of train where they have none.
         output: folder for ``SPLIT.LANGUAGE``.
-        held_out: pairs for each split without files; by default a twentieth, 1000 at most.
         limit: training pairs to keep, and a twentieth of it in each split without files.
     """
     given = {split: read_pairs(prefix, *languages) for split, prefix in prefixes.items() if prefix is not None}
     print_line(f"pairs read: {len(given['train'])}")
-    corpus = own_corpus(given["train"], given.get("valid"), given.get("test"), held_out)
+    corpus = own_corpus(given["train"], given.get("valid"), given.get("test"))
     write_corpus(corpus, output, languages, limit, [name for name in SPLITS[1:] if name in given])
     print_overlap({name: [leak_key(pair.source) for pair in pairs] for name, pairs in corpus.splits.items()}, "sources")
 
@@ -167,7 +163,6 @@ def add_own(parser: argparse.ArgumentParser) -> None:
     add("--train", "--text", dest="text", required=True, metavar="PREFIX", help=text)
     add("--valid", metavar="PREFIX", help="validation text (default: held out from the end of --train)")
     add("--test", metavar="PREFIX", help="test text (default: held out from the end of --train)")
-    add_number(parser, "--held-out", None, "pairs held out per split (default: a twentieth, 1000 at most)")
     add_shared(parser)
 
 
@@ -185,7 +180,7 @@ def make_own(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Make data of own pairs."""
     prefixes = {"train": args.text, "valid": args.valid, "test": args.test}
     languages = (args.source_lang, args.target_lang)
-    write = partial(write_own_pairs, prefixes, languages=languages, held_out=args.held_out, limit=args.limit)
+    write = partial(write_own_pairs, prefixes, languages=languages, limit=args.limit)
     report = write_data(args, work, write, "own pairs")
     report.inputs = records_of(files_of(args).values())
     return report

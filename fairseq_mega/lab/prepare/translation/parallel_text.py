@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
@@ -28,21 +28,18 @@ class Pair(NamedTuple):
     target: str
 
 
-@dataclass(frozen=True)
-class PairRules:
-    """Limits of kept pairs: lengths in words between spaces, letters as a share of visible characters."""
+class PairRules(NamedTuple):
+    """Limits of kept pairs."""
 
     min_source_words: int = 1
-    max_words: int = 150
-    max_length_ratio: float = 0.0  # 0: any ratio
-    length_slack: int = 3
-    min_letters: float = 0.0
-    must_differ: bool = False
+    is_prose: bool = False  # in two languages: no key names, formulas or untranslated text
 
 
-# A paragraph of a help page must be prose in two languages: no key names, formulas or untranslated text.
-HELP_RULES = PairRules(min_source_words=3, max_length_ratio=2.5, min_letters=0.65, must_differ=True)
-LEARNT_RULES = replace(HELP_RULES, min_source_words=1)  # for training, short names of the interface are also kept
+HELP_RULES = PairRules(3, True)
+LEARNT_RULES = PairRules(1, True)  # for training, short names of the interface are also kept
+MAX_WORDS = 150  # of a side
+LENGTH_RATIO, LENGTH_SLACK = 2.5, 3  # of the longer side of prose to the shorter, and words beyond
+MIN_LETTERS = 0.65  # of the visible characters of prose
 
 
 @dataclass
@@ -77,23 +74,23 @@ def rejection(pair: Pair, rules: PairRules) -> Optional[str]:
         return "empty side"
     if "\ufffd" in pair.source or "\ufffd" in pair.target:
         return "broken characters"
-    if rules.must_differ and pair.source == pair.target:
+    if rules.is_prose and pair.source == pair.target:
         return "not translated"
     if words[0] < rules.min_source_words:
         return "too short"
-    if max(words) > rules.max_words:
+    if max(words) > MAX_WORDS:
         return "too long"
-    if not lengths_agree(pair, rules):
+    if rules.is_prose and not lengths_agree(pair):
         return "lengths differ too much"
-    if min(letter_share(text) for text in pair) < rules.min_letters:
+    if rules.is_prose and min(map(letter_share, pair)) < MIN_LETTERS:
         return "too few letters"
     return None
 
 
-def lengths_agree(pair: Pair, rules: PairRules) -> bool:
-    """Return whether neither side has more than `max_length_ratio` times the other's words plus `length_slack`."""
-    words = sorted(len(text.split()) for text in pair)
-    return rules.max_length_ratio <= 0 or words[1] <= rules.max_length_ratio * words[0] + rules.length_slack
+def lengths_agree(pair: Pair) -> bool:
+    """Return whether neither side has more words than prose allows by those of the other."""
+    fewer, more = sorted(len(text.split()) for text in pair)
+    return more <= LENGTH_RATIO * fewer + LENGTH_SLACK
 
 
 def split_sentences(text: str) -> List[str]:
@@ -112,12 +109,11 @@ def split_sentences(text: str) -> List[str]:
     return [*sentences, rest] if rest else sentences
 
 
-def pair_sentences(pair: Pair, rules: PairRules) -> List[Pair]:
+def pair_sentences(pair: Pair) -> List[Pair]:
     """Split both sides into sentences if the sentences agree in number and lengths, else return the pair."""
     sources, targets = split_sentences(pair.source), split_sentences(pair.target)
     pairs = [Pair(source, target) for source, target in zip(sources, targets)]
-    agree = len(sources) == len(targets) and all(lengths_agree(p, rules) for p in pairs)
-    return pairs if agree else [pair]
+    return pairs if len(sources) == len(targets) and all(map(lengths_agree, pairs)) else [pair]
 
 
 def split_of_page(page: str) -> str:
@@ -148,7 +144,7 @@ def clean_pages(pages: Iterable[Tuple[str, List[Tuple[str, str]]]]) -> Corpus:
         for source, target in paragraphs:
             paragraph = Pair(clean_text(source), clean_text(target))
             if corpus.is_kept(paragraph, rules):
-                sentences = pair_sentences(paragraph, rules)
+                sentences = pair_sentences(paragraph)
                 corpus.splits[name] += [pair for pair in sentences if corpus.is_kept(pair, rules)]
     remove_repeats(corpus)
     return corpus
@@ -185,20 +181,16 @@ def remove_repeats(corpus: Corpus) -> None:
         seen_sources.update(leak_key(pair.source) for pair in pairs)
 
 
-def own_corpus(
-    train: List[Pair], valid: Optional[List[Pair]], test: Optional[List[Pair]], held_out: Optional[int] = None
-) -> Corpus:
-    """Make a corpus of the user's pairs; a missing split is held out from the end of `train`.
+def own_corpus(train: List[Pair], valid: Optional[List[Pair]], test: Optional[List[Pair]]) -> Corpus:
+    """Make a corpus of the user's pairs; a missing split is a twentieth of `train`, at most 1000, from its end.
 
     Args:
         train: pairs to learn from; pairs with an empty side or hundreds of words are dropped.
         valid, test: the user's pairs, which are kept line by line.
-        held_out: pairs to hold out for each missing split; None: a twentieth of `train`, at most 1000.
     """
     corpus = Corpus()
     usable = [pair for pair in train if corpus.is_kept(pair, PairRules())]
-    if held_out is None:
-        held_out = min(1000, len(usable) // HELD_OUT)
+    held_out = min(1000, len(usable) // HELD_OUT)
     given = {"test": test, "valid": valid}
     for name in [name for name, pairs in given.items() if pairs is None]:
         cut = max(0, len(usable) - held_out)
@@ -226,8 +218,7 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
     sides = [read_sentences(path) for path in paths]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
-            f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}: line n of one must "
-            "be the translation of line n of the other; remove surplus lines or add missing ones"
+            f"line n of {paths[0]} and {paths[1]} must be one pair: {len(sides[0])}, {len(sides[1])} lines"
         )
     return [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
 
