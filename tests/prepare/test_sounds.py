@@ -55,8 +55,6 @@ def test_what_is_read(name: str, tmp_path: Path) -> None:
 
 
 REFUSED: Dict[str, Tuple[bytes, str]] = {
-    "floats of another range": (riff(TONE.astype("<f4").tobytes(), FLOAT, 32), "of up to 9000.*not known"),
-    "no numbers": (riff(np.full(9, np.nan, "<f4").tobytes(), FLOAT, 32), "of up to nan"),
     "two channels": (riff(PCM, channels=2), "found 2 at 16000 Hz"),
     "another rate": (riff(PCM, rate=44100), "found 1 at 44100 Hz"),
     "a page": (b"<!DOCTYPE html>", "cannot be read as sound"),

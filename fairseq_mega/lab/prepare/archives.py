@@ -65,11 +65,10 @@ def obtain_recorded(
     folder: Path,
     record_file: Path,
     allow_download: bool = True,
-    check: Callable[[Path], None] = check_gzip,
 ) -> Path:
     """Return the path of an archive in ``folder`` whose checksum is not published, downloaded if absent.
 
-    The first time, the archive is read to its end by ``check`` (default: as gzip), and size and SHA-256 are written to
+    The first time, the archive is read to its end as gzip, and size and SHA-256 are written to
     ``record_file``; afterwards it must still match them. Raises :class:`DownloadError` otherwise.
     """
     name = name_of(url)
@@ -78,7 +77,7 @@ def obtain_recorded(
     known = records.get(name)
     if known is None:
         print_line(f"{name}: {path.stat().st_size} bytes, checking")
-        check(path)
+        check_gzip(path)
         known = records[name] = record_of(path, url=url)
         write_json(record_file, records)
     else:

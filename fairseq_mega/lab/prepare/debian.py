@@ -1,7 +1,5 @@
 """Packages of Debian and Ubuntu with data: fetched with apt-get, unpacked with dpkg-deb, not installed."""
 
-import contextlib
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,18 +44,9 @@ def fetch_package(name: str, folder: Path, otherwise: str = "") -> Path:
         otherwise = otherwise or f"Fetch the package {name} elsewhere and give it with --deb FILE"
         if shutil.which("apt-get") is None:
             raise DownloadError(f"'apt-get' was not found: it fetches {name} on Debian and Ubuntu. {otherwise}")
-        command = ["apt-get", "-o", "Acquire::Retries=3", "-o", "APT::Sandbox::User=root", "download", name]
         print_line(f"{name}: fetching the package")
-        try:
-            _run(command, folder)
-        except DownloadError:
-            remedy = "The package list may be missing or old: run 'apt-get update' as root, then this command again. "
-            if os.geteuid() == 0:
-                print_line(f"{name}: apt-get could not fetch it; updating the package list (apt-get update)")
-                with contextlib.suppress(DownloadError):
-                    _run(["apt-get", "update"])
-                remedy = ""
-            _run(command, folder, f". {remedy}{otherwise}")
+        command = ["apt-get", "-o", "Acquire::Retries=3", "-o", "APT::Sandbox::User=root", "download", name]
+        _run(command, folder, f". If the package list is missing or old, run 'apt-get update' as root. {otherwise}")
     return _files(name, folder)[-1].resolve()
 
 

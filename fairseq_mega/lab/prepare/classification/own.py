@@ -9,6 +9,7 @@ import csv
 import os
 import shutil
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -45,25 +46,22 @@ LIKE = "earlier output of this command, the data of a classifier: use its"
 
 TEXT_DETAILS = """\
 Tables in UTF-8 whose first line names the columns, a label and a text among them (label,text): CSV, or columns that
-TABs separate in files .tsv, where a line is a row and quotes are characters; also with .gz. Other columns are omitted.
-Without --valid, a tenth of every label of --train is held out for it; likewise for --test. 1 MB of text becomes 2 MB of
-data. A classifier is scored on further tables, and trained on with them, if they are made with --like. Classify new
-texts with fairseq-mega-classify."""
+TABs separate in files .tsv, where a line is a row and quotes are characters; also with .gz. Without --valid, a tenth of
+every label of --train is held out for it; likewise for --test. 1 MB of text becomes 2 MB of data. --like makes further
+tables that a trained classifier is scored or trained on with them. Classify new texts with fairseq-mega-classify."""
 IMAGE_DETAILS = """\
 --train holds a folder per label, DIR/LABEL/FILE. Writes train/LABEL/FILE, valid/LABEL/FILE and test/LABEL/FILE for
---task image-classification: without --valid a tenth of the images of every label, at least one, is held out for it, and
-as many for test without --test. The files are not changed: the result contains hard links to them, which need no MB of
-their own, or copies if the file system has no hard links. Other files are counted and omitted; a label without images
-is an error, and so is an image that cannot be decoded, a TIFF, or one of more than 8 bits. A folder that has train/ and
-valid/ already needs no preparation."""
+--task image-classification, as hard links or, between file systems, copies: without --valid a tenth of the images of
+every label, at least one, is held out for it, and as many for test without --test. Other files are counted and omitted;
+a label without images, an image that cannot be decoded, a TIFF, and one of more than 8 bits are errors. A folder that
+has train/ and valid/ already needs no preparation."""
 SOUND_DETAILS = f"""\
 --train holds a folder per label, DIR/LABEL/NAME.wav: one channel at {RATE} Hz, in WAV, FLAC, Ogg, MP3, AIFF or what
-else the library soundfile reads (extra speech); without it 16-bit WAV alone. Other files in the folders are counted and
-ignored; a label without recordings is an error. Clips are filled with silence to the length of the longest, rounded up
-to {STEP} samples, or to --samples; longer clips are cut. Without --valid and --test 15 % of the clips of every label,
-at least one, are held out for each. The samples are standardised with one mean and deviation, those of train or of
---like: a classifier requires recordings of the scale, length and labels that it was trained on. 1000 clips of one
-second become 64 MB of data. Classify new recordings with fairseq-mega-classify."""
+else the library soundfile reads (extra speech); without it 16-bit WAV alone. Other files are counted and ignored; a
+label without recordings is an error. Clips are filled with silence to the length of the longest, rounded up to {STEP}
+samples, or to --samples; longer clips are cut. Without --valid and --test 15 % of the clips of every label, at least
+one, are held out for each. The samples are standardised with one mean and deviation, those of train or of --like. 1000
+clips of one second become 64 MB of data. Classify new recordings with fairseq-mega-classify."""
 
 
 class Example(NamedTuple):
@@ -71,6 +69,9 @@ class Example(NamedTuple):
 
     content: Any
     label: str
+
+
+Parts = Dict[str, List[Example]]  # by split
 
 
 def add_splits(parser: argparse.ArgumentParser, things: str, metavar: str, *others: str) -> None:
@@ -81,19 +82,14 @@ def add_splits(parser: argparse.ArgumentParser, things: str, metavar: str, *othe
         add_path(parser, f"--{split}", f"{things} of {split} (default: held out of --train)", metavar=metavar)
 
 
-def sources_of(args: argparse.Namespace, train: str) -> Dict[str, Path]:
-    """Return the sources in the options, by split; ``train`` is the name of the attribute of the first."""
-    found = {"train": getattr(args, train), "valid": args.valid, "test": args.test}
-    return {split: path for split, path in found.items() if path is not None}
-
-
 def read_splits(
-    sources: Dict[str, Path],
+    train: Path,
+    args: argparse.Namespace,
     read: Callable[[Path], List[Example]],
     share: float,
     key: Callable[[Any], Any],
     labels: Optional[Sequence[str]] = None,
-) -> Tuple[Dict[str, List[Example]], List[str]]:
+) -> Tuple[Parts, List[str], List[str]]:
     """Read the examples of each split, or hold a share of every label of train out for it.
 
     Args:
@@ -101,11 +97,12 @@ def read_splits(
         labels: of a trained classifier, in its order; by default the sorted labels of train.
 
     Returns:
-        The examples of each split, and the labels.
+        The examples of each split, the labels, and the splits that are held out.
 
     Raises:
         ValueError: for a label that train or the classifier lacks.
     """
+    sources = {split: path for split, path in zip(SPLITS, (train, args.valid, args.test)) if path is not None}
     parts = {split: read(path) for split, path in sources.items()}
     labels = labels or sorted({example.label for example in parts["train"]})
     for split, examples in parts.items():
@@ -118,21 +115,20 @@ def read_splits(
         rows = stratified_split(numbers, dict.fromkeys(missing, share), labels)
         parts.update({split: [parts["train"][row] for row in which] for split, which in rows.items()})
     print_overlap({split: [key(example.content) for example in parts[split]] for split in SPLITS}, "examples")
-    return {split: parts[split] for split in SPLITS}, list(labels)
+    return {split: parts[split] for split in SPLITS}, list(labels), missing
 
 
-def note_held_out(sources: Dict[str, Path], how: str) -> List[str]:
+def note_held_out(missing: List[str], how: str) -> List[str]:
     """Return the note in card.json on the splits that are held out."""
-    missing = [split for split in SPLITS if split not in sources]
     return [f"{' and '.join(missing)}: {how}"] if missing else []
 
 
-def limited(parts: Dict[str, List[Example]], limit: Optional[List[int]]) -> Dict[str, List[Example]]:
+def limited(parts: Parts, limit: Optional[List[int]]) -> Parts:
     """Return the examples that --limit keeps."""
     return {split: [rows[row] for row in kept(split, len(rows), limit)] for split, rows in parts.items()}
 
 
-def counts_of(parts: Dict[str, List[Example]], labels: Sequence[str]) -> Dict[str, Dict[str, Any]]:
+def counts_of(parts: Parts, labels: Sequence[str]) -> Dict[str, Dict[str, Any]]:
     """Return the number of examples of each split for card.json, with that of each label."""
     counts = {split: Counter(example.label for example in examples) for split, examples in parts.items()}
     return {
@@ -155,18 +151,12 @@ def add_texts(parser: argparse.ArgumentParser) -> None:
 
 
 def length_of(args: argparse.Namespace) -> Dict[str, int]:
-    """Return --length by its name; where it is not passed, that of --like."""
+    """Return --length by its name; where it is not passed, that of --like, whose texts must have been cut alike."""
     like = None if args.like is None else kept_bytes(settings_of_data(args.like))
+    if like is not None and like != (args.length or like[0], False):
+        which = "last" if like[1] else "first"
+        raise ValueError(f"--length is {args.length}, and --like {args.like} has the {which} {like[0]} bytes of a text")
     return {"length": args.length or (LENGTH if like is None else like[0])}
-
-
-def check_texts(args: argparse.Namespace) -> None:
-    """Set --length; refuse another one than that of --like."""
-    args.length = length_of(args)["length"]
-    cut = None if args.like is None else kept_bytes(settings_of_data(args.like))
-    if cut not in (None, (args.length, False)):
-        which = "last" if cut[1] else "first"
-        raise ValueError(f"--length is {args.length}, and --like {args.like} has the {which} {cut[0]} bytes of a text")
 
 
 def read_texts(path: Path, first_line: str = "names") -> List[Example]:
@@ -198,41 +188,32 @@ def read_texts(path: Path, first_line: str = "names") -> List[Example]:
 
 def make_texts(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables, hold out the missing splits, and write the texts."""
-    sources = sources_of(args, "train")
-    like = None if args.like is None else dictionaries_of(args.like)
-    parts, labels = read_splits(
-        sources,
-        lambda path: read_texts(path, args.first_line),
-        0.1,
-        lambda text: text[: args.length],
-        None if like is None else own_tokens(like[1]),
-    )
-    cut = sum(len(text) > args.length for examples in parts.values() for text, _ in examples)
-    print_line(f"{cut} texts are longer than --length {args.length} bytes, and are cut to their beginning")
-    splits = {split: byte_split(examples, args.length) for split, examples in limited(parts, args.limit).items()}
+    length, like = length_of(args)["length"], None if args.like is None else dictionaries_of(args.like)
+    read, labels = partial(read_texts, first_line=args.first_line), None if like is None else own_tokens(like[1])
+    parts, labels, missing = read_splits(args.train, args, read, 0.1, lambda text: text[:length], labels)
+    cut = sum(len(text) > length for examples in parts.values() for text, _ in examples)
+    print_line(f"{cut} texts are longer than --length {length} bytes, and are cut to their beginning")
+    splits = {split: byte_split(examples, length) for split, examples in limited(parts, args.limit).items()}
     statistics = write_text_task(work.output, splits, BYTE_TOKENS, labels, like)
-    notes = byte_note(args.length) + note_on_limit(args.limit)
-    notes += note_held_out(sources, "a tenth of every label of train each, drawn with seed 42")
-    return Report("own texts", statistics, records_of(sources.values()), notes)
+    notes = byte_note(length) + note_on_limit(args.limit)
+    notes += note_held_out(missing, "a tenth of every label of train each, drawn with seed 42")
+    inputs = records_of(path for path in (args.train, args.valid, args.test) if path is not None)
+    return Report("own texts", statistics, inputs, notes)
 
 
 # --- Images and recordings
 
 
-def read_folder(kind: FileKind) -> Callable[[Path], List[Example]]:
-    """Return a function that lists the files of each label of a folder in sorted order.
+def read_folder(kind: FileKind, folder: Path) -> List[Example]:
+    """Return the files of each label of a folder in sorted order, and print which files are omitted.
 
-    It prints which files are omitted, and raises ValueError for a label without files.
+    Raises ValueError for a label without files.
     """
-
-    def read(folder: Path) -> List[Example]:
-        files, whole = class_files(folder, kind)
-        check_labels(folder, [*files], kind.things)
-        if whole.omitted:
-            print_line(f"{folder}: omitted: {whole.described()}")
-        return [Example(Path(folder, label, name), label) for label, names in files.items() for name in names]
-
-    return read
+    files, whole = class_files(folder, kind)
+    check_labels(folder, [*files], kind.things)
+    if whole.omitted:
+        print_line(f"{folder}: omitted: {whole.described()}")
+    return [Example(Path(folder, label, name), label) for label, names in files.items() for name in names]
 
 
 def add_images(parser: argparse.ArgumentParser) -> None:
@@ -242,8 +223,7 @@ def add_images(parser: argparse.ArgumentParser) -> None:
 
 def make_images(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Divide the images of each label, and link or copy them."""
-    sources = sources_of(args, "dir")
-    parts, labels = read_splits(sources, read_folder(PICTURES), 0.1, sha256_of)
+    parts, labels, missing = read_splits(args.dir, args, partial(read_folder, PICTURES), 0.1, sha256_of)
     for split, examples in parts.items():
         for path, label in follow(examples, split, "images", len(examples)):
             read_image(path)
@@ -253,7 +233,7 @@ def make_images(args: argparse.Namespace, work: WorkFolder) -> Report:
                 os.link(path.resolve(), target)
             except OSError:  # a file system without hard links
                 shutil.copyfile(path, target)
-    notes = note_held_out(sources, "a tenth of every label each, drawn with seed 42")
+    notes = note_held_out(missing, "a tenth of every label each, drawn with seed 42")
     return Report(f"own images, {args.dir.resolve()}", counts_of(parts, labels), {}, notes)
 
 
@@ -268,19 +248,16 @@ def add_recordings(parser: argparse.ArgumentParser) -> None:
 
 
 def check_recordings(args: argparse.Namespace) -> None:
-    """Refuse lengths that the models do not support, and another one than that of --like."""
-    like = None if args.like is None else ClipScale.load(args.like.parent).length
-    if args.samples is not None and (args.samples % STEP or like not in (None, args.samples)):
-        raise ValueError(
-            f"--samples is {args.samples}: a multiple of {STEP} is needed, or the length of --like, {like}"
-        )
+    """Refuse lengths that the models do not support, and a length beside that of --like."""
+    if args.samples is not None and (args.samples % STEP or args.like is not None):
+        raise ValueError(f"--samples is {args.samples}: a multiple of {STEP} is needed, and none with --like")
 
 
 def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the recordings, make them of one length, split, standardise and write them."""
     scale = None if args.like is None else ClipScale.load(args.like.parent)
-    sources = sources_of(args, "dir")
-    parts, labels = read_splits(sources, read_folder(SOUNDS), 0.15, sha256_of, None if scale is None else scale.labels)
+    known = None if scale is None else scale.labels
+    parts, labels, missing = read_splits(args.dir, args, partial(read_folder, SOUNDS), 0.15, sha256_of, known)
     clips = {path: read_sound(path) for examples in parts.values() for path, _ in examples}
     longest = -(-max(map(len, clips.values())) // STEP) * STEP
     length = scale.length if scale is not None else args.samples or longest
@@ -298,7 +275,7 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
         save_clips(work.output, split, values, np.array([labels.index(label) for _, label in examples]))
     scale.save(work.output / FOLDER)
     notes = [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence"]
-    notes += ["split drawn with seed 42"] if {"valid", "test"}.difference(sources) else []
+    notes += ["split drawn with seed 42"] if missing else []
     notes += note_on_limit(args.limit)
     origin = f"own recordings, {args.dir.resolve()}"
     return Report(origin, counts_of(parts, labels), {}, notes, card={RATE_ENTRY: str(RATE)})
@@ -311,7 +288,6 @@ DATASETS = (
         TEXT_DETAILS,
         add_texts,
         make_texts,
-        check=check_texts,
         reads=length_of,
         members={"like": ("*-bin/dict.txt",)},
         layout=TEXTS,
