@@ -81,9 +81,7 @@ def test_the_number_in_its_name_gives_an_image_its_class(
     assert len(want) == 16 and got == want
 
 
-@pytest.mark.parametrize("name", ["000.JPEG", "_val_00000001.JPEG"])
-def test_validation_images_have_numbers_once_each(archives: Path, tmp_path: Path, name: str) -> None:
-    repacked(archives / "ILSVRC2012_img_val.tar", lambda place, old: name if place == 5 else old)
+def test_validation_images_have_numbers_once_each(archives: Path, tmp_path: Path) -> None:
+    repacked(archives / "ILSVRC2012_img_val.tar", lambda place, old: "_val_00000001.JPEG" if place == 5 else old)
     message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
-    assert "ILSVRC2012_img_val.tar" in message
-    assert not (tmp_path / "out" / "val").exists()
+    assert "ILSVRC2012_img_val.tar" in message and not (tmp_path / "out" / "val").exists()

@@ -26,6 +26,8 @@ def page(content: str, lang: str = "en-US") -> str:
 def test_texts_of_inline_elements_join_and_white_space_collapses() -> None:
     html = page(
         '<h1 id="hd_id31" dir="auto"><a href="a.html">Frame\n   Bar</a></h1>\n'
+        '<p id="par_id1" class="code">Print "a"</p><p class="embedded">no id</p><p id="bm_id7">bookmark</p>'
+        '<p id="par_id2">  \n </p><p id="par_id3"><img src="x.png"></p><li id="par_id4">no paragraph</li>'
         '<p id="par_id32" class="paragraph" dir="auto"> <img src="x.svg" alt="Icon"> Choose '
         '<span class="emph">Edit - '
         "Paste&nbsp;Special</span>,<br>then <b>click</b> &lt;OK&gt; &amp; wait&#46;</p>"
@@ -36,29 +38,12 @@ def test_texts_of_inline_elements_join_and_white_space_collapses() -> None:
     ]
 
 
-def test_only_content_paragraphs_are_read() -> None:
-    html = page(
-        '<p id="par_id1" class="code">Print "a"</p><p class="embedded">no id</p><p id="bm_id7">bookmark</p>'
-        '<p id="par_id2">  \n </p><p id="par_id3"><img src="x.png"></p><li id="par_id4">no paragraph</li>'
-        '<p id="par_id5">Text</p>'
-    )
-    assert read_page(html)[0] == [("par_id5", "Text")]
-
-
 @pytest.mark.parametrize(
     ("alternatives", "want"),
     [
-        (
-            '<span hidden="true" id="MAC1">Command</span><span hidden="true" id="default1">Ctrl</span>',
-            "Ctrl",
-        ),
-        (
-            '<span id="default1"><span class="keycode">Ctrl</span></span><span id="MAC1">Command</span>',
-            "Ctrl",
-        ),
+        ('<span hidden="true" id="MAC1">Command</span><span id="default1"><span>Ctrl</span></span>', "Ctrl"),
         ('<span id="WIN1" class="WIN">Alt</span>\n<span id="MAC1" class="MAC">Option</span>', "Alt"),
         ('<span id="MAC1" class="MAC">Command</span><span id="default1"></span>', ""),
-        ("", ""),
     ],
 )
 def test_of_a_switch_one_alternative_remains(alternatives: str, want: str) -> None:
@@ -80,20 +65,8 @@ def test_damaged_markup_does_not_lose_what_follows() -> None:
 
 
 def test_pairs_need_the_same_id_equally_often() -> None:
-    source = [
-        ("par_id1", "one"),
-        ("par_id2", "two"),
-        ("par_id1", "one again"),
-        ("par_id3", "three"),
-        ("par_id4", "four"),
-    ]
-    target = [
-        ("par_id3", "drei"),
-        ("par_id1", "eins"),
-        ("par_id1", "noch eins"),
-        ("par_id4", "vier"),
-        ("par_id4", "4"),
-    ]
+    source = [("p1", "one"), ("p2", "two"), ("p1", "one again"), ("p3", "three"), ("p4", "four")]
+    target = [("p3", "drei"), ("p1", "eins"), ("p1", "noch eins"), ("p4", "vier"), ("p4", "4")]
     assert pair_paragraphs(source, target) == [("one", "eins"), ("one again", "noch eins"), ("three", "drei")]
 
 

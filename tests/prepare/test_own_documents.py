@@ -54,7 +54,6 @@ FORMS: Dict[str, Callable[[], bytes]] = {
     "a.JSONL": lambda: lines(TEXTS).encode(),
     "windows.jsonl": lambda: ("\ufeff" + lines(TEXTS).replace("\n", "\r\n")).encode(),
     "packed.jsonl.gz": lambda: gzip.compress(lines(TEXTS).encode()),
-    "plain": lambda: PLAIN.encode(),
     "packed.txt.gz": lambda: gzip.compress(PLAIN.encode()),
 }
 
