@@ -53,37 +53,24 @@ def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path,
     return path, {path.name: record_of(path, **({} if given else {"url": archive.url}))}
 
 
-def check_gzip(path: Path) -> None:
-    """Read a gzip file to its end; raise :class:`DownloadError` if it is cut off or damaged."""
-    with naming_damage(path, FETCH_AGAIN), gzip.open(path) as stream:
-        for _ in blocks_of(cast(IO[bytes], stream)):
-            pass
-
-
-def obtain_recorded(
-    url: str,
-    folder: Path,
-    record_file: Path,
-    allow_download: bool = True,
-) -> Path:
+def obtain_recorded(url: str, folder: Path, record_file: Path, allow_download: bool = True) -> Path:
     """Return the path of an archive in ``folder`` whose checksum is not published, downloaded if absent.
 
-    The first time, the archive is read to its end as gzip, and size and SHA-256 are written to
-    ``record_file``; afterwards it must still match them. Raises :class:`DownloadError` otherwise.
+    The first time, the archive is read to its end as gzip, and size and SHA-256 are written to ``record_file``;
+    afterwards it must still match them. Raises :class:`DownloadError` otherwise.
     """
     name = name_of(url)
     path, records = folder / name, read_json(record_file)
     fetch_missing(url, path, attempts=8, allowed=allow_download)
-    known = records.get(name)
-    if known is None:
-        print_line(f"{name}: {path.stat().st_size} bytes, checking")
-        check_gzip(path)
-        known = records[name] = record_of(path, url=url)
-        write_json(record_file, records)
+    print_line(f"{name}: {path.stat().st_size} bytes, checking")
+    if name not in records:
+        with naming_damage(path, FETCH_AGAIN), gzip.open(path) as stream:
+            for _ in blocks_of(cast(IO[bytes], stream)):
+                pass
+        write_json(record_file, {**records, name: record_of(path, url=url)})
     else:
         remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is intended"
-        check_digests(path, {"sha256": known["sha256"]}, known["bytes"], remedy)
-    print_line(f"{name}: {known['bytes']} bytes, SHA-256 {known['sha256']}")
+        check_digests(path, {"sha256": records[name]["sha256"]}, records[name]["bytes"], remedy)
     return path
 
 

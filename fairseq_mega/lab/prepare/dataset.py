@@ -101,10 +101,9 @@ class Dataset:
         place = sources.archives or folder / ARCHIVES
         missing = [name for name in self.archives if not (place / name).exists()]
         if missing or not self.archives:
-            found = f", and {place} lacks {', '.join(missing)}" if missing else ""
+            lacks = f", and {place} lacks {', '.join(missing)}" if missing else ""
+            released = ", or fetch them with --released" if self.released else ""
             raise ValueError(
-                f"{folder} holds no data of {self.name}{found}: make them with 'fairseq-mega-prepare {self.name} --out "
-                f"{folder}', see its --help, or name their folder with --data"
-                + ", or fetch them with --released"
-                * (self.released is not None)
+                f"{folder} holds no data of {self.name}{lacks}: make them with 'fairseq-mega-prepare {self.name} --out "
+                f"{folder}', see its --help, or name their folder with --data{released}"
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence
 
 from fairseq_mega.compat.files.locks import InUse, acquire
-from fairseq_mega.data.card import CARD_FILE, RECORDS, is_recorded, record_of
+from fairseq_mega.data.card import CARD_FILE, RECORDS, is_recorded, options_of, record_of
 from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.runs.files import write_json
 
@@ -62,17 +62,16 @@ class WorkFolder:
                 self._lock = acquire(str(self._unfinished / "lock"), f"--out {self.out}", "command")
             except InUse as holder:
                 raise ValueError(f"--out {self.out}: another process is writing there ({holder})") from None
-        try:
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(self._release_lock)
             self._claim()
-        except BaseException:
-            self._release_lock()
-            raise
+            on_error.pop_all()
         return self
 
     def _claim(self) -> None:
         """Compare the settings with those of an earlier run, of which parts alone are kept if it was interrupted."""
         if self.finished or self.built:
-            self._compare(self._read(self.out if self.finished else self.output)["settings"])
+            self._compare(options_of(self.out if self.finished else self.output))
             return
         record = self._unfinished / "settings.json"
         if record.exists() and self.parts.is_dir() and any(self.parts.iterdir()):
@@ -101,12 +100,6 @@ class WorkFolder:
             os.close(self._lock)
             self._lock = None
 
-    def _read(self, folder: Path) -> Dict[str, Any]:
-        content = record_of(folder)
-        if isinstance(content.get("settings"), dict):
-            return content
-        raise ValueError(f"{folder / CARD_FILE} was not written by this command (no settings): give another --out")
-
     def _compare(self, before: Dict[str, Any]) -> None:
         """Raise ValueError naming the settings that differ."""
         pairs = {name: (before.get(name), self.settings.get(name)) for name in sorted({*before, *self.settings})}
@@ -116,21 +109,17 @@ class WorkFolder:
             if not _same(old, new)
         ]
         if differing:
-            raise ValueError(
-                f"--out {self.out} belongs to other settings ({'; '.join(differing)}): give another folder, or remove "
-                "that one"
-            )
+            raise ValueError(f"--out {self.out} belongs to other settings ({'; '.join(differing)}): give a new folder")
 
     def part(self, name: str, make: Callable[[Path], None]) -> Path:
         """Return a folder of ``parts``, made unless an earlier run has made all of it.
 
         ``make`` fills it; an interrupted run may have left files there, which are useless after a ValueError.
         """
-        folder = self.parts / name
+        folder, partial = self.parts / name, self.parts / f"{name}.partial"
         if folder.exists():
             print_line(f"{name}: made before")
             return folder
-        partial = self.parts / f"{name}.partial"
         try:
             make(partial)
         except ValueError:
@@ -141,20 +130,17 @@ class WorkFolder:
 
     def check_files(self) -> None:
         """Raise ValueError naming a file of the finished data set whose size differs from its record in card.json."""
-        for name, record in self._read(self.out).get("files", {}).items():
+        for name, record in record_of(self.out).get("files", {}).items():
             path = self.out / name
             found = path.stat().st_size if path.is_file() else None
             if found != record["bytes"]:
-                raise ValueError(
-                    f"{path}: expected {record['bytes']} bytes as in {CARD_FILE}, found {found or 'none'}: remove "
-                    f"{self.out} to make the data again"
-                )
+                raise ValueError(f"{path}: {record['bytes']} bytes in {CARD_FILE}, found {found}: remove {self.out}")
 
     def publish(self, card: Optional[Dict[str, Any]] = None) -> None:
         """Move the data set into its place; ``card`` becomes card.json (None: it was written before)."""
         if card is not None:
             write_json(self.output / CARD_FILE, {**card, "settings": self.settings})
-        names = {name.partition("/")[0] for name in self._read(self.output).get("files", {})}
+        names = {name.partition("/")[0] for name in record_of(self.output).get("files", {})}
         moved = sorted([*self.output.iterdir(), *(self.parts / name for name in names)])
         moved.sort(key=lambda path: path.name in RECORDS)  # the card last
         for path in filter(Path.exists, moved):

@@ -187,9 +187,8 @@ def add_pathfinder(size: int, parser: argparse.ArgumentParser) -> None:
 
 
 def places_of(size: int) -> Tuple[str, ...]:
-    """Return the possible places of the released images of a size in a folder."""
-    name, top = f"pathfinder{size}", "lra_release"
-    return tuple(f"{before}{HARD}" for before in ("", f"{name}/", f"{top}/{name}/", f"{top}/{top}/{name}/"))
+    """Return the possible places of the released images of a size in a folder: in it, in lra_release, or its own."""
+    return tuple(f"{above}{HARD}" for above in ("", f"pathfinder{size}/", f"lra_release/pathfinder{size}/"))
 
 
 class Contours(NamedTuple):
@@ -201,26 +200,22 @@ class Contours(NamedTuple):
 
 
 def released_contours(root: Path, size: int) -> Contours:
-    """Return the released images in the order of the metadata files' numbers: PNG files, and tables of labels.
+    """Return the released images in the order of the metadata files' numbers: PNG files, and tables of labels."""
+    from PIL import Image
 
-    ``root`` is the folder ``pathfinder<size>``, or a folder that contains it, directly or in ``lra_release``.
-    """
     found = [root / place for place in places_of(size) if (root / place / "metadata").is_dir()]
     if not found:
         raise ValueError(f"--archive-dir {root}: pathfinder{size}/{HARD}/metadata is not there")
     tables = sorted((found[0] / "metadata").glob("*.npy"), key=lambda path: int(path.stem))
     content = b"".join(table.read_bytes() for table in tables)  # text, despite the name
     rows = [line.split() for line in content.decode("utf-8").splitlines() if line.strip()]
-    labels = np.array([int(label) for _, _, _, label, *_ in rows], dtype=np.int64)
-    record = {"images": len(rows), "sha256": hashlib.sha256(content).hexdigest()}
 
     def image(number: int) -> np.ndarray:
-        from PIL import Image
-
         with Image.open(found[0].joinpath(*rows[number][:2])) as picture:
             return np.array(picture.convert("L")).reshape(size, size)
 
-    return Contours(image, labels, {"metadata": record})
+    record = {"images": len(rows), "sha256": hashlib.sha256(content).hexdigest()}
+    return Contours(image, np.array([int(row[3]) for row in rows], dtype=np.int64), {"metadata": record})
 
 
 def drawn_contours(size: int, args: argparse.Namespace, work: WorkFolder) -> Contours:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
-from fairseq_mega.data.class_folders import FileKind, listing
+from fairseq_mega.data.class_folders import FileKind
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.classification import toy_data
@@ -125,11 +125,8 @@ def check_packages() -> None:
 
 def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
     for word in WORDS:
-        found = listing(folder / word, (".wav",), depth=0)
-        for name in found.files:
-            yield f"{word}/{name}", (folder / word / name).read_bytes()
-        if found.omitted:
-            print_line(f"--dir {folder / word}: omitted: {found.described()}")
+        for path in sorted((folder / word).glob("*.wav")):
+            yield f"{word}/{path.name}", path.read_bytes()
 
 
 def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarray, np.ndarray, int]:
@@ -146,10 +143,7 @@ def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarr
         else:
             dropped += 1
     if len(clips) != CLIPS and not any_count:
-        raise ValueError(
-            f"expected {CLIPS} clips of {SAMPLES} samples, found {len(clips)}: get a new copy of {ARCHIVE.name}, "
-            "or accept them with --any-count"
-        )
+        raise ValueError(f"expected {CLIPS} clips of {SAMPLES} samples, found {len(clips)}: see --any-count")
     order = sorted(clips)
     samples = np.empty((len(order), SAMPLES), dtype=np.int16)
     for row, key in enumerate(order):

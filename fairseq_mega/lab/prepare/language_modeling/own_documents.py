@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import json
+import shutil
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,9 +21,10 @@ from fairseq_mega.lab.prepare.options import SUBWORDS, add_number, add_path
 from fairseq_mega.lab.prepare.progress import HELD_OUT, SPLITS, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
-from fairseq_mega.lab.runs.files import copy_stream, written_whole
+from fairseq_mega.lab.runs.files import written_whole
 
 TEXTS = (*ENDINGS, ".txt", ".text", ".md")  # endings of the files of a folder, also followed by .gz
+BAD, EMPTY = "bad lines omitted", "empty ones omitted"
 LEARNT_FROM = 20_000_000  # first characters, for the subwords
 
 DETAILS = f"""\
@@ -50,7 +52,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bad-lines", choices=BAD_LINES, default="error", help=bad)
     add_number(parser, "--vocab-size", SUBWORDS, "number of subwords of the vocabulary", 300)  # each byte has a subword
     add_path(parser, "--vocabulary", "use this sentencepiece model instead of a new one")
-    add_number(parser, "--limit", None, "use the first N documents of --train only", HELD_OUT)
 
 
 def files_of(paths: Optional[Iterable[Path]]) -> List[Path]:
@@ -80,7 +81,7 @@ def documents_of(source: Source, omitted: "Counter[str]") -> Iterator[str]:
         if text.strip():
             yield text
         else:
-            omitted["empty ones"] += 1
+            omitted[EMPTY] += 1
 
 
 def json_texts(source: Source, omitted: "Counter[str]") -> Iterator[str]:
@@ -90,7 +91,7 @@ def json_texts(source: Source, omitted: "Counter[str]") -> Iterator[str]:
         if isinstance(found, str):
             yield found
         elif found is not None and source.bad_lines == "skip":
-            omitted["bad lines"] += 1
+            omitted[BAD] += 1
         elif found is not None:
             raise ValueError(bad_line(source, number, found))
 
@@ -103,16 +104,14 @@ def paragraphs(path: Path) -> Iterator[str]:
             yield "".join(group).replace("\r\n", "\n").rstrip("\n")
 
 
-def documents(files: Iterable[Path], args: argparse.Namespace, limit: Optional[int] = None) -> Iterator[str]:
-    """Yield all selected documents, and print the counts of each file."""
+def documents(files: Iterable[Path], args: argparse.Namespace) -> Iterator[str]:
+    """Yield all documents, and print the counts of each file."""
     for path in files:
-        omitted: Counter[str] = Counter({"bad lines": 0, "empty ones": 0})
-        count = 0
-        for text in itertools.islice(documents_of(Source(path, args.text_field, args.bad_lines), omitted), limit):
-            count += 1
+        counts: Counter[str] = Counter(dict.fromkeys(("documents", BAD, EMPTY), 0))
+        for text in documents_of(Source(path, args.text_field, args.bad_lines), counts):
+            counts["documents"] += 1
             yield text
-        print_line(f"{path}: {count:,} documents, omitted: {', '.join(f'{n:,} {what}' for what, n in omitted.items())}")
-        limit = None if limit is None else limit - count
+        print_line(f"{path}: {', '.join(f'{count:,} {things}' for things, count in sorted(counts.items()))}")
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
@@ -125,21 +124,15 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     with ExitStack() as stack:
         partials = {split: stack.enter_context(written_whole(work.output / f"{split}.jsonl")) for split in SPLITS}
         files = {split: stack.enter_context(partials[split].open("w")) for split in SPLITS}
-
-        def write(split: str, text: str) -> None:
-            files[split].write(json.dumps({"text": text}) + "\n")
-            hashes[split].append(hash(text))
-            counts[split]["documents"] += 1
-            counts[split]["characters"] += len(text)
-
-        for number, text in enumerate(documents(sources["train"], args, args.limit)):
-            split = held_out.get(number % HELD_OUT, "train")
-            if split == "train" and args.vocabulary is None and counts["train"]["characters"] < LEARNT_FROM:
-                learnt += text.splitlines()
-            write(split, text)
-        for split in SPLITS[1:]:
-            for text in documents(sources[split], args):
-                write(split, text)
+        for source, paths in sources.items():
+            for number, text in enumerate(documents(paths, args)):
+                split = held_out.get(number % HELD_OUT, "train") if source == "train" else source
+                if split == "train" and args.vocabulary is None and counts["train"]["characters"] < LEARNT_FROM:
+                    learnt += text.splitlines()
+                files[split].write(json.dumps({"text": text}) + "\n")
+                hashes[split].append(hash(text))
+                counts[split]["documents"] += 1
+                counts[split]["characters"] += len(text)
     for split, part in counts.items():
         print_line(f"{split}: {part['documents']:,} documents, {part['characters']:,} characters")
     print_overlap(hashes, "documents")
@@ -147,8 +140,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         prefix = work.output / Path(MODEL_FILE).stem
         counts["train"]["pieces"] = train_model(learnt, prefix, args.vocab_size, True, LINES)
     else:
-        with args.vocabulary.open("rb") as stream:
-            copy_stream(stream, work.output / MODEL_FILE)
+        shutil.copyfile(args.vocabulary, work.output / MODEL_FILE)
     return Report("own documents", counts, records_of(path for paths in sources.values() for path in paths), [])
 
 

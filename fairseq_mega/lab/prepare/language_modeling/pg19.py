@@ -4,6 +4,7 @@ import argparse
 import base64
 import json
 import re
+import shutil
 import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,7 +21,7 @@ from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS, WORDS_FILE
 from fairseq_mega.lab.prepare.options import add_number, add_path
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
-from fairseq_mega.lab.runs.files import copy_stream, write_json, written_whole
+from fairseq_mega.lab.runs.files import write_json, written_whole
 
 HOST = "https://storage.googleapis.com"
 AT_A_TIME = 8  # downloads
@@ -51,12 +52,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default=HOST, metavar="URL", help="server with the buckets (default: %(default)s)")
     add_number(parser, "--limit", None, "use the first N books of each split, by name")
     parser.add_argument("--any-count", action="store_true", help="accept numbers of books other than the published")
-
-
-def check(args: argparse.Namespace) -> None:
-    """Read the file of --vocabulary, before books are downloaded."""
-    if args.vocabulary is not None:
-        SubwordUnit(args.vocabulary)
 
 
 def list_bucket(host: str, folder: str, scratch: Path) -> List[Dict[str, Any]]:
@@ -97,8 +92,7 @@ def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Pat
     if args.books is not None:
         listed = listing(args.books / folder, (".txt", ".txt.gz"), depth=0)
         found: List[Any] = [args.books / folder / name for name in listed.files]
-        if listed.omitted:
-            print_line(f"--books: {len(found):,} books in {args.books / folder}; omitted: {listed.described()}")
+        print_line(f"{args.books / folder}: {len(found):,} books; omitted: {listed.described() or 'none'}")
     else:
         found = list_bucket(args.host, folder, work.raw / f"{folder}.list")
     if len(found) != BOOKS[split] and not args.any_count:
@@ -106,9 +100,9 @@ def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Pat
             f"{args.books or BUCKET}: {folder} has {len(found):,} books, and PG-19 has {BOOKS[split]:,}: complete it, "
             "or accept them with --any-count (no comparison with published perplexities then)"
         )
-    chosen = found[: args.limit]
     if args.books is not None:
-        return chosen
+        return found[: args.limit]
+    chosen = found[: args.limit]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         fetched = pool.map(partial(fetch_book, args.host, work.raw), chosen)
         return list(follow(fetched, folder, "books", len(chosen)))
@@ -133,10 +127,9 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     if vocabulary is None:
         vocabulary = work.raw / "t5.model"
         fetch_missing(address, vocabulary, VOCABULARY_REMEDY)
-        SubwordUnit(vocabulary)
+    SubwordUnit(vocabulary)  # raises an error before books are downloaded
     inputs = {vocabulary.name: record_of(vocabulary, **({} if args.vocabulary else {"url": address}))}
-    with vocabulary.open("rb") as stream:
-        copy_stream(stream, work.output / MODEL_FILE)
+    shutil.copyfile(vocabulary, work.output / MODEL_FILE)
     splits = {}
     for split in ("valid", "test", "train"):
         splits[split] = write_books(split, books_of(split, args, work), work.output / f"{split}.jsonl")
@@ -155,7 +148,6 @@ DATASETS = (
         add_options,
         make,
         toy_data.write_books,
-        check=check,
         members={"books": tuple(f"{folder}/*" for folder in FOLDERS.values())},
         layout=COUNTED_DOCUMENTS,
         vocab_size=lambda args: VOCAB_SIZE,
