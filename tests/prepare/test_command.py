@@ -1,4 +1,4 @@
-"""fairseq-mega-prepare: its folder, its help, packages of Debian; and archives that are damaged."""
+"""fairseq-mega-prepare: its folder, whole or absent, and the settings that it belongs to."""
 
 import dataclasses
 import os
@@ -9,10 +9,13 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from fairseq_mega.lab.prepare import command, debian
+from fairseq_mega.lab.prepare import command
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.options import WORKERS, file_option, folder_option, seed
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from tests.support.prepare_runs import prepare, refusal, source_of
+
+OPTIONS = (seed("files"), file_option("--file", text=""), folder_option("--archives", text=""), WORKERS)
 
 
 class Toy:
@@ -22,13 +25,7 @@ class Toy:
         self.made = 0
         self.problem = BaseException()
         self.fail = self.keep_parts = False
-        self.dataset = Dataset("toy", "Two files.", self._options, self._make)
-
-    def _options(self, parser: Any) -> None:
-        parser.add_argument("--seed", type=int, default=1)
-        parser.add_argument("--file", type=Path)
-        parser.add_argument("--archives", type=Path)
-        parser.add_argument("--workers", type=int, default=1)
+        self.dataset = Dataset("toy", "Two files.", OPTIONS, self._make)
 
     def _make(self, args: Any, work: WorkFolder) -> Report:
         self.made += 1
@@ -171,40 +168,3 @@ def test_a_second_process_is_kept_out(toy: Toy, tmp_path: Path) -> None:
         assert "another process is writing there" in refusal("toy", "--out", tmp_path)
         other.communicate("\n")
     prepare("toy", "--out", tmp_path).succeeded()
-
-
-def stub(folder: Path, name: str, script: str) -> None:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-
-
-@pytest.fixture
-def stubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of commands, the only one that is searched: a dpkg-deb that notes what it unpacks."""
-    folder = tmp_path / "stubs"
-    folder.mkdir()
-    for tool in ("sh", "cp", "touch", "cat"):
-        folder.joinpath(tool).symlink_to(f"/bin/{tool}")
-    stub(folder, "dpkg-deb", 'if [ "$1" = -f ]; then echo 1.2-3; else cp "$2" "$3/"; fi')
-    monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    return folder
-
-
-def test_packages_are_fetched_unpacked_and_recorded(stubs: Path, tmp_path: Path) -> None:
-    stub(stubs, "apt-get", 'for name; do :; done; echo content > "${name}_1%3a2_all.deb"')
-    raw, target = tmp_path / "raw", tmp_path / "target"
-    records = debian.obtain_packages(["one", "two"], None, raw, target)
-    assert files_below(target) == ["one_1%3a2_all.deb", "two_1%3a2_all.deb"] == files_below(raw)
-    record: Dict[str, Any] = records["one_1%3a2_all.deb"]
-    assert (record["package"], record["version"], record["bytes"]) == ("one", "1.2-3", 8)
-    stub(stubs, "apt-get", "exit 1")
-    debian.obtain_packages(["one", "two"], None, raw, tmp_path / "again")  # fetched before
-    stub(stubs, "dpkg-deb", "exit 2")
-    for given in (None, [raw / "one_1%3a2_all.deb"]):
-        kept = given is not None
-        (raw / "one_1%3a2_all.deb").write_text("half")
-        with pytest.raises(debian.DownloadError, match="dpkg-deb -x"):
-            debian.obtain_packages(["one"], given, raw, target)
-        assert (raw / "one_1%3a2_all.deb").exists() == kept  # fetched again the next time, if it is not the user's

@@ -17,8 +17,6 @@ from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text
 from fairseq_mega.lab.prepare.language_modeling.texts import count
 from fairseq_mega.lab.prepare.progress import SPLITS
 from tests.support import helpers
-from tests.support.in_process import in_process  # noqa: F401
-from tests.support.prepare_runs import prepare
 
 UNREACHABLE = "http://127.0.0.1:1/folder"
 
@@ -128,12 +126,3 @@ def test_sizes_cut_in_the_middle_of_a_line_and_count_one_end_more(tmp_path: Path
     found = cut("bytes", path, tmp_path / "text", sizes=(6, 2, 2))["splits"]
     assert [found[split]["tokens"] for split in SPLITS] == [6, 3, 2]
     assert (tmp_path / "text" / "train").read_text().split() == ["97", "98", "99", "100"]
-
-
-@pytest.mark.usefixtures("in_process")
-def test_a_folder_with_commas(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """fairseq-preprocess separates names of files by commas."""
-    monkeypatch.chdir(tmp_path)
-    prepare("text-lm", "--train", text, "--out", "a,b/c,", "--workers", 1).succeeded()
-    for split in SPLITS:
-        assert (tmp_path / "a,b/c,/data-bin" / f"{split}.bin").stat().st_size

@@ -59,8 +59,8 @@ def test_archives_unpack_in_order_and_in_parallel(archives: Path, tmp_path: Path
     )
 
 
-@pytest.mark.parametrize("split", ["newstest2014", "europarl-v7"])
-def test_a_wrong_number_of_lines_is_refused_with_both_numbers(archives: Path, tmp_path: Path, split: str) -> None:
+def test_a_wrong_number_of_lines_is_refused(archives: Path, tmp_path: Path) -> None:
+    split = "newstest2014"
     counts = json.loads((archives / "counts.json").read_text())
     counts[split] += 1
     (archives / "counts.json").write_text(json.dumps(counts))
@@ -124,8 +124,7 @@ def reverse(lines: List[str]) -> List[str]:
     return [line.replace("|", "\n")[::-1] for line in lines]
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("lines", [1, 500, 1301])
+@pytest.mark.parametrize(("processes", "lines"), [(1, 500), (3, 1301)])
 def test_lines_keep_their_order_over_processes(tmp_path: Path, processes: int, lines: int) -> None:
     text = [f"{n}\u2028\x85 x" for n in range(lines)]
     transform(write_lines(tmp_path / "in", text), tmp_path / "out", reverse, processes)
@@ -138,14 +137,8 @@ def test_lines_keep_their_order_over_processes(tmp_path: Path, processes: int, l
 SENTENCES = [
     "It's a well-known fact, isn't it?",
     'He said: "No [really] & truly <b>yes</b>."',
-    "The 3,5-fold rise of 1.5% | 20-year-olds",
-    "Mr. Smith (aged 7) met Dr. No. on Jan. 5.",
-    "Das ist z.B. der S-Bahn-Hof, ca. 5 km -- oder?",
-    "Er sagte: \u201eNein\u201c \u2013 und ging\u2026",
-    "a\u00a0b \u3000c\td  e",
-    "&apos; and &amp; are kept @-@ so",
-    "http://www.example.com/a-b?c=d a@b.de",
-    "\u4eca\u65e5\u306f caf\u00e9 nai\u0308ve",
+    "Er sagte: \u201eNein\u201c \u2013 z.B. der S-Bahn-Hof, ca. 5 km -- oder\u2026",
+    "a\u00a0b \u3000c\td  e &apos; and &amp; are kept @-@ so",
     "",
 ]
 

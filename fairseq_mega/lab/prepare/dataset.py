@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.layouts import Layout
 from fairseq_mega.lab.prepare.lra_archive import Part
-from fairseq_mega.lab.prepare.options import add_out, add_smoke
+from fairseq_mega.lab.prepare.options import SMOKE, Option, out
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 ARCHIVES = "archives"  # in --out, unless --archives is passed
@@ -58,7 +58,7 @@ class Dataset:
 
     name: str
     details: str  # sizes, times and layout, for its --help
-    add_options: Callable[[argparse.ArgumentParser], None]
+    options: Tuple[Option, ...]  # beside --out and --smoke
     make: Callable[[argparse.Namespace, WorkFolder], Report]  # writes the data set below work.output, or as parts
     # For --smoke: writes a little invented data to a folder and returns the options that read them. make compares them
     # with no published count.
@@ -89,10 +89,8 @@ class Dataset:
 
     def add_all_options(self, parser: argparse.ArgumentParser) -> None:
         """Add its own options and those of every data set to a parser."""
-        add_out(parser, required=self.usual_out is None)
-        self.add_options(parser)
-        if self.toy is not None:
-            add_smoke(parser)
+        for add in (out(self.usual_out is None), *self.options, *([] if self.toy is None else [SMOKE])):
+            add(parser)
 
     def check_sources(self, folder: Path, sources: Sources) -> None:
         """Raise ValueError where the data of a folder cannot be made: their sources are absent, and not fetched."""

@@ -8,12 +8,16 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.prepare.debian import obtain_packages
 from fairseq_mega.lab.prepare.download import Records
-from fairseq_mega.lab.prepare.options import add_path
+from fairseq_mega.lab.prepare.options import file_option, folder_option, one_of
 from fairseq_mega.lab.prepare.progress import follow
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 PACKAGES = {"en-US": "libreoffice-help-en-us", "de": "libreoffice-help-de"}  # by the language's folder
 HELP = Path("usr/share/libreoffice/help")
+SOURCES = one_of(
+    file_option("--deb", nargs="+", text="your copies of the packages"),
+    folder_option("--packages", text="folder with the unpacked packages (it holds usr/)"),
+)
 UNPACKED = {"packages": (str(HELP),)}  # the part of their folder that is read
 Paragraph = Tuple[str, str]  # identifier and text
 Page = Tuple[str, List[Tuple[str, str]]]  # path below the language's folder, with forward slashes; source and target
@@ -25,13 +29,6 @@ _NAME_CLASSES = frozenset({"emph", "menuitem", "widget"})  # of the interface's 
 _VOID_TAGS = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
-
-
-def add_packages(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the packages' copies."""
-    sources = parser.add_mutually_exclusive_group()
-    add_path(sources, "--deb", "your copies of the packages", nargs="+")
-    add_path(sources, "--packages", "folder with the unpacked packages (it holds usr/)", metavar="DIR")
 
 
 def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -> Tuple[Path, Records]:

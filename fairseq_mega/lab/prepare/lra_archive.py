@@ -3,11 +3,11 @@
 import argparse
 import importlib.util
 from pathlib import Path, PurePosixPath
-from typing import Dict, Mapping, NamedTuple, Optional
+from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
 from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, naming_damage, obtain_recorded, tar_files
 from fairseq_mega.lab.prepare.download import DownloadError
-from fairseq_mega.lab.prepare.options import add_path
+from fairseq_mega.lab.prepare.options import Option, folder_option, one_of, option, switch
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
@@ -38,16 +38,14 @@ class Part(NamedTuple):
             )
 
 
-def add_released(parser: argparse.ArgumentParser, option: str, text: str) -> None:
-    """Add an option for a folder of the unpacked files, and those for the archive; --released is None by default."""
-    sources = parser.add_mutually_exclusive_group()
-    add_path(sources, option, text, metavar="DIR")
-    released = "use the files of the released archive; downloads 8 GB"
-    sources.add_argument("--released", action="store_const", const=True, help=released)
-    archives = "folder of this archive, which is downloaded into it where missing (default: raw in --out)"
-    parser.add_argument("--archives", type=Path, metavar="DIR", help=archives)
-    parser.add_argument(
-        "--no-download", action="store_true", help="fail if the archive is missing, instead of downloading it"
+def released(name: str, text: str) -> Tuple[Option, ...]:
+    """Return an option for a folder of the unpacked files, and those for the archive; --released is None by default."""
+    fetch = "use the files of the released archive; downloads 8 GB"
+    place = "folder of this archive, which is downloaded into it where missing (default: raw in --out)"
+    return (
+        one_of(folder_option(name, text=text), option("--released", action="store_const", const=True, help=fetch)),
+        folder_option("--archives", text=place),
+        switch("--no-download", "fail if the archive is missing, instead of downloading it"),
     )
 
 

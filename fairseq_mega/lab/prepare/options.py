@@ -5,7 +5,7 @@ Needs the standard library only, as scripts/check_options.py runs :func:`main` w
 
 import argparse
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.cli.usage import Parser
 from fairseq_mega.lab.runs.options import add_environment, at_least, flag, for_script, usable_cores
@@ -15,39 +15,67 @@ WIKITEXT_FILES = "wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens"
 DATA_BIN = "Writes DIR/data-bin (dict.txt and train, valid, test as .bin and .idx)"
 WRITTEN = ("out", "archives")  # the second one is a folder that archives may be downloaded to
 LENGTH = 4000  # bytes of a text that are kept by default
+USUAL = " (default: %(default)s)"
+
+Option = Callable[["argparse._ActionsContainer"], object]  # adds itself to a parser
 
 
-def add_out(parser: argparse.ArgumentParser, required: bool) -> None:
-    """Add --out."""
+def option(*names: str, **keywords: Any) -> Option:
+    """Return any option of argparse."""
+    return lambda parser: parser.add_argument(*names, **keywords)
+
+
+def file_option(*names: str, text: str, **others: Any) -> Option:
+    """Return an option for a file, or for several with ``nargs``."""
+    return option(*names, **{"type": Path, "metavar": "FILE", "help": text, **others})
+
+
+def folder_option(*names: str, text: str, **others: Any) -> Option:
+    """Return an option for a folder."""
+    return file_option(*names, text=text, metavar="DIR", **others)
+
+
+def number_option(name: str, default: Any, text: str, least: int = 1) -> Option:
+    """Return an option for a whole number of at least ``least``."""
+    usual = "" if default is None else USUAL
+    return option(name, type=at_least(least), default=default, metavar="N", help=text + usual)
+
+
+def choice(name: str, choices: Sequence[str], text: str) -> Option:
+    """Return an option for one of some words, by default the first."""
+    return option(name, choices=choices, default=choices[0], help=text + USUAL)
+
+
+def switch(name: str, text: str) -> Option:
+    """Return an option without a value."""
+    return option(name, action="store_true", help=text)
+
+
+def one_of(*options: Option) -> Option:
+    """Return options that exclude each other."""
+
+    def add(parser: "argparse._ActionsContainer") -> None:
+        group = parser.add_mutually_exclusive_group()
+        for each in options:
+            each(group)
+
+    return add
+
+
+def archive(name: str) -> Option:
+    """Return --archive, for a published archive of this name."""
+    return file_option("--archive", text=f"your copy of {name}, instead of a download")
+
+
+def seed(things: str) -> Option:
+    """Return --seed."""
+    return number_option("--seed", 1, f"seed of the {things}", 0)
+
+
+def out(required: bool) -> Option:
+    """Return --out."""
     usual = "" if required else " (default: a folder in outputs of the checkout, named after the data)"
-    parser.add_argument("--out", type=Path, required=required, metavar="DIR", help=f"folder to write{usual}")
-
-
-def add_smoke(parser: argparse.ArgumentParser) -> None:
-    """Add --smoke; its value is None where it is not passed."""
-    toy = "make a little invented data instead, in seconds"
-    parser.add_argument("--smoke", action="store_const", const=True, help=toy)
-
-
-def add_path(parser: "argparse._ActionsContainer", option: str, text: str, **others: Any) -> None:
-    """Add an option for a file, or for a folder if ``metavar`` is "DIR"."""
-    parser.add_argument(option, **{"type": Path, "metavar": "FILE", "help": text, **others})
-
-
-def add_number(parser: argparse.ArgumentParser, option: str, default: Any, text: str, least: int = 1) -> None:
-    """Add an option for a whole number of at least ``least``."""
-    usual = "" if default is None else " (default: %(default)s)"
-    parser.add_argument(option, type=at_least(least), default=default, metavar="N", help=text + usual)
-
-
-def add_length(parser: argparse.ArgumentParser) -> None:
-    """Add --length, for texts as bytes."""
-    add_number(parser, "--length", LENGTH, "bytes to keep of the beginning of a text")
-
-
-def add_seed(parser: argparse.ArgumentParser, things: str) -> None:
-    """Add --seed."""
-    add_number(parser, "--seed", 1, f"seed of the {things}", 0)
+    return folder_option("--out", required=required, text=f"folder to write{usual}")
 
 
 def parse_limit(text: str) -> List[int]:
@@ -58,23 +86,15 @@ def parse_limit(text: str) -> List[int]:
     return values * 3 if len(values) == 1 else values
 
 
-def add_archive(parser: "argparse._ActionsContainer", name: str) -> None:
-    """Add --archive, for a published archive of this name."""
-    add_path(parser, "--archive", f"your copy of {name}, instead of a download")
-
-
-def add_limit(parser: argparse.ArgumentParser) -> None:
-    """Add --limit."""
-    keep = "keep this many examples of each split (or of train, valid and test), drawn with a fixed seed"
-    parser.add_argument("--limit", type=parse_limit, metavar="N[,N,N]", help=keep)
-
-
-def add_workers(parser: argparse.ArgumentParser) -> None:
-    """Add --workers, by default one process per usable core; the result does not depend on it."""
-    cores = usable_cores()
-    parser.add_argument(
-        "--workers", type=at_least(1), default=cores, metavar="N", help="number of processes (default: cores)"
-    )
+# None where it is not passed, as all that older cards lack.
+SMOKE = option("--smoke", action="store_const", const=True, help="make a little invented data instead, in seconds")
+KEPT_LENGTH = number_option("--length", LENGTH, "bytes to keep of the beginning of a text")
+KEPT = "keep this many examples of each split (or of train, valid and test), drawn with a fixed seed"
+LIMIT = option("--limit", type=parse_limit, metavar="N[,N,N]", help=KEPT)
+# The result does not depend on it.
+WORKERS = option(
+    "--workers", type=at_least(1), default=usable_cores(), metavar="N", help="number of processes (default: cores)"
+)
 
 
 def check_together(args: argparse.Namespace, *names: str) -> None:
@@ -95,10 +115,10 @@ def check_paths(args: argparse.Namespace) -> None:
 
 
 class TextOptions(NamedTuple):
-    """Options of a text in the description of its data set."""
+    """Description of a text and its options."""
 
     details: str
-    add: Callable[[argparse.ArgumentParser], None]
+    options: Tuple[Option, ...]
     usual_out: Callable[[argparse.Namespace], str]
     check: Callable[[argparse.Namespace], None] = lambda args: None
 
@@ -131,52 +151,16 @@ TEXT_LM = f"""\
 modelling. A text of 1 MB becomes 2 MB as bytes."""
 
 
-def add_enwik8(parser: argparse.ArgumentParser) -> None:
-    """Add the options of enwik8."""
-    copy = "your copy of enwik8.zip or of enwik8; its checksum is compared (default: download it)"
-    add_path(parser, "--archive", copy)
-
-
-def add_wikitext(parser: argparse.ArgumentParser) -> None:
-    """Add the options of WikiText."""
-    versions = "WikiText-103 or WikiText-2 (default: %(default)s)"
-    parser.add_argument("--version", choices=("103", "2"), default="103", help=versions)
-    sources = parser.add_mutually_exclusive_group()
-    add_path(sources, "--archive", "your copy of wikitext-103-v1.zip or wikitext-2-v1.zip; its MD5 is compared")
-    texts = f"folder with {WIKITEXT_FILES}, plain or .gz, instead of an archive"
-    add_path(sources, "--text", texts, metavar="DIR")
-
-
-def add_gcide(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the dictionary."""
-    units = "bytes (like enwik8: every byte a token) or words (default: %(default)s)"
-    parser.add_argument("--unit", choices=("bytes", "words"), default="bytes", help=units)
-    add_cutting(parser, 5, None)
-    sources = parser.add_mutually_exclusive_group()
-    add_path(sources, "--deb", "your copy of the package (default: apt-get download fetches it)")
-    add_path(sources, "--dictionary", "gcide.dict.dz from the package, instead of --deb")
-
-
-def add_text_lm(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a text of one's own."""
-    add_path(parser, "--train", "text to train on")
-    add_path(parser, "--valid", "validation text (default: evenly spaced blocks of lines held out of --train)")
-    add_path(parser, "--test", "test text (default: other such blocks)")
-    units = "words (UTF-8, split at white space), subwords (pieces of words, learnt from train) or bytes (any file)"
-    choices = ("words", "subwords", "bytes")
-    parser.add_argument("--unit", choices=choices, default="words", help=f"{units} (default: %(default)s)")
-    add_number(parser, "--vocab-size", None, f"number of subwords to learn (default: {SUBWORDS})")
-    add_cutting(parser, 2, HELD_OUT_SHARE)
-
-
-def add_cutting(parser: argparse.ArgumentParser, threshold: int, held_out: Optional[float]) -> None:
-    """Add the options that cut a text into splits and tokens."""
+def cutting(threshold: int, held_out: Optional[float]) -> Tuple[Option, ...]:
+    """Return the options that cut a text into splits and tokens."""
     seen = f"replace words that occur fewer than N times in train by <unk> (default: {threshold})"
-    add_number(parser, "--threshold", None, seen, 0)
     share = f"share of the text for valid, and for test (default: {HELD_OUT_SHARE})"
-    parser.add_argument("--held-out", type=float, default=held_out, metavar="SHARE", help=share)
-    add_number(parser, "--limit", None, "use this many bytes only, in equal parts from all blocks (default: all)")
-    add_number(parser, "--blocks", BLOCKS, "number of blocks of the text, whose ends are held out")
+    return (
+        number_option("--threshold", None, seen, 0),
+        option("--held-out", type=float, default=held_out, metavar="SHARE", help=share),
+        number_option("--limit", None, "use this many bytes only, in equal parts from all blocks (default: all)"),
+        number_option("--blocks", BLOCKS, "number of blocks of the text, whose ends are held out"),
+    )
 
 
 def check_text_lm(args: argparse.Namespace) -> None:
@@ -186,10 +170,51 @@ def check_text_lm(args: argparse.Namespace) -> None:
 
 
 TEXTS: Dict[str, TextOptions] = {
-    "enwik8": TextOptions(ENWIK8, add_enwik8, lambda args: "enwik8"),
-    "wikitext": TextOptions(WIKITEXT, add_wikitext, lambda args: f"wikitext-{args.version}"),
-    "gcide": TextOptions(GCIDE, add_gcide, lambda args: f"gcide-{args.unit}"),
-    "text-lm": TextOptions(TEXT_LM, add_text_lm, lambda args: "text", check_text_lm),
+    "enwik8": TextOptions(
+        ENWIK8,
+        (file_option("--archive", text="your copy of enwik8.zip or of enwik8, whose checksum is compared"),),
+        lambda args: "enwik8",
+    ),
+    "wikitext": TextOptions(
+        WIKITEXT,
+        (
+            choice("--version", ("103", "2"), "WikiText-103 or WikiText-2"),
+            one_of(
+                file_option("--archive", text="your copy of wikitext-103-v1.zip or wikitext-2-v1.zip, checked by MD5"),
+                folder_option("--text", text=f"folder with {WIKITEXT_FILES}, plain or .gz, instead of an archive"),
+            ),
+        ),
+        lambda args: f"wikitext-{args.version}",
+    ),
+    "gcide": TextOptions(
+        GCIDE,
+        (
+            choice("--unit", ("bytes", "words"), "bytes (like enwik8: every byte a token) or words"),
+            *cutting(5, None),
+            one_of(
+                file_option("--deb", text="your copy of the package (default: apt-get download fetches it)"),
+                file_option("--dictionary", text="gcide.dict.dz from the package, instead of --deb"),
+            ),
+        ),
+        lambda args: f"gcide-{args.unit}",
+    ),
+    "text-lm": TextOptions(
+        TEXT_LM,
+        (
+            file_option("--train", text="text to train on"),
+            file_option("--valid", text="validation text (default: evenly spaced blocks of lines held out of --train)"),
+            file_option("--test", text="test text (default: other such blocks)"),
+            choice(
+                "--unit",
+                ("words", "subwords", "bytes"),
+                "words (UTF-8, split at white space), subwords (learnt from train) or bytes (any file)",
+            ),
+            number_option("--vocab-size", None, f"number of subwords to learn (default: {SUBWORDS})"),
+            *cutting(2, HELD_OUT_SHARE),
+        ),
+        lambda args: "text",
+        check_text_lm,
+    ),
 }
 
 
@@ -200,10 +225,8 @@ def main(words: List[str]) -> None:
     parser = Parser(
         prog=f"fairseq-mega-prepare {name}", description=text.details, formatter_class=form, allow_abbrev=False
     )
-    add_out(parser, required=False)
-    text.add(parser)
-    add_workers(parser)
-    add_smoke(parser)
+    for add in (out(required=False), *text.options, WORKERS, SMOKE):
+        add(parser)
     add_environment(parser)
     args = parser.parse_args(given)
     try:

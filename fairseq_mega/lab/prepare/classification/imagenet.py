@@ -14,7 +14,7 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.dataset import Dataset, Report, Scored
 from fairseq_mega.lab.prepare.download import DownloadError, Records, digest_of
 from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
-from fairseq_mega.lab.prepare.options import add_path
+from fairseq_mega.lab.prepare.options import folder_option, switch
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
@@ -38,14 +38,6 @@ train/CLASS/FILE and val/CLASS/FILE for --task image-classification. The archive
 {", ".join(ARCHIVES)} are read where they are,
 the result has 155 GB. An interrupted run continues with the missing classes. A folder that is already unpacked needs
 no preparation."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ImageNet."""
-    add_path(parser, "--archives", "folder with the three archives", required=True, metavar="DIR")
-    parser.add_argument(
-        "--any-archives", action="store_true", help="accept archives with other checksums than the published"
-    )
 
 
 def classes_of_validation(devkit: Path) -> List[str]:
@@ -134,7 +126,10 @@ DATASETS = (
     Dataset(
         "imagenet",
         DETAILS,
-        add_options,
+        (
+            folder_option("--archives", text="folder with the three archives", required=True),
+            switch("--any-archives", "accept archives with other checksums than the published"),
+        ),
         make,
         toy_data.imagenet,
         layout=TRAIN_AND_VALID,

@@ -21,15 +21,16 @@ from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import Records, records_of
 from fairseq_mega.lab.prepare.generators.pathfinder import RULES, generate_pathfinder
 from fairseq_mega.lab.prepare.layouts import IMAGES
-from fairseq_mega.lab.prepare.lra_archive import HARD, Part, add_released, released_files
+from fairseq_mega.lab.prepare.lra_archive import HARD, Part, released, released_files
 from fairseq_mega.lab.prepare.options import (
-    add_archive,
-    add_limit,
-    add_number,
-    add_path,
-    add_seed,
-    add_workers,
+    LIMIT,
+    WORKERS,
+    archive,
     check_together,
+    file_option,
+    number_option,
+    one_of,
+    seed,
 )
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -70,22 +71,12 @@ CIFAR_ARCHIVE = Archive(
 _BATCH = "cifar-10-batches-py/{}".format
 BATCHES = {"train": [_BATCH(f"data_batch_{number}") for number in range(1, 6)], "test": [_BATCH("test_batch")]}
 SIDE = 32
+ARRAYS = "grey images instead: .npz with x (n, 32, 32) uint8 and y (n,); a tenth of train becomes valid"
 
 CIFAR10 = """\
 45000, 5000 and 10000 images of 32 x 32 pixels in grey. The 50000 of training are split by torch's random permutation of
 seed 42, as the authors do. Download 170 MB, result 220 MB, under a minute on one core. Labels 0 to 9 in CIFAR's order:
 airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck."""
-
-
-def add_cifar10(parser: argparse.ArgumentParser) -> None:
-    """Add the options of Image."""
-    sources = parser.add_mutually_exclusive_group()
-    add_archive(sources, CIFAR_ARCHIVE.name)
-    arrays = "grey images instead: .npz with x (n, 32, 32) uint8 and y (n,); a tenth of train becomes valid"
-    add_path(sources, "--npz-train", arrays)
-    add_path(parser, "--npz-test", arrays)
-    add_number(parser, "--side", SIDE, "height and width in pixels; smaller images are means of blocks")
-    add_limit(parser)
 
 
 def check_cifar10(args: argparse.Namespace) -> None:
@@ -176,16 +167,6 @@ TIMES = {
 }
 
 
-def add_pathfinder(size: int, parser: argparse.ArgumentParser) -> None:
-    """Add the options of Pathfinder."""
-    add_number(parser, "--count", 200_000, "number of images", LEAST_IMAGES)
-    add_seed(parser, "images")
-    add_workers(parser)
-    released = f"folder with the released images, instead of new ones: the unpacked lra_release or its pathfinder{size}"
-    add_released(parser, "--archive-dir", released)
-    add_limit(parser)
-
-
 def places_of(size: int) -> Tuple[str, ...]:
     """Return the possible places of the released images of a size in a folder: in it, in lra_release, or its own."""
     return tuple(f"{above}{HARD}" for above in ("", f"pathfinder{size}/", f"lra_release/pathfinder{size}/"))
@@ -255,7 +236,13 @@ def _pathfinder(name: str, size: int, toy: Callable[[Path], List[str]], names: T
     return Dataset(
         name,
         PATHFINDER.format(size=size, times=TIMES[size]),
-        partial(add_pathfinder, size),
+        (
+            number_option("--count", 200_000, "number of images", LEAST_IMAGES),
+            seed("images"),
+            WORKERS,
+            *released("--archive-dir", f"folder with the released images, lra_release or its pathfinder{size}"),
+            LIMIT,
+        ),
         partial(make_pathfinder, size),
         toy,
         members={"archive_dir": places_of(size)},
@@ -271,7 +258,12 @@ DATASETS = (
     Dataset(
         "cifar10",
         CIFAR10,
-        add_cifar10,
+        (
+            one_of(archive(CIFAR_ARCHIVE.name), file_option("--npz-train", text=ARRAYS)),
+            file_option("--npz-test", text=ARRAYS),
+            number_option("--side", SIDE, "height and width in pixels; smaller images are means of blocks"),
+            LIMIT,
+        ),
         make_cifar10,
         toy_data.cifar10,
         check=check_cifar10,

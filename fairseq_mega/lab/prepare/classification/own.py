@@ -35,7 +35,7 @@ from fairseq_mega.lab.prepare.classification.texts import (
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import records_of, sha256_of
 from fairseq_mega.lab.prepare.layouts import CLIPS, TEXTS, TRAIN_AND_VALID
-from fairseq_mega.lab.prepare.options import LENGTH, add_limit, add_number, add_path
+from fairseq_mega.lab.prepare.options import LENGTH, LIMIT, Option, choice, file_option, folder_option, number_option
 from fairseq_mega.lab.prepare.progress import SPLITS, follow, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import RESERVED
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -74,12 +74,14 @@ class Example(NamedTuple):
 Parts = Dict[str, List[Example]]  # by split
 
 
-def add_splits(parser: argparse.ArgumentParser, things: str, metavar: str, *others: str) -> None:
-    """Add the options of the sources of each split; ``others`` are older names of the first, which card.json has."""
+def sources(things: str, metavar: str, *others: str) -> Tuple[Option, ...]:
+    """Return the options of the sources of each split; ``others`` are older names of the first, as in card.json."""
     names, dest = ("--train", *others), (others or ("--train",))[0].lstrip("-")
-    parser.add_argument(*names, dest=dest, type=Path, required=True, metavar=metavar, help=f"{things} to train on")
-    for split in SPLITS[1:]:
-        add_path(parser, f"--{split}", f"{things} of {split} (default: held out of --train)", metavar=metavar)
+    held_out = "(default: held out of --train)"
+    return (
+        file_option(*names, dest=dest, required=True, metavar=metavar, text=f"{things} to train on"),
+        *(file_option(f"--{split}", metavar=metavar, text=f"{things} of {split} {held_out}") for split in SPLITS[1:]),
+    )
 
 
 def read_splits(
@@ -102,13 +104,13 @@ def read_splits(
     Raises:
         ValueError: for a label that train or the classifier lacks.
     """
-    sources = {split: path for split, path in zip(SPLITS, (train, args.valid, args.test)) if path is not None}
-    parts = {split: read(path) for split, path in sources.items()}
+    paths = {split: path for split, path in zip(SPLITS, (train, args.valid, args.test)) if path is not None}
+    parts = {split: read(path) for split, path in paths.items()}
     labels = labels or sorted({example.label for example in parts["train"]})
     for split, examples in parts.items():
         unknown = sorted({example.label for example in examples}.difference(labels))
         if unknown:
-            raise ValueError(f"{sources[split]} has labels that train or --like lacks: {listed(unknown)}")
+            raise ValueError(f"{paths[split]} has labels that train or --like lacks: {listed(unknown)}")
     missing = [split for split in SPLITS if split not in parts]
     if missing:
         numbers = np.array([labels.index(example.label) for example in parts["train"]])
@@ -138,16 +140,6 @@ def counts_of(parts: Parts, labels: Sequence[str]) -> Dict[str, Dict[str, Any]]:
 
 
 # --- Texts
-
-
-def add_texts(parser: argparse.ArgumentParser) -> None:
-    """Add the options of own texts."""
-    add_splits(parser, "table", "FILE")
-    first = "the first line of each table names the columns, or is an example: a label and a text (default: names)"
-    parser.add_argument("--first-line", choices=("names", "example"), default="names", help=first)
-    add_number(parser, "--length", None, f"bytes to keep of the beginning of a text (default: of --like, or {LENGTH})")
-    add_path(parser, "--like", f"{LIKE} tokens and labels", metavar="DATA")
-    add_limit(parser)
 
 
 def length_of(args: argparse.Namespace) -> Dict[str, int]:
@@ -216,11 +208,6 @@ def read_folder(kind: FileKind, folder: Path) -> List[Example]:
     return [Example(Path(folder, label, name), label) for label, names in files.items() for name in names]
 
 
-def add_images(parser: argparse.ArgumentParser) -> None:
-    """Add the options of own images."""
-    add_splits(parser, "folder with images as LABEL/FILE", "DIR", "--dir")
-
-
 def make_images(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Divide the images of each label, and link or copy them."""
     parts, labels, missing = read_splits(args.dir, args, partial(read_folder, PICTURES), 0.1, sha256_of)
@@ -235,16 +222,6 @@ def make_images(args: argparse.Namespace, work: WorkFolder) -> Report:
                 shutil.copyfile(path, target)
     notes = note_held_out(missing, "a tenth of every label each, drawn with seed 42")
     return Report(f"own images, {args.dir.resolve()}", counts_of(parts, labels), {}, notes)
-
-
-def add_recordings(parser: argparse.ArgumentParser) -> None:
-    """Add the options of own recordings."""
-    add_splits(parser, "folder with recordings as LABEL/NAME.wav", "DIR", "--dir")
-    samples = f"samples of every clip, a multiple of {STEP} (default: the length of the longest clip)"
-    add_number(parser, "--samples", None, samples)
-    clips = f"{LIKE} labels, length and scale"
-    parser.add_argument("--like", type=lambda data: Path(data) / FOLDER / FILE_NAME, metavar="DATA", help=clips)
-    add_limit(parser)
 
 
 def check_recordings(args: argparse.Namespace) -> None:
@@ -282,11 +259,26 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 DATASETS = (
-    Dataset("own-images", IMAGE_DETAILS, add_images, make_images, layout=TRAIN_AND_VALID, own=True),
+    Dataset(
+        "own-images",
+        IMAGE_DETAILS,
+        sources("folder with images as LABEL/FILE", "DIR", "--dir"),
+        make_images,
+        layout=TRAIN_AND_VALID,
+        own=True,
+    ),
     Dataset(
         "own-texts",
         TEXT_DETAILS,
-        add_texts,
+        (
+            *sources("table", "FILE"),
+            choice("--first-line", ("names", "example"), "the first line names the columns, or is a label and a text"),
+            number_option(
+                "--length", None, f"bytes to keep of the beginning of a text (default: of --like, or {LENGTH})"
+            ),
+            folder_option("--like", text=f"{LIKE} tokens and labels"),
+            LIMIT,
+        ),
         make_texts,
         reads=length_of,
         members={"like": ("*-bin/dict.txt",)},
@@ -294,6 +286,21 @@ DATASETS = (
         own=True,
     ),
     Dataset(
-        "recordings", SOUND_DETAILS, add_recordings, make_recordings, check=check_recordings, layout=CLIPS, own=True
+        "recordings",
+        SOUND_DETAILS,
+        (
+            *sources("folder with recordings as LABEL/NAME.wav", "DIR", "--dir"),
+            number_option(
+                "--samples", None, f"samples of every clip, a multiple of {STEP} (default: those of the longest)"
+            ),
+            folder_option(
+                "--like", type=lambda data: Path(data) / FOLDER / FILE_NAME, text=f"{LIKE} labels, length and scale"
+            ),
+            LIMIT,
+        ),
+        make_recordings,
+        check=check_recordings,
+        layout=CLIPS,
+        own=True,
     ),
 )

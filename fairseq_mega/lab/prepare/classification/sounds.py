@@ -22,7 +22,7 @@ from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_lim
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
-from fairseq_mega.lab.prepare.options import add_archive, add_limit, add_path
+from fairseq_mega.lab.prepare.options import LIMIT, USUAL, archive, folder_option, one_of, option, switch
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
@@ -104,17 +104,6 @@ on one core. Labels 0 to 9:
 The samples are divided by 32768 twice, and every time position is standardised with mean and standard deviation
 (+ 1e-5) of that position in train. The published code does the same: it divides the result of torchaudio.load, which
 is in [-1, 1] already. The 1e-5 then outweighs the deviation: values are near 0.2, with --scaling once near 1."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of Speech Commands."""
-    sources = parser.add_mutually_exclusive_group()
-    add_archive(sources, ARCHIVE.name)
-    add_path(sources, "--dir", "folder of the unpacked archive, with WORD/NAME.wav", metavar="DIR")
-    parser.add_argument("--any-count", action="store_true", help=f"accept a number of clips other than {CLIPS}")
-    scaling = "divide samples by 32768 once or twice (default: %(default)s)"
-    parser.add_argument("--scaling", choices=SCALINGS, default="twice", help=scaling)
-    add_limit(parser)
 
 
 def check_packages() -> None:
@@ -213,7 +202,17 @@ DATASETS = (
     Dataset(
         "speech-commands",
         DETAILS,
-        add_options,
+        (
+            one_of(
+                archive(ARCHIVE.name),
+                folder_option("--dir", text="folder of the unpacked archive, with WORD/NAME.wav"),
+            ),
+            switch("--any-count", f"accept a number of clips other than {CLIPS}"),
+            option(
+                "--scaling", choices=SCALINGS, default="twice", help=f"divide samples by 32768 once or twice{USUAL}"
+            ),
+            LIMIT,
+        ),
         make,
         partial(toy_data.speech_commands, WORDS),
         members={"dir": WORDS},

@@ -23,16 +23,18 @@ from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.generators.listops import TOKENS, ListOpsRules, generate_listops, model_input
 from fairseq_mega.lab.prepare.layouts import PAIRS_OF_TEXTS, TEXTS
-from fairseq_mega.lab.prepare.lra_archive import Part, add_released, released_files
+from fairseq_mega.lab.prepare.lra_archive import Part, released, released_files
 from fairseq_mega.lab.prepare.options import (
-    add_archive,
-    add_length,
-    add_limit,
-    add_number,
-    add_path,
-    add_seed,
-    add_workers,
+    KEPT_LENGTH,
+    LIMIT,
+    WORKERS,
+    archive,
     check_together,
+    file_option,
+    number_option,
+    one_of,
+    seed,
+    switch,
 )
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -175,18 +177,6 @@ bracket) only; fairseq-mega-classify reads expressions with ] and parentheses in
 number in training is the label's rank in label-bin/dict.txt."""
 
 
-def add_listops(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ListOps."""
-    add_number(parser, "--count", 100_000, "number of trees", LEAST_TREES)
-    add_seed(parser, "trees")
-    add_number(parser, "--min-length", 500, "trees have more tokens", 0)
-    add_number(parser, "--max-length", 2000, "trees have fewer tokens")
-    add_workers(parser)
-    tables = f"folder with the released files, instead of new trees: {', '.join(TREES.tables.values())}"
-    add_released(parser, "--tsv-dir", tables)
-    add_limit(parser)
-
-
 def tree(source: str, value: str, where: object = "") -> Example:
     """Return a tree in its parenthesised form as indices of TOKENS.
 
@@ -234,24 +224,12 @@ IMDB_ARCHIVE = Archive(
 )
 _REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos)/[^/]+\.txt")
 Review = Tuple[bytes, str]
+REVIEWS = "the reviews as a table instead, plain or gzip: label (0, 1) TAB rating TAB text"
 
 IMDB = """\
 25000 reviews to train on and 25000 to test on; the benchmark validates with the test reviews, so valid and test are the
 same. Download 84 MB, result 200 MB, a minute on one core. Label 0 is bad, 1 is good. Every UTF-8 byte is a token;
 the first 4000 (--length) of a review are kept, with --end the last."""
-
-
-def add_imdb(parser: argparse.ArgumentParser) -> None:
-    """Add the options of Text."""
-    sources = parser.add_mutually_exclusive_group()
-    add_archive(sources, IMDB_ARCHIVE.name)
-    table = "the reviews as a table instead, plain or gzip: label (0, 1) TAB rating TAB text"
-    add_path(sources, "--tsv-train", table)
-    add_path(parser, "--tsv-test", table)
-    add_number(parser, "--held-out", 0, "hold N reviews of train out for valid; 0: valid is test", 0)
-    add_length(parser)
-    parser.add_argument("--end", action="store_true", help="keep the last bytes of each review, not the first")
-    add_limit(parser)
 
 
 def _reviews_of_archive(path: Path) -> Dict[str, List[Review]]:
@@ -318,13 +296,6 @@ Every byte of a text is a token; the first 4000 (--length) are kept. The first t
 the second to src1-bin. 3 GB, about ten minutes on one core. Label 1: one paper cites the other."""
 
 
-def add_aan(parser: argparse.ArgumentParser) -> None:
-    """Add the options of Retrieval."""
-    add_released(parser, "--tsv-dir", f"folder with {', '.join(PAIRS.tables.values())}")
-    add_length(parser)
-    add_limit(parser)
-
-
 def check_aan(args: argparse.Namespace) -> None:
     """Refuse to read nothing."""
     if args.tsv_dir is None and not args.released:
@@ -364,7 +335,15 @@ DATASETS = (
     Dataset(
         "listops",
         LISTOPS,
-        add_listops,
+        (
+            number_option("--count", 100_000, "number of trees", LEAST_TREES),
+            seed("trees"),
+            number_option("--min-length", 500, "trees have more tokens", 0),
+            number_option("--max-length", 2000, "trees have fewer tokens"),
+            WORKERS,
+            *released("--tsv-dir", f"folder with the released files: {', '.join(TREES.tables.values())}"),
+            LIMIT,
+        ),
         make_listops,
         toy_data.listops,
         members={"tsv_dir": tuple(TREES.tables.values())},
@@ -377,7 +356,14 @@ DATASETS = (
     Dataset(
         "imdb",
         IMDB,
-        add_imdb,
+        (
+            one_of(archive(IMDB_ARCHIVE.name), file_option("--tsv-train", text=REVIEWS)),
+            file_option("--tsv-test", text=REVIEWS),
+            number_option("--held-out", 0, "hold N reviews of train out for valid; 0: valid is test", 0),
+            KEPT_LENGTH,
+            switch("--end", "keep the last bytes of each review, not the first"),
+            LIMIT,
+        ),
         make_imdb,
         toy_data.imdb,
         check=lambda args: check_together(args, "tsv_train", "tsv_test"),
@@ -388,7 +374,7 @@ DATASETS = (
     Dataset(
         "aan",
         AAN,
-        add_aan,
+        (*released("--tsv-dir", f"folder with {', '.join(PAIRS.tables.values())}"), KEPT_LENGTH, LIMIT),
         make_aan,
         toy_data.aan,
         check=check_aan,

@@ -17,7 +17,7 @@ from fairseq_mega.lab.prepare.archives import BYTE_ORDER_MARK, decoded_lines, re
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.layouts import DOCUMENTS
-from fairseq_mega.lab.prepare.options import SUBWORDS, add_number, add_path
+from fairseq_mega.lab.prepare.options import SUBWORDS, USUAL, choice, file_option, number_option, option
 from fairseq_mega.lab.prepare.progress import HELD_OUT, SPLITS, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -35,23 +35,6 @@ Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task megalodo
 one document of {HELD_OUT} is held out for each. The vocabulary has a subword for every byte: no character is unknown.
 It is learnt from the first 20 MB in a minute or two, unless --vocabulary is passed. For texts too large to copy, make
 the folder by hand: train/*.jsonl, valid.jsonl and {MODEL_FILE}."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of own documents."""
-    texts = "files of JSON lines or of plain text, or folders of them"
-    parser.add_argument(
-        *("--train", "--texts"), dest="texts", type=Path, nargs="+", required=True, metavar="FILE", help=texts
-    )
-    for split in SPLITS[1:]:
-        add_path(parser, f"--{split}", f"the same of {split} (default: held out of --train)", nargs="+")
-    parser.add_argument(
-        "--text-field", default="text", metavar="NAME", help="JSON field that holds the text (default: %(default)s)"
-    )
-    bad = "fail at a line of JSON without a text, or skip the line (default: %(default)s)"
-    parser.add_argument("--bad-lines", choices=BAD_LINES, default="error", help=bad)
-    add_number(parser, "--vocab-size", SUBWORDS, "number of subwords of the vocabulary", 300)  # each byte has a subword
-    add_path(parser, "--vocabulary", "use this sentencepiece model instead of a new one")
 
 
 def files_of(paths: Optional[Iterable[Path]]) -> List[Path]:
@@ -144,4 +127,30 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("own documents", counts, records_of(path for paths in sources.values() for path in paths), [])
 
 
-DATASETS = (Dataset("own-documents", DETAILS, add_options, make, layout=DOCUMENTS, own=True),)
+THE_SAME = "the same of {} (default: held out of --train)"
+
+DATASETS = (
+    Dataset(
+        "own-documents",
+        DETAILS,
+        (
+            file_option(
+                *("--train", "--texts"),
+                dest="texts",
+                nargs="+",
+                required=True,
+                text="files of JSON lines or of plain text, or folders of them",
+            ),
+            *(file_option(f"--{split}", nargs="+", text=THE_SAME.format(split)) for split in SPLITS[1:]),
+            option("--text-field", default="text", metavar="NAME", help=f"JSON field that holds the text{USUAL}"),
+            choice("--bad-lines", BAD_LINES, "fail at a line of JSON without a text, or skip the line"),
+            number_option(
+                "--vocab-size", SUBWORDS, "number of subwords of the vocabulary", 300
+            ),  # each byte has a subword
+            file_option("--vocabulary", text="use this sentencepiece model instead of a new one"),
+        ),
+        make,
+        layout=DOCUMENTS,
+        own=True,
+    ),
+)

@@ -18,7 +18,7 @@ from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import ATTEMPTS, check_digests, fetch, fetch_missing, record_of
 from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS, WORDS_FILE
-from fairseq_mega.lab.prepare.options import add_number, add_path
+from fairseq_mega.lab.prepare.options import USUAL, file_option, folder_option, number_option, option, switch
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import write_json, written_whole
@@ -42,16 +42,6 @@ REMEDY = (
     "other means (gsutil -m cp -r gs://deepmind-gutenberg/...) and name the folder above them with --books DIR"
 )
 VOCABULARY_REMEDY = "T5's sentencepiece model, part of every copy of T5, can be passed with --vocabulary FILE"
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of PG-19."""
-    books = "folder with train, validation and test, with books as NUMBER.txt or NUMBER.txt.gz, instead of a download"
-    add_path(parser, "--books", books, metavar="DIR")
-    add_path(parser, "--vocabulary", "sentencepiece model, instead of a download")
-    parser.add_argument("--host", default=HOST, metavar="URL", help="server with the buckets (default: %(default)s)")
-    add_number(parser, "--limit", None, "use the first N books of each split, by name")
-    parser.add_argument("--any-count", action="store_true", help="accept numbers of books other than the published")
 
 
 def list_bucket(host: str, folder: str, scratch: Path) -> List[Dict[str, Any]]:
@@ -145,7 +135,13 @@ DATASETS = (
     Dataset(
         "pg19",
         DETAILS,
-        add_options,
+        (
+            folder_option("--books", text="folder with train, validation and test of books NUMBER.txt or .txt.gz"),
+            file_option("--vocabulary", text="sentencepiece model, instead of a download"),
+            option("--host", default=HOST, metavar="URL", help=f"server with the buckets{USUAL}"),
+            number_option("--limit", None, "use the first N books of each split, by name"),
+            switch("--any-count", "accept numbers of books other than the published"),
+        ),
         make,
         toy_data.write_books,
         members={"books": tuple(f"{folder}/*" for folder in FOLDERS.values())},

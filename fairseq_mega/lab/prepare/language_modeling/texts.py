@@ -16,12 +16,17 @@ from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import COUNTS, Cut, split_text
 from fairseq_mega.lab.prepare.language_modeling.toy_data import write_corpus
 from fairseq_mega.lab.prepare.layouts import TEXT
-from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, SUBWORDS, TEXTS, add_workers
+from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, SUBWORDS, TEXTS, WORKERS, option
 from fairseq_mega.lab.prepare.progress import SPLITS, print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import write_json
 
+# The script that starts the command has parsed them.
+ENVIRONMENT = (
+    option("--venv", help=argparse.SUPPRESS),
+    option("--skip-setup", action="store_true", help=argparse.SUPPRESS),
+)
 ENWIK8_SIZES, TOY_SIZES = (90_000_000, 5_000_000, 5_000_000), (18_000, 1_000, 1_000)
 
 
@@ -148,12 +153,6 @@ def _dataset(
     """Return a data set, given its toy text, the option that reads it, and its file."""
     text, (corpus, option, file) = TEXTS[name], toy
 
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        text.add(parser)
-        add_workers(parser)
-        parser.add_argument("--venv", help=argparse.SUPPRESS)  # the script that starts this command has parsed them
-        parser.add_argument("--skip-setup", action="store_true", help=argparse.SUPPRESS)
-
     def write_toy(folder: Path) -> List[str]:
         write_corpus(corpus, folder / file)
         return [option, str(folder / file)]
@@ -161,7 +160,7 @@ def _dataset(
     return Dataset(
         name,
         text.details,
-        add_options,
+        (*text.options, WORKERS, *ENVIRONMENT),
         make,
         write_toy,
         check=text.check,

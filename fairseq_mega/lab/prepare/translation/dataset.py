@@ -16,8 +16,8 @@ from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
-from fairseq_mega.lab.prepare.libreoffice_help import HELP, UNPACKED, add_packages, read_help, unpacked
-from fairseq_mega.lab.prepare.options import SUBWORDS, add_number, add_path, add_workers
+from fairseq_mega.lab.prepare.libreoffice_help import HELP, SOURCES, UNPACKED, read_help, unpacked
+from fairseq_mega.lab.prepare.options import SUBWORDS, USUAL, WORKERS, Option, file_option, number_option, option
 from fairseq_mega.lab.prepare.progress import SPLITS, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, train_model, write_dictionary
 from fairseq_mega.lab.prepare.translation.parallel_text import (
@@ -142,28 +142,26 @@ def cut_pairs(
     write_steps(output, steps)
 
 
-def add_shared(parser: argparse.ArgumentParser, **languages: str) -> None:
-    """Add the options of all parallel text."""
-    for side in ("source", "target"):
-        usual = languages.get(side)
-        ending = f"ending of the {side} files" + (" (default: %(default)s)" if usual else "")
-        parser.add_argument(f"--{side}-lang", default=usual, required=usual is None, metavar="LANG", help=ending)
-    add_number(parser, "--limit", None, "maximum number of training pairs; a twentieth of it in valid, and in test")
-    add_number(parser, "--vocab-size", SUBWORDS, "number of subwords, fewer for a small text")
-    add_path(parser, "--model", "use this sentencepiece model instead of a new one")
-    add_number(parser, "--max-train-pieces", TRAIN_PIECES, "drop training pairs with more subwords")
-    add_number(parser, "--max-pieces", PIECES, "maximum subwords of a line of valid and test")
-    add_workers(parser)
-
-
-def add_own(parser: argparse.ArgumentParser) -> None:
-    """Add the options of own pairs."""
-    add = parser.add_argument
-    text = "text to train on, one sentence per line"
-    add("--train", "--text", dest="text", required=True, metavar="PREFIX", help=text)
-    add("--valid", metavar="PREFIX", help="validation text (default: held out from the end of --train)")
-    add("--test", metavar="PREFIX", help="test text (default: held out from the end of --train)")
-    add_shared(parser)
+def shared(**languages: str) -> Tuple[Option, ...]:
+    """Return the options of all parallel text, with the usual endings of the files of each side."""
+    return (
+        *(
+            option(
+                f"--{side}-lang",
+                default=languages.get(side),
+                required=side not in languages,
+                metavar="LANG",
+                help=f"ending of the {side} files" + USUAL * (side in languages),
+            )
+            for side in ("source", "target")
+        ),
+        number_option("--limit", None, "maximum number of training pairs; a twentieth of it in valid, and in test"),
+        number_option("--vocab-size", SUBWORDS, "number of subwords, fewer for a small text"),
+        file_option("--model", text="use this sentencepiece model instead of a new one"),
+        number_option("--max-train-pieces", TRAIN_PIECES, "drop training pairs with more subwords"),
+        number_option("--max-pieces", PIECES, "maximum subwords of a line of valid and test"),
+        WORKERS,
+    )
 
 
 def files_of(args: argparse.Namespace) -> Dict[str, Path]:
@@ -184,15 +182,6 @@ def make_own(args: argparse.Namespace, work: WorkFolder) -> Report:
     report = write_data(args, work, write, "own pairs")
     report.inputs = records_of(files_of(args).values())
     return report
-
-
-def add_help(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the help pages."""
-    add_packages(parser)
-    for side, usual in (("source", "en-US"), ("target", "de")):
-        folder = f"folder of the {side} language in the packages (default: %(default)s)"
-        parser.add_argument(f"--{side}-folder", default=usual, metavar="NAME", help=folder)
-    add_shared(parser, source="en", target="de")
 
 
 def make_help(args: argparse.Namespace, work: WorkFolder) -> Report:
@@ -238,7 +227,12 @@ DATASETS = (
     Dataset(
         "own-pairs",
         OWN,
-        add_own,
+        (
+            option("--train", "--text", dest="text", required=True, metavar="PREFIX", help="text to train on"),
+            option("--valid", metavar="PREFIX", help="validation text (default: held out from the end of --train)"),
+            option("--test", metavar="PREFIX", help="test text (default: held out from the end of --train)"),
+            *shared(),
+        ),
         make_own,
         reads=files_of,
         layout=Layout((f"{DATA_BIN}/{MODEL_FILE}", *parallel("*", "*")), TRANSLATION),
@@ -248,7 +242,14 @@ DATASETS = (
     Dataset(
         "help-pairs",
         PAGES,
-        add_help,
+        (
+            SOURCES,
+            *(
+                option(f"--{side}-folder", default=usual, metavar="NAME", help=f"folder of the {side} language{USUAL}")
+                for side, usual in (("source", "en-US"), ("target", "de"))
+            ),
+            *shared(source="en", target="de"),
+        ),
         make_help,
         write_toy_pages,
         members=UNPACKED,

@@ -18,7 +18,7 @@ from fairseq_mega.lab.prepare.binarised import binarise
 from fairseq_mega.lab.prepare.dataset import ARCHIVES, Dataset, Report
 from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
 from fairseq_mega.lab.prepare.layouts import TRANSLATION, Layout, parallel
-from fairseq_mega.lab.prepare.options import add_workers
+from fairseq_mega.lab.prepare.options import WORKERS, folder_option, switch
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.wmt16.corpora import (
     LANGUAGES,
@@ -45,16 +45,6 @@ DETAILS = """\
 and 2016 to test: raw, tokenized, bpe (32,000 joint merges) and data-bin, whose one dictionary serves both directions.
 40 GB in DIR, hours on 2 cores. The checksums of the five archives of statmt.org are recorded in DIR/checksums.json
 and compared in later runs."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of WMT'16."""
-    archives = "folder of the five archives; missing ones are downloaded into it (default: archives in --out)"
-    parser.add_argument("--archives", type=Path, metavar="DIR", help=archives)
-    parser.add_argument(
-        "--no-download", action="store_true", help="fail if an archive is missing, instead of downloading it"
-    )
-    add_workers(parser)
 
 
 def need_packages() -> None:
@@ -211,7 +201,11 @@ DATASETS = (
     Dataset(
         "wmt16",
         DETAILS,
-        add_options,
+        (
+            folder_option("--archives", text=f"folder of the archives, else fetched (default: {ARCHIVES} in --out)"),
+            switch("--no-download", "fail if an archive is missing, instead of downloading it"),
+            WORKERS,
+        ),
         make,
         write_toy,
         leaves=PARTS,
