@@ -240,22 +240,31 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
     length = scale.length if scale is not None else args.samples or longest
     cut, filled = (sum(map(test, map(len, clips.values()))) for test in (length.__lt__, lambda n: 2 * n < length))
     print_line(f"{len(clips)} clips, made {length} samples long ({cut} cut, {filled} filled to more than twice)")
-    parts = limited(parts, args.limit)
-    samples = {
-        split: np.stack([fitted(clips[path], length) for path, _ in examples]) for split, examples in parts.items()
-    }
-    if scale is None:
-        train = samples["train"].astype(np.float64)
-        scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), 1.0)))
-    for split, examples in parts.items():
-        values = torch.from_numpy(np.stack([scale.apply(clip) for clip in samples[split]]))
-        save_clips(work.output, split, values, np.array([labels.index(label) for _, label in examples]))
-    scale.save(work.output / FOLDER)
+    parts = {split: [row._replace(content=clips[row.content]) for row in rows] for split, rows in parts.items()}
+    counts = write_series(work.output, limited(parts, args.limit), labels, length, scale)
     notes = [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence"]
     notes += ["split drawn with seed 42"] if missing else []
     notes += note_on_limit(args.limit)
-    origin = f"own recordings, {args.dir.resolve()}"
-    return Report(origin, counts_of(parts, labels), {}, notes, card={RATE_ENTRY: str(RATE)})
+    return Report(f"own recordings, {args.dir.resolve()}", counts, {}, notes, card={RATE_ENTRY: str(RATE)})
+
+
+def write_series(
+    output: Path, parts: Parts, labels: List[str], length: int, scale: Optional[ClipScale] = None
+) -> Dict[str, Dict[str, Any]]:
+    """Write series of numbers (n,) at one length, standardised by one mean and deviation; return their counts.
+
+    Args:
+        scale: of a trained classifier; by default that of train, whose deviation is at least 1.
+    """
+    samples = {split: np.stack([fitted(series, length) for series, _ in rows]) for split, rows in parts.items()}
+    if scale is None:
+        train = samples["train"].astype(np.float64)
+        scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), 1.0)))
+    for split, rows in parts.items():
+        values = torch.from_numpy(np.stack([scale.apply(series) for series in samples[split]]))
+        save_clips(output, split, values, np.array([labels.index(label) for _, label in rows]))
+    scale.save(output / FOLDER)
+    return counts_of(parts, labels)
 
 
 DATASETS = (
