@@ -81,24 +81,6 @@ def test_16_bit_wav_is_read_as_it_is_without_the_library_too(tmp_path: Path, mon
             read_wave("x", content)
 
 
-def test_recordings_become_clips_of_one_length(tmp_path: Path) -> None:
-    """Capitals, other codings and endings are read; what is omitted is counted."""
-    pytest.importorskip("soundfile", reason="soundfile is not installed (extra speech)")
-    forms = [riff(PCM), riff((TONE / 32768).astype("<f4").tobytes(), FLOAT, 32)]
-    files = {f"wav/low/{number}.wav": form for number, form in enumerate(forms)}
-    files.update({f"wav/high/{number}.WAV": form for number, form in enumerate(forms)})
-    files.update({"wav/high/other.flac": by_library("FLAC", "PCM_16"), "wav/low/silent.Wav": riff(bytes(800))})
-    files.update({"wav/low/notes.txt": b"x", "wav/low/more/5.wav": riff(PCM), "wav/low/._0.wav": b"x"})
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
-    assert [split["examples"] for split in source_of(tmp_path / "out")["splits"].values()] == [2, 2, 2]
-    assert "omitted: 1 hidden .wav, 1 .txt, 1 .wav in deeper folders" in run.output
-    assert "6 clips, made 4000 samples long (0 cut, 1 filled to more than twice" in run.output
-    assert tensors(tmp_path / "out", "train")[0].shape == (2, 4000, 1)
-
-
 # --- Speech Commands
 
 CLIPS = 7  # of every word

@@ -1,9 +1,11 @@
 """The description of a data set for fairseq-mega-prepare, and the report on making one."""
 
 import argparse
+import importlib.util
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.layouts import Layout
@@ -77,8 +79,8 @@ class Dataset:
     task_options: Mapping[str, str] = field(default_factory=dict)
     # Size of a model's vocabulary, with special tokens and fairseq's padding; None for bytes.
     vocab_size: Callable[[argparse.Namespace], Optional[int]] = lambda args: None
-    check_packages: Callable[[], None] = lambda: None  # that make the data
-    check_readers: Callable[[], None] = lambda: None  # packages that read the data in a training
+    packages: Tuple[str, ...] = ()  # modules that make the data and may be missing
+    readers: Tuple[str, ...] = ()  # modules that read the data in a training and may be missing
     # On data in a folder, by the examples of Examined.
     remarks: Callable[[Path, Mapping[str, Mapping[str, int]]], List[str]] = lambda folder, examples: []
     scored: Optional[Scored] = None  # the part that papers score, of data made without options
@@ -91,6 +93,19 @@ class Dataset:
         """Add its own options and those of every data set to a parser."""
         for add in (out(self.usual_out is None), *self.options, *([] if self.toy is None else [SMOKE])):
             add(parser)
+
+    def check_packages(self) -> None:
+        """Raise ValueError where a module that makes the data is missing."""
+        self._check_modules(self.packages)
+
+    def check_readers(self) -> None:
+        """Raise ValueError where a module that reads the data in a training is missing."""
+        self._check_modules(self.readers)
+
+    def _check_modules(self, names: Tuple[str, ...]) -> None:
+        absent = [name for name in names if importlib.util.find_spec(name) is None]
+        if absent:
+            raise ValueError(f"{self.name} needs {' and '.join(absent)}, which is not installed")
 
     def check_sources(self, folder: Path, sources: Sources) -> None:
         """Raise ValueError where the data of a folder cannot be made: their sources are absent, and not fetched."""
@@ -105,3 +120,10 @@ class Dataset:
                 f"{folder} holds no data of {self.name}{lacks}: make them with 'fairseq-mega-prepare {self.name} --out "
                 f"{folder}', see its --help, or name their folder with --data{released}"
             )
+
+
+def counted(labels: Iterable[str], names: Optional[Sequence[str]] = None) -> Dict[str, Any]:
+    """Return the number of examples and of each label for card.json; ``names`` orders the labels, which are sorted."""
+    found = Counter(labels)
+    order = sorted(found) if names is None else names
+    return {"examples": found.total(), "labels": {name: found[name] for name in order}}

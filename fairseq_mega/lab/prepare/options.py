@@ -78,6 +78,21 @@ def out(required: bool) -> Option:
     return folder_option("--out", required=required, text=f"folder to write{usual}")
 
 
+def sources(things: str, *older: str, required: bool = True, **others: Any) -> Tuple[Option, ...]:
+    """Return --train, --valid and --test of data of one's own.
+
+    Args:
+        older: names that the first had in earlier versions, and has in card.json.
+        others: of each option, where it is not a file.
+    """
+    dest, form = (older or ("--train",))[0].lstrip("-"), {"type": Path, "metavar": "FILE", **others}
+    held_out = "(default: held out of --train)"
+    return (
+        option("--train", *older, dest=dest, required=required, help=f"{things} to train on", **form),
+        *(option(f"--{split}", help=f"{things} of {split} {held_out}", **form) for split in ("valid", "test")),
+    )
+
+
 def parse_limit(text: str) -> List[int]:
     """Parse the argument of --limit: N for every split, or N,N,N for train, valid and test."""
     values = [at_least(1)(part) for part in text.split(",")]
@@ -148,7 +163,7 @@ them. The text is alphabetical, so valid and test are drawn from 20 evenly space
 block). About six minutes on 2 cores, 400 MB."""
 TEXT_LM = f"""\
 {DATA_BIN} of your own text, for fairseq's language
-modelling. A text of 1 MB becomes 2 MB as bytes."""
+modelling. Evenly spaced blocks of lines are held out. A text of 1 MB becomes 2 MB as bytes."""
 
 
 def cutting(threshold: int, held_out: Optional[float]) -> Tuple[Option, ...]:
@@ -201,9 +216,7 @@ TEXTS: Dict[str, TextOptions] = {
     "text-lm": TextOptions(
         TEXT_LM,
         (
-            file_option("--train", text="text to train on"),
-            file_option("--valid", text="validation text (default: evenly spaced blocks of lines held out of --train)"),
-            file_option("--test", text="test text (default: other such blocks)"),
+            *sources("text", required=False),
             choice(
                 "--unit",
                 ("words", "subwords", "bytes"),

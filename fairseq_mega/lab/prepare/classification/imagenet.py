@@ -1,7 +1,6 @@
 """ImageNet (ILSVRC-2012): its archives unpacked to a folder per class (Russakovsky et al., 2015)."""
 
 import argparse
-import importlib.util
 import io
 import re
 import tarfile
@@ -105,12 +104,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(f"archives of image-net.org in {args.archives}", splits, inputs, notes)
 
 
-def check_readers() -> None:
-    """Refuse to train without timm."""
-    if importlib.util.find_spec("timm") is None:
-        raise ValueError("the images of ImageNet need timm: run 'bash scripts/setup.sh --extras images'")
-
-
 def remarks(folder: Path, examples: Mapping[str, Mapping[str, int]]) -> List[str]:
     """Return a warning for each split with other numbers of images or classes than the published."""
     found = {split: (sum(classes.values()), len(classes)) for split, classes in examples.items()}
@@ -135,7 +128,7 @@ DATASETS = (
         layout=TRAIN_AND_VALID,
         archives=tuple(ARCHIVES),
         fetched=False,
-        check_readers=check_readers,
+        readers=("timm",),
         remarks=remarks,
         scored=Scored(IMAGES["valid"]),
     ),

@@ -7,7 +7,6 @@
 import argparse
 import hashlib
 import pickle
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Tuple
@@ -17,7 +16,7 @@ import numpy as np
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
-from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
+from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
 from fairseq_mega.lab.prepare.download import Records, records_of
 from fairseq_mega.lab.prepare.generators.pathfinder import RULES, generate_pathfinder
 from fairseq_mega.lab.prepare.layouts import IMAGES
@@ -57,8 +56,7 @@ def write_image_task(folder: Path, splits: Dict[str, ImageSplit]) -> Dict[str, D
                 stream.write(b" ".join(map(_NUMBERS.__getitem__, image.tobytes())) + b"\n")
                 pixels = image.size
         (folder / "label" / f"{split}.label").write_text("".join(f"{label}\n" for label in labels))
-        counts = {str(label): count for label, count in sorted(Counter(labels.tolist()).items())}
-        statistics[split] = {"examples": len(labels), "labels": counts, "pixels": pixels}
+        statistics[split] = {**counted(map(str, labels)), "pixels": pixels}
         print_line(f"{split}: {len(labels)} images of {pixels} pixels")
     return statistics
 
@@ -232,7 +230,7 @@ def make_pathfinder(size: int, args: argparse.Namespace, work: WorkFolder) -> Re
     return Report(origin, write_image_task(work.output, splits), found.inputs, notes + note_on_limit(args.limit))
 
 
-def _pathfinder(name: str, size: int, toy: Callable[[Path], List[str]], names: Tuple[str, ...]) -> Dataset:
+def _pathfinder(name: str, size: int, toy: List[str], names: Tuple[str, ...]) -> Dataset:
     return Dataset(
         name,
         PATHFINDER.format(size=size, times=TIMES[size]),
@@ -244,7 +242,7 @@ def _pathfinder(name: str, size: int, toy: Callable[[Path], List[str]], names: T
             LIMIT,
         ),
         partial(make_pathfinder, size),
-        toy,
+        lambda folder: toy,
         members={"archive_dir": places_of(size)},
         layout=IMAGES,
         scored=Scored(20_000),
@@ -271,6 +269,6 @@ DATASETS = (
         scored=Scored(10_000),
         processed=Processed("lra.zip", ("cifar", "image")),
     ),
-    _pathfinder("pathfinder32", 32, toy_data.pathfinder32, ("pathfinder32", "pathfinder", "path32", "pf32")),
-    _pathfinder("pathx", 128, toy_data.pathx, ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128")),
+    _pathfinder("pathfinder32", 32, ["--count", "50"], ("pathfinder32", "pathfinder", "path32", "pf32")),
+    _pathfinder("pathx", 128, ["--count", "20"], ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128")),
 )

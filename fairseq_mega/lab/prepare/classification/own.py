@@ -8,7 +8,6 @@ import argparse
 import csv
 import os
 import shutil
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -32,10 +31,10 @@ from fairseq_mega.lab.prepare.classification.texts import (
     dictionaries_of,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, counted
 from fairseq_mega.lab.prepare.download import records_of, sha256_of
 from fairseq_mega.lab.prepare.layouts import CLIPS, TEXTS, TRAIN_AND_VALID
-from fairseq_mega.lab.prepare.options import LENGTH, LIMIT, Option, choice, file_option, folder_option, number_option
+from fairseq_mega.lab.prepare.options import LENGTH, LIMIT, choice, folder_option, number_option, sources
 from fairseq_mega.lab.prepare.progress import SPLITS, follow, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import RESERVED
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -72,16 +71,6 @@ class Example(NamedTuple):
 
 
 Parts = Dict[str, List[Example]]  # by split
-
-
-def sources(things: str, metavar: str, *others: str) -> Tuple[Option, ...]:
-    """Return the options of the sources of each split; ``others`` are older names of the first, as in card.json."""
-    names, dest = ("--train", *others), (others or ("--train",))[0].lstrip("-")
-    held_out = "(default: held out of --train)"
-    return (
-        file_option(*names, dest=dest, required=True, metavar=metavar, text=f"{things} to train on"),
-        *(file_option(f"--{split}", metavar=metavar, text=f"{things} of {split} {held_out}") for split in SPLITS[1:]),
-    )
 
 
 def read_splits(
@@ -128,15 +117,6 @@ def note_held_out(missing: List[str], how: str) -> List[str]:
 def limited(parts: Parts, limit: Optional[List[int]]) -> Parts:
     """Return the examples that --limit keeps."""
     return {split: [rows[row] for row in kept(split, len(rows), limit)] for split, rows in parts.items()}
-
-
-def counts_of(parts: Parts, labels: Sequence[str]) -> Dict[str, Dict[str, Any]]:
-    """Return the number of examples of each split for card.json, with that of each label."""
-    counts = {split: Counter(example.label for example in examples) for split, examples in parts.items()}
-    return {
-        split: {"examples": found.total(), "labels": {label: found[label] for label in labels}}
-        for split, found in counts.items()
-    }
 
 
 # --- Texts
@@ -220,8 +200,9 @@ def make_images(args: argparse.Namespace, work: WorkFolder) -> Report:
                 os.link(path.resolve(), target)
             except OSError:  # a file system without hard links
                 shutil.copyfile(path, target)
+    counts = {split: counted((label for _, label in rows), labels) for split, rows in parts.items()}
     notes = note_held_out(missing, "a tenth of every label each, drawn with seed 42")
-    return Report(f"own images, {args.dir.resolve()}", counts_of(parts, labels), {}, notes)
+    return Report(f"own images, {args.dir.resolve()}", counts, {}, notes)
 
 
 def check_recordings(args: argparse.Namespace) -> None:
@@ -264,14 +245,14 @@ def write_series(
         values = torch.from_numpy(np.stack([scale.apply(series) for series in samples[split]]))
         save_clips(output, split, values, np.array([labels.index(label) for _, label in rows]))
     scale.save(output / FOLDER)
-    return counts_of(parts, labels)
+    return {split: counted((label for _, label in rows), labels) for split, rows in parts.items()}
 
 
 DATASETS = (
     Dataset(
         "own-images",
         IMAGE_DETAILS,
-        sources("folder with images as LABEL/FILE", "DIR", "--dir"),
+        sources("folder with images as LABEL/FILE", "--dir", metavar="DIR"),
         make_images,
         layout=TRAIN_AND_VALID,
         own=True,
@@ -280,7 +261,7 @@ DATASETS = (
         "own-texts",
         TEXT_DETAILS,
         (
-            *sources("table", "FILE"),
+            *sources("table"),
             choice("--first-line", ("names", "example"), "the first line names the columns, or is a label and a text"),
             number_option(
                 "--length", None, f"bytes to keep of the beginning of a text (default: of --like, or {LENGTH})"
@@ -298,7 +279,7 @@ DATASETS = (
         "recordings",
         SOUND_DETAILS,
         (
-            *sources("folder with recordings as LABEL/NAME.wav", "DIR", "--dir"),
+            *sources("folder with recordings as LABEL/NAME.wav", "--dir", metavar="DIR"),
             number_option(
                 "--samples", None, f"samples of every clip, a multiple of {STEP} (default: those of the longest)"
             ),

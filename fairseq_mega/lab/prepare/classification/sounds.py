@@ -1,11 +1,9 @@
 """Recordings as samples at 16 kHz; raw Speech Commands, SC10: ten words of one second (Warden, 2018; MEGA, 4.2)."""
 
 import argparse
-import importlib.util
 import io
 import re
 import wave
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, Tuple
@@ -19,7 +17,7 @@ from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
-from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
+from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
 from fairseq_mega.lab.prepare.options import LIMIT, USUAL, archive, folder_option, one_of, option, switch
@@ -106,12 +104,6 @@ The samples are divided by 32768 twice, and every time position is standardised 
 is in [-1, 1] already. The 1e-5 then outweighs the deviation: values are near 0.2, with --scaling once near 1."""
 
 
-def check_packages() -> None:
-    """Refuse to split without scikit-learn."""
-    if importlib.util.find_spec("sklearn") is None:
-        raise ValueError("the split follows scikit-learn, which is not installed: pip install scikit-learn")
-
-
 def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
     for word in WORDS:
         for path in sorted((folder / word).glob("*.wav")):
@@ -178,15 +170,14 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     divisor = FULL_SCALE ** SCALINGS[args.scaling]
     splits = limited(split_clips(labels), args.limit)
     mean, deviation = statistics_of(samples[splits["train"]], divisor)
-    counted: Dict[str, Dict[str, Any]] = {}
+    counts: Dict[str, Dict[str, Any]] = {}
     for split, which in splits.items():
         values = torch.empty(len(which), SAMPLES)
         for row, number in enumerate(which.tolist()):
             scaled = (samples[number] / divisor - mean) / (deviation + EPSILON)
             values[row] = torch.from_numpy(scaled.astype(np.float32))
         save_clips(work.output, split, values, labels[which])
-        counts = Counter(WORDS[label] for label in labels[which])
-        counted[split] = {"examples": len(which), "labels": {word: counts[word] for word in WORDS}}
+        counts[split] = counted((WORDS[label] for label in labels[which]), WORDS)
         print_line(f"{split}: {len(which)} clips")
     ClipScale(WORDS, mean * divisor, (deviation + EPSILON) * divisor).save(work.output / FOLDER)
     notes = [
@@ -195,7 +186,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         f"samples divided by 32768 {args.scaling}; per position minus mean, by standard deviation (n - 1) + {EPSILON}",
         *note_on_limit(args.limit),
     ]
-    return Report(origin, counted, inputs, notes, card={RATE_ENTRY: str(RATE)})
+    return Report(origin, counts, inputs, notes, card={RATE_ENTRY: str(RATE)})
 
 
 DATASETS = (
@@ -218,7 +209,7 @@ DATASETS = (
         members={"dir": WORDS},
         layout=TENSORS,
         task_options={"--scaling": "sc_scaling"},
-        check_packages=check_packages,
+        packages=("sklearn",),
         scored=Scored(5_247),
         processed=Processed("speech_commands.zip", ("speech", "sc")),
     ),

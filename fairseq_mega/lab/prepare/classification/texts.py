@@ -345,7 +345,7 @@ DATASETS = (
             LIMIT,
         ),
         make_listops,
-        toy_data.listops,
+        lambda folder: ["--count", "100", "--min-length", "10", "--max-length", "40"],
         members={"tsv_dir": tuple(TREES.tables.values())},
         layout=TEXTS,
         scored=Scored(2_000, 1_050),  # mean of 2,000 generated trees

@@ -27,21 +27,6 @@ def text(draw: np.random.Generator) -> str:
     return " ".join(draw.choice(TEXTS, size=draw.integers(3, 9)))
 
 
-def listops(folder: Path) -> List[str]:
-    """Options that generate few short trees."""
-    return ["--count", "100", "--min-length", "10", "--max-length", "40"]
-
-
-def pathfinder32(folder: Path) -> List[str]:
-    """Options that draw few images."""
-    return ["--count", "50"]
-
-
-def pathx(folder: Path) -> List[str]:
-    """Options that draw few images."""
-    return ["--count", "20"]
-
-
 def imdb(folder: Path) -> List[str]:
     """Tables of reviews: label, rating and text."""
     draw = begun(folder)

@@ -17,7 +17,7 @@ from fairseq_mega.lab.prepare.archives import BYTE_ORDER_MARK, decoded_lines, re
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.layouts import DOCUMENTS
-from fairseq_mega.lab.prepare.options import SUBWORDS, USUAL, choice, file_option, number_option, option
+from fairseq_mega.lab.prepare.options import SUBWORDS, USUAL, choice, file_option, number_option, option, sources
 from fairseq_mega.lab.prepare.progress import HELD_OUT, SPLITS, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -127,21 +127,12 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("own documents", counts, records_of(path for paths in sources.values() for path in paths), [])
 
 
-THE_SAME = "the same of {} (default: held out of --train)"
-
 DATASETS = (
     Dataset(
         "own-documents",
         DETAILS,
         (
-            file_option(
-                *("--train", "--texts"),
-                dest="texts",
-                nargs="+",
-                required=True,
-                text="files of JSON lines or of plain text, or folders of them",
-            ),
-            *(file_option(f"--{split}", nargs="+", text=THE_SAME.format(split)) for split in SPLITS[1:]),
+            *sources("JSON lines, plain text, or folders of them,", "--texts", nargs="+"),
             option("--text-field", default="text", metavar="NAME", help=f"JSON field that holds the text{USUAL}"),
             choice("--bad-lines", BAD_LINES, "fail at a line of JSON without a text, or skip the line"),
             number_option(

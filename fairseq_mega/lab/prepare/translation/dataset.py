@@ -17,7 +17,16 @@ from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.libreoffice_help import HELP, SOURCES, UNPACKED, read_help, unpacked
-from fairseq_mega.lab.prepare.options import SUBWORDS, USUAL, WORKERS, Option, file_option, number_option, option
+from fairseq_mega.lab.prepare.options import (
+    SUBWORDS,
+    USUAL,
+    WORKERS,
+    Option,
+    file_option,
+    number_option,
+    option,
+    sources,
+)
 from fairseq_mega.lab.prepare.progress import SPLITS, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, train_model, write_dictionary
 from fairseq_mega.lab.prepare.translation.parallel_text import (
@@ -228,9 +237,7 @@ DATASETS = (
         "own-pairs",
         OWN,
         (
-            option("--train", "--text", dest="text", required=True, metavar="PREFIX", help="text to train on"),
-            option("--valid", metavar="PREFIX", help="validation text (default: held out from the end of --train)"),
-            option("--test", metavar="PREFIX", help="test text (default: held out from the end of --train)"),
+            *sources("text", "--text", type=str, metavar="PREFIX"),
             *shared(),
         ),
         make_own,

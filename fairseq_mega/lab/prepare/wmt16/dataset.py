@@ -4,7 +4,6 @@ Each part is whole or not there, and a wrong number of lines is refused.
 """
 
 import argparse
-import importlib.util
 from contextlib import ExitStack
 from functools import cache, partial
 from itertools import chain, islice, product
@@ -45,13 +44,6 @@ DETAILS = """\
 and 2016 to test: raw, tokenized, bpe (32,000 joint merges) and data-bin, whose one dictionary serves both directions.
 40 GB in DIR, hours on 2 cores. The checksums of the five archives of statmt.org are recorded in DIR/checksums.json
 and compared in later runs."""
-
-
-def need_packages() -> None:
-    """Raise ValueError where a package of the text preparation is missing."""
-    absent = [name for name in ("sacremoses", "subword_nmt") if importlib.util.find_spec(name) is None]
-    if absent:
-        raise ValueError(f"WMT'16 needs {' and '.join(absent)}: pip install 'fairseq_mega[translation]'")
 
 
 @cache
@@ -211,7 +203,7 @@ DATASETS = (
         leaves=PARTS,
         layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES)), TRANSLATION),
         vocab_size=lambda args: VOCAB_SIZE,
-        check_packages=need_packages,
+        packages=("sacremoses", "subword_nmt"),
         archives=tuple(map(name_of, archive_urls())),
     ),
 )
