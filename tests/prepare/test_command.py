@@ -93,6 +93,17 @@ def test_a_folder_counts_by_what_is_in_it(change: str, toy: Toy, tmp_path: Path)
         assert "file was" in refusal(*run)
 
 
+def test_a_file_counts_by_its_content_unless_it_is_gone(toy: Toy, tmp_path: Path) -> None:
+    own = tmp_path / "own.tsv"
+    own.write_text("first")
+    run = ("toy", "--out", tmp_path / "out", "--file", own)
+    prepare(*run).succeeded()
+    own.write_text("other")
+    assert "file was" in refusal(*run)
+    own.unlink()
+    assert "nothing to do" in prepare(*run).succeeded().output
+
+
 def test_files_that_are_not_read_do_not_count(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count that the data set reads, by its own list; those in the folder of downloads do not."""
     toy.dataset = dataclasses.replace(toy.dataset, members={"file": ("train.tsv", "deep/*.txt")})

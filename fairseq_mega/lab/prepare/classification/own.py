@@ -222,7 +222,7 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
     cut, filled = (sum(map(test, map(len, clips.values()))) for test in (length.__lt__, lambda n: 2 * n < length))
     print_line(f"{len(clips)} clips, made {length} samples long ({cut} cut, {filled} filled to more than twice)")
     parts = {split: [row._replace(content=clips[row.content]) for row in rows] for split, rows in parts.items()}
-    counts = write_series(work.output, limited(parts, args.limit), labels, length, scale)
+    counts = write_series(work.output, limited(parts, args.limit), labels, length, scale, 1.0)
     notes = [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence"]
     notes += ["split drawn with seed 42"] if missing else []
     notes += note_on_limit(args.limit)
@@ -230,17 +230,23 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 def write_series(
-    output: Path, parts: Parts, labels: List[str], length: int, scale: Optional[ClipScale] = None
+    output: Path,
+    parts: Parts,
+    labels: List[str],
+    length: int,
+    scale: Optional[ClipScale] = None,
+    least: float = 1e-8,
 ) -> Dict[str, Dict[str, Any]]:
     """Write series of numbers (n,) at one length, standardised by one mean and deviation; return their counts.
 
     Args:
-        scale: of a trained classifier; by default that of train, whose deviation is at least 1.
+        scale: of a trained classifier; by default that of train.
+        least: deviation that train has at least.
     """
     samples = {split: np.stack([fitted(series, length) for series, _ in rows]) for split, rows in parts.items()}
     if scale is None:
         train = samples["train"].astype(np.float64)
-        scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), 1.0)))
+        scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), least)))
     for split, rows in parts.items():
         values = torch.from_numpy(np.stack([scale.apply(series) for series in samples[split]]))
         save_clips(output, split, values, np.array([labels.index(label) for _, label in rows]))

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import cache, partial
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import Callable, List, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 from fairseq_mega.compat.files.card import SUBWORDS, TOKENIZER, digest_of_file
 from fairseq_mega.data.card import read_json, write_settings
@@ -77,14 +77,9 @@ def segmenter(codes: str) -> LineFunction:
     return segment
 
 
-def tokenize_lines(language: str, cleaned: bool, lines: List[str]) -> List[str]:
-    """Tokenise lines in a process, which makes the tokenizer once."""
-    return list(map(tokenizer(language, cleaned), lines))
-
-
-def segment_lines(codes: str, lines: List[str]) -> List[str]:
-    """Segment lines in a process, which reads the merges once."""
-    return list(map(segmenter(codes), lines))
+def on_lines(factory: Callable[..., LineFunction], words: Sequence[Any], lines: List[str]) -> List[str]:
+    """Change lines in a process by a function that it makes once."""
+    return list(map(factory(*words), lines))
 
 
 def transform(source: Path, target: Path, function: Callable[[List[str]], List[str]], processes: int) -> None:
@@ -109,7 +104,7 @@ def tokenize(raw: Path, workers: int, tokenized: Path) -> None:
     """Tokenise all splits; the training text is cleaned before, dev and test sets are not."""
     for split, language in product(SPLITS, LANGUAGES):
         name = f"{split}.{language}"
-        transform(raw / name, tokenized / name, partial(tokenize_lines, language, split == TRAIN), workers)
+        transform(raw / name, tokenized / name, partial(on_lines, tokenizer, (language, split == TRAIN)), workers)
 
 
 def learn_merges(paths: Sequence[Path], codes: Path, merges: int) -> None:
@@ -128,7 +123,7 @@ def encode(tokenized: Path, merges: int, workers: int, bpe: Path) -> None:
         print_line(f"{count_lines(codes) - 1} merges written")  # the first line names the format
     for split, language in product(SPLITS, LANGUAGES):
         name = f"{split}.{language}"
-        transform(tokenized / name, bpe / name, partial(segment_lines, str(codes)), workers)
+        transform(tokenized / name, bpe / name, partial(on_lines, segmenter, (str(codes),)), workers)
     read, kept = clean_corpus(bpe / TRAIN, bpe / f"{TRAIN}.clean", LANGUAGES)
     print_line(f"{kept} of {read} training pairs kept (3 to 150 subwords, ratio up to 1.5)")
 
