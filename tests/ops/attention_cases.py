@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.ops.attention import attention
+from fairseq_mega.ops.attention import attention, native_backward
 from fairseq_mega.ops.attention import native as kernels
 from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
@@ -68,6 +68,13 @@ def small_blocks(monkeypatch):
     """Make the kernels compute blocks of several groups or of 16 queries, in place of one that holds everything."""
     monkeypatch.setattr(kernels, "BLOCK_WEIGHTS", {"cpu": 1 << 11, "cuda": 1 << 11})
     monkeypatch.setattr(kernels, "MIN_QUERIES", 16)
+
+
+def weights_of_sixteen_bits(monkeypatch):
+    """Compute products of 16-bit factors as on a GPU: logits of float32, and weights of 16 bits."""
+    monkeypatch.setattr(kernels, "working_dtype", lambda q: q.dtype)
+    for half in (kernels, native_backward):
+        monkeypatch.setattr(half, "multiply", lambda a, b, out: out.copy_(torch.bmm(a.float(), b.float())))
 
 
 @pytest.fixture(params=["one block", "many blocks"])

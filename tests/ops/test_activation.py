@@ -115,20 +115,6 @@ def test_rows_may_lie_apart():
             torch.testing.assert_close(got, want)
 
 
-def test_operators_keep_torchs_rules():
-    plain = {name: t.float().requires_grad_() for name, t in tensors((2, 5), ("x", "factor", "skip", "omega")).items()}
-    x, factor, skip, omega = plain.values()
-    coefficients = torch.randn(2, 5, requires_grad=True), torch.randn(2, 5, requires_grad=True)
-    operators = native.operators
-    for given in ((x, None, None, None), (x, factor, None, None), (x, None, skip, omega), (x, factor, skip, omega)):
-        torch.library.opcheck(operators.silu.default, given)
-        detached = [None if t is None else t.detach() for t in (x, *given)]
-        torch.library.opcheck(operators.silu_backward.default, tuple(detached))
-    torch.library.opcheck(operators.query_key.default, (x, *coefficients))
-    detached = [t.detach() for t in (x, x, x, coefficients[0])]
-    torch.library.opcheck(operators.query_key_backward.default, tuple(detached))
-
-
 def test_what_is_computed_again_is_not_kept():
     x = tensors((4, 37), ("x",))["x"].float().requires_grad_()
     want = torch.autograd.grad(silu(x, path="reference").square().sum(), x)

@@ -6,7 +6,6 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_mega.ops import attention as ops
 from fairseq_mega.ops.attention import FUNCTIONS, attention
-from fairseq_mega.ops.attention.native_blocks import visible_counts
 from fairseq_mega.ops.common import native
 from tests.ops.attention_cases import compare, output_and_gradients, tensors
 from tests.support.numerics import assert_independent_of_threads, leaves
@@ -70,28 +69,6 @@ def test_weights_are_rounded_to_the_nearest_bfloat16(cpu_level, function):
     (gradient,) = torch.autograd.grad(out, v, identity.bfloat16())
     for found, weights in ((out, want), (gradient, want.transpose(1, 2))):
         assert ((found.double() - weights).abs() <= 2**-8 * 1.001 * weights + 1e-6).all()
-
-
-def options(everything=True, function="softmax"):
-    """Arguments after q, k, v and the bias, for 2 groups of 6 queries and keys."""
-    padding = torch.zeros(2, 6, dtype=torch.bool)
-    padding[0, -2:] = True
-    tensors = (padding, visible_counts(padding, 6, True), torch.tensor(3)) if everything else (None, None, None)
-    rates = (0.3, 0.2) if everything else (0.0, 0.0)
-    return *tensors, FUNCTIONS.index(function), everything, 0.5, *rates
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("everything", [False, True])
-def test_is_well_registered(function, everything):
-    q, k, v, bias = leaves(tensors(6, 6), torch.float32).values()
-    given = (q, k, v, bias if everything else None, *options(everything, function))
-    torch.library.opcheck(native.operators.attention_groups.default, given)
-    statistics = torch.rand(2, 6, 2)
-    backward = (torch.randn(2, 6, 6), *given[:7], statistics, *given[7:])
-    tests = ("test_schema", "test_faketensor")
-    detached = tuple(value.detach() if isinstance(value, torch.Tensor) else value for value in backward)
-    torch.library.opcheck(native.operators.attention_groups_backward.default, detached, test_utils=tests)
 
 
 @pytest.mark.parametrize("biased", [False, True])

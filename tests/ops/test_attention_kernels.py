@@ -1,7 +1,6 @@
 """The compiled attention as an operator: registration, compilation, memory, accuracy of exp and erf, errors."""
 
 import math
-from typing import Any, Tuple
 
 import pytest
 import torch
@@ -33,29 +32,6 @@ def arguments(device, function="softmax", shape=(2, 5, 7), seed=True):
         "first_group": 0,
         "first_row": 0,
     }
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_operators_on_blocks_are_well_registered(kernel_device, function):
-    logits = torch.randn(2, 5, 7, device=kernel_device)
-    options = arguments(kernel_device, function)
-    tests = ("test_schema", "test_faketensor")  # they write into buffers, which autograd never sees
-    torch.library.opcheck(native.operators.attention_weights_.default, (logits, None), options, test_utils=tests)
-    grad_bias = torch.zeros(11, dtype=torch.float64, device=kernel_device)
-    values = (logits, torch.randn_like(logits), None, None, grad_bias)
-    torch.library.opcheck(native.operators.attention_weights_backward_.default, values, options, test_utils=tests)
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("case", ["plain", "everything"])
-def test_the_operator_is_well_registered(kernel_device, function, case):
-    q, k, v, bias = leaves({n: t.to(kernel_device) for n, t in tensors(6, 6).items()}, torch.float32).values()
-    padding = torch.zeros(2, 6, dtype=torch.bool, device=kernel_device)
-    scale = 0.5 if function == "softmax" else 0.0
-    options: Tuple[Any, ...] = (None, None, None, function, False, 0.0, 0.0, 0.5)
-    if case == "everything":
-        options = (bias, padding, torch.tensor(3, device=kernel_device), function, True, 0.3, 0.2, scale)
-    torch.library.opcheck(torch.ops.fairseq_mega.attention.default, (q, k, v, *options))
 
 
 def check_compiled(device, function, backend):

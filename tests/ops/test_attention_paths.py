@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from fairseq_mega.ops import attention as ops
-from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention, native_backward
-from fairseq_mega.ops.attention import native as kernels
+from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention
 from fairseq_mega.ops.common import native
-from tests.ops.attention_cases import compare, padding, small_blocks, tensors
+from tests.ops.attention_cases import compare, padding, small_blocks, tensors, weights_of_sixteen_bits
 from tests.support.kernels import KERNELS, select
 from tests.support.numerics import OUTPUT_FACTOR, assert_close, gradients, leaves
 
@@ -102,13 +101,11 @@ def test_sixteen_bits_and_widths(kernel, function, dtype, widths, shape, causal)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("name", [name for name in NATIVE if name.startswith("native-")])
-def test_weights_of_sixteen_bits(choose, name, function, dtype, monkeypatch):
+def test_products_of_sixteen_bits(choose, name, function, dtype, monkeypatch):
     """Products of 16-bit factors give float32 logits, and weights have 16 bits, on GPUs and in the simulator."""
     path, device = choose(name)
     if device.type == "cpu":  # whose products cannot mix types
-        monkeypatch.setattr(kernels, "working_dtype", lambda q: q.dtype)
-        for half in (kernels, native_backward):
-            monkeypatch.setattr(half, "multiply", lambda a, b, out: out.copy_(torch.bmm(a.float(), b.float())))
+        weights_of_sixteen_bits(monkeypatch)
     inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(45, 45).items()}
     if "-cpu" in name:
         with pytest.raises(RuntimeError, match="on the CPU the weights replace the logits"):

@@ -129,11 +129,6 @@ def test_a_target_that_is_no_symbol(wrong):
         cross_entropy(logits, target, path="native")
 
 
-def test_operator_keeps_torchs_rules():
-    logits, target = given(5, 8)
-    torch.library.opcheck(native.operators.cross_entropy.default, (logits.requires_grad_(), target))
-
-
 def test_threads_change_nothing():
     logits, target = given(900, 300)
     threads, found = torch.get_num_threads(), []

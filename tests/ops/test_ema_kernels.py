@@ -3,38 +3,9 @@
 import pytest
 import torch
 
-from fairseq_mega.ops.common import native
 from fairseq_mega.ops.ema import gated_ema_step
 from tests.ops.ema_cases import BATCH, WIDTH, N, case, coefficients_of, complex_parameters, parameters, run
 from tests.support.numerics import assert_close, gradients, leaves
-
-
-@pytest.mark.parametrize("mode", ["carried", "shifted"])
-@pytest.mark.parametrize("kind", ["real", "complex"])
-def test_operators_keep_torchs_rules(kernel_device, mode, kind):
-    tensors, options = case(mode, 5, kind)
-    inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors.items()}, torch.float32)
-    calls = []
-
-    class Recorder:
-        def __getattr__(self, name):
-            def call(*arguments):
-                calls.append((getattr(operators, name).default, arguments))
-                return getattr(operators, name)(*arguments)
-
-            return call
-
-    operators = native.operators
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "operators", Recorder())
-        run(inputs, "native", **options)
-    (operator, arguments), *_ = calls
-    detached = [a.detach().requires_grad_() if isinstance(a, torch.Tensor) else a for a in arguments]
-    torch.library.opcheck(operator, tuple(detached))
-    plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
-    torch.library.opcheck(operators.ema_scan_backward.default, (torch.randn_like(plain[0]), None, *plain))
-    if mode == "carried":
-        torch.library.opcheck(operators.ema_step.default, (plain[0][:, 0], *plain[1:4], None, plain[4]))
 
 
 @pytest.mark.parametrize("padded", [False, True])

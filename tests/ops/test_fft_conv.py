@@ -6,7 +6,6 @@ The kernels are CUDA's: on the CPU torch's FFT is the path, so the compiled CPU 
 import pytest
 import torch
 
-from fairseq_mega.ops.common import native
 from fairseq_mega.ops.ema import ema_coefficients
 from fairseq_mega.ops.ema.fft import ema_native_fft
 from fairseq_mega.ops.ema.reference import ema_reference
@@ -221,18 +220,6 @@ def test_ema_equals_recurrence(kernel_device, length, mode, truncation):
     for name, value in run(ema_native_fft, kernel_device, torch.float32).items():
         factor = OUTPUT_FACTOR if name == "y" else GRADIENT_FACTOR
         assert_close(name, value.cpu(), want[name], baseline[name], factor)
-
-
-@with_kernels
-@pytest.mark.parametrize("dtype", native.DTYPES)
-def test_operators_keep_torchs_rules(kernel_device, dtype):
-    x, ring, grad_y = (t.to(kernel_device) for t in problem(20))
-    x, grad_y = x.to(dtype), grad_y.to(dtype)
-    operators = native.operators
-    torch.library.opcheck(operators.ring_convolution.default, (x.requires_grad_(), ring.requires_grad_()))
-    torch.library.opcheck(operators.ring_convolution_backward.default, (grad_y, x.detach(), ring.detach()))
-    view = x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()
-    torch.library.opcheck(operators.ring_convolution.default, (view, ring))
 
 
 @with_kernels

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from fairseq_mega.ops.common import native
 from fairseq_mega.ops.gate import gated_residual
 from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
@@ -84,15 +83,6 @@ def test_extremes_stay_finite(kernel_device, scale):
     torch.testing.assert_close(out, gated_residual(**inputs, path="reference"))
     for name, gradient in gradients(out, inputs).items():
         assert torch.isfinite(gradient).all(), name
-
-
-def test_operator_keeps_torchs_rules(kernel_device):
-    inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors(2, 5).items()}, torch.float32)
-    seed = torch.ones((), dtype=torch.int64, device=kernel_device)
-    torch.library.opcheck(native.operators.gated_residual.default, (*inputs.values(), seed, 0.2))
-    torch.library.opcheck(native.operators.gated_residual.default, (*list(inputs.values())[:3], None, None, 0.0))
-    plain = [tensor.detach() for tensor in inputs.values()]
-    torch.library.opcheck(native.operators.gated_residual_backward.default, (plain[0], *plain, seed, 0.2))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from fairseq_mega.ops.common import native
 from tests.ops.timestep_norm_cases import COUNTS, call, draw, padding, run
 from tests.support.numerics import gradients, leaves
 
@@ -23,20 +22,6 @@ def test_kernels_repeat_themselves_bit_by_bit(kernel_device):
         outputs = run(inputs, "native")
         results.append([*outputs.values(), *gradients(outputs["y"].cpu(), inputs).values()])
     assert all(torch.equal(first, second) for first, second in zip(*results))
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_operators_are_registered_properly(masked, kernel_device):
-    inputs = leaves({name: value.to(kernel_device) for name, value in draw(5).items()}, torch.float32)
-    count = torch.tensor(COUNTS, device=kernel_device)
-    mask = padding("interior", 5).to(kernel_device) if masked else None
-    mean, variance = (inputs[name].detach().double().requires_grad_() for name in ("mean", "variance"))
-    tensors = (inputs["x"], inputs["weight"], inputs["bias"], count, mean, variance, mask, 1e-5)
-    torch.library.opcheck(native.operators.timestep_norm.default, tensors)
-    x, mean = inputs["x"].detach(), mean.detach()
-    rest = [value.detach() if isinstance(value, torch.Tensor) else value for value in tensors[3:]]
-    backward = native.operators.timestep_norm_backward.default
-    torch.library.opcheck(backward, (torch.ones_like(x), mean, mean, x, inputs["weight"].detach(), *rest))
 
 
 @pytest.mark.parametrize("path", ["torch", "native"])
