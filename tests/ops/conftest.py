@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from fairseq_mega.ops.common import native
 from tests.support import kernels
 
 
@@ -22,7 +21,7 @@ def poisoned_memory(monkeypatch):
         monkeypatch.setattr(owner, name, poisoned(getattr(owner, name)))
 
 
-@pytest.fixture(params=kernels.KERNELS)
+@pytest.fixture(params=kernels.KINDS)
 def kernel_device(request, monkeypatch):
     """Runs a test once with each set of compiled kernels; the value is the device that its tensors have to be on.
 
@@ -34,12 +33,13 @@ def kernel_device(request, monkeypatch):
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.fixture(params=native.cpu_levels() or ["none"])
-def cpu_level(request):
+@pytest.fixture(params=kernels.KERNELS)
+def any_kernels(request, monkeypatch):
+    """Runs a test as kernel_device, at each level of instructions that the CPU has."""
+    return kernels.select(request.param, request, monkeypatch)
+
+
+@pytest.fixture(params=kernels.CPU)
+def cpu_level(request, monkeypatch):
     """Runs a test with the kernels for CPUs at each level of instructions that the machine has."""
-    if native.PROBLEM is not None:
-        pytest.skip(f"no compiled kernels: {native.PROBLEM}")
-    before = native.cpu_level()
-    native.operators.set_cpu_level(request.param)
-    yield request.param
-    native.operators.set_cpu_level(before)
+    kernels.select(request.param, request, monkeypatch)

@@ -5,9 +5,8 @@ import torch
 
 from fairseq_mega.ops import attention as ops
 from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention
-from fairseq_mega.ops.common import native
 from tests.ops.attention_cases import compare, padding, small_blocks, tensors, weights_of_sixteen_bits
-from tests.support.kernels import KERNELS, select
+from tests.support.kernels import CPU, KERNELS, select
 from tests.support.numerics import OUTPUT_FACTOR, assert_close, gradients, leaves
 
 SCALE = 0.37  # in the place of tau; the tensors' own would be 1 / sqrt(8) for softmax
@@ -17,23 +16,18 @@ LONG_ROWS = [(3, 256), (3, 257), (2, 1024), (2, 1025), (3, 4097), (2, 8193)]
 WIDTHS = [(8, 6), (5, 7), (33, 70), (32, 64)]  # z, v; odd ones are no pairs of bfloat16
 TORCH = ["torch", "torch_blockwise"]
 NATIVE = [f"native-{kernel}{blocks}" for kernel in KERNELS for blocks in ("", "-small")]
-NATIVE += [f"native_blocks-{level}" for level in native.cpu_levels()]
+NATIVE += [f"native_blocks-{level}" for level in CPU]
 
 
 @pytest.fixture
 def choose(request, monkeypatch):
-    """Return the path and the device of a name such as native-cpu-small: of blocks of few queries."""
+    """Return the path and the device of a name such as native-cpu-avx2-small: of blocks of few queries."""
 
     def chosen(name):
         path, _, which = name.partition("-")
         if path in TORCH:
             monkeypatch.setattr(ops, "DENSE_LIMIT", {"cpu": (1, 1), "cuda": (1, 1)})  # blocks of 16 queries
             return path, torch.device("cpu")
-        if path == "native_blocks":
-            before = native.cpu_level()
-            request.addfinalizer(lambda: native.operators.set_cpu_level(before))
-            native.operators.set_cpu_level(which)
-            which = "cpu"
         kernel, small = which.removesuffix("-small"), which.endswith("-small")
         if small:
             small_blocks(monkeypatch)
@@ -135,17 +129,17 @@ def test_any_leading_axes_and_strides(any_path, function, leading, side):
 @pytest.mark.parametrize(("length", "chunk"), [(1, 4), (3, 4), (4, 4), (5, 4), (11, 4), (32, 4), (63, 64), (150, 64)])
 def test_chunks_are_separate_attentions(any_path, function, causal, length, chunk):
     path, device = any_path
-    inputs = {name: tensor.float().to(device) for name, tensor in tensors(length, length).items()}
-    bias, mask = torch.randn(2 * chunk - 1, device=device), padding((2,), length).to(device)
-    options = {"function": function, "causal": causal, "scale": SCALE if length % 2 else None}
-    q, k, v = (inputs[name] for name in "qkv")
-    out = chunked_attention(q, k, v, chunk, bias=bias, padding_mask=mask, path=path, **options)
+    inputs, bias = tensors(length, length), torch.randn(2 * chunk - 1)
+    mask, scale = padding((2,), length).to(device), SCALE if length % 2 else None
+    q, k, v = (inputs[name].float().to(device) for name in "qkv")
+    options = {"function": function, "causal": causal, "scale": scale}
+    out = chunked_attention(q, k, v, chunk, bias=bias.to(device), padding_mask=mask, path=path, **options)
+    exact = {name: tensor.to(device) for name, tensor in inputs.items()}
     for start in range(0, length, chunk):
         piece = slice(start, min(start + chunk, length))
-        n = piece.stop - start
-        own = {"bias": bias[chunk - n : chunk + n - 1], "padding_mask": mask[:, piece], "path": "reference"}
-        want = attention(q[:, piece], k[:, piece], v[:, piece], **own, **options)
-        torch.testing.assert_close(out[:, piece], want, rtol=2e-5, atol=2e-6)
+        n, (q, k, v) = piece.stop - start, (exact[name][:, piece] for name in "qkv")
+        own = {"bias": bias[chunk - n : chunk + n - 1].to(q), "padding_mask": mask[:, piece], "path": "reference"}
+        assert_close(f"chunk at {start}", out[:, piece], attention(q, k, v, **own, **options))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

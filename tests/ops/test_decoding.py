@@ -54,6 +54,7 @@ def path(monkeypatch):
     return lambda name: monkeypatch.setenv(VARIABLE, f"decoding={name}")
 
 
+@pytest.mark.usefixtures("cpu_level")
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("chunk_size", [-1, 1, 4, 21])
@@ -102,6 +103,7 @@ def test_the_kernels_are_what_runs(path, monkeypatch):
     assert len(calls) == 9
 
 
+@pytest.mark.usefixtures("cpu_level")
 @pytest.mark.parametrize("rows", [1, 3, MOST_ROWS + 1])
 @pytest.mark.parametrize("prenorm", [False, True])
 @pytest.mark.parametrize("norm", ["layernorm", "scalenorm"])

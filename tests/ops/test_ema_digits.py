@@ -63,7 +63,7 @@ def test_blocks_of_channels(kernel_device, request):
     assert error(got[..., 32:], want[..., 32:]) < 1e-5
 
 
-@pytest.mark.parametrize("kernels_of", kernels.KERNELS[:2])
+@pytest.mark.parametrize("kernels_of", ["cpu", "simulator"])
 def test_complex_steps(kernels_of, request, monkeypatch):
     """State and output of single steps, also without a skip in some channel, and after thousands of them."""
     kernels.select(kernels_of, request, monkeypatch)

@@ -27,13 +27,13 @@ def literal(inputs):
 
 @pytest.mark.parametrize("addend", [False, True])
 @pytest.mark.parametrize("shape", [(1,), (7,), (3, 8), (2, 5, 9), (2, 3, 128), (300, 33), (0, 4), (1, 1, 16)])
-def test_kernels_equal_formula(kernel_device, shape, addend):
+def test_kernels_equal_formula(any_kernels, shape, addend):
     plain = tensors(*shape, addend=addend)
     results = {}
     for key, path, dtype, where in (
         ("want", None, torch.float64, "cpu"),
         ("baseline", "reference", torch.float32, "cpu"),
-        ("got", "native", torch.float32, kernel_device),
+        ("got", "native", torch.float32, any_kernels),
     ):
         inputs = leaves({name: tensor.to(where) for name, tensor in plain.items()}, dtype)
         out = literal(inputs) if path is None else gated_residual(**inputs, path=path)
@@ -61,10 +61,10 @@ def test_rows_may_lie_apart(kernel_device):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("residual", ["half", "float32"])
-def test_half_precision_computes_in_float32(kernel_device, dtype, residual):
-    rounded = {name: tensor.to(dtype).to(kernel_device) for name, tensor in tensors(4, 37).items()}
+def test_half_precision_computes_in_float32(any_kernels, dtype, residual):
+    rounded = {name: tensor.to(dtype).to(any_kernels) for name, tensor in tensors(4, 37).items()}
     if residual == "float32":  # as under autocast
-        rounded["residual"] = tensors(4, 37)["residual"].float().to(kernel_device)
+        rounded["residual"] = tensors(4, 37)["residual"].float().to(any_kernels)
     inputs = {name: tensor.detach().requires_grad_() for name, tensor in rounded.items()}
     exact = leaves({name: tensor.cpu() for name, tensor in rounded.items()}, torch.float64)
     out, want = gated_residual(**inputs, path="native"), literal(exact)

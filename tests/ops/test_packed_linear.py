@@ -39,6 +39,7 @@ def test_zeros_and_nothing(kind):
     assert unpack(pack(torch.zeros(0, 5), kind)).shape == (0, 5)
 
 
+@pytest.mark.usefixtures("cpu_level")
 @needs_kernels
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("kind", [*KINDS, None])
@@ -68,6 +69,7 @@ def test_inputs_of_any_size(size, kind):
         assert_close(f"row {row}", got[row], want[row], plain[row])
 
 
+@pytest.mark.usefixtures("cpu_level")
 @needs_kernels
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [0.0, 1e-44, 1e-38, 1e-27, 1e-25, 1e25, 1e34])

@@ -28,6 +28,7 @@ def copies(tensors):
     return [tensor.clone() for tensor in tensors]
 
 
+@pytest.mark.usefixtures("cpu_level")
 @pytest.mark.parametrize("width, dims", [(11, 3), (16, 16), (5, 1)])
 @pytest.mark.parametrize("fresh", [False, True])
 @torch.no_grad()
@@ -50,6 +51,7 @@ def test_ema_step(width, dims, fresh):
             assert_close(f"{part} by {name}", results[name, dtype][index], want[index], low)
 
 
+@pytest.mark.usefixtures("cpu_level")
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
 @pytest.mark.parametrize("past", [0, 1, 6, 63, 64])
 @torch.no_grad()
@@ -79,6 +81,7 @@ def test_attention_step(function, past):
             assert_close(f"{part} by {name}", results[name, dtype][index], want[index], low)
 
 
+@pytest.mark.usefixtures("cpu_level")
 @pytest.mark.parametrize("width", [1, 7, 16])
 @torch.no_grad()
 def test_mix_step(width):

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.ops.timestep_norm_cases import COUNTS, call, draw, padding, run
+from tests.support import kernels
 from tests.support.numerics import gradients, leaves
 
 
@@ -24,8 +25,11 @@ def test_kernels_repeat_themselves_bit_by_bit(kernel_device):
     assert all(torch.equal(first, second) for first, second in zip(*results))
 
 
-@pytest.mark.parametrize("path", ["torch", "native"])
-def test_compiles_without_a_break(path, kernel_device):
+@pytest.mark.parametrize("name", ["torch", *kernels.KINDS])
+def test_compiles_without_a_break(name, request, monkeypatch):
+    path, kernel_device = name, torch.device("cpu")
+    if path != "torch":
+        path, kernel_device = "native", kernels.select(name, request, monkeypatch)
     torch._dynamo.reset()
     compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
     mask = padding("interior", 9).to(kernel_device)

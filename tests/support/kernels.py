@@ -1,5 +1,9 @@
-"""The compiled kernels under test: those for the CPU, the CUDA ones in the simulator, the CUDA ones on a GPU."""
+"""The compiled kernels under test: those for the CPU at each level of instructions, and the CUDA ones.
 
+The CUDA kernels run in the simulator or on a GPU.
+"""
+
+import functools
 import os
 from typing import List
 
@@ -9,12 +13,18 @@ import torch
 from fairseq_mega.ops.common import native
 from tests.simulator import build
 
-KERNELS = ("cpu", "simulator", "cuda")
+KINDS = ("cpu", "simulator", "cuda")
+CPU = tuple(f"cpu-{level}" for level in native.cpu_levels()) or ("cpu",)  # of the machine, lowest first
+KERNELS = (*CPU, *KINDS[1:])
 _LOADED: List[str] = []
 
 
 def select(kernels: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    """Make the ops use these kernels for one test; returns the device that tensors have to be on, or skips."""
+    """Make the ops use these kernels for one test; return the device that tensors have to be on, or skip.
+
+    Args:
+        kernels: of KERNELS, or of KINDS, whose "cpu" is the present level.
+    """
     device = request.config.getoption("--device")
     if os.environ.get(native.VARIABLE) == "off":
         pytest.skip(f"no compiled kernels: {native.PROBLEM}")
@@ -36,4 +46,8 @@ def select(kernels: str, request: pytest.FixtureRequest, monkeypatch: pytest.Mon
             pytest.skip("needs a GPU: run pytest with --device cuda on a machine with one")
         if not native.HAS_CUDA:
             pytest.skip("the extension was built without CUDA: FORCE_CUDA=1")
-    return torch.device(kernels)
+    kind, _, level = kernels.partition("-")
+    if level:
+        request.addfinalizer(functools.partial(native.operators.set_cpu_level, native.cpu_level()))
+        native.operators.set_cpu_level(level)
+    return torch.device(kind)
