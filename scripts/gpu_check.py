@@ -36,7 +36,7 @@ TESTS: Dict[str, Tuple[Sequence[str], str]] = {
     "attention-paths": (("ops/test_attention_paths.py",), ""),
     "attention": (("ops/test_attention.py", "ops/test_attention_kernels.py", "ops/test_attention_dropping.py"), ""),
     "norm": (("ops/test_timestep_norm.py", "ops/test_timestep_norm_kernels.py"), ""),
-    "gate-decoding": (("ops/test_gate.py", "ops/test_decoding.py"), ""),
+    "rows-decoding": (("ops/test_rows.py", "ops/test_decoding.py"), ""),
     "large": (("ops/test_large_tensors.py",), ""),
     "modules": (("modules",), ""),
 }
@@ -50,7 +50,7 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
     "attention": (("ops/test_attention_paths.py",), "(equals_the_formula and shape2) or long_rows or groups or chunks"),
     "dropping": (("ops/test_attention_dropping.py",), "formula_with_its_mask and shape1"),
     "norm": (("ops/test_timestep_norm.py",), "(equal or many or padding or half) and not torch and not reference"),
-    "gate": (("ops/test_gate.py",), "formula or apart or half"),
+    "gate": (("ops/test_rows.py",), "definition or apart or half"),
 }
 # No initcheck: only our kernels are instrumented, and it would miss the writes of torch's kernels. Instead the tests
 # fill the memory that operators allocate with NaN.

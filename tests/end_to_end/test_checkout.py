@@ -55,7 +55,7 @@ def without_privileges() -> List[str]:
 @pytest.mark.slow
 def test_tests_pass_in_a_clone(clone: Path, tmp_path: Path) -> None:
     """A fast part of the suite: imports, scripts, the installation's files, an operator with its kernels."""
-    files = ["tests/compat/test_imports.py", "tests/ops/test_gate.py"]
+    files = ["tests/compat/test_imports.py", "tests/ops/test_rows.py"]
     scripts = "tests/end_to_end/test_checkout.py::test_both_passes_run_and_count"
     script = ["bash", clone / "scripts" / "test.sh", "--skip-setup", "--skip-lint", "--jobs", 1, "-q"]
     command = [*without_privileges(), *script, *files, scripts, "-k", "not simulator"]

@@ -1,4 +1,4 @@
-"""Decoding by the functions of single steps against whole layers in float64: outputs, states, forks, errors."""
+"""Decoding by the functions of single steps against whole sub-layers in float64: outputs, states, forks, padding."""
 
 import itertools
 from typing import Any, Dict
@@ -10,8 +10,15 @@ from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.feed_forward import NormalizedFeedForward
 from fairseq_mega.modules.gated_attention import GatedAttention
 from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.megalodon.attention import NormalizedGatedAttention
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
+from fairseq_mega.modules.megalodon.feed_forward import FeedForward
+from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import VARIABLE
+from fairseq_mega.ops.decoding import complex_step_coefficients
+from fairseq_mega.ops.decoding.reference import complex_ema_step
+from fairseq_mega.ops.ema import EMACoefficients
 from fairseq_mega.ops.packed_linear import MOST_ROWS
 from tests.support.layers import reorder, run
 from tests.support.numerics import assert_close
@@ -23,28 +30,44 @@ SHAPES: Dict[str, Dict[str, Any]] = {
     "vectors": {"embed_dim": 16, "hidden_dim": 80, "z_dim": 24, "ema_dim": 16},
     "one dimension": {"embed_dim": 5, "hidden_dim": 70, "z_dim": 2, "ema_dim": 1},
 }
+ODD: Dict[str, Any] = {"embed_dim": 12, "hidden_dim": 13, "z_dim": 6, "ema_dim": 3, "ffn_dim": 21, "norm_groups": 2}
+MEGALODON: Dict[str, Dict[str, Any]] = {
+    "one head": {},
+    "two heads": {"embed_dim": 16, "hidden_dim": 80, "z_dim": 24, "ema_dim": 16, "heads": 2},
+    "without scales": {"norm_affine": False},
+    "silu": {"ema_norm": "silu"},
+}
+
+
+@torch.no_grad()
+def moved(module, seed=3):
+    """A module for evaluation, away from the near-zero start, where attention hardly matters."""
+    torch.manual_seed(seed)
+    for parameter in module.parameters():
+        parameter.add_(0.3 * torch.randn_like(parameter))
+    return module.eval()
 
 
 def attention(shape="odd", **options):
     torch.manual_seed(3)
-    built = GatedAttention(MegaLayerConfig(**{**SHAPES[shape], "max_positions": 64, **options})).eval()
-    with torch.no_grad():  # away from the near-zero start, where attention hardly matters
-        for parameter in built.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return built
+    return moved(GatedAttention(MegaLayerConfig(**{**SHAPES[shape], "max_positions": 128, **options})))
+
+
+def megalodon_config(**changes):
+    return MegalodonLayerConfig(**{**ODD, **changes})
 
 
 def hidden(batch, length, width, seed=1):
     return torch.randn(batch, length, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def stream(built, x, pieces):
-    out, outputs, start = None, [], 0
-    with torch.no_grad():
-        for size in pieces:
-            out = run(built, x[:, start : start + size], out, return_state=True)
-            outputs.append(out.hidden)
-            start += size
+@torch.no_grad()
+def stream(built, x, pieces, out=None):
+    outputs, start = [], 0
+    for size in pieces:
+        out = run(built, x[:, start : start + size], out, return_state=True)
+        outputs.append(out.hidden)
+        start += size
     assert start == x.size(1)
     return torch.cat(outputs, dim=1), out
 
@@ -54,103 +77,131 @@ def path(monkeypatch):
     return lambda name: monkeypatch.setenv(VARIABLE, f"decoding={name}")
 
 
-@pytest.mark.usefixtures("cpu_level")
+def compare(built, x, path, pieces=([1] * 21, [5, 1, 1, 7, 1, 1, 1, 4])):
+    """Steps and pieces on both paths against the whole in float64; steps of the reference say what is allowed."""
+    results = {}
+    path("reference")
+    for dtype, parts in ((torch.float64, [x.size(1)]), (torch.float32, [1] * x.size(1))):
+        results[dtype] = tensors_of(*stream(built.to(dtype), x.to(dtype), parts))
+    for name, some in itertools.product(("native", "reference"), pieces):
+        path(name)
+        for part, got in tensors_of(*stream(built.float(), x.float(), some)).items():
+            assert_close(f"{part} of {name}, {some}", got, results[torch.float64][part], results[torch.float32][part])
+
+
+def tensors_of(hidden, last):
+    """The output and the state after it, by name."""
+    _, memory, cache = last
+    ema = torch.view_as_real(memory.ema) if memory.ema.is_complex() else memory.ema
+    found = {"output": hidden, "state of the EMA": ema, "keys": cache.keys.steps, "values": cache.values.steps}
+    if memory.norm is not None:
+        found.update(mean=memory.norm.mean.to(hidden.dtype), variance=memory.norm.variance.to(hidden.dtype))
+    return found
+
+
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("chunk_size", [-1, 1, 4, 21])
 @pytest.mark.parametrize("prenorm, norm", [(False, "layernorm"), (True, "layernorm"), (True, "rmsnorm")])
-def test_steps_equal_the_whole(function, shape, chunk_size, prenorm, norm, path):
+@pytest.mark.parametrize("rows", [1, 3, MOST_ROWS + 1])  # of many rows the linear maps are PyTorch's
+@pytest.mark.usefixtures("cpu_level")
+def test_steps_equal_the_whole(function, shape, chunk_size, prenorm, norm, rows, path):
     options = {"attention_function": function, "chunk_size": chunk_size, "normalize_before": prenorm, "norm": norm}
     built = attention(shape, relative_bias="rotary" if chunk_size == 4 else "simple", **options)
-    x = hidden(3, 21, built.widths[0])
+    compare(built, hidden(rows, 21, built.widths[0]), path)
+
+
+@pytest.mark.parametrize("rows", [1, 3, MOST_ROWS + 1])
+@pytest.mark.parametrize("chunk_size", [-1, 4])
+@pytest.mark.parametrize("shape", MEGALODON)
+@pytest.mark.usefixtures("cpu_level")
+def test_steps_of_megalodon_equal_the_whole(shape, chunk_size, rows, path):
+    torch.manual_seed(3)
+    built = moved(NormalizedGatedAttention(megalodon_config(**MEGALODON[shape], chunk_size=chunk_size)))
+    compare(built, hidden(rows, 21, built.widths[2]), path)
+
+
+@pytest.mark.parametrize("past", [63, 64, 65])
+def test_buffers_that_are_full(past, path):
+    built = attention()
+    compare(built, hidden(2, past + 3, 11), path, ([past, 1, 1, 1],))
+
+
+FEED_FORWARD = {
+    **{
+        f"mega, {norm}, {'pre' if before else 'post'}": lambda norm=norm, before=before: NormalizedFeedForward(
+            MegaLayerConfig(**SHAPES["odd"], ffn_dim=21, norm=norm, normalize_before=before)
+        )
+        for norm in ("layernorm", "scalenorm")
+        for before in (False, True)
+    },
+    "megalodon, gated": lambda: FeedForward(megalodon_config(swiglu=True), 0),
+    "megalodon, scaled": lambda: FeedForward(megalodon_config(layer_scale=True), 0),
+    "megalodon, without a norm's scale": lambda: FeedForward(megalodon_config(norm_affine=False), 0),
+}
+
+
+@pytest.mark.parametrize("rows", [1, 3, MOST_ROWS + 1])
+@pytest.mark.parametrize("kind", FEED_FORWARD)
+@pytest.mark.usefixtures("cpu_level")
+@torch.no_grad()
+def test_the_feed_forward_sub_layer(kind, rows, path):
+    torch.manual_seed(4)
+    built = moved(FEED_FORWARD[kind](), 4)
+    width = 12 if kind.startswith("megalodon") else 11
+    x = 3 + torch.randn(rows, 1, width, dtype=torch.float64)  # a mean that the norm has to take off
+    residual = [torch.randn_like(x)] if width == 12 else []
     results = {}
-    path("reference")
-    for dtype, parts in ((torch.float64, [21]), (torch.float32, [1] * 21)):
-        results[dtype] = stream(built.to(dtype), x.to(dtype), parts)
-    for name, pieces in itertools.product(("native", "reference"), ([1] * 21, [5, 1, 1, 7, 1, 1, 1, 4])):
-        path(name)
-        got, last = stream(built, x.float(), pieces)
-        assert_close(f"{name}, output of {pieces}", got, results[torch.float64][0], results[torch.float32][0])
-        found = (last, results[torch.float64][1], results[torch.float32][1])
-        assert_close("state of the EMA", *(out.memory.ema for out in found))
-        for name in ("keys", "values"):
-            assert_close(name, *(getattr(out.cache, name).steps for out in found))
+    for name, dtype in (("exact", torch.float64), ("reference", torch.float32), ("native", torch.float32)):
+        path("reference" if name == "exact" else name)
+        results[name] = built.to(dtype)(*(part.to(dtype) for part in (x, *residual)))
+    assert_close("output", results["native"], results["exact"], results["reference"])
 
 
-def test_the_kernels_are_what_runs(path, monkeypatch):
-    calls, built, compiled = [], attention(), native.operators
+@pytest.fixture
+def calls(monkeypatch):
+    """Names of the operators that are called from then on."""
+    found, compiled = [], native.operators
 
     class Counting:
         def __getattr__(self, name):
-            if name in ("attention_step", "gated_attention_step"):
-                calls.append(name)
+            found.append(name)
             return getattr(compiled, name)
 
     monkeypatch.setattr(native, "operators", Counting())
-    many = hidden(MOST_ROWS + 1, 2, 11).float()  # the linear maps are PyTorch's, then
-    stream(built, many, (1,) * 2)
-    assert calls == ["attention_step"] * 2
+    return found
+
+
+def test_the_kernels_are_what_runs(path, calls):
+    built = attention()
+    stream(built, hidden(MOST_ROWS + 1, 2, 11).float(), (1,) * 2)
+    assert calls == ["average_step", "attention_step", "mix_step"] * 2
     calls.clear()
     x = hidden(2, 9, 11).float()
     stream(built, x, (1,) * 9)
     assert calls == ["gated_attention_step"] * 9
+    calls.clear()
     for name, data in (("reference", x), ("auto", x.double())):
         path(name)
         stream(built.to(data.dtype), data, (1,) * 9)
-    assert len(calls) == 9
     with torch.enable_grad():
         run(built.float(), x[:, :1], return_state=True)
-    assert len(calls) == 9
+    assert not {"attention_step", "gated_attention_step"} & set(calls)
 
 
-@pytest.mark.usefixtures("cpu_level")
-@pytest.mark.parametrize("rows", [1, 3, MOST_ROWS + 1])
-@pytest.mark.parametrize("prenorm", [False, True])
-@pytest.mark.parametrize("norm", ["layernorm", "scalenorm"])
+@pytest.mark.parametrize("kind", ["gated", "normalized"])
 @torch.no_grad()
-def test_the_feed_forward_sub_layer(norm, prenorm, rows, path):
-    torch.manual_seed(4)
-    config = MegaLayerConfig(**SHAPES["odd"], ffn_dim=21, norm=norm, normalize_before=prenorm)
-    built = NormalizedFeedForward(config).eval()
-    for parameter in built.parameters():
-        parameter.add_(0.3 * torch.randn_like(parameter))
-    x = 3 + torch.randn(rows, 1, 11, dtype=torch.float64)  # a mean that the norm has to take off
-    results = {}
-    for name, dtype in (("exact", torch.float64), ("reference", torch.float32), ("native", torch.float32)):
-        path("reference" if name == "exact" else name)
-        results[name] = built.to(dtype)(x.to(dtype))
-    assert_close("output", results["native"], results["exact"], results["reference"])
-
-
-@torch.no_grad()
-def test_a_step_of_a_layer_is_two_calls_of_kernels(monkeypatch):
-    calls, compiled = [], native.operators
-
-    class Counting:
-        def __getattr__(self, name):
-            calls.append(name)
-            return getattr(compiled, name)
-
-    layer = MegaLayer(MegaLayerConfig(**SHAPES["odd"], ffn_dim=8, chunk_size=4, normalize_before=True)).eval()
-    x = torch.randn(2, 6, 11)
-    out = run(layer, x[:, :5], return_state=True)
-    monkeypatch.setattr(native, "operators", Counting())
+def test_a_step_of_a_layer_is_two_calls_of_kernels(kind, calls, monkeypatch):
+    if kind == "gated":
+        layer: Any = MegaLayer(MegaLayerConfig(**SHAPES["odd"], ffn_dim=8, chunk_size=4, normalize_before=True))
+    else:
+        layer = MegalodonLayer(megalodon_config(chunk_size=4))
+    x = torch.randn(2, 6, 11 if kind == "gated" else 12)
+    out = run(moved(layer), x[:, :5], return_state=True)
+    calls.clear()
     monkeypatch.setattr(torch.nn.functional, "layer_norm", None)  # it is within
     run(layer, x[:, 5:], out, return_state=True)
-    assert calls == ["gated_attention_step", "feed_forward_step"]
-
-
-@pytest.mark.parametrize("function", ["softmax", "laplace"])
-def test_many_rows_equal_few_rows(function, path):
-    """Single steps of many rows, whose linear maps PyTorch computes, equal those of the first rows alone."""
-    path("native")
-    built = attention(attention_function=function, chunk_size=4)
-    x = hidden(MOST_ROWS + 1, 6, 11).float()
-    many, last = stream(built, x, (1,) * 6)
-    few, before = stream(built, x[:3], (1,) * 6)
-    torch.testing.assert_close(many[:3], few)
-    torch.testing.assert_close(last.memory.ema[:3], before.memory.ema)
-    torch.testing.assert_close(last.cache.keys.steps[:3], before.cache.keys.steps)
+    assert calls == [f"{kind}_attention_step", "feed_forward_step"]
 
 
 @pytest.mark.parametrize("name", ["native", "reference"])
@@ -168,22 +219,43 @@ def test_long_texts_do_not_drift(name, path):
     assert_close("state", got, want)
 
 
-def test_a_state_may_be_continued_twice(path):
+def test_a_slow_complex_decay_of_many_steps():
+    """Rounded to float32, a decay that remembers a thousand steps is off by some 1e-5 after a few thousand."""
+    generator = torch.Generator().manual_seed(1)
+    leak = 2e-4 + 1e-3 * torch.rand(32, 4, generator=generator)
+    log_decay = torch.complex(torch.log1p(-leak), 0.01 * torch.rand(32, 4, generator=generator))
+    projection = torch.complex(torch.ones(32, 4), torch.ones(32, 4))
+    coefficients = complex_step_coefficients(EMACoefficients(log_decay, leak, projection), torch.zeros(32))
+    x, state = torch.ones(1, 32), None
+    exact, decay = torch.zeros(1, 32, 4, dtype=torch.complex128), torch.exp(log_decay.to(torch.complex128))
+    for _ in range(4000):
+        y, state = complex_ema_step(x, coefficients, state)
+        exact = decay * exact + leak.double()
+    assert state is not None and state.dtype == torch.complex64
+    assert ((state - exact).abs() / exact.abs()).max() < 4e-6
+    torch.testing.assert_close(y.double(), (exact * (1 + 1j)).real.sum(-1), rtol=4e-6, atol=4e-6)
+
+
+def test_padding_takes_the_other_path(path):
+    path("native")
+    built, x = attention(), hidden(2, 3, 11).float()
+    mask, outputs, out = torch.tensor([[True, False, False], [False, False, False]]), [], None
+    want = run(built, x, padding_mask=mask).hidden[~mask]
+    with torch.no_grad():
+        for step, absent in zip(x.split(1, 1), mask.split(1, 1)):
+            out = run(built, step, out, padding_mask=absent, return_state=True)
+            outputs.append(out.hidden)
+    torch.testing.assert_close(torch.cat(outputs, 1)[~mask], want)
+
+
+@pytest.mark.parametrize("rows", [2, MOST_ROWS + 1])
+def test_a_state_may_be_continued_twice(rows, path):
     path("native")
     built = attention(chunk_size=8)
-    x, other = hidden(2, 14, 11).float(), hidden(2, 9, 11, seed=7).float()
+    x, other = hidden(rows, 14, 11).float(), hidden(rows, 9, 11, seed=7).float()
     prefix = x[:, :5]
     _, before = stream(built, prefix, (1,) * 5)
-
-    def go_on(after):
-        out, outputs = before, []
-        with torch.no_grad():
-            for t in range(9):
-                out = run(built, after[:, t : t + 1], out, return_state=True)
-                outputs.append(out.hidden)
-        return torch.cat(outputs, dim=1)
-
-    first, second, again = go_on(x[:, 5:]), go_on(other), go_on(x[:, 5:])
+    first, second, again = (stream(built, after, (1,) * 9, before)[0] for after in (x[:, 5:], other, x[:, 5:]))
     torch.testing.assert_close(first, stream(built, x, (1,) * 14)[0][:, 5:])
     torch.testing.assert_close(second, stream(built, torch.cat([prefix, other], 1), (1,) * 14)[0][:, 5:])
     assert torch.equal(first, again)
@@ -195,24 +267,11 @@ def test_states_follow_their_rows(path):
     x = hidden(3, 8, 11).float()
     order = torch.tensor([2, 0, 0, 1])
     _, before = stream(built, x[:, :7], (1,) * 7)
-    with torch.no_grad():
-        kept = run(built, x[:, 7:], before, return_state=True).hidden
-        moved = run(built, x[order, 7:], reorder(before, order), return_state=True).hidden
-    torch.testing.assert_close(moved, kept[order])
-
-
-def test_padding_takes_the_other_path(path):
-    path("native")
-    built = attention()
-    x = hidden(2, 3, 11).float()
-    mask = torch.tensor([[True, False, False], [False, False, False]])
-    want = run(built, x, padding_mask=mask).hidden[~mask]
-    outputs, out = [], None
-    with torch.no_grad():
-        for t in range(3):
-            out = run(built, x[:, t : t + 1], out, padding_mask=mask[:, t : t + 1], return_state=True)
-            outputs.append(out.hidden)
-    torch.testing.assert_close(torch.cat(outputs, 1)[~mask], want)
+    kept, moved_rows = (
+        stream(built, rows, [1], state)[0]
+        for rows, state in ((x[:, 7:], before), (x[order, 7:], reorder(before, order)))
+    )
+    torch.testing.assert_close(moved_rows, kept[order])
 
 
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])

@@ -132,3 +132,12 @@ def test_a_tensor_that_does_not_fit_the_others_is_an_error(recorded, kernel_devi
                     else:
                         accepted.append(f"{name}, {tensor}: {wrong}")
     assert not accepted, "\n".join(accepted)
+
+
+def test_the_dispatcher_is_passed_by(kernel_device):
+    """An eager call with gradients is a node of a function of ours, not of one that torch made for the operator."""
+    x, update, candidate = torch.randn(3, 2, 8, device=kernel_device).requires_grad_().unbind()
+    output = native.operators.gated_residual(x, update, candidate, None, None, 0.0)
+    assert type(output.grad_fn).__name__ == "gated_residualBackward"
+    with torch.no_grad():
+        assert not native.operators.gated_residual(x, update, candidate, None, None, 0.0).requires_grad

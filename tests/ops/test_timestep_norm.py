@@ -106,22 +106,6 @@ def test_gradcheck():
     assert torch.autograd.gradcheck(outputs, tuple(inputs.values()))
 
 
-GOLDEN_FIRST = [2.264182, 1.341406, -0.681409, -1.127257, -1.206937, 0.444995, 1.887516, -0.186353]
-GOLDEN_LAST = [-0.216537, -1.235175, 0.128369, 0.783967, 0.109611, -0.097327, -1.346475, -1.548377]
-
-
-def test_golden_values(any_path):
-    """Row "timestep norm" of the published arithmetic: parameters 0.5 sin(1), 0.5 sin(2), ..., x a cosine wave."""
-    path, device = any_path
-    t, b, j = torch.arange(6.0)[None, :, None], torch.arange(2.0)[:, None, None], torch.arange(8.0)[None, None]
-    x = torch.cos(0.3 * t + 0.7 * b + 1.1 * j).to(device)
-    parameter = 0.5 * torch.sin(torch.arange(1.0, 9.0)).to(device)
-    y, _ = timestep_norm(x, parameter, parameter, 2, path=path)
-    torch.testing.assert_close(y[0, 0].cpu(), torch.tensor(GOLDEN_FIRST), atol=2e-5, rtol=0)
-    torch.testing.assert_close(y[1, 5].cpu(), torch.tensor(GOLDEN_LAST), atol=2e-5, rtol=0)
-    assert y.double().sum().item() == pytest.approx(-14.180963, abs=2e-5)
-
-
 @pytest.mark.parametrize("pieces", [(1,) * 70, (64, 6), (1, 65, 4), (33, 37)])
 def test_pieces_equal_the_whole(pieces, any_path):
     """The whole sequence in pieces, the statistics handed on: outputs, statistics, and gradients through them."""
@@ -253,3 +237,24 @@ def test_a_long_stream_in_random_pieces(name, steps, choose):
     assert (state.mean - want_mean).abs().max() < 3.8e-6  # half a unit in the last place of 100
     assert (state.variance - want_variance).abs().max() < 1.2e-7  # one of 1
     assert (torch.cat(outputs, dim=1) - want_y).abs()[:, 100:].max() < 2e-6
+
+
+@pytest.mark.parametrize("groups", [1, 4, 12])
+@pytest.mark.parametrize("away", [0.0, 1000.0])
+@torch.no_grad()
+def test_single_steps(away, groups, choose):
+    """Their kernel's results are the reference's from unused statistics of any value, and from used ones."""
+    path, _ = choose("cpu")
+    tensors = draw(5, 12, groups)
+    tensors.update(x=away + tensors["x"], mean=away + tensors["mean"])
+    results = []
+    for name, dtype in ((path, torch.float32), ("reference", torch.float64), ("reference", torch.float32)):
+        given, counts, outputs = {key: value.to(dtype) for key, value in tensors.items()}, COUNTS, []
+        for step in given["x"].split(1, dim=1):
+            found = run({**given, "x": step}, name, counts)
+            outputs.append(found["y"])
+            given.update(mean=found["mean"], variance=found["variance"])
+            counts = tuple(count + 1 for count in counts)
+        results.append((torch.cat(outputs, dim=1), given["mean"].to(dtype), given["variance"].to(dtype)))
+    for part, *found in zip(("y", "mean", "variance"), *results):
+        assert_close(part, *found)
