@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
+from .common.dispatch import Operator, Path, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
 
 
@@ -42,7 +42,6 @@ def silu(
     """
     if factor is None and skip is None and path is None and not torch.is_grad_enabled():
         return F.silu(x)  # without gradients, choosing a path would take longer than a single step
-    check_devices("activation", x=x, factor=factor, skip=skip, omega=omega)
     if PATHS.choose(path, x, factor, skip) == "native" and x.device.type == "cpu":
         return native.operators.silu(x, factor, skip, None if omega is None else omega.to(torch.float32))
     return silu_reference(x, factor, skip, omega)

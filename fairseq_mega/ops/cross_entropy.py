@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
+from .common.dispatch import Operator, Path, kernels_unavailable
 
 
 def _suits(logits: Tensor, target: Tensor) -> bool:
@@ -33,11 +33,10 @@ def cross_entropy(
         Two times (n,), natural logarithm, in float32 (float64 for float64 logits).
 
     Raises:
-        RuntimeError: for a target that is not a token, or tensors on several devices.
+        RuntimeError: for a target that is not a token.
 
     Source: Szegedy et al., CVPR 2016 (label smoothing).
     """
-    check_devices("cross_entropy", logits=logits, target=target)
     ignored = None if ignore_index is None else target == ignore_index
     targets = target.long() if ignored is None else target.long().masked_fill(ignored, 0)
     if PATHS.choose(path, logits, target) == "native" and logits.device.type == "cpu":

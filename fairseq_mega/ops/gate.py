@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
+from .common.dispatch import Operator, Path, kernels_unavailable
 from .dropout import draw_seed
 
 
@@ -45,12 +45,10 @@ def gated_residual(
 
     Raises:
         ValueError: for an unknown path.
-        RuntimeError, TypeError: where "native" is forced and cannot run (the message names the remedy), or for
-            tensors on several devices.
+        RuntimeError, TypeError: where "native" is forced and cannot run (the message names the remedy).
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 13 to 15.
     """
-    check_devices("gate", residual=residual, update=update, candidate=candidate, addend=addend)
     if PATHS.choose(path, residual, update, candidate, addend) == "native":
         seed = draw_seed(residual.device) if dropout != 0.0 else None
         return native.operators.gated_residual(residual, update, candidate, addend, seed, dropout)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import apex_norms, native
-from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
+from .common.dispatch import Operator, Path, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
 
 
@@ -62,7 +62,6 @@ def row_norm(
             return fused.to(dtype)
     if path is None and not torch.is_grad_enabled():
         return row_norm_reference(x, weight, bias, centred, eps, dtype)  # choosing a path would take longer
-    check_devices("norm", x=x, weight=weight, bias=bias)
     if PATHS.choose(path, x, dtype) == "native" and x.device.type == "cpu":
         columns = (None if column is None else column.to(torch.float32) for column in (weight, bias))
         return native.operators.row_norm(x, *columns, centred, eps, dtype not in (None, x.dtype))

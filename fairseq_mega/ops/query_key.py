@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
+from .common.dispatch import Operator, Path, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
 
 PATHS = Operator("query_key", Path("reference"), Path("native", kernels_unavailable, native.DTYPES))
@@ -26,7 +26,6 @@ def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = Non
 
     Source: MEGA, Eq. 9 and 10.
     """
-    check_devices("query_key", x=x, kappa=kappa, mu=mu)
     if PATHS.choose(path, x) == "native" and x.device.type == "cpu":
         return native.operators.query_key(x, kappa.to(torch.float32), mu.to(torch.float32))
     shared = F.silu(x)

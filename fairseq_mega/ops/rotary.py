@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .common import native
-from .common.dispatch import Operator, Path, check_devices, kernels_unavailable
+from .common.dispatch import Operator, Path, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
 from .common.transforms import is_transformed
 from .norm import row_norm
@@ -47,7 +47,6 @@ def normalized_query_key(
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 6 to 8; RoFormer (Su et al., 2021), Eq. 34.
     """
-    check_devices("rotary", x=x, scale=scale, offset=offset)
     features = scale.size(-1)
     if PATHS.choose(path, x) == "native" and x.device.type == "cpu":
         reach = _reach(first + x.size(1), chunk_size)

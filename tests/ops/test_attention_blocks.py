@@ -87,22 +87,6 @@ def test_recomputation_gives_the_same_gradients(biased):
         torch.testing.assert_close(got, want)
 
 
-@pytest.mark.parametrize("path", ["native_blocks", None])
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_compiles_as_one_graph(function, path):
-    torch._dynamo.reset()
-    inputs = leaves(tensors(40, 40, (64,)), torch.float32)
-
-    def run(q, k, v, bias):
-        return attention(q * 2, k, v, bias=bias, function=function, causal=True, path=path) + 1
-
-    compiled = torch.compile(run, fullgraph=True, backend="aot_eager", dynamic=False)
-    found, wanted = compiled(**inputs), run(**inputs)
-    torch.testing.assert_close(found, wanted)
-    for got, want in zip(*(torch.autograd.grad(out.sum(), list(inputs.values())) for out in (found, wanted))):
-        torch.testing.assert_close(got, want)
-
-
 @pytest.mark.parametrize(
     ("threads", "groups", "queries", "weights", "dtype", "path"),
     [
@@ -118,6 +102,7 @@ def test_compiles_as_one_graph(function, path):
         (1, 2, 3, 40, torch.bfloat16, "torch"),
         (1, 2, 4, 0, torch.bfloat16, "torch"),
         (1, 2, 40, 40, torch.float16, "torch"),
+        (1, 2, 300, 1 << 25, torch.float64, "torch_blockwise"),
     ],
 )
 def test_where_it_is_chosen(threads, groups, queries, weights, dtype, path, monkeypatch):

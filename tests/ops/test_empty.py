@@ -8,8 +8,6 @@ import torch
 from fairseq_mega.ops import ema, timestep_norm
 from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention
 from fairseq_mega.ops.attention import PATHS as ATTENTION_PATHS
-from fairseq_mega.ops.ema.native import ema_native
-from fairseq_mega.ops.gate import gated_residual
 from tests.ops.ema_cases import WIDTH, N, coefficients_of, complex_parameters, parameters
 
 EMPTY = ((2, 0), (0, 5), (0, 0))  # batch, length
@@ -58,15 +56,6 @@ def test_ema(batch, length, path, mode, kernel_device):
         assert torch.autograd.grad(last.sum(), state)[0].eq(1).all()
 
 
-@pytest.mark.parametrize(("batch", "length"), EMPTY)
-def test_the_emas_kernels_refuse_what_is_empty(batch, length, kernel_device):
-    """Kernels refuse empty tensors, as the timestep norm's do, so that nobody reads memory that was not written."""
-    tensors = {name: value.float().to(kernel_device) for name, value in parameters().items()}
-    x = torch.randn(batch, length, WIDTH, device=kernel_device)
-    with pytest.raises(RuntimeError, match="ema_scan: x must not be empty"):
-        ema_native(x, coefficients_of(tensors))
-
-
 def skip_paths_of_a_cpu(path, device):
     if path == "native_blocks" and device.type != "cpu":
         pytest.skip("this path is for tensors on a CPU")
@@ -104,18 +93,6 @@ def test_chunked_attention(batch, length, path, kernel_device):
     out = chunked_attention(**inputs, chunk_size=4, bias=bias, path=path)
     assert out.shape == (batch, length, 4)
     without_gradient([out], {**inputs, "bias": bias})
-
-
-@pytest.mark.parametrize(("batch", "length"), EMPTY)
-@pytest.mark.parametrize("path", ["reference", "native", None])
-def test_gate(batch, length, path, kernel_device):
-    names = ("residual", "update", "candidate", "addend")
-    inputs: Dict[str, Any] = {
-        name: torch.randn(batch, length, 4, device=kernel_device, requires_grad=True) for name in names
-    }
-    out = gated_residual(**inputs, path=path)
-    assert out.shape == (batch, length, 4)
-    without_gradient([out], inputs)
 
 
 @pytest.mark.parametrize(("batch", "length"), EMPTY)

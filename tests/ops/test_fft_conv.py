@@ -6,9 +6,6 @@ The kernels are CUDA's: on the CPU torch's FFT is the path, so the compiled CPU 
 import pytest
 import torch
 
-from fairseq_mega.ops.ema import ema_coefficients
-from fairseq_mega.ops.ema.fft import ema_native_fft
-from fairseq_mega.ops.ema.reference import ema_reference
 from fairseq_mega.ops.fft_conv import (
     LONGEST,
     fft_convolution,
@@ -195,51 +192,3 @@ def test_long_kernels(kernel_device, two_sided, reach):
         y = convolve(moved["x"], moved["kernel"], moved.get("future"))
         for name, value in {"y": y, **gradients(y, moved)}.items():
             assert_close(name, value.cpu(), want[name])
-
-
-@with_kernels
-@pytest.mark.parametrize("truncation", [None, 1, 5, 100])
-@pytest.mark.parametrize("mode", ["causal", "bidirectional", "shifted"])
-@pytest.mark.parametrize("length", [1, 2, 16, 33])
-def test_ema_equals_recurrence(kernel_device, length, mode, truncation):
-    generator = torch.Generator().manual_seed(length)
-    rows = WIDTH if mode == "causal" else 2 * WIDTH
-    tensors = {name: torch.randn(rows, 4, generator=generator) for name in ("alpha", "delta", "beta", "eta")}
-    tensors["x"] = torch.randn(2, length, WIDTH, generator=generator)
-    options = {"bidirectional": mode != "causal", "shift": mode == "shifted", "truncation": truncation}
-
-    def run(ema, device, dtype):
-        inputs = leaves({name: tensor.to(device) for name, tensor in tensors.items()}, dtype)
-        coefficients = ema_coefficients(*(inputs[name] for name in ("alpha", "delta", "beta", "eta")))
-        y = ema(inputs["x"], coefficients, **options)
-        y = y if isinstance(y, torch.Tensor) else y[0]
-        return {"y": y, **gradients(y, inputs)}
-
-    want = run(ema_reference, "cpu", torch.float64)
-    baseline = run(ema_reference, "cpu", torch.float32)
-    for name, value in run(ema_native_fft, kernel_device, torch.float32).items():
-        factor = OUTPUT_FACTOR if name == "y" else GRADIENT_FACTOR
-        assert_close(name, value.cpu(), want[name], baseline[name], factor)
-
-
-@with_kernels
-def test_compiles_into_one_graph(kernel_device):
-    x, ring, _ = (t.to(kernel_device) for t in problem(33))
-    kernel, future = ring[:, :33].contiguous(), ring[:, 33:50].contiguous()
-
-    def function(x, kernel, future):
-        return on_a_ring(torch.sin(x), kernel, future)
-
-    inputs = leaves({"x": x, "kernel": kernel, "future": future}, torch.float32)
-    torch._dynamo.reset()
-    got = torch.compile(function, fullgraph=True, backend="aot_eager")(*inputs.values())
-    want = function(*inputs.values())
-    torch.testing.assert_close(got, want)
-    found, expected = gradients(got, inputs), gradients(want, inputs)
-    for name in inputs:
-        torch.testing.assert_close(found[name], expected[name], msg=name)
-
-
-@pytest.mark.parametrize(("length", "columns"), [(1, 32), (16, 32), (17, 64), (32, 64), (16384, 32768)])
-def test_ring_size(length, columns):
-    assert ring_size(length) == columns

@@ -12,10 +12,6 @@ from fairseq_mega.ops import fft_conv
 from fairseq_mega.ops.common import gpus as gpu_properties
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import Operator, Path, device_unsupported, kernels_unavailable
-from fairseq_mega.ops.ema import PATHS
-from fairseq_mega.ops.gate import gated_residual
-from fairseq_mega.ops.timestep_norm import timestep_norm
-from tests.ops.ema_cases import coefficients_of, parameters
 
 KIB = 1024
 T4 = SimpleNamespace(name="T4", major=7, minor=5, shared_memory_per_block_optin=64 * KIB)
@@ -97,27 +93,6 @@ def test_other_gpus_fall_back_with_one_line(gpus, caplog, found, reason):
         KERNELS.choose("native", on(1, 2))
 
 
-def test_every_operation_falls_back_and_its_forced_path_is_an_error(gpus, monkeypatch):
-    gpus(T4)
-    by_torch = "fairseq_mega.ops.timestep_norm.timestep_norm_torch"
-    monkeypatch.setattr(by_torch, lambda x, weight, bias, state, *_: (x, state))  # it takes views
-    coefficients = coefficients_of({name: tensor.float() for name, tensor in parameters().items()})
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        x, vector = on(0, 2, 5, 3), on(0, 3)
-        assert PATHS.choose(None, x, coefficients, 5, True) == "torch_fft"
-        assert gated_residual(x, x, x).device == x.device
-        y, _ = timestep_norm(x, vector, vector, 3)
-        assert y.device == x.device
-        for forced in (
-            lambda: PATHS.choose("native", x, coefficients, 5, True),
-            lambda: gated_residual(x, x, x, path="native"),
-            lambda: timestep_norm(x, vector, vector, 3, path="native"),
-            lambda: fft_conv.ring_convolution(x, x),
-        ):
-            with pytest.raises(RuntimeError, match="they do not run on cuda:0, T4"):
-                forced()
-
-
 @pytest.mark.parametrize("found, longest", [(RTX_4090, 8192), (A100, 16384)], ids=lambda found: str(found))
 def test_long_convolutions_ask_for_more_shared_memory(gpus, monkeypatch, found, longest):
     gpus(found)
@@ -152,3 +127,12 @@ def test_the_question_does_not_break_a_compiled_graph(gpus, found):
 
     assert torch.equal(function(torch.zeros(2)), torch.full((2,), 1.0 if found is H200 else -1.0))
     assert asked == [0]
+
+
+def test_devices_without_compiled_kernels(monkeypatch):
+    monkeypatch.setattr(native, "PROBLEM", "_C.so is not beside the package")
+    devices = [torch.device(kind) for kind in ("cpu", "cuda", "meta")]
+    assert all(device_unsupported(device) is not None for device in devices)
+    monkeypatch.setattr(native, "PROBLEM", None)
+    monkeypatch.setattr(native, "HAS_CUDA", False)
+    assert [device_unsupported(device) is None for device in devices] == [True, False, False]

@@ -302,9 +302,3 @@ def test_modules_use_the_kernels_of_what_stands_beside_them(monkeypatch):
     torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))
     layer(x[:, :1])
     assert called == ["linear"]  # of many rows
-
-
-@needs_kernels
-def test_operations_in_registers_are_counted():
-    once = native.operators.multiply_add_registers(1)
-    assert once > 0 and native.operators.multiply_add_registers(1000) == 1000 * once

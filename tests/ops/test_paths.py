@@ -108,20 +108,6 @@ def test_the_variable(operator, monkeypatch):
         assert torch.equal(call(operator, None), want)
 
 
-def test_a_tensor_on_another_device_is_an_error():
-    x, vector, mask = torch.ones(2, 5, 3), torch.ones(3), torch.zeros(2, 5, dtype=torch.bool, device="meta")
-    coefficients = coefficients_of({name: tensor.float() for name, tensor in parameters().items()})
-    for function in (
-        lambda: ema.damped_ema(x, coefficients, padding_mask=mask),
-        lambda: attention.attention(x, x, x, padding_mask=mask),
-        lambda: gate.gated_residual(x, x, x.to("meta")),
-        lambda: timestep_norm.timestep_norm(x, vector, vector, 1, padding_mask=mask),
-        lambda: activation.silu(x, x.to("meta")),
-    ):
-        with pytest.raises(RuntimeError, match="move them to one device"):
-            function()
-
-
 def test_native_is_pytorchs_on_devices_without_kernels():
     x, columns = torch.ones(2, 5, 3, device="meta"), torch.ones(2, 3, device="meta")
     found = [activation.silu(x), *query_key.query_key(x, columns, columns), norm.row_norm(x, centred=True, eps=1e-5)]

@@ -6,7 +6,7 @@ from typing import Any, Callable, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_unavailable
+from fairseq_mega.ops.common.dispatch import Operator, Path, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES, reaches
 from fairseq_mega.ops.common.transforms import is_transformed
 from fairseq_mega.ops.dropout import draw_seed
@@ -134,7 +134,7 @@ def attention(
 
     Raises:
         ValueError: for an unknown function or path, a probability out of range, or a scale that is not positive.
-        RuntimeError: if "native" is forced and the compiled kernels are missing, or for tensors on several devices.
+        RuntimeError: if "native" is forced and the compiled kernels are missing.
         TypeError: if "native" is forced for float64.
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 11 and 16; DropKey: MEGALODON (Ma et al., 2024), its code.
@@ -157,7 +157,6 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, options: Options, path: Optional[st
             f"attention: scale must be a positive number, or None for the function's own; found {options.scale}"
         )
     bias, dropout = options.bias, options.dropout
-    check_devices("attention", q=q, k=k, v=v, bias=bias, padding_mask=options.padding_mask)
     rows = q[..., 0].numel()  # batch x queries
     path = PATHS.choose(path, q, rows * k.size(-2))
     if rows * k.size(-2) == 0:  # no weights: an empty result or zeros, and gradients of zero

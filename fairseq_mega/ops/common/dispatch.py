@@ -167,21 +167,3 @@ def check_steps(operator: str, x: Tensor) -> None:
     """Raise ValueError unless x has the axes (B, L, D)."""
     if x.dim() != 3:
         raise ValueError(f"{operator}: x must be (B, L, D), found {tuple(x.shape)}")
-
-
-def check_devices(operator: str, **tensors: Optional[Tensor]) -> None:
-    """Raise RuntimeError unless all tensors of a call are on the device of the first one.
-
-    Args:
-        operator: name of the operator, for the message.
-        tensors: by the names of the operator's arguments.
-    """
-    first = ""
-    for name, tensor in tensors.items():
-        if tensor is None:
-            continue
-        if not first:
-            first, device = name, tensor.device
-        elif tensor.device != device:
-            places = f"{name} is on {tensor.device}, {first} on {device}"
-            raise RuntimeError(f"{operator}: {places}; move them to one device")

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.ops.activation import silu
-from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, check_steps, kernels_unavailable
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_steps, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES
 from fairseq_mega.ops.fft_conv import ring_unavailable
 
@@ -107,8 +107,7 @@ def damped_ema(
     Raises:
         ValueError: for an x without three axes, a state with a bidirectional EMA, a truncation below 1, an unknown
             path, or coefficients that do not fit x.
-        RuntimeError, TypeError: where a forced path cannot run (the message names the remedy), or for tensors on
-            several devices.
+        RuntimeError, TypeError: where a forced path cannot run (the message names the remedy).
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 5 and Appendix A; MEGALODON (Ma et al., NeurIPS 2024), Eq. 2;
     bidirectional forms as in the published code, in which padding between real steps decays the state.
@@ -122,17 +121,6 @@ def damped_ema(
         raise ValueError("a bidirectional EMA reads the whole sequence and cannot carry a state")
     if truncation is not None and truncation < 1:
         raise ValueError(f"EMA truncation must be at least 1 (or None for no truncation), found {truncation}")
-    log_decay, expansion, projection = coefficients
-    check_devices(
-        "EMA",
-        x=x,
-        log_decay=log_decay,
-        expansion=expansion,
-        projection=projection,
-        padding_mask=padding_mask,
-        reset_mask=reset_mask,
-        state=state,
-    )
     length = x.size(1) if reset_mask is None else 1
     path = PATHS.choose(path, x, coefficients, length, not streaming and reset_mask is None)
     run = partial(

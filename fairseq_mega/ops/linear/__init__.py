@@ -14,7 +14,7 @@ from fairseq_mega.ops import activation
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.bfloat16 import MULTIPLIES_BFLOAT16, rounds_rows
-from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_unavailable
+from fairseq_mega.ops.common.dispatch import Operator, Path, kernels_unavailable
 from fairseq_mega.ops.common.recompute import recomputing
 
 from .native_backward import register_linear
@@ -150,7 +150,6 @@ def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Opti
     """Return the rows of x in the type of their product; None where PyTorch's product is chosen."""
     if path is None and _rows(x) < FEWEST_ROWS and (MULTIPLIES_BFLOAT16 or not rounds_rows(x)):
         return None
-    check_devices("linear", x=x, weight=weight, bias=bias)
     inputs, kind = x, x.device.type
     if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
         inputs = x.to(torch.get_autocast_dtype(kind))

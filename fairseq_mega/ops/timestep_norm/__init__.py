@@ -5,7 +5,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, check_steps, kernels_unavailable
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_steps, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES
 from fairseq_mega.ops.common.parts import Parts
 
@@ -55,20 +55,18 @@ def timestep_norm(
         flow into and out of both.
 
     Raises:
-        ValueError: for groups that do not divide D, a weight, bias, state or mask that does not fit x, or an unknown
-            path.
-        RuntimeError: where path "native" is forced and there are no compiled kernels for x, or for tensors on several
-            devices.
+        ValueError: for an x without three axes, or an unknown path.
+        RuntimeError: where path "native" is forced and there are no compiled kernels for x, or for tensors that do not
+            fit x.
         TypeError: where path "native" is forced for a dtype the kernels do not compute.
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.2, Eq. 4; counts, prior and padding as in the published code.
     """
+    check_steps("timestep norm", x)
     path = PATHS.choose(path, x)
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     if state is None:
-        _check_groups(x, groups)
         state = fresh_statistics(x, groups)
-    _check(x, weight, bias, groups, state, padding_mask)
     state = widened(state)
     weight, bias = weight.to(dtype), bias.to(dtype)
 
@@ -103,39 +101,3 @@ def fresh_statistics(x: Tensor, groups: int) -> TimestepNormState:
     """Return the statistics of ``groups`` groups before the first step of sequences x (B, L, D)."""
     mean = x.new_zeros(x.size(0), groups, dtype=torch.float64)
     return TimestepNormState(mean.new_zeros(x.size(0), dtype=torch.int64), mean, torch.ones_like(mean))
-
-
-def _check_groups(x: Tensor, groups: int) -> None:
-    if groups < 1 or x.size(-1) % groups != 0:
-        raise ValueError(f"timestep norm: {groups} groups (norm_num_groups) do not divide {x.size(-1)} features")
-
-
-def _check(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    groups: int,
-    state: TimestepNormState,
-    padding_mask: Optional[Tensor],
-) -> None:
-    """Raise ValueError for a tensor that does not fit x, RuntimeError for one on another device."""
-    check_steps("timestep norm", x)
-    _check_groups(x, groups)
-    batch, length, width = x.shape
-    expected = {
-        "weight": (weight, (width,)),
-        "bias": (bias, (width,)),
-        "state count": (state.count, (batch,)),
-        "state mean": (state.mean, (batch, groups)),
-        "state variance": (state.variance, (batch, groups)),
-    }
-    if padding_mask is not None:
-        expected["padding mask"] = (padding_mask, (batch, length))
-    check_devices("timestep norm", x=x, **{name: tensor for name, (tensor, _) in expected.items()})
-    for name, (tensor, shape) in expected.items():
-        if tensor.shape != shape:
-            raise ValueError(f"timestep norm: {name} has shape {tuple(tensor.shape)}, expected {tuple(shape)}")
-    if state.count.dtype != torch.int64:
-        raise ValueError(f"timestep norm: the state's count must be int64, found {state.count.dtype}")
-    if padding_mask is not None and padding_mask.dtype != torch.bool:
-        raise ValueError(f"timestep norm: the padding mask must be bool, found {padding_mask.dtype}")
