@@ -5,7 +5,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.common.looking import may_look
+from fairseq_mega.ops.common.transforms import may_look
 
 
 def padding_of(tokens: Tensor, padding_idx: int) -> Optional[Tensor]:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.ops.attention import attention, native_backward
+from fairseq_mega.ops.attention import attention
 from fairseq_mega.ops.attention import native as kernels
 from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
@@ -73,8 +73,7 @@ def small_blocks(monkeypatch):
 def weights_of_sixteen_bits(monkeypatch):
     """Compute products of 16-bit factors as on a GPU: logits of float32, and weights of 16 bits."""
     monkeypatch.setattr(kernels, "working_dtype", lambda q: q.dtype)
-    for half in (kernels, native_backward):
-        monkeypatch.setattr(half, "multiply", lambda a, b, out: out.copy_(torch.bmm(a.float(), b.float())))
+    monkeypatch.setattr(kernels, "multiply", lambda a, b, out: out.copy_(torch.bmm(a.float(), b.float())))
 
 
 @pytest.fixture(params=["one block", "many blocks"])

@@ -22,7 +22,6 @@ from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.ops import rotary
 from fairseq_mega.ops.attention import native as attention
-from fairseq_mega.ops.attention import native_backward as attention_backward
 from fairseq_mega.ops.common import dispatch, native
 from fairseq_mega.ops.decoding import weights
 
@@ -49,7 +48,7 @@ LAUNCHES = {
 # Operators of ours in Python, whose own operators are counted.
 IN_PYTHON: Dict[str, Callable[..., Any]] = {
     "fairseq_mega.attention": attention.forward_of,
-    "fairseq_mega.attention_backward": attention_backward.backward_of,
+    "fairseq_mega.attention_backward": attention.backward_of,
 }
 
 

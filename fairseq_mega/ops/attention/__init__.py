@@ -11,7 +11,6 @@ from fairseq_mega.ops.common.native import DTYPES, reaches
 from fairseq_mega.ops.common.transforms import is_transformed
 from fairseq_mega.ops.dropout import draw_seed
 
-from . import native_backward  # noqa: F401  registers the gradients of .native
 from .native import native_attention
 from .native_blocks import Arguments, blocks_attention, blocks_unavailable
 from .reference import FUNCTIONS, Options, attention_weights, laplace, toeplitz

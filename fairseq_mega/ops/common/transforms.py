@@ -29,6 +29,15 @@ def is_transformed() -> bool:
     return forward_ad._current_level >= 0 or _is_transformed_by_func()
 
 
+def may_look(tensor: Tensor) -> bool:
+    """Return whether a condition on the values of a tensor is possible and cheap.
+
+    On a GPU the condition would synchronize, a compiled graph would be divided by it, and transforms of torch.func
+    (vmap) refuse it.
+    """
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and not is_transformed()
+
+
 def is_batched(gradient: Any) -> bool:
     """Return whether a gradient is one of several at once, as ``torch.autograd.grad(..., is_grads_batched=True)`` has.
 

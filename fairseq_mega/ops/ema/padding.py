@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.ops.common.looking import may_look
+from fairseq_mega.ops.common.transforms import may_look
 
 from .coefficients import EMACoefficients, compute_dtype
 from .streaming import state_response
