@@ -82,19 +82,6 @@ def test_one_word_puts_a_layer_on_its_references(kind, monkeypatch):
                 torch.testing.assert_close(out.hidden[:, 0], whole[:, t], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["causal"])
-def test_streaming_in_pieces(kind, device):
-    layer = layer_of(kind).to(device).eval()
-    x = torch.randn(2, 21, 16, device=device)
-    with torch.no_grad():
-        want = layer(x).hidden
-        outputs, out = [], None
-        for piece in x.split([1, 1, 7, 1, 11], dim=1):
-            out = run(layer, piece, out, return_state=True)
-            outputs.append(out.hidden)
-    torch.testing.assert_close(torch.cat(outputs, dim=1), want, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_bfloat16_flows_between_products_under_autocast(kind, device):
     """No product converts what it is given; the residual stays float32, and so do all gradients."""

@@ -47,15 +47,6 @@ def test_norm_formulas():
     assert info.value.field == "norm"
 
 
-def test_batchnorm_remembers_and_evaluates():
-    norm = build_norm("batchnorm", 3)
-    x = torch.randn(8, 5, 3) + 2.0
-    norm(x)
-    torch.testing.assert_close(norm.running_mean, 0.1 * x.mean((0, 1)))
-    before = norm.eval()(x[:1])
-    torch.testing.assert_close(norm(x)[:1], before)
-
-
 HALVES = {"half": nn.Module.half, "bfloat16": nn.Module.bfloat16, "to": lambda norm: norm.to(torch.float16)}
 
 

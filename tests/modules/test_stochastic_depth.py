@@ -41,13 +41,6 @@ def test_whole_samples_are_omitted_and_the_mean_stays():
     assert abs(kept.double().mean() - 0.7) < 0.02 and abs(factors.mean() - 1) < 0.02
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_evaluation_leaves_nothing_out(dropout):
-    x = torch.randn(4, 9, 8, dtype=torch.float64)
-    plain, deep = layer(dropout=dropout).eval(), layer(dropout=dropout, stochastic_depth=0.9).eval()
-    assert deep(x).hidden.equal(plain(x).hidden)
-
-
 def gated(attention, x: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
     """Compute the attention's output with its candidate multiplied by (B,) factors."""
     attention = attention.eval()

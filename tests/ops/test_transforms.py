@@ -15,6 +15,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.gated_attention import GatedAttention
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
+from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention, multi_head_attention
 from fairseq_mega.ops.common import native
@@ -239,3 +243,37 @@ def test_dropout_drops_the_same_changes() -> None:
     kept = grad(lambda z: (dropout(z, 0.5) * change).sum())(x) / change
     assert 0.4 < kept.ne(0).float().mean() < 0.6
     torch.testing.assert_close(kept[kept != 0], torch.full_like(kept[kept != 0], 2.0))
+
+
+TWICE = ("linear", "parts", "silu_linear", "packed")  # whose gradients can be differentiated, or do not exist
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name not in TWICE])
+def test_kernels_refuse_gradients_of_gradients(name: str) -> None:
+    """The derivative of a kernel would be lost: torch would treat its gradients as constants."""
+    x = X.float().requires_grad_()
+    with pytest.raises(RuntimeError, match="no second derivatives.* FAIRSEQ_MEGA_PATHS=reference"):
+        torch.autograd.grad(OPERATORS[name](x, path="native").square().sum(), x, create_graph=True)
+
+
+@pytest.mark.parametrize("megalodon", [False, True])
+def test_references_differentiate_layers_twice(megalodon: bool, monkeypatch: Any) -> None:
+    monkeypatch.setenv("FAIRSEQ_MEGA_PATHS", "reference")
+    torch.manual_seed(2)
+    shape: Dict[str, Any] = {"embed_dim": 8, "hidden_dim": 16, "z_dim": 8, "chunk_size": 8}
+    layer: Any = GatedAttention(MegaLayerConfig(**shape))
+    if megalodon:
+        layer = MegalodonLayer(MegalodonLayerConfig(**shape, ffn_dim=8, norm_groups=2))
+    for parameter in layer.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    layer.double()
+
+    def gradient(x: Tensor) -> Tensor:
+        return torch.autograd.grad(layer(x).hidden.square().sum(), x, create_graph=True)[0]
+
+    x, direction = drawn(2, 16, 8).requires_grad_(), drawn(2, 16, 8, seed=2)
+    (product,) = torch.autograd.grad(gradient(x), x, direction)
+    after, before = (gradient((x + step * direction).detach().requires_grad_()) for step in (1e-5, -1e-5))
+    difference = (after - before) / 2e-5
+    torch.testing.assert_close(product, difference, rtol=1e-5, atol=1e-5)
