@@ -6,10 +6,9 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.lab.benchmarks import command, layer, measuring
+from fairseq_mega.lab.benchmarks import command, layer, lra_speed, measuring
 from fairseq_mega.lab.report.benchmark_tables import classifier_speed
 from fairseq_mega.lab.runs.results import read_result, write_result
-from fairseq_mega.ops.common import native
 
 
 def test_given_options_win_over_those_of_smoke():
@@ -41,9 +40,11 @@ def test_the_result_says_how_it_was_measured(tmp_path, capsys):
     given = ["layer", "--smoke", "--json", str(file)]
     command.main(given)
     out = capsys.readouterr().out
-    assert out.count("| 16 |") == len(layer.MODELS) == 7 and out.count("| 16 | mega-chunk 8 |") == 1
-    assert ("mega-chunk, L = 16: products make" in out) == (native.PROBLEM is None)
+    assert all(f"| {model} L=16 |" in out for model in layer.MODELS)
     result = read_result(file)
+    keys = ("seconds", "memory_mib", "kept_mib", "speed", "memory")
+    assert set(result["scores"]) == {f"{model} L=16 {key}" for model in layer.MODELS for key in keys}
+    assert result["scores"]["transformer L=16 speed"] == 1.0
     assert result["command"] == " ".join(["python -m fairseq_mega.lab.benchmarks", *given])
     assert (result["benchmark"], result["label"]) == ("layer", "layer-cpu")
     assert result["settings"]["tokens"] == 32 and not {"json", "given", "benchmark"} & set(result["settings"])
@@ -77,13 +78,15 @@ def test_arrangements_of_a_layer_agree(ours, other, device):
 
 def test_the_table_of_speed_names_what_was_measured(tmp_path, monkeypatch, capsys):
     """A file from before architectures were recorded names none."""
-    found = {"seconds": 1.0, "memory_mib": 1.0, "parameters": 1}
-    monkeypatch.setattr(measuring, "run_once", lambda *_, **__: found)
+    seconds = iter((4.0, 1.0, 2.0, 8.0))
+    found = lambda *_: {"seconds": next(seconds), "memory_mib": 1.0, "parameters": 1}
+    monkeypatch.setattr(measuring, "measure_here", found)
     command.main(["lra-speed", "--smoke", "--json", str(tmp_path / "speed.json")])
     titles = [row[0] for row in classifier_speed(tmp_path, ["speed.json"]).rows]
     assert titles[0] == "Transformer, attention written out (`transformer_lra_imdb`)"
     assert titles[3] == "MEGA-chunk, C = 16 (`mega_lra_imdb`)"
     result = read_result(tmp_path / "speed.json")
+    assert [result["scores"][f"{model} speed"] for model in lra_speed.MODELS] == [1.0, 4.0, 2.0, 0.5]
     del result["settings"]["architectures"]
     write_result(tmp_path / "old.json", result)
     assert classifier_speed(tmp_path, ["old.json"]).rows[0][0] == "Transformer, attention written out"
@@ -104,19 +107,11 @@ def test_the_help_and_a_layer_import_little():
 
 def test_each_measurement_is_a_process_of_its_own():
     arguments = command.parse(["layer", "--smoke"])
-    first, second = (measuring.run_once(f"mega:{length}", arguments) for length in (16, 32))
+    cases = ({"model": "mega", "length": length} for length in (16, 32))
+    first, second = (measuring.measure_apart(arguments, case) for case in cases)
     assert first["seconds"] > 0 and second["kept_mib"] > first["kept_mib"] > 0
-    with pytest.raises(ValueError, match="'none'"):
-        measuring.run_once("mega:none", arguments)
-
-
-def test_products_of_a_layer_are_counted():
-    """Tokens times weights for each of three products, and attention within chunks."""
-    arguments = command.parse(["layer", "--smoke"])  # d 8, v 16, z 4, chunks of 8; 32 tokens
-    maps = 8 * 16 + 8 * (8 + 4 + 16 + 8) + 16 * 8 + 2 * 8 * 16
-    assert layer.products("mega-chunk", 16, arguments) == 2 * 32 * (3 * maps + 8 * (4 * 4 + 3 * 16))
-    assert layer.products("mega", 16, arguments) == 2 * 32 * (3 * maps + 16 * (4 * 4 + 3 * 16))
-    assert layer.products("transformer", 16, arguments) == layer.products("published-chunk", 16, arguments) == 0
+    with pytest.raises(TypeError):
+        measuring.measure_apart(arguments, {"model": "mega", "length": "none"})
 
 
 def test_what_backward_keeps_is_counted():

@@ -39,8 +39,8 @@ class Benchmark(NamedTuple):
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
-    # Measures one part, see :func:`fairseq_mega.lab.benchmarks.measuring.run_apart`.
-    measure: Optional[Callable[[str, argparse.Namespace], Dict[str, Any]]] = None
+    # Measures a case from the options and the case's ``what``, see :func:`fairseq_mega.lab.benchmarks.measuring.run`.
+    measure: Optional[Callable[..., Dict[str, Any]]] = None
     smoke: Sequence[str] = ()  # options that --smoke implies; the command line overrides them
 
 
@@ -56,32 +56,42 @@ def find(name: str) -> Benchmark:
     return found
 
 
-def add_common_options(parser: argparse.ArgumentParser, repeat: Optional[int] = None) -> None:
-    """Add the options of every benchmark; ``repeat`` is the number of timings, None if it is fixed."""
+def add_common_options(
+    parser: argparse.ArgumentParser,
+    repeat: Optional[int] = None,
+    sweeps: Optional[int] = None,
+    dtypes: Sequence[str] = (),
+) -> None:
+    """Add the options of every benchmark.
+
+    Args:
+        parser: of the benchmark.
+        repeat: number of timings of a measurement, None if it is fixed.
+        sweeps: number of passes over all measurements, None for a benchmark that measures nothing.
+        dtypes: the precisions to choose from.
+    """
     add = parser.add_argument
+    if dtypes:
+        of = "dtype of all tensors" + ("; autocast: float32 under autocast to bfloat16" * ("autocast" in dtypes))
+        add("--dtype", choices=dtypes, default="float32", help=f"{of} (default: %(default)s)")
     if repeat is not None:
         add("--repeat", type=int, default=repeat, help="timed runs; the median is reported (default: %(default)s)")
+    if sweeps is not None:
+        add("--sweeps", type=int, default=sweeps, help="passes; the fastest median counts (default: %(default)s)")
+        rows = "record each measurement here at once, and skip those recorded before"
+        add("--rows", type=Path, metavar="FILE", help=rows)
+        stop = "start no measurement after this time; exit with status 75"
+        add("--stop-after", type=float, metavar="SECONDS", help=stop)
     add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     add("--device", choices=["cpu", "cuda"], default="cpu", help="device to measure on (default: %(default)s)")
     add("--json", type=Path, metavar="FILE", help="also write the measurements to this file")
-    add("--smoke", action="store_true", help="measure tiny sizes for a quick check")
+    add("--smoke", action="store_true", help="measure tiny sizes for a quick check, in this process")
 
 
 def add_size_options(parser: argparse.ArgumentParser, **sizes: int) -> None:
     """Add the options of the sizes of language models, with their defaults."""
     for name, size in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=size, help=f"{SIZES[name]} (default: %(default)s)")
-
-
-def add_sweep_options(parser: argparse.ArgumentParser, dtypes: Sequence[str]) -> None:
-    """Add the options of benchmarks that pass over many measurements several times, in one of some precisions."""
-    add = parser.add_argument
-    of = "dtype of all tensors" + ("; autocast: float32 under autocast to bfloat16" if "autocast" in dtypes else "")
-    add("--dtype", choices=dtypes, default="float32", help=f"{of} (default: %(default)s)")
-    add("--sweeps", type=int, default=2, help="passes; the fastest median counts (default: %(default)s)")
-    rows = "record each measurement here at once, and skip those recorded before"
-    add("--rows", type=Path, metavar="FILE", help=rows)
-    add("--stop-after", type=float, metavar="SECONDS", help="start no measurement after this time; exit with status 75")
 
 
 def numbers_of(given: str) -> List[int]:

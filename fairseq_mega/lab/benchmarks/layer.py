@@ -4,15 +4,14 @@ import argparse
 import math
 import os
 from functools import partial
-from itertools import product
-from typing import Any, Dict
+from typing import Any, List
 from unittest import mock
 
 import torch
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import measuring
-from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_sweep_options, chosen_of, numbers_of
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of, numbers_of
 from fairseq_mega.lab.benchmarks.published import PUBLISHED, PublishedEMA
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
@@ -32,8 +31,7 @@ MODELS = {
 DESCRIPTION = """\
 "kept" is the memory that the forward pass leaves allocated for the backward pass, including its result; it does not
 depend on the load of the machine. Every measurement runs in a separate process, or in this process on a GPU, whose
-allocator counts exactly. With --rows every measurement is written as a line of JSON at once, and the same command
-continues. The models:
+allocator counts exactly. The models:
 
 """ + "\n".join(f"  {name}: {meaning}" for name, meaning in MODELS.items())
 SMOKE = (
@@ -61,8 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--models", default=",".join(MODELS), help="models, comma separated (default: all)")
     add("--causal", action="store_true", help="MEGA: attend to past positions only")
     add("--attention", default="softmax", help="MEGA: attention function (default: %(default)s)")
-    add_sweep_options(parser, ["float32", "bfloat16", "autocast"])
-    add_common_options(parser, repeat=5)
+    add_common_options(parser, repeat=5, sweeps=2, dtypes=["float32", "bfloat16", "autocast"])
 
 
 class ExplicitAttention(torch.nn.Module):
@@ -112,32 +109,18 @@ def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
     return ours
 
 
-def products(model: str, length: int, arguments: argparse.Namespace) -> float:
-    """Return the operations of the matrix products of a layer of ours in a pass; 0 for other layers."""
-    from fairseq_mega.models.cost import training_products  # imports fairseq, which a measured process does not need
-
-    if not model.startswith("mega") or "published" in model:
-        return 0.0
-    return arguments.tokens // length * length * training_products(build(model, length, arguments), length)
-
-
 def output(layer: Any, x: Any) -> Any:
     """Return the hidden states among the results of a layer."""
     result = layer(x)
     return getattr(result, "hidden", result)
 
 
-def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure a step of MODEL:LENGTH: median seconds, peak extra memory, and memory kept for the backward pass (in
-    MiB).
-    """
-    model, length = part.split(":")[0], int(part.split(":")[1])
+def measure(arguments: argparse.Namespace, model: str, length: int) -> measuring.Figures:
+    """Measure a step: median seconds, peak extra memory, and memory kept for the backward pass."""
     torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
     autocast = arguments.dtype == "autocast"
     dtype = torch.float32 if autocast else getattr(torch, arguments.dtype)
-    batch = arguments.tokens // length
-
     configure_process()  # as fairseq-mega-train does
 
     def forward(layer: Any, x: Any) -> Any:
@@ -151,65 +134,28 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
         # A short sequence first excludes the one-time work of torch.
         step(build(model, 64, arguments).to(device, dtype), torch.randn(2, 64, arguments.embed_dim).to(device, dtype))
         layer = build(model, length, arguments).to(device, dtype)
-        x = torch.randn(batch, length, arguments.embed_dim).to(device, dtype).requires_grad_()
+        x = torch.randn(arguments.tokens // length, length, arguments.embed_dim).to(device, dtype).requires_grad_()
         found = measuring.time_and_memory(lambda: step(layer, x), arguments.repeat, device)
         return {**found, "kept_mib": measuring.kept_mib(lambda: forward(layer, x), device)}
 
 
-def table(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.Namespace) -> str:
-    """Return the measurements as a Markdown table, with ratios to the first model."""
-    lines = ["| L | layer | ms | speed | peak MiB | memory | kept MiB |", "|---|---|---|---|---|---|---|"]
-    first = next(iter(measured))
-    for length in sorted(measured[first]):
-        base = measured[first][length]
-        for model in measured:
-            found = measured[model][length]
-            speed, memory = base["seconds"] / found["seconds"], found["memory_mib"] / max(base["memory_mib"], 1e-9)
-            name = f"{model} {arguments.chunk_size}" if model.endswith("-chunk") else model
-            lines.append(
-                f"| {length} | {name} | {1e3 * found['seconds']:.1f} | {speed:.2f}x "
-                f"| {found['memory_mib']:.0f} | {memory:.2f}x | {found['kept_mib']:.0f} |"
-            )
-    return "\n".join(lines)
-
-
-def shares(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.Namespace) -> str:
-    """Return a line for each MEGA layer in float32 on a CPU: its products' operations over the whole layer's time."""
-    on_cpu = arguments.device == "cpu" and arguments.dtype == "float32"
-    peak = measuring.float32_peak(arguments.threads) if on_cpu else None
-    lines = []
-    for model, by_length in measured.items():
-        for length, found in by_length.items():
-            rate = products(model, length, arguments) / found["seconds"]
-            if peak is not None and rate > 0.0:
-                share = f"{rate / 1e9:.0f} of {peak / 1e9:.0f} GFLOP/s ({rate / peak:.0%})"
-                lines.append(f"{model}, L = {length}: products make {share}, the rest of the layer included")
-    return "".join(f"\n{line}" for line in lines)
-
-
-def run(arguments: argparse.Namespace) -> None:
-    """Print a row per length and model, and write the result file."""
+def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
+    """Return a case for each length and model, compared with the first model."""
     lengths = numbers_of(arguments.lengths)
     if arguments.tokens < max(lengths):
         raise ValueError(f"--tokens {arguments.tokens}: give at least the longest of --lengths {arguments.lengths}")
     chosen = chosen_of(arguments.models, "--models", list(MODELS))
     models = [model for model in MODELS if model in chosen]
-    measured: Dict[str, Dict[int, Dict[str, float]]] = {model: {} for model in models}
-    omitted = {"lengths", "models", "sweeps", "json", "rows", "stop_after", "smoke", "benchmark", "given"}
-    settings = {name: value for name, value in vars(arguments).items() if name not in omitted}
-    kept = measuring.Rows(arguments, settings)
-    for sweep, length, model in product(range(arguments.sweeps), lengths, models):
-        measure_one = partial(measuring.run_once, f"{model}:{length}", arguments)
-        found = kept.of(measure_one, model=model, length=length, sweep=sweep + 1)
-        measured[model][length] = measuring.keep_the_faster(measured[model].get(length, {}), found)
-    print(table(measured, arguments) + shares(measured, arguments))
-    scores = {
-        f"{model} L={length} {key}": value
-        for model, by_length in measured.items()
-        for length, values in by_length.items()
-        for key, value in values.items()
-    }
-    measuring.write_measurements(arguments, scores, examples=arguments.tokens)
+    return [
+        measuring.Case(
+            f"{model} L={length}",
+            {"model": model, "length": length},
+            items=arguments.tokens // length * length,
+            against=f"{models[0]} L={length}",
+        )
+        for length in sorted(lengths)
+        for model in models
+    ]
 
 
-BENCHMARK = Benchmark(DESCRIPTION, add_options, run, measure, SMOKE)
+BENCHMARK = Benchmark(DESCRIPTION, add_options, partial(measuring.run, cases_of=cases), measure, SMOKE)

@@ -1,12 +1,12 @@
 """Training speed and peak memory of language models over the length of their blocks."""
 
 import argparse
-from typing import Any, Dict
+from functools import partial
+from typing import Any, List
 
 import torch
 import torch.nn.functional as F
 
-from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import measuring, models
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_size_options, chosen_of, numbers_of
 from fairseq_mega.lab.recipes.catalogue import catalogue
@@ -33,60 +33,50 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_size_options(parser, width=128, layers=4, chunk=128, symbols=256)
     add("--time-limit", type=float, default=60.0, help="maximum seconds of one run (default: %(default)s)")
-    add(
-        "--dtype",
-        choices=["float32", "bfloat16"],
-        default="float32",
-        help="dtype of the weights (default: %(default)s)",
-    )
-    add_common_options(parser, repeat=3)
+    add_common_options(parser, repeat=3, sweeps=1, dtypes=["float32", "bfloat16"])
 
 
-def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure seconds and memory of a forward and backward pass of MODEL:LENGTH, and count its parameters."""
-    name, length = part.split(":")[0], int(part.split(":")[1])
-    configure_process()  # as fairseq-mega-train does
-    torch.set_num_threads(arguments.threads)
+def measure(arguments: argparse.Namespace, model: str, length: int) -> measuring.Figures:
+    """Measure seconds and memory of a forward and backward pass over a block, and count the parameters."""
     torch.manual_seed(0)
     sizes = (arguments.width, arguments.layers, arguments.chunk, arguments.symbols, length)
-    if name in MODELS:
-        model = models.build(name, *sizes)
+    if model in MODELS:
+        built = models.build(model, *sizes)
     else:
-        model = models.build_recipe(name, arguments.symbols, length, arguments.smoke)
-    model = model.to(arguments.device, getattr(torch, arguments.dtype)).train()
+        built = models.build_recipe(model, arguments.symbols, length, arguments.smoke)
+    built = built.to(arguments.device, getattr(torch, arguments.dtype))
 
     def loss_of(tokens: Any) -> Any:
-        logits = model(tokens[:, :-1])[0].float()
+        logits = built(tokens[:, :-1])[0].float()
         return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
     tokens = torch.randint(4, arguments.symbols, (1, length + 1), device=arguments.device)
-    return models.measure_training(model, loss_of, tokens, 33, arguments)
+    return models.measure_training(built, loss_of, tokens, 33, arguments)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Print a row per model and length, and write the result file."""
+def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
+    """Return a case for each model and length."""
     known = [name for name in arguments.models.split(",") if name in catalogue()]
-    names = chosen_of(arguments.models, "--models", (*MODELS, *known))
-    scores: Dict[str, float] = {}
-    tokens = 0
-    print("| model | L | tokens/s | us per token | peak MiB |\n|---|---|---|---|---|")
-    for name in names:
-        seconds, before = 0.0, 0
-        for length in sorted(numbers_of(arguments.lengths)):
-            growth = (length / before) ** (1 if name in LINEAR else 2) if before else 0.0
-            if seconds * growth > arguments.time_limit:
-                print(f"| {name} | {length:,} | skipped: would take about {seconds * growth:.0f} s a run | | |")
-                continue
-            found = measuring.run_once(f"{name}:{length}", arguments, alone=True)
-            seconds, before, tokens = found["seconds"], length, tokens + length
-            scores.update({f"{name} L={length} {key}": value for key, value in found.items()})
-            title = f"{name}, chunk {arguments.chunk}" if name in LINEAR else name
-            rate = f"{length / seconds:,.0f} | {1e6 * seconds / length:.1f}"
-            print(f"| {title} | {length:,} | {rate} | {found['memory_mib']:.0f} |", flush=True)
-    if set(names).isdisjoint(MODELS):  # recipes have their own sizes
+    return [
+        measuring.Case(
+            f"{name} L={length}",
+            {"model": name, "length": length},
+            items=length,
+            series=name,
+            length=length,
+            power=1 if name in LINEAR else 2,
+        )
+        for name in chosen_of(arguments.models, "--models", (*MODELS, *known))
+        for length in sorted(numbers_of(arguments.lengths))
+    ]
+
+
+def finish(arguments: argparse.Namespace, cases: List[measuring.Case], _: Any) -> measuring.Figures:
+    """Record the options of sizes unless all models are recipes, which have their own sizes."""
+    if {case.series for case in cases}.isdisjoint(MODELS):
         for option in SIZES:
             delattr(arguments, option)
-    measuring.write_measurements(arguments, scores, examples=tokens)
+    return {}
 
 
-BENCHMARK = Benchmark(DESCRIPTION, add_options, run, measure, SMOKE)
+BENCHMARK = Benchmark(DESCRIPTION, add_options, partial(measuring.run, cases_of=cases, finish=finish), measure, SMOKE)

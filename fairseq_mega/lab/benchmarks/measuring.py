@@ -11,8 +11,10 @@ import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 from torch.autograd.profiler import profile  # torch.profiler's imports torch's compiler, which needs seconds
@@ -20,9 +22,23 @@ from torch.autograd.profiler import profile  # torch.profiler's imports torch's 
 from fairseq_mega.lab.benchmarks.command import find, module_of
 from fairseq_mega.lab.runs.files import add_json_line, read_json_lines
 from fairseq_mega.lab.runs.results import make_result, write_result
-from fairseq_mega.ops.common import native
+from fairseq_mega.lab.runs.text_tables import Table, markdown
 
-Figures = Dict[str, Any]  # measurements of one part of a benchmark
+Figures = Dict[str, Any]  # of one measurement, by name
+NOT_RECORDED = {"json", "rows", "stop_after", "benchmark", "given"}  # options without effect on a measurement
+# Options that select measurements.
+SELECTING = {"lengths", "models", "ops", "shape", "preset", "shrink", "peers", "shapes", "sweeps"}
+SELECTING |= {"time_limit", "memory_limit"}
+COLUMNS = {  # of the printed table: figures with their titles, factors and digits
+    "parameters": ("parameters", 1.0, 0),
+    "forward_seconds": ("forward, ms", 1e3, 2),
+    "seconds": ("ms", 1e3, 2),
+    "memory_mib": ("peak MiB", 1.0, 0),
+    "kept_mib": ("kept MiB", 1.0, 0),
+    "bytes": ("state, KiB", 1 / 1024, 0),
+    "speed": ("speed", 1.0, 2),
+    "memory": ("memory", 1.0, 2),
+}
 NOT_YET = 75  # exit status: measurements are left, the same command continues (EX_TEMPFAIL)
 
 
@@ -90,78 +106,50 @@ def kept_mib(forward: Callable[[], Any], device: torch.device) -> float:
     return sum(event.self_cpu_memory_usage for event in profiled.key_averages()) / 2**20
 
 
-def bandwidth(device: torch.device, mib: int, repeat: int) -> float:
-    """Return the bytes per second, read and written together, of torch's copy of a tensor of ``mib`` MiB."""
-    source = torch.ones(mib * 2**18, device=device)
-    target = torch.empty_like(source)
-    return 2 * source.numel() * source.element_size() / median_seconds(lambda: target.copy_(source), repeat, device)
+class Case(NamedTuple):
+    """A measurement of a benchmark."""
+
+    subject: str  # begins the names of its scores
+    what: Dict[str, Any]  # further arguments of the benchmark's ``measure``
+    items: int = 0  # tokens or texts of a run, for the column of the rate
+    against: str = ""  # subject of the case whose time and memory this one is compared with
+    series: str = ""  # of cases that differ in their length; after a shorter one too long ones are omitted
+    length: int = 1
+    power: int = 1  # of the length, with which time and memory grow
+    skipped: str = ""  # the reason why it cannot be measured
 
 
-def reading_bandwidth(device: torch.device) -> float:
-    """Return the best read bandwidth in bytes per second: of torch's threads on a CPU, of a copy (both ways) on a GPU.
+def measure_apart(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figures:
+    """Measure a case of a benchmark in a fresh process, and return its figures; an error of the process is raised.
 
-    The result is the fastest of three operations over 256 MiB: torch's sum (one stream of numbers), its inner product
-    (two streams), and the kernels' product of one row with a matrix.
+    The process is a copy of a process that has imported the benchmark, as an import takes longer than most
+    measurements.
     """
-    if device.type == "cuda":
-        return bandwidth(device, 512, 5)
-    read, row = torch.ones(1 << 16, 1 << 10), torch.ones(1, 1 << 10)
-    reads: List[Callable[[], object]] = [read.sum, lambda: torch.dot(*read.flatten().chunk(2))]
-    if native.PROBLEM is None:
-        reads.append(lambda: native.operators.packed_linear(row, read, None, None))
-    best = math.inf
-    for _ in range(10):
-        for work in reads:
-            start = time.perf_counter()
-            work()
-            best = min(best, time.perf_counter() - start)
-    return read.numel() * read.element_size() / best
-
-
-def float32_peak(threads: int) -> Optional[float]:
-    """Return float32 multiplications and additions per second in the registers of some cores; None without kernels."""
-    if native.PROBLEM is not None:
-        return None
-    rates = []
-    for _ in range(20):
-        start = time.perf_counter()
-        operations = native.operators.multiply_add_registers(1 << 18)
-        rates.append(operations / (time.perf_counter() - start))
-    return threads * max(rates)
-
-
-def run_once(part: str, arguments: argparse.Namespace, alone: bool = False) -> Figures:
-    """Measure a part of a benchmark, and return its measurements: in a fresh process on a CPU, on a GPU in this one.
-
-    A GPU's allocator counts exactly, and a process takes longer than most measurements. A fresh process is a copy of a
-    process that has imported the benchmark, as an import takes longer, too. An error of the process is raised.
-
-    Args:
-        part: of the benchmark, the argument of its ``measure``.
-        arguments: of its command line; ``threads`` is set by the first measurement of this process.
-        alone: use a fresh process on a GPU, too.
-    """
-    print(f"measuring {part}", file=sys.stderr)
-    if arguments.device == "cuda" and not alone:
-        return run_here(part, arguments)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, module_of(arguments.benchmark)])
     os.environ.update(OMP_NUM_THREADS=str(arguments.threads), KINETO_LOG_LEVEL="99")  # the profiler prints nothing
     with ProcessPoolExecutor(1, mp_context=context) as process:
-        return process.submit(run_here, part, arguments).result()
+        return process.submit(measure_here, arguments, what).result()
 
 
-def run_here(part: str, arguments: argparse.Namespace) -> Figures:
-    """Measure a part of a benchmark in this process."""
+def measure_here(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figures:
+    """Measure a case of a benchmark in this process; ``skipped`` is the reason if a GPU's memory does not suffice."""
     measure = find(arguments.benchmark).measure
-    assert measure is not None, f"{arguments.benchmark} does not measure parts"
+    assert measure is not None, f"{arguments.benchmark} does not measure cases"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return measure(part, arguments)
+            return measure(arguments, **what)
+    except torch.cuda.OutOfMemoryError:
+        return {"skipped": "the GPU's memory does not suffice"}
     finally:
         if arguments.device == "cuda":
-            torch.cuda.empty_cache()  # memory that one part keeps must be free for the next
+            torch.cuda.empty_cache()  # memory that one case keeps must be free for the next
+
+
+def settings_of(arguments: argparse.Namespace, omitted: AbstractSet[str] = frozenset()) -> Dict[str, Any]:
+    """Return the options that measurements depend on, without those ``omitted``."""
+    return {name: value for name, value in vars(arguments).items() if name not in NOT_RECORDED | omitted}
 
 
 class Rows:
@@ -169,12 +157,15 @@ class Rows:
 
     Args:
         arguments: of the command line: ``rows``, the file, None for no file; and ``stop_after``, the seconds after
-            which nothing more is measured.
-        settings: part of every line; lines with other settings are ignored.
+            which nothing more is measured. Options that do not select measurements are part of every line; lines with
+            other options are ignored.
     """
 
-    def __init__(self, arguments: argparse.Namespace, settings: Dict[str, Any]) -> None:
-        self.path, self.settings = arguments.rows, settings
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.path = arguments.rows
+        self.settings = {
+            name: value for name, value in vars(arguments).items() if name not in {*SELECTING, *NOT_RECORDED}
+        }
         self.end = math.inf if arguments.stop_after is None else time.monotonic() + arguments.stop_after
         rows = read_json_lines(self.path) if self.path is not None else []
         self.known = {json.dumps([row["settings"], row["what"]], sort_keys=True): row["found"] for row in rows}
@@ -198,16 +189,100 @@ class Rows:
 
 
 def keep_the_faster(best: Figures, found: Figures) -> Figures:
-    """Return the smaller of two measurements of the same work, figure by figure."""
-    return {key: min(best.get(key, value), value) for key, value in found.items()}
+    """Return the smaller of two measurements of the same work, number by number."""
+    return {key: min(best.get(key, value), value) if is_number(value) else value for key, value in found.items()}
+
+
+def is_number(value: object) -> bool:
+    """Return whether a figure is a score."""
+    return isinstance(value, (int, float))
+
+
+def omitted(case: Case, cases: Sequence[Case], found: Dict[str, Figures], limits: Figures) -> Figures:
+    """Return the reason to omit a case as the figure ``skipped``, from shorter cases of its series; or no figure."""
+    if case.skipped:
+        return {"skipped": case.skipped}
+    for other in cases:
+        figures = found.get(other.subject, {})
+        if case.series and other.series == case.series and other.length < case.length and "seconds" in figures:
+            growth = (case.length / other.length) ** case.power
+            for option, key in (("--time-limit", "seconds"), ("--memory-limit", "memory_mib")):
+                if figures[key] * growth > limits[key]:
+                    return {"skipped": f"would need about {figures[key] * growth:.0f} {key} ({option})"}
+    return {}
+
+
+def table(cases: Sequence[Case], found: Dict[str, Figures]) -> str:
+    """Return the figures of all cases as a Markdown table."""
+    keys = dict.fromkeys(key for case in cases for key, value in found[case.subject].items() if is_number(value))
+    columns = {key: COLUMNS[key] for key in COLUMNS if key in keys}
+    with_rate = any(case.items for case in cases)
+    rows = []
+    for case in cases:
+        figures = found[case.subject]
+        shown = ((figures.get(key), factor, digits) for key, (_, factor, digits) in columns.items())
+        cells = ["" if value is None else f"{value * factor:,.{digits}f}" for value, factor, digits in shown]
+        rate = [f"{case.items / figures['seconds']:,.1f}" if "seconds" in figures else ""] * with_rate
+        head = f"{case.subject}: skipped, {figures['skipped']}" if "skipped" in figures else case.subject
+        rows.append([head, *cells, *rate])
+    return markdown(Table(["", *(title for title, _, _ in columns.values()), *["per second"] * with_rate], rows))
+
+
+def run(
+    arguments: argparse.Namespace,
+    cases_of: Callable[[argparse.Namespace], List[Case]],
+    finish: Optional[Callable[[argparse.Namespace, List[Case], Dict[str, Figures]], Figures]] = None,
+    apart: bool = True,
+) -> None:
+    """Measure the cases of a benchmark in turn, print a row for each, and write the result file.
+
+    On a CPU each case is measured in a fresh process, which has no memory of the case before; on a GPU, whose allocator
+    counts exactly, and with --smoke in this process.
+
+    Args:
+        arguments: of the command line.
+        cases_of: returns the cases.
+        finish: changes the figures and the recorded settings, and returns further fields of the result file.
+        apart: False to measure all in this process.
+
+    Raises:
+        ValueError: if no case can be measured.
+    """
+    cases = cases_of(arguments)
+    found: Dict[str, Figures] = {}
+    kept = Rows(arguments)
+    gib = getattr(arguments, "memory_limit", math.inf) or 0.7 * available_gib(torch.device(arguments.device))
+    limits = {"seconds": getattr(arguments, "time_limit", math.inf), "memory_mib": 2**10 * gib}
+    here = arguments.smoke or arguments.device == "cuda" or not apart
+    for sweep, case in product(range(arguments.sweeps), cases):
+        best = found[case.subject] if sweep else omitted(case, cases, found, limits)
+        if "skipped" not in best:
+            print(f"measuring {case.subject}", file=sys.stderr)
+            measure = partial(measure_here if here else measure_apart, arguments, case.what)
+            figures = kept.of(measure, **case.what, sweep=sweep + 1)
+            best = figures if "skipped" in figures else keep_the_faster(best, figures)
+        found[case.subject] = best
+    if all("skipped" in figures for figures in found.values()):
+        reasons = sorted({figures["skipped"] for figures in found.values()})
+        raise ValueError("nothing could be measured: " + "; ".join(reasons))
+    for case in cases:
+        own, base = found[case.subject], found.get(case.against, {})
+        if "seconds" in own and "seconds" in base:
+            own["speed"] = base["seconds"] / own["seconds"]
+            if "memory_mib" in own:
+                own["memory"] = own["memory_mib"] / max(base["memory_mib"], 0.1)
+    details = finish(arguments, cases, found) if finish else {}
+    print(table(cases, found))
+    scores = {f"{subject} {key}": x for subject, one in found.items() for key, x in one.items() if is_number(x)}
+    measured = sum("skipped" not in figures for figures in found.values())
+    write_measurements(arguments, scores, measured, **details)
 
 
 def write_measurements(arguments: argparse.Namespace, scores: Dict[str, float], examples: int, **details: Any) -> None:
     """Write the measurements to ``--json``, if it is passed, with the other options as the settings."""
     if arguments.json is None:
         return
-    omitted = ("json", "rows", "stop_after", "benchmark", "given")
-    settings = {name: value for name, value in vars(arguments).items() if name not in omitted}
+    settings = settings_of(arguments)
     command = " ".join(["python", "-m", __package__, *arguments.given])
     benchmark = arguments.benchmark
     label = f"{benchmark}-{arguments.device}"

@@ -9,6 +9,7 @@ import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor, nn
 
+from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import measuring
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.smoke import shrink
@@ -105,10 +106,13 @@ def build_recipe(name: str, vocab_size: int, longest: int, smoke: bool = False) 
 def measure_training(
     model: nn.Module, loss_of: Callable[[Tensor], Tensor], tokens: Tensor, short: int, arguments: Namespace
 ) -> measuring.Figures:
-    """Measure a forward and backward pass of a model's loss on tokens (B, L), and count the model's parameters.
+    """Measure a training pass, forward and backward, of a model's loss on tokens (B, L), and count its parameters.
 
     A first pass over the ``short`` beginning excludes the one-time work of torch.
     """
+    configure_process()  # as fairseq-mega-train does
+    torch.set_num_threads(arguments.threads)
+    model.train()
     loss_of(tokens[:, :short]).backward()
     device = torch.device(arguments.device)
     found = measuring.time_and_memory(lambda: loss_of(tokens).backward(), arguments.repeat, device)

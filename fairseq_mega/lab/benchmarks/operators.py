@@ -10,7 +10,6 @@ from torch import Tensor
 from fairseq_mega.lab.benchmarks.command import numbers_of
 from fairseq_mega.lab.benchmarks.published import Inputs, dxnxl_ema
 from fairseq_mega.ops.attention import attention
-from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import device_unsupported
 from fairseq_mega.ops.ema import complex_ema_coefficients, damped_ema, ema_coefficients
 from fairseq_mega.ops.fft_conv import LONGEST as FFT_KERNEL_STEPS
@@ -65,20 +64,16 @@ class Op(NamedTuple):
     draw: Callable[[Shape, torch.Generator], Inputs]  # float64 on the CPU
     paths: Dict[str, OpPath]  # keys: names in results
     baseline: str  # the path that other paths are compared with
-    # Minimum number of floats read and written, without the parameters.
-    forward: Callable[[Shape], int]
-    backward: Callable[[Shape], int]
-    quadratic: bool = False  # time and memory grow with L squared
-    products: Optional[Callable[[Shape], int]] = None  # operations of its matrix products, forward and backward
+    power: int = 1  # of the length, with which time and memory grow
 
 
-def missing(path: OpPath, device: torch.device) -> Optional[str]:
+def missing(path: OpPath, device: torch.device, length: int = 1) -> Optional[str]:
     """Return the reason why a path cannot run on the device, or None."""
     if path.device not in ("", device.type):
         return "a path for CUDA" if path.device == "cuda" else "a path for CPUs"
-    if not path.compiled or device_unsupported(device) is None:
-        return None
-    return "no compiled kernels" if native.PROBLEM is not None else "no compiled kernels for this device"
+    if path.longest is not None and length > path.longest:
+        return f"accepts up to {path.longest} steps"
+    return device_unsupported(device) if path.compiled else None
 
 
 def normal(generator: torch.Generator, *size: int) -> Tensor:
@@ -89,11 +84,6 @@ def normal(generator: torch.Generator, *size: int) -> Tensor:
 def leaves(inputs: Inputs, dtype: torch.dtype, device: torch.device) -> Inputs:
     """Return fresh inputs of the given precision that require gradients."""
     return {name: value.detach().to(device, dtype).clone().requires_grad_() for name, value in inputs.items()}
-
-
-def numbers(shape: Shape) -> int:
-    """Return B L D."""
-    return shape.batch * shape.length * shape.width
 
 
 def ema_op(title: str, bidirectional: bool = False, complex_: bool = False) -> Op:
@@ -121,8 +111,6 @@ def ema_op(title: str, bidirectional: bool = False, complex_: bool = False) -> O
             "DxNxL": OpPath(lambda inputs, _: dxnxl_ema(inputs, bidirectional)),
         },
         baseline="DxNxL",
-        forward=lambda shape: 2 * numbers(shape),  # reads x, writes y
-        backward=lambda shape: 3 * numbers(shape),  # reads x and grad y, writes grad x
     )
 
 
@@ -146,7 +134,6 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
     def sdpa(inputs: Inputs, _: Shape) -> Tensor:
         return F.scaled_dot_product_attention(inputs["q"], inputs["k"], inputs["v"])
 
-    weights = lambda shape: shape.chunks[0] * shape.chunks[1] ** 2
     return Op(
         title=title,
         draw=draw,
@@ -158,12 +145,7 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
             **({"dense": OpPath(partial(run, "torch"))} if biased else {"SDPA": OpPath(sdpa)}),
         },
         baseline="explicit",
-        # Reads q, k, v and writes y; then reads q, k, v and grad y and writes three gradients.
-        forward=lambda shape: 2 * shape.batch * shape.length * (shape.queries_width + values(shape)),
-        backward=lambda shape: shape.batch * shape.length * (4 * shape.queries_width + 3 * values(shape)),
-        quadratic=True,
-        # Per weight z forward and 3 z backward, v forward and 2 v backward: a multiplication and an addition each.
-        products=lambda shape: weights(shape) * (8 * shape.queries_width + 6 * values(shape)),
+        power=2,
     )
 
 
@@ -181,15 +163,11 @@ def linear_op() -> Op:
     def run(path: str, inputs: Inputs, _: Shape) -> Tensor:
         return linear(inputs["x"], inputs["weight"], inputs["bias"], path=path)
 
-    moved = lambda shape: shape.batch * shape.length * (shape.width + shape.values_width)
     return Op(
         title="linear map",
         draw=draw,
         paths={"native": OpPath(partial(run, "native"), compiled=True), "torch": OpPath(partial(run, "reference"))},
         baseline="torch",
-        forward=moved,
-        backward=lambda shape: 2 * moved(shape),
-        products=lambda shape: 6 * numbers(shape) * shape.values_width,
     )
 
 
@@ -208,8 +186,6 @@ def norm_op() -> Op:
         draw=draw,
         paths={"native": OpPath(partial(run, "native"), compiled=True), "torch": OpPath(partial(run, "torch"))},
         baseline="torch",
-        forward=lambda shape: 2 * numbers(shape),
-        backward=lambda shape: 3 * numbers(shape),
     )
 
 

@@ -3,12 +3,11 @@
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+from typing import Dict, List, NamedTuple
 
 from fairseq_mega.lab.benchmarks import measuring
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_size_options, chosen_of
@@ -33,13 +32,14 @@ PEERS = {
 INSTALLED = [name for name, peer in PEERS.items() if peer.installed]
 DESCRIPTION = """\
 A forward and backward pass in float32 over the same random tokens, on a CPU; without optimizer: megalodon-jax has
-none. Every model runs in a separate process, in the environment of its package. The processes of a shape take turns,
-and the median of the passes counts. Peak memory is counted on top of the model and its compiled program. Parameters
-differ by at most one percent. First, two steps down the gradients must lower the loss by as much as the gradients
-predict. A peer that is not installed is skipped. The peers:
+none. Every model runs in a separate process, in the environment of its package, once in each of the --sweeps. Peak
+memory is counted on top of the model and its compiled program. Parameters differ by at most one percent. First, two
+steps down the gradients must lower the loss by as much as the gradients predict. A peer that is not installed is
+skipped. "speed" and "memory" of a peer are those of ours, relative to the peer. The peers:
 
 """ + "\n".join(f"  {name} (beside {peer.ours}): {peer.meaning}" for name, peer in PEERS.items())
-SMOKE = ("--shapes=2x32", "--layers=1", "--chunk=16", "--repeat=1")
+SMOKE = ("--shapes=2x32", "--layers=1", "--chunk=16", "--repeat=1", "--sweeps=1")
+SIZES = ("width", "layers", "chunk", "symbols", "threads", "seed", "repeat")  # options that a model's process reads
 WORKER = Path(__file__).with_name("peers_worker.py")
 # glibc's settings, the same as in compat.processes.cpu_process.
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**62)}
@@ -56,107 +56,68 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--shapes", default="2x512,8x512,1x4096", help="batch x length, comma separated (default: %(default)s)")
     add_size_options(parser, width=384, layers=6, chunk=512, symbols=260)
     add("--seed", type=int, default=1, help="seed of the tokens (default: %(default)s)")
-    add_common_options(parser, repeat=5)
+    add_common_options(parser, repeat=3, sweeps=2)
 
 
-@contextmanager
-def worker(python: str, settings: Dict[str, Any], keep_freed: bool) -> Iterator[Callable[[], Dict[str, Any]]]:
-    """Start ``peers_worker.py`` and yield a function that requests its next answer; end the process at last.
-
-    The function raises ValueError if the process ended; the process's messages are on stderr.
-    """
-    environment = {**os.environ, "OMP_NUM_THREADS": str(settings["threads"])}
-    environment.update(KEEP_FREED_MEMORY if keep_freed else {})
-    given = [python, str(WORKER), json.dumps(settings)]
-    pipes: Dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(given, **pipes, env=environment) as process:
-
-        def request() -> Dict[str, Any]:
-            print(file=process.stdin, flush=True)
-            line = process.stdout.readline() if process.stdout else ""
-            if not line:
-                raise ValueError(f"{settings['model']} ended with exit status {process.wait()}")
-            return dict(json.loads(line))
-
-        try:
-            yield request
-        finally:
-            process.kill()
-
-
-def measure_beside(
-    ours: str, peers: Sequence[str], pythons: Dict[str, str], sizes: Dict[str, Any], arguments: argparse.Namespace
-) -> Dict[str, Dict[str, Any]]:
-    """Measure a model of this package and its peers by turns.
-
-    Args:
-        ours: name of our model.
-        peers: names of its peers.
-        pythons: interpreter of each model.
-        sizes: settings as in ``peers_worker.py``, without the model.
-        arguments: of the command line, for the number of turns and the allocator.
-
-    Returns:
-        The answers of ``peers_worker.py`` for every model that is installed, with the median seconds.
+def measure(arguments: argparse.Namespace, model: str, batch: int, length: int) -> measuring.Figures:
+    """Return the answer of ``peers_worker.py``; ``skipped`` is the reason if a package of the model is missing.
 
     Raises:
-        ValueError: if a peer has more or fewer parameters than our model, or a model cannot be trained.
+        ValueError: if the process failed; its messages are on stderr.
     """
-    with ExitStack() as ended:
-        requests: Dict[str, Callable[[], Dict[str, Any]]] = {}
-        found: Dict[str, Dict[str, Any]] = {}
-        for name in (ours, *peers):
-            print(f"building {name}", file=sys.stderr)
-            python, keep_freed = pythons.get(name, sys.executable), arguments.keep_freed_memory and name != ours
-            request = ended.enter_context(worker(python, {**sizes, "model": name}, keep_freed))
-            answer = request()
-            if "missing" in answer:
-                print(f"{name} is skipped: {python} has no module {answer['missing']}", file=sys.stderr)
-                continue
-            requests[name], found[name] = request, answer
-            count, own = answer["parameters"], found[ours]["parameters"]
-            if abs(count - own) > own / 100:
-                raise ValueError(f"{name} has {count:,} parameters and {ours} {own:,}: give another --width")
-        seconds: Dict[str, List[float]] = {name: [] for name in requests}
-        for turn in range(arguments.repeat):
-            print(f"turn {turn + 1} of {arguments.repeat}: {', '.join(requests)}", file=sys.stderr)
-            for name, request in requests.items():
-                found[name].update(request())
-                seconds[name].append(found[name]["seconds"])
-    return {name: {**one, "seconds": statistics.median(seconds[name])} for name, one in found.items()}
+    pythons = dict(split_assignment("--python", text) for text in arguments.python)
+    sizes = {name: getattr(arguments, name) for name in SIZES}
+    settings = {**sizes, "model": model, "batch": batch, "length": length}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
+    if arguments.keep_freed_memory and model in PEERS:  # ours sets them itself
+        environment.update(KEEP_FREED_MEMORY)
+    given = [pythons.get(model, sys.executable), str(WORKER), json.dumps(settings)]
+    done = subprocess.run(given, stdout=subprocess.PIPE, text=True, env=environment)
+    if done.returncode:
+        raise ValueError(f"{model} ended with exit status {done.returncode}")
+    return dict(json.loads(done.stdout))
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Print a row per model and shape, and write the result file."""
-    pythons = dict(split_assignment("--python", text, "mega-pytorch=mega/bin/python") for text in arguments.python)
+def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
+    """Return a case for each shape and model of ours, followed by its peers."""
+    pythons = [split_assignment("--python", text, "mega-pytorch=mega/bin/python")[0] for text in arguments.python]
     chosen_of(",".join(pythons) or INSTALLED[0], "--python", INSTALLED)
-    shapes = [tuple(map(int, shape.split("x"))) for shape in arguments.shapes.split(",")]
     chosen = chosen_of(arguments.peers, "--peers", list(PEERS))
-    groups = {PEERS[name].ours: [peer for peer in chosen if PEERS[peer].ours == PEERS[name].ours] for name in chosen}
-    sizes = {name: getattr(arguments, name) for name in ("width", "layers", "chunk", "symbols", "threads", "seed")}
-    scores: Dict[str, float] = {}
-    details: Dict[str, Dict[str, Any]] = {"peers": {}, "losses": {}}
-    print("| model | batch x L | parameters | tokens/s | ours is | peak MiB | ours needs |")
-    print("|---|---|---|---|---|---|---|")
-    for batch, length in shapes:
-        for ours, peers in groups.items():
-            found = measure_beside(ours, peers, pythons, {**sizes, "batch": batch, "length": length}, arguments)
-            for name, row in found.items():
-                subject = f"{name}, batch {batch} L={length}"
-                details["losses"][subject], details["peers"][name] = row["losses"], row["versions"]
-                figures = {key: row[key] for key in ("seconds", "memory_mib", "parameters")}
-                against = ["", ""]
-                if name != ours:
-                    figures["speed"] = row["seconds"] / found[ours]["seconds"]
-                    figures["memory"] = found[ours]["memory_mib"] / max(row["memory_mib"], 0.1)
-                    against = [f"{figures['speed']:.2f}x as fast", f"{figures['memory']:.2f}x as much"]
-                scores.update({f"{subject} {key}": value for key, value in figures.items()})
-                rate = f"{row['parameters']:,} | {batch * length / row['seconds']:,.0f} | {against[0]}"
-                memory = f"{row['memory_mib']:,.0f} | {against[1]}"
-                print(f"| {name} | {batch} x {length:,} | {rate} | {memory} |", flush=True)
-    delattr(arguments, "python")  # the paths of one machine; the versions are recorded
-    tokens = sum(batch * length for batch, length in shapes)
-    measuring.write_measurements(arguments, scores, examples=tokens * arguments.repeat, **details)
+    found = []
+    for batch, length in (map(int, shape.split("x")) for shape in arguments.shapes.split(",")):
+        of_shape = f", batch {batch} L={length}"
+        for ours in dict.fromkeys(PEERS[peer].ours for peer in chosen):
+            for name in (ours, *(peer for peer in chosen if PEERS[peer].ours == ours)):
+                what = {"model": name, "batch": batch, "length": length}
+                against = "" if name == ours else ours + of_shape
+                found.append(measuring.Case(name + of_shape, what, items=batch * length, against=against))
+    return found
 
 
-BENCHMARK = Benchmark(DESCRIPTION, add_options, run, smoke=SMOKE)
+def finish(
+    arguments: argparse.Namespace, cases: List[measuring.Case], found: Dict[str, measuring.Figures]
+) -> measuring.Figures:
+    """Return the versions and losses of the models; ``speed`` and ``memory`` become those of ours beside a peer.
+
+    Raises:
+        ValueError: if a peer has more or fewer parameters than our model.
+    """
+    del arguments.python  # the paths of one machine; the versions are recorded
+    versions, losses = {}, {}
+    for case in cases:
+        figures = found[case.subject]
+        if "skipped" in figures:
+            continue
+        versions[case.what["model"]], losses[case.subject] = figures["versions"], figures["losses"]
+        if case.against:
+            count, own = figures["parameters"], found[case.against]["parameters"]
+            if abs(count - own) > own / 100:
+                raise ValueError(f"{case.subject} has {count:,} parameters, {case.against} {own:,}: change --width")
+            figures["speed"] = figures["seconds"] / found[case.against]["seconds"]
+            figures["memory"] = found[case.against]["memory_mib"] / max(figures["memory_mib"], 0.1)
+    return {"peers": versions, "losses": losses}
+
+
+BENCHMARK = Benchmark(
+    DESCRIPTION, add_options, partial(measuring.run, cases_of=cases, finish=finish, apart=False), measure, SMOKE
+)

@@ -1,12 +1,13 @@
-"""A language model in a separate process that runs training steps on command.
+"""Training steps of a language model in a separate process.
 
 ``PYTHON peers_worker.py SETTINGS`` runs in the environment of the model's package, where fairseq_mega need not be
 installed: this file imports the standard library and the package alone. ``SETTINGS`` is a JSON object: ``model``, a key
-of ``BUILDERS``, ``width``, ``layers``, ``chunk``, ``symbols``, ``batch``, ``length``, ``threads`` and ``seed``.
+of ``BUILDERS``, ``width``, ``layers``, ``chunk``, ``symbols``, ``batch``, ``length``, ``threads``, ``repeat`` and
+``seed``.
 
-Every line of the input requests a JSON object. The first has the model's ``parameters``, the ``versions`` of its
-packages and the ``losses`` of the warm-up, or the ``missing`` module. Each further object has the ``seconds`` of a
-forward and backward pass, and ``memory_mib``, the peak of all passes on top of model and compiled program.
+The output is a JSON object: the model's ``parameters``, the ``versions`` of its packages, the ``losses`` of the
+warm-up, the median ``seconds`` of a forward and backward pass, and ``memory_mib``, the peak of all passes on top of
+model and compiled program; or ``skipped``, the reason why the model cannot be built.
 """
 
 import ctypes
@@ -15,10 +16,11 @@ import json
 import os
 import random
 import re
+import statistics
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 Sizes = Dict[str, Any]
 WARM_UP = 2  # steps, each with a descent
@@ -29,10 +31,10 @@ class Training(NamedTuple):
     """A model that is ready to be trained on a batch."""
 
     parameters: int
-    # Return the loss and its gradients as soon as both are computed.
-    gradients: Callable[[], Any]
-    # Take one step down these gradients; the number is the factor of the gradients over their squared norm.
-    descend: Callable[[Any, float], None]
+    # Returns the loss and its gradients as soon as both are computed.
+    gradients: Callable[[], Tuple[float, Sequence[Any]]]
+    # Subtracts these gradients times a number from the parameters.
+    descend: Callable[[Sequence[Any], float], None]
     packages: List[str]  # packages whose versions are recorded
 
 
@@ -51,29 +53,18 @@ def train_torch(model: Any, logits_of: Callable[[Any], Any], sizes: Sizes, packa
     tokens = torch.tensor(tokens_of(sizes))
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
-    def gradients_of(tokens: Any) -> float:
-        for parameter in parameters:
-            parameter.grad = None
-        logits = logits_of(tokens[:, :-1])
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        loss.backward()
-        return float(loss.detach())
+    def gradients_of(tokens: Any) -> Tuple[float, Sequence[Any]]:
+        loss = torch.nn.functional.cross_entropy(logits_of(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        return float(loss.detach()), torch.autograd.grad(loss, parameters)
 
-    def descend(_: Any, factor: float) -> None:
-        gradients = [parameter.grad for parameter in parameters]
-        without = sum(gradient is None for gradient in gradients)
-        if without:
-            raise ValueError(f"{without} of its parameters get no gradient")
-        norm = sum(float(gradient.double().square().sum()) for gradient in gradients if gradient is not None)
+    def descend(gradients: Sequence[Any], factor: float) -> None:
         with torch.no_grad():
             for parameter, gradient in zip(parameters, gradients):
-                parameter.sub_(gradient, alpha=factor / norm)
+                parameter.sub_(gradient, alpha=factor)
 
     gradients_of(tokens[:, : min(sizes["chunk"], sizes["length"]) + 1])  # the one-time work of torch
-    for parameter in parameters:
-        parameter.grad = None
     count = sum(parameter.numel() for parameter in parameters)
-    return Training(count, lambda: (gradients_of(tokens), None), descend, ["torch", *packages])
+    return Training(count, lambda: gradients_of(tokens), descend, ["torch", *packages])
 
 
 def ours(sizes: Sizes) -> Training:
@@ -114,25 +105,23 @@ def megalodon_jax(sizes: Sizes) -> Training:
         norm_num_groups=min(32, width // 4),
     )
     arrays, rest = equinox.partition(MegalodonForCausalLM(config, key=jax.random.PRNGKey(0)), equinox.is_inexact_array)
-    tokens = jnp.array(tokens_of(sizes))
+    tokens, (leaves, structure) = jnp.array(tokens_of(sizes)), jax.tree.flatten(arrays)
 
-    def loss_of(arrays: Any, tokens: Any) -> Any:
-        logits, _ = equinox.combine(arrays, rest)(tokens[:, :-1])
+    def loss_of(leaves: Any, tokens: Any) -> Any:
+        logits, _ = equinox.combine(jax.tree.unflatten(structure, leaves), rest)(tokens[:, :-1])
         likelihoods = jax.nn.log_softmax(logits, axis=-1)
         return -jnp.take_along_axis(likelihoods, tokens[:, 1:, None], axis=-1).mean()
 
-    compiled = jax.jit(jax.value_and_grad(loss_of)).lower(arrays, tokens).compile()
-    held = [arrays]
+    compiled = jax.jit(jax.value_and_grad(loss_of)).lower(leaves, tokens).compile()
 
-    def gradients() -> Any:
-        loss, found = jax.block_until_ready(compiled(held[0], tokens))
+    def gradients() -> Tuple[float, Sequence[Any]]:
+        loss, found = jax.block_until_ready(compiled(leaves, tokens))
         return float(loss), found
 
-    def descend(found: Any, factor: float) -> None:
-        norm = sum(float((leaf * leaf).sum()) for leaf in jax.tree.leaves(found))
-        held[0] = jax.block_until_ready(jax.tree.map(lambda p, g: p - factor / norm * g, held[0], found))
+    def descend(gradients: Sequence[Any], factor: float) -> None:
+        leaves[:] = jax.block_until_ready([leaf - factor * gradient for leaf, gradient in zip(leaves, gradients)])
 
-    count = sum(leaf.size for leaf in jax.tree.leaves(arrays))
+    count = sum(leaf.size for leaf in leaves)
     return Training(count, gradients, descend, ["megalodon-jax", "jax", "jaxlib", "equinox"])
 
 
@@ -208,7 +197,8 @@ def warm_up(training: Training) -> List[float]:
     for _ in range(WARM_UP):
         loss, gradients = training.gradients()
         losses.append(loss)
-        training.descend(gradients, DESCENT * loss)
+        norm = sum(float((gradient * gradient).sum()) for gradient in gradients)
+        training.descend(gradients, DESCENT * loss / norm)
         del gradients
     losses.append(training.gradients()[0])
     falls = [(before - after) / (DESCENT * before) for before, after in zip(losses, losses[1:])]
@@ -217,33 +207,36 @@ def warm_up(training: Training) -> List[float]:
     return losses
 
 
-def main() -> None:
-    sizes = json.loads(sys.argv[1])
-    # Output of other packages is written to the messages.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def answer(**found: Any) -> None:
-        print(json.dumps(found), file=answers, flush=True)
-
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: sizes["threads"]])  # XLA has no option for its threads
+def measure(sizes: Sizes) -> Dict[str, Any]:
+    """Build a model, take the steps of the warm-up, and measure its passes."""
     try:
         training = BUILDERS[sizes["model"]](sizes)
     except ModuleNotFoundError as error:
-        return answer(missing=error.name)
+        return {"skipped": f"{sys.executable} has no module {error.name}"}
     ctypes.CDLL(None).malloc_trim(0)  # memory freed after building and compiling
-    before = resident_mib("VmRSS")
-    losses = warm_up(training)
-    versions = {name: importlib.metadata.version(name) for name in training.packages}
-    versions["python"] = sys.version.split()[0]
-    sys.stdin.readline()
-    answer(parameters=training.parameters, losses=losses, versions=versions)
+    before, losses, seconds = resident_mib("VmRSS"), warm_up(training), []
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    for _ in sys.stdin:
+    for _ in range(sizes["repeat"]):
         start = time.perf_counter()
         training.gradients()
-        answer(seconds=time.perf_counter() - start, memory_mib=resident_mib("VmHWM") - before)
-    return None
+        seconds.append(time.perf_counter() - start)
+    versions = {name: importlib.metadata.version(name) for name in training.packages}
+    return {
+        "parameters": training.parameters,
+        "seconds": statistics.median(seconds),
+        "memory_mib": resident_mib("VmHWM") - before,
+        "losses": losses,
+        "versions": {**versions, "python": sys.version.split()[0]},
+    }
+
+
+def main() -> None:
+    sizes = json.loads(sys.argv[1])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # output of other packages goes to the messages
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: sizes["threads"]])  # XLA has no option for its threads
+    json.dump(measure(sizes), answers)
+    answers.close()
 
 
 if __name__ == "__main__":
