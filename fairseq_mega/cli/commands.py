@@ -40,13 +40,15 @@ def failure(program: str, error: Exception) -> int:
 
 
 def exit_status(program: str, run: Callable[[], None]) -> int:
-    """Call ``run`` and return 0; after an error of the user's print its message and return 1."""
+    """Return 0 after ``run``, 130 after an interrupt, and 1 after an error of the user's, whose message is printed."""
     quiet_libraries()
     try:
         run()
         sys.stdout.flush()
     except (OSError, ValueError) as error:
         return failure(program, error)
+    except KeyboardInterrupt:
+        return 130
     except Exception as error:
         line = in_one_line(program, error)
         if line is None:

@@ -17,9 +17,8 @@ from fairseq.models.transformer_lm import TransformerLanguageModel
 import fairseq_mega
 from fairseq_mega.cli import average_checkpoints, console
 from fairseq_mega.convert import command as convert_checkpoint
-from fairseq_mega.lab.evaluate import classify, lra_results
+from fairseq_mega.lab.evaluate import classify, lra_results, question_answering
 from fairseq_mega.lab.evaluate import language_model as evaluate_lm
-from fairseq_mega.lab.evaluate.question_answering import command as question_answering
 from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.lab.reproduce import command as reproduce
 from fairseq_mega.models.mega import MegaModel

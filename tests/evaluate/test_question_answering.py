@@ -1,13 +1,11 @@
-"""fairseq-mega-qa: files, prompts, and the answers of tiny models."""
+"""fairseq-mega-qa: files, prompts, the answers of tiny models, and scores against values by hand and published ones."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from fairseq_mega.lab.evaluate.question_answering import command as question_answering
-from fairseq_mega.lab.evaluate.question_answering import scores
-from fairseq_mega.lab.evaluate.question_answering.answering import AnswerFile, Lines, Question, draw_shots, prompt_of
+from fairseq_mega.lab.evaluate import question_answering
+from fairseq_mega.lab.evaluate.question_answering import Question, draw_shots, prompt_of, questions_of
 from fairseq_mega.models.streams.generator import TextGenerator
 from tests.support.helpers import random_sentences, run_fairseq
 
@@ -21,51 +19,25 @@ def write(path, items):
     return path
 
 
-def test_lines_of_one_question_are_its_references(tmp_path):
-    """Lines may end as on Windows."""
+def test_questions_and_prompts(tmp_path):
+    """Lines may end as on Windows, and a model of lines reads one."""
     windows = item("b", input="w1 w2?\r\n\r\nw3 w4\r\nw5")
-    path = write(tmp_path / "q.jsonl", [item("a", output="x"), windows, item("a", output="y")])
+    path = write(tmp_path / "q.jsonl", [item("a", output="x"), windows])
     path.write_text(path.read_text() + "\n")
-    lines = Lines(path)
-    assert lines.by_id() == {"a": (0, ["x", "y"]), "b": (1, ["w6"])}
-    assert lines[1] == Question("b", "w3 w4\nw5", "w1 w2?", "w6")
+    shot, asked = questions_of(path)
+    assert asked == Question("b", "w3 w4\nw5", "w1 w2?", "w6")
+    assert prompt_of(asked, [], False) == "w3 w4\nw5\nQ: w1 w2?\nA:"
+    assert prompt_of(asked, [shot], False) == "w3 w4\nw5\nQ: w1 w2?\nA: x\n\nw3 w4\nw5\nQ: w1 w2?\nA:"
+    assert prompt_of(asked, [shot], True) == "w3 w4 w5 Q: w1 w2? A: x w3 w4 w5 Q: w1 w2? A:"
 
 
-def test_prompts(tmp_path):
-    lines = Lines(write(tmp_path / "q.jsonl", [item(str(n), f"q{n}", f"d{n}\nd", f"a{n}") for n in range(9)]))
-    asked, shot = lines[0], lines[1]
-    assert prompt_of(asked, [], False) == "d0\nd\nQ: q0\nA:"
-    assert prompt_of(asked, [shot], False) == "d1\nd\nQ: q1\nA: a1\n\nd0\nd\nQ: q0\nA:"
-    assert prompt_of(asked, [shot], True) == "d1 d Q: q1 A: a1 d0 d Q: q0 A:"
-    drawn = [draw_shots(lines, 2, seed, asked) for seed in (1, 1, 2, 3)]
-    assert drawn[0] == drawn[1] and len({tuple(one) for one in drawn}) == 3
-    assert all(first != second for first, second in drawn)
-
-
-@pytest.mark.parametrize("references", [1, 3])
-def test_the_question_is_no_example_of_itself(references: int, tmp_path: Path) -> None:
-    """Draw from a file that holds the question, each of its references too, and nobody sees its answer."""
-    items = [item(str(n), f"q{n}", f"d{n % 3}", f"a{n}") for n in range(6) for _ in range(references)]
-    lines = Lines(write(tmp_path / "q.jsonl", items))
-    for asked in map(lines.__getitem__, range(len(lines))):
-        for seed in range(20):
-            drawn = draw_shots(lines, 2, seed, asked)
-            assert len(drawn) == 2 and asked.text not in [shot.text for shot in drawn]
-    with pytest.raises(ValueError, match="--shots 2"):
-        draw_shots(Lines(write(tmp_path / "few.jsonl", items[: references + 1])), 2, 1, lines[0])
-
-
-def test_answers_survive_a_kill(tmp_path):
-    path, settings = tmp_path / "folder" / "a.jsonl", {"seed": 1, "limit": None}
-    AnswerFile(path, {"seed": 0})  # leaves nothing that a later one could contradict
-    AnswerFile(path, settings).add("a", "x\u00e9")
-    path.write_bytes(path.read_bytes() + b'{"id": "b", "ans')
-    again = AnswerFile(path, settings)
-    assert again.answers == {"a": "x\u00e9"}
-    again.add("b", "y")
-    assert AnswerFile(path, settings).answers == {"a": "x\u00e9", "b": "y"}
-    with pytest.raises(ValueError, match="--output"):
-        AnswerFile(path, {**settings, "seed": 2})
+def test_the_question_is_no_example_of_itself(tmp_path):
+    """Draw from a file that holds the question, each of its references too: the same in each call."""
+    items = [item(str(n), f"q{n}", f"d{n % 3}", f"a{n}") for n in range(6) for _ in range(3)]
+    questions = list(questions_of(write(tmp_path / "q.jsonl", items)))
+    drawn = [draw_shots(questions, 2, seed, asked) for asked in questions for seed in range(20)]
+    assert drawn == [draw_shots(questions, 2, seed, asked) for asked in questions for seed in range(20)]
+    assert all(asked.text not in [shot.text for shot in drawn.pop(0)] for asked in questions for _ in range(20))
 
 
 @pytest.fixture(scope="module", params=["mega_lm_tiny", "megalodon_lm_tiny"])
@@ -115,7 +87,7 @@ def test_answers_of_a_model(trained, files, capsys, monkeypatch):
     found = [json.loads(line)["answer"] for line in answers[1:]]
     assert result["examples"] == len(found) == 4 and len(asked) == 4
     references = [["w7 w8 w9", "w1 w2"], *[["w7 w8 w9"]] * 3]
-    assert result["scores"] == scores.score("f1", found, references)
+    assert result["scores"] == question_answering.score("f1", found, references)
     assert any(found) and all(len(answer.split()) <= 5 for answer in found)
     lines_are_documents = "megalodon" in (trained[1].parent / "arch").read_text()
     assert ("\n" in asked[0]) != lines_are_documents
@@ -140,12 +112,53 @@ def test_shots_and_scores(data_set, shots, scores, trained, files, capsys):
     result = json.loads((files / "found.json").read_text())
     assert set(result["scores"]) == scores
     assert result["settings"]["shots"] == shots and result["examples"] == 2
+    assert ask(trained, data_set, files, *examples[2:], "--shots", "1") == 1 and "--examples" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["valid.jsonl", "train.jsonl"])
-def test_an_input_is_not_overwritten(name, files, capsys):
-    (files / "some.pt").write_bytes(b"")
-    before = (files / name).read_bytes()
-    given = ["--examples", files / "train.jsonl", "--output", files / "." / name]
-    assert ask((files, files / "some.pt"), "narrative_qa", files, *given) == 1
-    assert "--output" in capsys.readouterr().err and (files / name).read_bytes() == before
+@pytest.mark.parametrize(
+    ("answer", "reference", "expected"),
+    [
+        ("The red fox.", "a red fox", 1.0),  # articles, case and punctuation do not count
+        ("red fox", "the fox and the hound", 2 * (1 / 2) * (1 / 3) / (1 / 2 + 1 / 3)),
+        ("fox fox fox", "fox fox hen", 2 / 3),  # two of three on both sides
+        ("Theory", "ory", 0.0),  # an article within a word is none
+        ("don't", "dont", 1.0),
+        ("hen", "fox", 0.0),
+        ("", "fox", 0.0),
+        ("the", "a", 0.0),  # no word is left: SCROLLS's F1 is 0
+    ],
+)
+def test_f1(answer, reference, expected):
+    assert question_answering.f1(answer, reference)["f1"] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "expected"),
+    [
+        # Lin, 2004, section 3: the sequence "police killed the gunman" and three candidates.
+        ("police kill the gunman", "police killed the gunman", (3 / 4, 1 / 3, 3 / 4)),
+        ("the gunman kill police", "police killed the gunman", (3 / 4, 1 / 3, 2 / 4)),
+        ("the gunman police killed", "police killed the gunman", (4 / 4, 2 / 3, 2 / 4)),
+        ("A cat, a cat!", "a cat", (2 * (2 / 4) / (1 + 2 / 4), 2 * (1 / 3) / (1 + 1 / 3), 2 * (2 / 4) / (1 + 2 / 4))),
+        ("running", "run", (0.0, 0.0, 0.0)),  # words are not stemmed
+        ("the", "the", (1.0, 0.0, 1.0)),  # no pair
+        ("", "fox", (0.0, 0.0, 0.0)),
+    ],
+)
+def test_rouge(answer, reference, expected):
+    found = question_answering.rouge(answer, reference)
+    assert [found[name] for name in question_answering.ROUGE] == pytest.approx(expected, abs=1e-12)
+
+
+def test_means_take_the_best_reference_of_each_score():
+    answers = ["police kill the gunman", "hen"]
+    references = [["the gunman", "police killed the gunman"], ["fox"]]
+    found = question_answering.score("rouge", answers, references)
+    assert found["rouge1"] == pytest.approx(100 * (3 / 4) / 2)
+    assert found["rouge2"] == pytest.approx(100 * (1 / 2) / 2)  # "the gunman" is the better one here
+    assert found["rougeL"] == pytest.approx(100 * (3 / 4) / 2)
+    assert found["geometric_mean"] == pytest.approx((37.5 * 25 * 37.5) ** (1 / 3))
+    assert question_answering.score("rouge", ["hen"], [["fox"]])["geometric_mean"] == 0.0
+    assert question_answering.score("f1", ["red fox", "hen"], [["fox", "red"], ["hen"]])["f1"] == pytest.approx(
+        100 * (2 / 3 + 1) / 2
+    )

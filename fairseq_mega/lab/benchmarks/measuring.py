@@ -163,9 +163,7 @@ class Rows:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.path = arguments.rows
-        self.settings = {
-            name: value for name, value in vars(arguments).items() if name not in {*SELECTING, *NOT_RECORDED}
-        }
+        self.settings = settings_of(arguments, SELECTING)
         self.end = math.inf if arguments.stop_after is None else time.monotonic() + arguments.stop_after
         rows = read_json_lines(self.path) if self.path is not None else []
         self.known = {json.dumps([row["settings"], row["what"]], sort_keys=True): row["found"] for row in rows}
@@ -182,6 +180,7 @@ class Rows:
                 rows = f"{len(self.known)} rows are in {self.path}"
                 print(f"the time is up: {rows}, the same command continues", file=sys.stderr)
                 sys.exit(NOT_YET)
+            print("measuring", *what.values(), file=sys.stderr)
             self.known[key] = found = measure()
             if self.path is not None:
                 add_json_line(self.path, {"settings": self.settings, "what": what, "found": found})
@@ -257,7 +256,6 @@ def run(
     for sweep, case in product(range(arguments.sweeps), cases):
         best = found[case.subject] if sweep else omitted(case, cases, found, limits)
         if "skipped" not in best:
-            print(f"measuring {case.subject}", file=sys.stderr)
             measure = partial(measure_here if here else measure_apart, arguments, case.what)
             figures = kept.of(measure, **case.what, sweep=sweep + 1)
             best = figures if "skipped" in figures else keep_the_faster(best, figures)

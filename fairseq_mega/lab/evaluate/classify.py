@@ -42,10 +42,7 @@ def run(args: argparse.Namespace) -> None:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
     args = build_parser().parse_intermixed_args(argv)  # files may follow options
-    try:
-        return exit_status(PROGRAM, lambda: run(args))
-    except KeyboardInterrupt:
-        return 130
+    return exit_status(PROGRAM, lambda: run(args))
 
 
 if __name__ == "__main__":
