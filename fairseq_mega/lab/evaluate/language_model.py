@@ -8,13 +8,12 @@ at the same tokens. Any other language model of fairseq, for instance transforme
 """
 
 import argparse
-import logging
 import math
 import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -30,31 +29,13 @@ from fairseq_mega.criterions.adaptive_loss import adaptive_nll
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.lab.prepare.download import sha256_of
 from fairseq_mega.lab.prepare.layouts import words_of
+from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
 INTERVAL = 10.0  # seconds between lines on the progress
-logger = logging.getLogger("evaluate_lm")
-
-
-class Setting(NamedTuple):
-    """Settings that differ between evaluations; None: as the model was trained, or not applicable."""
-
-    segments: Optional[int] = None
-    context: Optional[int] = None  # tokens of a segment
-    chunk_size: Optional[int] = None
-    context_window: Optional[int] = None
-    exact_context: Optional[int] = None
-
-
-class Score(NamedTuple):
-    """The outcome of one evaluation."""
-
-    tokens: int
-    bits: float  # per token
-    seconds: float
-    mean_segment: Optional[float] = None  # tokens
-    longest_segment: Optional[int] = None
+Setting = Dict[str, int]  # what differs between evaluations; without an entry: as the model was trained
+LETTERS = {"segments": "k", "context": "t", "chunk_size": "c", "context_window": "w", "exact_context": "x"}
 
 
 def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
@@ -108,7 +89,7 @@ def negative_log_likelihood(model: Any, features: Tensor, target: Tensor, pad: i
 
 @torch.no_grad()
 def score_batches(model: Any, batches: Any, pad: int, positions: int) -> Tuple[int, float]:
-    """Return the number of scored tokens and the sum of their negative log likelihoods; log the progress."""
+    """Return the number of scored tokens and the sum of their negative log likelihoods; print the progress."""
     device = next(model.parameters()).device
     tokens, total, last = 0, 0.0, time.monotonic()
     for number, sample in enumerate(batches, 1):
@@ -119,55 +100,46 @@ def score_batches(model: Any, batches: Any, pad: int, positions: int) -> Tuple[i
         tokens += int(target.ne(pad).sum())
         if time.monotonic() - last > INTERVAL:
             last, bits = time.monotonic(), total / math.log(2) / tokens
-            logger.info(f"{number} of {len(batches)} batches, {tokens:,} tokens, {bits:.4f} bits")
+            print_line(f"{number} of {len(batches)} batches, {tokens:,} tokens, {bits:.4f} bits")
     return tokens, total
 
 
-def set_reading(task: Any, setting: Setting, options: argparse.Namespace) -> None:
-    """Make a task read the split of the command line in the segments or blocks of a setting.
+def load_split(task: Any, setting: Setting, options: argparse.Namespace) -> Any:
+    """Return the split of the command line in the segments or blocks of a setting, and its batches.
 
     Raises:
         ValueError: if the setting is not for this kind of model.
     """
-    window, block = setting.context_window or 0, task.args.tokens_per_sample
+    window, block = setting.get("context_window", 0), task.args.tokens_per_sample
     if isinstance(task, MegaLanguageModelingTask):
-        task.segments, task.args.chunk_nums = setting.segments or task.segments, options.chunk_nums
-        task.exact_context = setting.exact_context
-        if setting.context is not None:
+        task.segments, task.args.chunk_nums = setting.get("segments", task.segments), options.chunk_nums
+        task.exact_context = setting.get("exact_context")
+        if "context" in setting:
             task.load_dataset(options.subset)
-            task.segments = math.ceil(task.dataset(options.subset).text.tokens / setting.context)
-        return
-    if (setting.segments, setting.context, setting.exact_context) != (None, None, None):
+            task.segments = math.ceil(task.dataset(options.subset).text.tokens / setting["context"])
+    elif not {"segments", "context", "exact_context"}.isdisjoint(setting):
         raise ValueError("--segments, --contexts, --exact-contexts: this model has no memory; give --context-window")
-    if window >= block:
+    elif window >= block:
         raise ValueError(f"--context-window {window}: blocks have {block} tokens; give fewer")
-    task.args.tokens_per_sample = block - window  # with room for the window
-
-
-def evaluate(model: Any, task: Any, setting: Setting, options: argparse.Namespace) -> Score:
-    """Score a split.
-
-    Raises:
-        ValueError: as :func:`set_reading`.
-        RuntimeError: if the scored tokens are not the split's, or the loss is not a number.
-    """
-    block = task.args.tokens_per_sample
-    set_reading(task, setting, options)
+    else:
+        task.args.tokens_per_sample = block - window  # with room for the window
     task.load_dataset(options.subset)
     dataset = task.dataset(options.subset)
-    batches = task.eval_lm_dataloader(
-        dataset=dataset,
-        max_tokens=options.max_tokens,
-        batch_size=None,
-        max_positions=None,
-        num_workers=0,
-        data_buffer_size=0,
-        context_window=setting.context_window or 0,
-    )
+    reading = {"max_tokens": options.max_tokens, "context_window": window, "num_workers": 0, "data_buffer_size": 0}
+    batches = task.eval_lm_dataloader(dataset=dataset, batch_size=None, max_positions=None, **reading)
     task.args.tokens_per_sample = block  # as the next setting expects it
-    begun = time.perf_counter()
+    return dataset, batches
+
+
+def evaluate(model: Any, task: Any, setting: Setting, options: argparse.Namespace) -> Tuple[int, float, Dict[str, Any]]:
+    """Return the number of tokens of a split, their bits, and the settings that only the data determine.
+
+    Raises:
+        ValueError: as :func:`load_split`.
+        RuntimeError: if the scored tokens are not the split's, or the loss is not a number.
+    """
+    dataset, batches = load_split(task, setting, options)
     tokens, total = score_batches(model, batches, task.target_dictionary.pad(), options.softmax_batch)
-    seconds = time.perf_counter() - begun
     streams = isinstance(dataset, StreamedSegmentDataset)
     expected = dataset.text.tokens if streams else int(np.sum(dataset.sizes, dtype=np.int64))
     if tokens != expected:
@@ -175,27 +147,26 @@ def evaluate(model: Any, task: Any, setting: Setting, options: argparse.Namespac
     bits = total / math.log(2) / tokens
     if not math.isfinite(bits):
         raise RuntimeError(f"the loss on {options.subset!r} is {bits}: the model's weights are broken")
-    score = Score(tokens, bits, seconds)
-    if streams:
-        lengths = dataset.segments[:, 1] - dataset.segments[:, 0]
-        score = score._replace(mean_segment=float(lengths.mean()), longest_segment=int(lengths.max()))
-    return score
-
-
-def sources_of(options: argparse.Namespace) -> Dict[str, str]:
-    """Return the SHA-256 of the files that a score depends on."""
-    texts = [options.data / f"{options.subset}.{ending}" for ending in ("bin", "jsonl")]
-    files = {"checkpoint_sha256": options.path, "text_sha256": next(filter(Path.is_file, texts), texts[0])}
-    return {name: sha256_of(file) for name, file in files.items() if file.is_file()}  # loading names a missing file
+    lengths = dataset.segments[:, 1] - dataset.segments[:, 0] if streams else None
+    return (
+        tokens,
+        bits,
+        {
+            "trained_chunk_or_block": getattr(task, "chunk_size", task.args.tokens_per_sample),
+            "mean_segment": None if lengths is None else float(lengths.mean()),
+            "longest_segment": None if lengths is None else int(lengths.max()),
+        },
+    )
 
 
 def settings_of(options: argparse.Namespace) -> Iterator[Setting]:
-    """Return every context of the command line with every chunk."""
+    """Yield every context of the command line with every chunk."""
     names = {"segments": "segments", "contexts": "context", "exact_contexts": "exact_context"}
     names["context_window"] = "context_window"
+    given = [{field: value} for name, field in names.items() for value in getattr(options, name) or []]
     for chunk_size in options.chunk_size or [None]:
-        given = [{field: value} for name, field in names.items() for value in getattr(options, name) or []]
-        yield from (Setting(**context, chunk_size=chunk_size) for context in given or [{}])
+        for context in given or [{}]:
+            yield context if chunk_size is None else {**context, "chunk_size": chunk_size}
 
 
 def numbers(text: str) -> List[int]:
@@ -215,12 +186,6 @@ def check_same(file: Path, sources: Dict[str, str]) -> None:
             f"{file} was measured on another {changed[0]}, or by an older version: give another --label or --output, "
             "or remove it"
         )
-
-
-def file_of(folder: Path, label: str, subset: str, setting: Setting) -> Path:
-    """Return the path of a setting's result file."""
-    parts = [f"{name}{value}" for name, value in zip(("k", "t", "c", "w", "x"), setting) if value is not None]
-    return folder / ("-".join([label, subset, *parts]) + ".json")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -254,56 +219,51 @@ def run(options: argparse.Namespace, command: str) -> None:
     """Write a result file for each setting without one."""
     options.output.mkdir(parents=True, exist_ok=True)
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    sources = sources_of(options)
+    texts = [options.data / f"{options.subset}.{ending}" for ending in ("bin", "jsonl")]
+    files = {"checkpoint_sha256": options.path, "text_sha256": next(filter(Path.is_file, texts), texts[0])}
+    sources = {name: sha256_of(file) for name, file in files.items() if file.is_file()}  # loading names a missing file
     words = words_of(options.data, options.subset)
     loaded: Tuple[Any, Any, Any, Dict[str, Any]] = (object(), None, None, {})
     for setting in settings_of(options):
-        file = file_of(options.output, options.label, options.subset, setting)
+        parts = [f"{letter}{setting[name]}" for name, letter in LETTERS.items() if name in setting]
+        file = options.output / ("-".join([options.label, options.subset, *parts]) + ".json")
         if file.exists():
             check_same(file, sources)
-            logger.info(f"{file} exists, skipped")
+            print_line(f"{file} exists, skipped")
             continue
-        if loaded[0] != setting.chunk_size:
-            loaded = (setting.chunk_size, *load(options.path, options.data, setting.chunk_size, device))
+        chunk_size = setting.get("chunk_size")
+        if loaded[0] != chunk_size:
+            loaded = (chunk_size, *load(options.path, options.data, chunk_size, device))
         _, model, task, training = loaded
-        score = evaluate(model, task, setting, options)
+        begun = time.perf_counter()
+        tokens, bits, found = evaluate(model, task, setting, options)
         scores = {
-            "perplexity": 2**score.bits,
-            "bits_per_token": score.bits,
-            "tokens_per_second": score.tokens / score.seconds,
-            **({"word_perplexity": 2 ** (score.bits * score.tokens / words)} if words else {}),
+            "perplexity": 2**bits,
+            "bits_per_token": bits,
+            "tokens_per_second": tokens / (time.perf_counter() - begun),
+            **({"word_perplexity": 2 ** (bits * tokens / words)} if words else {}),
         }
-        found = f"{score.tokens:,} tokens, perplexity {2**score.bits:.2f}, {score.bits:.4f} bits per token"
-        logger.info(f"{file.stem}: {found}, {scores['tokens_per_second']:,.0f} tokens/s")
+        print_line(f"{file.stem}: {tokens:,} tokens, perplexity {2**bits:.2f}, {bits:.4f} bits per token")
         settings = {
-            **{name: value for name, value in setting._asdict().items() if value is not None},
+            **setting,
             **{name: getattr(options, name) for name in ("subset", "chunk_nums", "max_tokens")},
             "threads": torch.get_num_threads(),
-            "trained_chunk_or_block": getattr(task, "chunk_size", task.args.tokens_per_sample),
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "mean_segment": score.mean_segment,
-            "longest_segment": score.longest_segment,
+            **found,
             **sources,
             **training,
             **({"words": words} if words else {}),
         }
         seed = settings.pop("seed")
-        write_result(file, make_result(options.benchmark, options.label, scores, score.tokens, command, seed, settings))
+        write_result(file, make_result(options.benchmark, options.label, scores, tokens, command, seed, settings))
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command; return its exit status."""
     options = build_parser().parse_args(arguments)
-    logging.basicConfig(format="%(asctime)s | %(name)s | %(message)s", datefmt="%H:%M:%S", level=logging.INFO)
-    library = logging.getLogger("fairseq")
-    level = library.level
-    library.setLevel(logging.WARNING)
     given = sys.argv[1:] if arguments is None else arguments
-    try:
-        command = shlex.join(["python", "-m", "fairseq_mega.lab.evaluate.language_model", *map(str, given)])
-        return exit_status("evaluate_lm", lambda: run(options, command))
-    finally:
-        library.setLevel(level)
+    command = shlex.join(["python", "-m", "fairseq_mega.lab.evaluate.language_model", *map(str, given)])
+    return exit_status("evaluate_lm", lambda: run(options, command))
 
 
 if __name__ == "__main__":
