@@ -91,24 +91,13 @@ def test_pieces_of_the_training_text(place: str, tmp_path: Path, caplog: pytest.
     assert any("subwords: " in message for message in caplog.messages) == (place == "elsewhere")
 
 
-@pytest.mark.parametrize(
-    ("text", "read", "unknown"),
-    [
-        ("[MAX 1 2 ]", "[MAX 1 2 X", 0),
-        ("( ( ( [MAX 1 ) 2 ) ] )", "[MAX 1 2 X", 0),
-        ("[MAX  1\t2 X", "[MAX 1 2 X", 0),
-        ("[MAX 1 2]", "[MAX 1 <unk>", 1),
-        ("[max 1 2 ]", "<unk> 1 2 X", 1),
-    ],
-)
-def test_expressions_of_listops(
-    text: str, read: str, unknown: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An expression is read as its preparation writes it for the model."""
+def test_expressions_of_listops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An expression is read as its preparation writes it for the model; unknown tokens are counted."""
     prepare("listops", "--smoke", "--out", tmp_path).succeeded()
     task = LRATextTask.setup_task(argparse.Namespace(data=str(tmp_path)))
-    [(_, inputs)] = TextReader(task).read_lines(iter([text]))
-    symbols = [task.dictionary[token] for token in inputs["src_tokens"].flatten().tolist()]
-    assert " ".join(symbols) == f"{read} </s>"
-    told = f"{unknown} of the {read.count(' ') + 1} tokens of line 1 are in no training text"
-    assert (told in capsys.readouterr().err) == bool(unknown)
+    for text in ("[MAX 1 2 ]", "( ( ( [MAX 1 ) 2 ) ] )", "[MAX  1\t2 X", "[MAX 1 2]"):
+        [(_, inputs)] = TextReader(task).read_lines(iter([text]))
+        symbols = [task.dictionary[token] for token in inputs["src_tokens"].flatten().tolist()]
+        known = text != "[MAX 1 2]"
+        assert " ".join(symbols) == ("[MAX 1 2 X </s>" if known else "[MAX 1 <unk> </s>")
+        assert ("1 of the 3 tokens of line 1 are in no training text" in capsys.readouterr().err) == (not known)

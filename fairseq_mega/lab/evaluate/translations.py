@@ -106,15 +106,12 @@ def parse_generation(lines: Sequence[str]) -> Dict[str, Dict[int, str]]:
 
 def in_order(texts: Dict[int, str], expected: int, kind: str) -> List[str]:
     """Return the ``expected`` texts in order of id; raise :class:`ValueError` for any other number of them."""
-    missing = [index for index in range(expected) if index not in texts]
-    surplus = sorted(index for index in texts if index >= expected)
-    if missing or surplus:
-        details = [f"{len(missing)} missing (first: {missing[0]})"] if missing else []
-        details += [f"{len(surplus)} beyond the last id {expected - 1} (first: {surplus[0]})"] if surplus else []
+    wrong = set(texts) ^ set(range(expected))
+    if wrong:
         raise ValueError(
-            f"{len(texts)} {kind}- lines found, --expect is {expected}: {', '.join(details)}; generate the whole test "
-            "set with --required-batch-size-multiple 1, and without --skip-invalid-size-inputs-valid-test, which "
-            "omits sentences longer than --max-source-positions or --max-target-positions"
+            f"{len(texts)} {kind}- lines found, --expect is {expected}: {len(wrong)} sentences are missing or surplus, "
+            f"the first is {min(wrong)}; generate the whole test set with --required-batch-size-multiple 1, and "
+            "without --skip-invalid-size-inputs-valid-test, which omits long sentences"
         )
     return [texts[index] for index in range(expected)]
 
@@ -127,16 +124,12 @@ def read_expected(path: Path, expected: int, option: str) -> List[str]:
     return lines
 
 
-def show_examples(count: int, hypotheses: Sequence[str], references: Sequence[str], sources: Optional[Sequence[str]]):
-    """Print ``count`` translations, spread evenly over the test set, with source and reference."""
-    count = min(count, len(hypotheses))
+def show_examples(count: int, texts: Dict[str, Sequence[str]], expected: int) -> None:
+    """Print ``count`` sentences, spread evenly over the test set, in each of the texts."""
+    count = min(count, expected)
     for number in range(count):
-        index = number * len(hypotheses) // count
-        print(f"\n[{index + 1}]")
-        if sources is not None:
-            print(f"  source:      {sources[index]}")
-        print(f"  translation: {hypotheses[index]}")
-        print(f"  reference:   {references[index]}")
+        index = number * expected // count
+        print(f"\n[{index + 1}]", *(f"  {name + ':':13}{lines[index]}" for name, lines in texts.items()), sep="\n")
     print(flush=True)
 
 
@@ -148,9 +141,9 @@ def score(args: argparse.Namespace) -> Dict[str, Any]:
     if args.detokenize:
         final = detokenize(final, args.detokenize)
     references = read_expected(args.reference, args.expect, "--reference")
-    sources = read_expected(args.source, args.expect, "--source") if args.source else None
     if args.examples > 0:
-        show_examples(args.examples, final, references, sources)
+        sources = {"source": read_expected(args.source, args.expect, "--source")} if args.source else {}
+        show_examples(args.examples, {**sources, "translation": final, "reference": references}, args.expect)
 
     reference_name = args.reference.name
     if args.sacrebleu_test_set:

@@ -1,7 +1,7 @@
 """The longest context of a language model's training step in a memory, see :mod:`fairseq_mega.models.cost`."""
 
 from pathlib import Path
-from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
@@ -34,32 +34,22 @@ def model_of(name: str, vocab_size: Optional[int] = None, bf16: bool = False) ->
         OSError: if neither exists.
         ValueError: if it is not a language model of this package with a plain table.
     """
-    options: Mapping[str, Any] = {"_name": name}
     if ARCH_MODEL_NAME_REGISTRY.get(name) in MODELS:
+        options: Dict[str, Any] = {"_name": name}
         vocab_size = vocab_size or vocab_size_of_preset(name) or USUAL_SIZE
     else:
-        options, vocab_size = options_of(Path(name))
+        checkpoint = load_checkpoint(Path(name))
+        options, tensors = flat_options(checkpoint), checkpoint["model"]
+        table = tensors.get("decoder.embedding.tokens.weight")
+        if table is None or any(tensor.startswith("encoder.") for tensor in tensors):
+            raise ValueError(
+                f"{name}: --memory requires a language model with a plain table; for adaptive tables give the name of "
+                "its --arch and --symbols N instead"
+            )
+        kinds = {"theta": "megalodon_lm", "omega": "mega_lm"}  # parameters of the moving average
+        found = (kind for part, kind in kinds.items() if any(tensor.endswith(f".ema.{part}") for tensor in tensors))
+        options, vocab_size = {**options, "_name": next(found, "llama_lm")}, table.size(0)
     return Needs(training_step(options, vocab_size, bf16), vocab_size)
-
-
-def options_of(path: Path) -> Tuple[Mapping[str, Any], int]:
-    """Return the options of a checkpoint's model, and the size of its vocabulary.
-
-    Raises:
-        OSError: if the file does not exist.
-        ValueError: if it is not a language model of this package with a plain table.
-    """
-    checkpoint = load_checkpoint(path)
-    table = checkpoint["model"].get("decoder.embedding.tokens.weight")
-    if table is None or any(tensor.startswith("encoder.") for tensor in checkpoint["model"]):
-        raise ValueError(
-            f"{path}: --memory requires a language model with a plain table; for adaptive tables give the name of its "
-            "--arch and --symbols N instead"
-        )
-    megalodon = any(tensor.endswith(".ema.theta") for tensor in checkpoint["model"])
-    llama = not any(tensor.endswith(".ema.omega") for tensor in checkpoint["model"])
-    name = "megalodon_lm" if megalodon else "llama_lm" if llama else "mega_lm"
-    return {**flat_options(checkpoint), "_name": name}, table.size(0)
 
 
 def lines_of(name: str, memories: List[float], vocab_size: Optional[int] = None, bf16: bool = False) -> List[str]:
