@@ -10,13 +10,6 @@ from fairseq_mega.lab.report import benchmark_tables as tables
 from fairseq_mega.lab.runs.results import read_result
 
 
-@pytest.fixture(autouse=True)
-def same_threads():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.parametrize("length", [1, 67])
 @pytest.mark.parametrize("name", operators.OPS)
 def test_paths_agree(name, length, device):
@@ -69,18 +62,8 @@ def test_smoke_of_the_kernel_benchmark(tmp_path, device, capsys):
 
 def test_a_run_goes_on_from_its_rows(monkeypatch, capsys, tmp_path):
     rows = tmp_path / "rows.jsonl"
-    shape = ["--shape", "2,16,4,60,8,24,20"]
-    options = [
-        "kernels",
-        "--smoke",
-        "--ops",
-        "ema,attention-laplace",
-        *shape,
-        "--dtype",
-        "bfloat16",
-        "--rows",
-        str(rows),
-    ]
+    options = ["kernels", "--smoke", "--ops", "ema,attention-laplace", "--shape", "2,16,4,60,8,24,20"]
+    options += ["--dtype", "bfloat16", "--rows", str(rows)]
     with pytest.raises(SystemExit) as ended:
         command.main([*options, "--stop-after", "0"])
     assert ended.value.code == 75 and not rows.exists()

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from fairseq_mega.cli.commands import add_described, exit_status
 from fairseq_mega.lab.runs.files import check_writable
+from fairseq_mega.lab.runs.options import flag
 
 # The help of all benchmarks is printed without torch; each measurement is a process that imports its benchmark alone.
 BENCHMARKS = {
@@ -25,11 +26,19 @@ BENCHMARKS = {
     "launches": "Kernels that a layer launches on a GPU in a forward pass, a backward pass and a single step of "
     "decoding, by operator.",
 }
-SIZES = {
+NUMBERS = {  # options of several benchmarks
     "width": "width d",
     "layers": "number of layers",
     "chunk": "attention chunk of models with chunks",
     "symbols": "size of the dictionary",
+    "batch": "texts in a batch",
+    "length": "tokens of a text",
+    "embed_dim": "width d of all layers",
+    "hidden_dim": "MEGA: width v of values and FFN",
+    "z_dim": "MEGA: width z of queries and keys",
+    "n_dim": "MEGA: EMA dimensions N",
+    "chunk_size": "MEGA-chunk: attention chunk C",
+    "heads": "Transformer: heads; its FFN is 4 d wide",
 }
 
 
@@ -88,10 +97,10 @@ def add_common_options(
     add("--smoke", action="store_true", help="measure tiny sizes for a quick check, in this process")
 
 
-def add_size_options(parser: argparse.ArgumentParser, **sizes: int) -> None:
-    """Add the options of the sizes of language models, with their defaults."""
-    for name, size in sizes.items():
-        parser.add_argument(f"--{name}", type=int, default=size, help=f"{SIZES[name]} (default: %(default)s)")
+def add_numbers(parser: argparse.ArgumentParser, **defaults: int) -> None:
+    """Add some options of ``NUMBERS`` with their defaults."""
+    for name, default in defaults.items():
+        parser.add_argument(flag(name), type=int, default=default, help=f"{NUMBERS[name]} (default: %(default)s)")
 
 
 def numbers_of(given: str) -> List[int]:

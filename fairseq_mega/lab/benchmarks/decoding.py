@@ -11,7 +11,7 @@ from fairseq.modules import MultiheadAttention
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import measuring, models
-from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_size_options, chosen_of, numbers_of
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_numbers, chosen_of, numbers_of
 from fairseq_mega.ops.decoding.time_buffer import TimeBuffer
 
 DESCRIPTION = """\
@@ -32,8 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     others = ", ".join(models.OTHERS)
     help_text = f"models, comma separated, also {others}; all: the models in chunks (default: %(default)s)"
     add("--models", default=",".join(models.MODELS), help=help_text)
-    add_size_options(parser, width=256, layers=6, chunk=256, symbols=10000)
-    add("--batch", type=int, default=1, help="texts in a batch (default: %(default)s)")
+    add_numbers(parser, width=256, layers=6, chunk=256, symbols=10000, batch=1)
     add("--tokens", type=int, default=30, help="tokens decoded at each position (default: %(default)s)")
     add_common_options(parser, sweeps=1)
 
@@ -78,7 +77,6 @@ def _bytes(item: Any) -> int:
 def measure(arguments: argparse.Namespace, model: str, position: int) -> measuring.Figures:
     """Measure the median seconds per step after a number of tokens, and the bytes of state."""
     configure_process()  # as fairseq-mega-generate does
-    torch.set_num_threads(arguments.threads)
     longest = max(numbers_of(arguments.positions)) + arguments.tokens + 3
     torch.manual_seed(0)
     sizes = (arguments.width, arguments.layers, arguments.chunk, arguments.symbols, longest)

@@ -48,7 +48,6 @@ def operators_and_shapes(arguments: argparse.Namespace) -> List[Tuple[str, Shape
 def measure(arguments: argparse.Namespace, op: str, path: str, shape: Dict[str, int]) -> measuring.Figures:
     """Measure the seconds of a forward pass and of both passes, and the peak extra memory of both passes."""
     device, way = torch.device(arguments.device), OPS[op].paths[path]
-    torch.set_num_threads(arguments.threads)
 
     def prepared(shape: Shape) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         drawn = OPS[op].draw(shape, torch.Generator().manual_seed(1))

@@ -11,7 +11,7 @@ import torch
 
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import measuring
-from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of, numbers_of
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_numbers, chosen_of, numbers_of
 from fairseq_mega.lab.benchmarks.published import PUBLISHED, PublishedEMA
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
@@ -44,18 +44,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``layer``."""
     add = parser.add_argument
     add("--lengths", default="512,1024,2048,4096,8192", help="lengths L, comma separated (default: %(default)s)")
-    add(
-        "--tokens",
-        type=int,
-        default=8192,
-        help="tokens of a batch, whose size is this number over L (default: %(default)s)",
-    )
-    add("--embed-dim", type=int, default=128, help="width d of both layers (default: %(default)s)")
-    add("--hidden-dim", type=int, default=256, help="MEGA: width v of values and FFN (default: %(default)s)")
-    add("--z-dim", type=int, default=64, help="MEGA: width z of queries and keys (default: %(default)s)")
-    add("--n-dim", type=int, default=16, help="MEGA: EMA dimensions N (default: %(default)s)")
-    add("--chunk-size", type=int, default=128, help="MEGA-chunk: attention chunk C (default: %(default)s)")
-    add("--heads", type=int, default=4, help="Transformer: heads; its FFN is 4 d wide (default: %(default)s)")
+    batch = "tokens of a batch, whose size is this number over L (default: %(default)s)"
+    add("--tokens", type=int, default=8192, help=batch)
+    add_numbers(parser, embed_dim=128, hidden_dim=256, z_dim=64, n_dim=16, chunk_size=128, heads=4)
     add("--models", default=",".join(MODELS), help="models, comma separated (default: all)")
     add("--causal", action="store_true", help="MEGA: attend to past positions only")
     add("--attention", default="softmax", help="MEGA: attention function (default: %(default)s)")
@@ -117,7 +108,6 @@ def output(layer: Any, x: Any) -> Any:
 
 def measure(arguments: argparse.Namespace, model: str, length: int) -> measuring.Figures:
     """Measure a step: median seconds, peak extra memory, and memory kept for the backward pass."""
-    torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
     autocast = arguments.dtype == "autocast"
     dtype = torch.float32 if autocast else getattr(torch, arguments.dtype)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_mega.lab.benchmarks import measuring, models
-from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_size_options, chosen_of, numbers_of
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_numbers, chosen_of, numbers_of
 from fairseq_mega.lab.recipes.catalogue import catalogue
 
 DESCRIPTION = """\
@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="mega,transformer",
         help=f"models, or recipes; models: {', '.join(MODELS)} (default: %(default)s)",
     )
-    add_size_options(parser, width=128, layers=4, chunk=128, symbols=256)
+    add_numbers(parser, width=128, layers=4, chunk=128, symbols=256)
     add("--time-limit", type=float, default=60.0, help="maximum seconds of one run (default: %(default)s)")
     add_common_options(parser, repeat=3, sweeps=1, dtypes=["float32", "bfloat16"])
 

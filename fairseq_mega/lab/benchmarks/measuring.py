@@ -136,6 +136,8 @@ def measure_here(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figures
     """Measure a case of a benchmark in this process; ``skipped`` is the reason if a GPU's memory does not suffice."""
     measure = find(arguments.benchmark).measure
     assert measure is not None, f"{arguments.benchmark} does not measure cases"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(arguments.threads)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -143,6 +145,7 @@ def measure_here(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figures
     except torch.cuda.OutOfMemoryError:
         return {"skipped": "the GPU's memory does not suffice"}
     finally:
+        torch.set_num_threads(threads)
         if arguments.device == "cuda":
             torch.cuda.empty_cache()  # memory that one case keeps must be free for the next
 

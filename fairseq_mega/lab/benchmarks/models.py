@@ -111,7 +111,6 @@ def measure_training(
     A first pass over the ``short`` beginning excludes the one-time work of torch.
     """
     configure_process()  # as fairseq-mega-train does
-    torch.set_num_threads(arguments.threads)
     model.train()
     loss_of(tokens[:, :short]).backward()
     device = torch.device(arguments.device)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple
 
 from fairseq_mega.lab.benchmarks import measuring
-from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_size_options, chosen_of
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_numbers, chosen_of
 from fairseq_mega.lab.runs.options import split_assignment
 
 
@@ -54,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     keep = "make glibc keep freed memory in peers, too, as fairseq-mega-train does"
     add("--keep-freed-memory", action="store_true", help=keep)
     add("--shapes", default="2x512,8x512,1x4096", help="batch x length, comma separated (default: %(default)s)")
-    add_size_options(parser, width=384, layers=6, chunk=512, symbols=260)
+    add_numbers(parser, width=384, layers=6, chunk=512, symbols=260)
     add("--seed", type=int, default=1, help="seed of the tokens (default: %(default)s)")
     add_common_options(parser, repeat=3, sweeps=2)
 
