@@ -24,7 +24,7 @@ def test_given_options_win_over_those_of_smoke():
         (["kernels", "--shape", "2,8,4,60,8,16,7"], "--shape 2,8,4,60,8,16,7"),
         (["layer", "--smoke", "--json", "/dev/null/x.json"], "--json /dev/null/x.json"),
         (["layer", "--tokens", "16"], "--tokens 16"),
-        (["peers", "--python", "mega=python"], "--python mega"),
+        (["peers", "--python", "mega=python"], "--python mega=python"),
     ],
 )
 def test_options_that_cannot_be_measured(given, option, capsys):

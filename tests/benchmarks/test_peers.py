@@ -3,31 +3,21 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List, Tuple
 
 import pytest
+import torch
 
 from fairseq_mega.lab.benchmarks import command, peers
-from fairseq_mega.lab.benchmarks.peers_worker import BUILDERS
+from fairseq_mega.lab.benchmarks.peers_worker import BUILDERS, Training, warm_up
 from fairseq_mega.lab.report.benchmark_tables import peers as table_of_peers
 from fairseq_mega.lab.runs.results import read_result
 
 # A peer that answers without a model.
 ANSWER = {"losses": [2.0, 1.0], "versions": {"peer": "1.0"}, "memory_mib": 64.0, "seconds": 100.0}
-# The package mega_pytorch with another model.
-MEGA_PYTORCH = """
-import torch
-class Mega(torch.nn.Module):
-    def __init__(self, dim, num_tokens, **_):
-        super().__init__()
-        self.table = torch.nn.Embedding(num_tokens, dim)
-        self.output = torch.nn.Linear(dim, num_tokens)
-    def forward(self, tokens):
-        return self.output({inputs})
-"""
 
 
-def program(folder: Path, parameters: int = 2_074_560) -> Path:
+def program(folder: Path, parameters: int = 2_073_792) -> Path:
     path = folder / "python"
     path.write_text(
         f"#!/bin/sh\necho {shlex.quote(json.dumps({**ANSWER, 'parameters': parameters}))}\n", encoding="utf-8"
@@ -37,7 +27,7 @@ def program(folder: Path, parameters: int = 2_074_560) -> Path:
 
 
 def run(*given: str) -> None:
-    command.main(["peers", "--smoke", "--peers", "transformers", *given])
+    command.main(["peers", "--smoke", "--peers", "megalodon-jax", *given])
 
 
 def answer_of(model: str) -> Dict[str, Any]:
@@ -48,27 +38,30 @@ def answer_of(model: str) -> Dict[str, Any]:
 
 def test_a_model_of_ours_beside_a_peer(tmp_path, capfd):
     file = tmp_path / "peers.json"
-    run("--json", str(file), "--python", f"transformers={program(tmp_path)}")
-    assert "| transformers, batch 2 L=32 | 2,074,560 | 100,000.00 | 64 | " in capfd.readouterr().out
+    run("--json", str(file), "--python", f"megalodon-jax={program(tmp_path)}")
+    assert "| megalodon-jax, batch 2 L=32 | 2,073,792 | 100,000.00 | 64 | " in capfd.readouterr().out
     result = read_result(file)
-    scores, ours, peer = result["scores"], "mega, batch 2 L=32", "transformers, batch 2 L=32"
-    assert scores[f"{ours} parameters"] == 2_074_560 and scores[f"{ours} memory_mib"] > 0
+    scores, ours, peer = result["scores"], "megalodon, batch 2 L=32", "megalodon-jax, batch 2 L=32"
+    assert scores[f"{ours} parameters"] == 2_073_792 and scores[f"{ours} memory_mib"] > 0
     assert scores[f"{peer} speed"] == 100.0 / scores[f"{ours} seconds"] > 10.0
     assert scores[f"{peer} memory"] == scores[f"{ours} memory_mib"] / 64.0
-    assert result["peers"]["transformers"] == {"peer": "1.0"} and "torch" in result["peers"]["mega"]
+    assert result["peers"]["megalodon-jax"] == {"peer": "1.0"} and "torch" in result["peers"]["megalodon"]
     assert "python" not in result["settings"]
     (row,) = table_of_peers(tmp_path, ["peers.json"]).rows
-    assert row[:2] == ["MEGA-chunk, transformers", "2 x 32"] and row[4] == "1"
+    assert row[:2] == ["MEGALODON, megalodon-jax", "2 x 32"] and row[4] == "1"
 
 
-def test_a_peer_of_another_size_is_refused(tmp_path, capfd):
+@pytest.mark.parametrize("answer", [{"parameters": 3}, None], ids=["another size", "an error"])
+def test_a_peer_that_cannot_be_compared_is_refused(answer, tmp_path, capfd):
+    python = program(tmp_path, **answer) if answer else "false"
     with pytest.raises(SystemExit):
-        run("--python", f"transformers={program(tmp_path, parameters=3)}")
-    assert "transformers, batch 2 L=32 has 3 parameters" in capfd.readouterr().err
+        run("--python", f"megalodon-jax={python}")
+    printed = capfd.readouterr()
+    assert "megalodon-jax" in printed.err and not printed.out
 
 
 def test_a_peer_that_is_not_installed_is_omitted(tmp_path, capsys):
-    command.main(["peers", "--smoke", "--peers", "megalodon-jax", "--json", str(tmp_path / "ours.json")])
+    run("--json", str(tmp_path / "ours.json"))
     assert "megalodon-jax, batch 2 L=32: skipped" in capsys.readouterr().out
     assert set(read_result(tmp_path / "ours.json")["peers"]) == {"megalodon"}
 
@@ -82,30 +75,21 @@ def test_models_of_ours_train(model: str) -> None:
     assert ours["seconds"] > 0 and ours["memory_mib"] >= 0
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ("self.table(tokens)", ""),
-        ("self.table(tokens).detach()", "have been used in the graph"),
-        # A table with eleven times its gradient.
-        ("11 * self.table(tokens) - 10 * self.table(tokens).detach()", "do not fall as the gradients predict"),
-    ],
-)
-def test_a_peer_whose_gradients_are_wrong_is_refused(inputs, message, tmp_path, monkeypatch, capfd):
-    (tmp_path / "mega_pytorch.py").write_text(MEGA_PYTORCH.format(inputs=inputs))
-    folder = tmp_path / "mega_pytorch-9.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: mega-pytorch\nVersion: 9\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # without this package: a peer needs its own alone
-    if message:
-        with pytest.raises(ValueError, match="mega-pytorch ended"):
-            answer_of("mega-pytorch")
-        assert message in capfd.readouterr().err
+@pytest.mark.parametrize("factor", [1.0, 11.0])
+def test_a_model_whose_gradients_are_wrong_is_refused(factor: float) -> None:
+    x = torch.tensor([3.0, 4.0], requires_grad=True)
+
+    def gradients() -> Tuple[float, List[torch.Tensor]]:
+        loss = x.square().sum()
+        return float(loss), [torch.autograd.grad(loss, x)[0] * torch.tensor([1.0, factor])]
+
+    training = Training(2, gradients, lambda found, step: x.data.sub_(found[0], alpha=step), [])
+    if factor == 1.0:
+        assert warm_up(training) == pytest.approx([25.0, 25 * 0.999, 25 * 0.999**2], rel=1e-5)
     else:
-        found = answer_of("mega-pytorch")
-        assert found["parameters"] == 40 * 32 + 33 * 40 and found["versions"]["mega-pytorch"] == "9"
-        assert found["seconds"] > 0
+        with pytest.raises(ValueError):
+            warm_up(training)
 
 
 def test_every_model_has_a_builder():
-    assert set(BUILDERS) == {*peers.PEERS, *(peer.ours for peer in peers.PEERS.values())}
+    assert set(BUILDERS) == {*peers.PEERS, *peers.PEERS.values()}

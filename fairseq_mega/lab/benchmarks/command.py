@@ -21,8 +21,8 @@ BENCHMARKS = {
     "chunks.",
     "lra-speed": "Speed and memory columns of MEGA's Table 2: training on the Text task of the Long Range Arena with "
     "4K input.",
-    "peers": "Training speed and peak memory of language models, compared with other implementations of the same "
-    "models.",
+    "peers": "Training speed and peak memory of language models, compared with megalodon-jax and with the published "
+    "arrangement.",
     "launches": "Kernels that a layer launches on a GPU in a forward pass, a backward pass and a single step of "
     "decoding, by operator.",
 }

@@ -7,37 +7,23 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import Dict, List
 
 from fairseq_mega.lab.benchmarks import measuring
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_numbers, chosen_of
 from fairseq_mega.lab.runs.options import split_assignment
 
-
-class Peer(NamedTuple):
-    """An implementation to compare with a model of this package, perhaps in an environment of its own."""
-
-    ours: str
-    meaning: str
-    installed: bool = True
-
-
-PEERS = {
-    "megalodon-jax": Peer("megalodon", "MEGALODON of megalodon-jax, compiled by XLA"),
-    "megalodon-published": Peer("megalodon", "ours in the published arrangement, as in that of a layer", False),
-    "transformers": Peer("mega", "MEGA of transformers, which had it until 4.57"),
-    "mega-published": Peer("mega", "ours in the published arrangement, as in that of a layer", False),
-    "mega-pytorch": Peer("mega-full", "MEGA of mega-pytorch, without chunks"),
-}
-INSTALLED = [name for name, peer in PEERS.items() if peer.installed]
+INSTALLED = "megalodon-jax"  # perhaps in an environment of its own
+# Each peer with our model that it is measured beside.
+PEERS = {INSTALLED: "megalodon", "megalodon-published": "megalodon", "mega-published": "mega"}
 DESCRIPTION = """\
 A forward and backward pass in float32 over the same random tokens, on a CPU; without optimizer: megalodon-jax has
 none. Every model runs in a separate process, in the environment of its package, once in each of the --sweeps. Peak
 memory is counted on top of the model and its compiled program. Parameters differ by at most one percent. First, two
 steps down the gradients must lower the loss by as much as the gradients predict. A peer that is not installed is
-skipped. "speed" and "memory" of a peer are those of ours, relative to the peer. The peers:
-
-""" + "\n".join(f"  {name} (beside {peer.ours}): {peer.meaning}" for name, peer in PEERS.items())
+skipped. "speed" and "memory" of a peer are those of ours, relative to the peer. Beside megalodon are megalodon-jax,
+MEGALODON compiled by XLA, and our model in the published arrangement, as in that of a layer; beside mega the latter.
+"""
 SMOKE = ("--shapes=2x32", "--layers=1", "--chunk=16", "--repeat=1", "--sweeps=1")
 SIZES = ("width", "layers", "chunk", "symbols", "threads", "seed", "repeat")  # options that a model's process reads
 WORKER = Path(__file__).with_name("peers_worker.py")
@@ -49,8 +35,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``peers``."""
     add = parser.add_argument
     add("--peers", default=",".join(PEERS), help=f"peers, comma separated, of: {', '.join(PEERS)} (default: all)")
-    python = f"Python of the environment of {', '.join(INSTALLED)}; may be repeated (default: this Python)"
-    add("--python", action="append", default=[], metavar="PEER=PATH", help=python)
+    python = f"Python of the environment of {INSTALLED} (default: this Python)"
+    add("--python", metavar=f"{INSTALLED}=PATH", help=python)
     keep = "make glibc keep freed memory in peers, too, as fairseq-mega-train does"
     add("--keep-freed-memory", action="store_true", help=keep)
     add("--shapes", default="2x512,8x512,1x4096", help="batch x length, comma separated (default: %(default)s)")
@@ -65,13 +51,13 @@ def measure(arguments: argparse.Namespace, model: str, batch: int, length: int) 
     Raises:
         ValueError: if the process failed; its messages are on stderr.
     """
-    pythons = dict(split_assignment("--python", text) for text in arguments.python)
+    python = arguments.python.partition("=")[2] if arguments.python and model == INSTALLED else sys.executable
     sizes = {name: getattr(arguments, name) for name in SIZES}
     settings = {**sizes, "model": model, "batch": batch, "length": length}
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
     if arguments.keep_freed_memory and model in PEERS:  # ours sets them itself
         environment.update(KEEP_FREED_MEMORY)
-    given = [pythons.get(model, sys.executable), str(WORKER), json.dumps(settings)]
+    given = [python, str(WORKER), json.dumps(settings)]
     done = subprocess.run(given, stdout=subprocess.PIPE, text=True, env=environment)
     if done.returncode:
         raise ValueError(f"{model} ended with exit status {done.returncode}")
@@ -80,14 +66,14 @@ def measure(arguments: argparse.Namespace, model: str, batch: int, length: int) 
 
 def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
     """Return a case for each shape and model of ours, followed by its peers."""
-    pythons = [split_assignment("--python", text, "mega-pytorch=mega/bin/python")[0] for text in arguments.python]
-    chosen_of(",".join(pythons) or INSTALLED[0], "--python", INSTALLED)
+    if arguments.python and split_assignment("--python", arguments.python)[0] != INSTALLED:
+        raise ValueError(f"--python {arguments.python}: give the Python of {INSTALLED}")
     chosen = chosen_of(arguments.peers, "--peers", list(PEERS))
     found = []
     for batch, length in (map(int, shape.split("x")) for shape in arguments.shapes.split(",")):
         of_shape = f", batch {batch} L={length}"
-        for ours in dict.fromkeys(PEERS[peer].ours for peer in chosen):
-            for name in (ours, *(peer for peer in chosen if PEERS[peer].ours == ours)):
+        for ours in dict.fromkeys(PEERS[peer] for peer in chosen):
+            for name in (ours, *(peer for peer in chosen if PEERS[peer] == ours)):
                 what = {"model": name, "batch": batch, "length": length}
                 against = "" if name == ours else ours + of_shape
                 found.append(measuring.Case(name + of_shape, what, items=batch * length, against=against))

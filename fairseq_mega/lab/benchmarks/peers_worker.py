@@ -44,17 +44,28 @@ def tokens_of(sizes: Sizes) -> List[List[int]]:
     return [[draw(4, sizes["symbols"]) for _ in range(sizes["length"] + 1)] for _ in range(sizes["batch"])]
 
 
-def train_torch(model: Any, logits_of: Callable[[Any], Any], sizes: Sizes, packages: List[str]) -> Training:
-    """Prepare a module of PyTorch, whose ``logits_of`` returns (B, L, V) for tokens (B, L)."""
+def ours(sizes: Sizes) -> Training:
+    """MEGA or MEGALODON of this package; a name that ends in "-published" selects the published arrangement."""
     import torch
 
+    from fairseq_mega.compat.processes.cpu_process import configure_process
+    from fairseq_mega.lab.benchmarks import models
+    from fairseq_mega.lab.benchmarks.published import PUBLISHED, PublishedEMA
+    from fairseq_mega.ops.common.dispatch import VARIABLE
+
+    configure_process()  # as fairseq-mega-train does
     torch.set_num_threads(sizes["threads"])
-    model.train()
-    tokens = torch.tensor(tokens_of(sizes))
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    name, published, _ = sizes["model"].partition("-published")
+    built = {key: sizes[key] for key in ("width", "layers", "chunk")}
+    model = models.build(name, vocab_size=sizes["symbols"], longest=sizes["length"], tied=False, **built).train()
+    if published:
+        os.environ[VARIABLE] = PUBLISHED
+        for layer in model.decoder.layers:
+            layer.attention.ema = PublishedEMA(layer.attention.ema)
+    tokens, parameters = torch.tensor(tokens_of(sizes)), list(model.parameters())
 
     def gradients_of(tokens: Any) -> Tuple[float, Sequence[Any]]:
-        loss = torch.nn.functional.cross_entropy(logits_of(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        loss = torch.nn.functional.cross_entropy(model(tokens[:, :-1])[0].flatten(0, 1), tokens[:, 1:].flatten())
         return float(loss.detach()), torch.autograd.grad(loss, parameters)
 
     def descend(gradients: Sequence[Any], factor: float) -> None:
@@ -64,25 +75,7 @@ def train_torch(model: Any, logits_of: Callable[[Any], Any], sizes: Sizes, packa
 
     gradients_of(tokens[:, : min(sizes["chunk"], sizes["length"]) + 1])  # the one-time work of torch
     count = sum(parameter.numel() for parameter in parameters)
-    return Training(count, lambda: gradients_of(tokens), descend, ["torch", *packages])
-
-
-def ours(sizes: Sizes) -> Training:
-    """MEGA or MEGALODON of this package; a name that ends in "-published" selects the published arrangement."""
-    from fairseq_mega.compat.processes.cpu_process import configure_process
-    from fairseq_mega.lab.benchmarks import models
-    from fairseq_mega.lab.benchmarks.published import PUBLISHED, PublishedEMA
-    from fairseq_mega.ops.common.dispatch import VARIABLE
-
-    configure_process()  # as fairseq-mega-train does
-    name, published, _ = sizes["model"].partition("-published")
-    built = {key: sizes[key] for key in ("width", "layers", "chunk")}
-    model = models.build(name, vocab_size=sizes["symbols"], longest=sizes["length"], tied=False, **built)
-    if published:
-        os.environ[VARIABLE] = PUBLISHED
-        for layer in model.decoder.layers:
-            layer.attention.ema = PublishedEMA(layer.attention.ema)
-    return train_torch(model, lambda tokens: model(tokens)[0], sizes, ["fairseq-mega"])
+    return Training(count, lambda: gradients_of(tokens), descend, ["torch", "fairseq-mega"])
 
 
 def megalodon_jax(sizes: Sizes) -> Training:
@@ -125,58 +118,9 @@ def megalodon_jax(sizes: Sizes) -> Training:
     return Training(count, gradients, descend, ["megalodon-jax", "jax", "jaxlib", "equinox"])
 
 
-def transformers(sizes: Sizes) -> Training:
-    """MEGA of transformers, which included it until 4.57."""
-    from transformers.models.deprecated.mega.configuration_mega import MegaConfig
-    from transformers.models.deprecated.mega.modeling_mega import MegaForCausalLM
-
-    width, chunked = sizes["width"], sizes["length"] > sizes["chunk"]
-    config = MegaConfig(
-        vocab_size=sizes["symbols"],
-        hidden_size=width,
-        num_hidden_layers=sizes["layers"],
-        intermediate_size=2 * width,
-        shared_representation_size=width // 2,
-        nffn_hidden_size=2 * width,
-        use_chunking=chunked,
-        chunk_size=sizes["chunk"] if chunked else -1,
-        max_positions=sizes["length"],
-        normalization_type="layernorm",
-        bidirectional=False,
-        is_decoder=True,
-        add_lm_hidden_dense_layer=False,
-        tie_word_embeddings=False,
-        dropout_prob=0.0,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        nffn_activation_dropout_prob=0.0,
-    )
-    model = MegaForCausalLM(config)
-    return train_torch(model, lambda tokens: model(tokens, use_cache=False).logits, sizes, ["transformers"])
-
-
-def mega_pytorch(sizes: Sizes) -> Training:
-    """MEGA of mega-pytorch, whose attention has no chunks."""
-    from mega_pytorch import Mega
-
-    width = sizes["width"]
-    model = Mega(
-        dim=width,
-        num_tokens=sizes["symbols"],
-        depth=sizes["layers"],
-        attn_dim_qk=width // 2,
-        attn_dim_value=2 * width,
-        causal=True,
-        pre_norm=True,
-    )
-    return train_torch(model, model, sizes, ["mega-pytorch"])
-
-
 BUILDERS: Dict[str, Callable[[Sizes], Training]] = {
-    **dict.fromkeys(("mega", "mega-full", "mega-published", "megalodon", "megalodon-published"), ours),
+    **dict.fromkeys(("mega", "mega-published", "megalodon", "megalodon-published"), ours),
     "megalodon-jax": megalodon_jax,
-    "transformers": transformers,
-    "mega-pytorch": mega_pytorch,
 }
 
 
