@@ -13,7 +13,6 @@ pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: pip install 
 
 import fairseq_cli.eval_lm
 from lm_eval import simple_evaluate
-from lm_eval.api.registry import get_model
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
 
@@ -168,14 +167,6 @@ def test_tasks_of_local_files(trained: Trained, tmp_path: Path, monkeypatch: pyt
     assert abs(results["texts"]["bits_per_byte,none"] - bits / length) < 1e-5
     right = [trained.pairs((line[:-4], line[-4:]))[0] >= trained.pairs((line[:-4], " cold"))[0] for line in LINES[:3]]
     assert results["choices"]["acc,none"] == pytest.approx(sum(right) / 3)
-
-
-def test_arguments(trained: Trained, tmp_path: Path) -> None:
-    assert get_model("fairseq_mega") is HarnessModel
-    with pytest.raises(OSError):
-        HarnessModel(str(tmp_path / "none.pt"), str(trained.data))
-    with pytest.raises(ValueError, match="nonsense"):
-        HarnessModel(str(trained.checkpoint), str(trained.data), device="cpu", nonsense=1)
 
 
 def test_the_tasks_of_table_1(monkeypatch: pytest.MonkeyPatch) -> None:

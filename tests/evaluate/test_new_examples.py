@@ -1,4 +1,4 @@
-"""New examples for a trained classifier: names of files that are none, and texts cut as in training."""
+"""New texts for a trained classifier: cut, split and read as in training."""
 
 import argparse
 import shutil
@@ -10,24 +10,10 @@ from fairseq.data import Dictionary
 
 from fairseq_mega.data.card import card_of_subwords
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
-from fairseq_mega.lab.evaluate import classify, new_examples
 from fairseq_mega.lab.evaluate.new_examples import TextReader
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.tasks.lra_text import LRATextTask
 from tests.support.prepare_runs import prepare
-
-
-def test_names_are_checked_before_the_model_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a.txt").write_text("a film")
-    monkeypatch.setattr(new_examples, "check_model_and_data", lambda *given: None)
-    loaded = lambda *given: pytest.fail("loaded")
-    monkeypatch.setattr(new_examples.checkpoint_utils, "load_model_ensemble_and_task", loaded)
-    for name in ("gone.txt", "."):
-        assert classify.main([".", "a.txt", name, "a.txt", "--path", "x.pt", "--cpu"]) == 1
-        assert f"'{name}'" in capsys.readouterr().err
 
 
 def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ import math
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, List, Tuple
 
 import pytest
@@ -151,16 +150,6 @@ def test_attention_is_the_mean_of_the_heads(build: Any, heads: int, layer: int, 
         alike = attend(query, key, value.repeat(1, 1, heads), *rest)  # each head with the same values
     mean = alike[0].unflatten(-1, (heads, 3)).mean(-2)
     torch.testing.assert_close(weights @ value[0], mean, atol=1e-5, rtol=1e-5)
-
-
-def test_what_has_no_weights_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="S4dLayer"):
-        _self_attention(tiny_classifier.build("s4d_lra").encoder.layers, 1, lambda: None)
-    task = SimpleNamespace(cfg={"_name": "name_of_its_task"})
-    loaded = lambda *_: ([tiny_images.build()], None, task)
-    monkeypatch.setattr(checkpoint_utils, "load_model_ensemble_and_task", loaded)
-    with pytest.raises(ValueError, match="x.pt: .*--task name_of_its"):
-        attention_for(Path("x.pt"), None, "words", None)
 
 
 def test_alignment_of_a_translation(tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,8 +202,6 @@ def answers_to(model: nn.Module, inputs: Dict[str, Tensor], labels: Sequence[str
 def print_answers(args: argparse.Namespace) -> None:
     """Load a classifier, and print a line for every example; the options are those of ``fairseq-mega-classify``."""
     check_model_and_data(args.path, args.data, CLASSIFIER, IMAGE_CLASSIFIER)
-    for path in args.files:
-        path.open("rb").close()  # raises before the first answer
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], {"data": str(args.data)})
     checks.require_models([model], SequenceClassifier, ImageClassifier)
     reader = reader_of(task)
