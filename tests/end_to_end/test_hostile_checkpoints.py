@@ -247,19 +247,6 @@ def test_configurations_are_copied_and_printed_unread(files, capsys) -> None:
     assert not Path(MADE).exists() and Path("mean.pt").exists()
 
 
-def test_the_named_file_is_read(files, device_flags) -> None:
-    """And not a shard of another training beside it, which cannot be read."""
-    path = Path("best.pt").absolute()
-    shutil.copy(files.good["mega"], path)
-    shutil.copy(files.hostile["pickled translator"], "best-shard0.pt")
-    printed = helpers.run_fairseq("validate", [*ON_PAIRS["validate"](files, path), *device_flags])
-    assert f"{path} is read, and {path.parent}/best-shard0.pt beside it is not" in printed
-    assert MegaModel.from_pretrained(str(path.parent), path.name, str(files.pairs)).translate("w1 w2", beam=1)
-    path.replace("best-shard0.pt")  # as trainings with shards of fairseq write it
-    again = helpers.run_fairseq("validate", [*ON_PAIRS["validate"](files, path), *device_flags])
-    assert "valid on 'valid'" in again
-
-
 @pytest.mark.parametrize("arch", TRANSLATORS)
 def test_models_of_fairseq_translate(arch, files, device_flags) -> None:
     """Their strings are plain values."""
