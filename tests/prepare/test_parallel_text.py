@@ -105,6 +105,9 @@ def test_odd_lines_keep_the_pairing(tmp_path: Path) -> None:
         Pair("thr ee", "drei"),
         Pair("four", "4"),
     ]
+    (tmp_path / "t.de").write_bytes(b"eins\n\n\tdrei\n")
+    with pytest.raises(ValueError, match="t.en.*4.*3"):  # else all later pairs would be wrong ones
+        read_pairs(str(tmp_path / "t"), "en", "de")
 
 
 def rows(count: int, offset: int = 0) -> List[Pair]:
