@@ -10,7 +10,7 @@ import torch
 
 from fairseq_mega.lab.benchmarks import command, peers
 from fairseq_mega.lab.benchmarks.peers_worker import BUILDERS, Training, warm_up
-from fairseq_mega.lab.report.benchmark_tables import peers as table_of_peers
+from fairseq_mega.lab.report.benchmark_tables import TABLES
 from fairseq_mega.lab.runs.results import read_result
 
 # A peer that answers without a model.
@@ -47,7 +47,7 @@ def test_a_model_of_ours_beside_a_peer(tmp_path, capfd):
     assert scores[f"{peer} memory"] == scores[f"{ours} memory_mib"] / 64.0
     assert result["peers"]["megalodon-jax"] == {"peer": "1.0"} and "torch" in result["peers"]["megalodon"]
     assert "python" not in result["settings"]
-    (row,) = table_of_peers(tmp_path, ["peers.json"]).rows
+    (row,) = TABLES["peers"](tmp_path, ["peers.json"]).rows
     assert row[:2] == ["MEGALODON, megalodon-jax", "2 x 32"] and row[4] == "1"
 
 

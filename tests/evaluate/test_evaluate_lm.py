@@ -103,7 +103,7 @@ def test_results_are_printed(trained, device, tmp_path, capsys):
     capsys.readouterr()
     assert reports.main(["language-models", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    segments = r"^\| mega \| [\d,]+ \| segments of \d+ tokens, all of them seen \| 8 \| 449 \| \d+\.\d\d"
+    segments = r"^\| mega \| [\d,]+ \| segments of \d+ tokens on average, all seen \| 8 \| 449 \| \d+\.\d\d"
     assert len(lines) == 5 and re.search(segments, lines[2])
     assert "| mega |" in lines[3] and "the whole text" in lines[3]
     assert "| transformer |" in lines[4] and "blocks of 30" in lines[4]

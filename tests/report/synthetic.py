@@ -209,19 +209,13 @@ FOLDERS = {
 
 
 def write_all(folder: Path) -> Path:
-    """Write all results, in a folder for each kind and, as for Table 1, those of several kinds in one; return it."""
+    """Write all results, in a folder for each kind; return it."""
     for name, write in FOLDERS.items():
         (folder / name).mkdir(parents=True)
         write(folder / name)
     scores = {"mega speed": 2.5, "mega memory": 0.4, "transformer speed": 1.25, "transformer memory": 0.8}
     speed = make_result("lra-speed", "4096 tokens", scores, 1, "c", None, {"models": "transformer-explicit,mega"})
     speed["hardware"].update(processor="CPU X", gpus=[])
-    write_result(folder / "speed.json", speed)
+    write_result(folder / "classifiers" / "speed.json", speed)
     (folder / "empty").mkdir()
-    (folder / "several").mkdir()
-    for name in ("classifiers", "language_models", "images", "translations"):
-        for path in (folder / name).glob("*.json"):
-            text = path.read_text(encoding="utf-8")
-            if "wikitext103.transformer" not in text:  # which Table 1 takes for a second result of MEGA's cell
-                (folder / "several" / f"{name}.{path.name}").write_text(text, encoding="utf-8")
     return folder

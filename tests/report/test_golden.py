@@ -20,13 +20,11 @@ MEASURED = REPOSITORY / "examples"
 # The words of each report: a folder of synthetic results, or one of MEASURED, then the command. Of several forms of a
 # table each has one more word in its name.
 WORDS = {
-    "table1": "several table1 --format markdown",
     "table2": "classifiers table2 --format markdown",
     "table3": "classifiers table3 --format markdown",
     "table4": "classifiers table4 --format markdown",
-    "table2 terminal": "classifiers table2 --speed SPEED",
-    "table2 empty": "empty table2 --speed SPEED",
-    "table3 chunk": "classifiers table3 --chunk 128",
+    "table2 terminal": "classifiers table2",
+    "table2 empty": "empty table2",
     "table5": "language_models table5",
     "table5 empty": "empty table5 --format csv",
     "table6": "images table6",
@@ -38,28 +36,26 @@ WORDS = {
     "megalodon-table7": "classifiers megalodon-table7",
     "megalodon-table8": "language_models megalodon-table8",
     "figure4": "classifiers figure4 --output PICTURE",
-    "figure4 chunk": "classifiers figure4 --output PICTURE --chunk 16",
     "figure5": "classifiers figure5 --output PICTURE",
-    "figure6": "contexts figure6 --output PICTURE --chunk 2048 --segments 25",
+    "figure6": "contexts figure6 --output PICTURE",
     "megalodon-figure1": "figure1 megalodon-figure1 --output PICTURE --format markdown",
     "megalodon-figure4": "figure4 megalodon-figure4 --output PICTURE --format csv",
     "megalodon-figure5": "language_models megalodon-figure5 --output PICTURE",
     "quickstart": "quickstart quickstart",
     "quickstart of one file": "quickstart/000.json quickstart",
     "miniature": "long_range_arena/results/miniature miniature --format terminal",
-    "classifiers": "long_range_arena/results/text/lr0.002 classifiers --plot PICTURE",
-    "language-models": "megalodon/results/wikitext2/lr0.002 language-models --benchmark compare-language-models",
+    "classifiers": "long_range_arena/results/text/lr0.002 classifiers",
+    "language-models": "megalodon/results/wikitext2/lr0.002 language-models",
 }
-OTHERS = {"recipes", "curves", "kernels", "pathfinder-page", "translations"}  # have tests of their own
+OTHERS = {"curves", "kernels", "pathfinder-page", "translations"}  # have tests of their own
 
 
 def printed(name: str, results: Path, picture: Path) -> str:
     """Return what a report prints, with a word for each path that differs."""
     folder, report, *options = WORDS[name].split()
-    paths = {"SPEED": str(results / "speed.json"), "PICTURE": str(picture)}
     with contextlib.redirect_stdout(io.StringIO()) as output:
         source = MEASURED / folder if (MEASURED / folder).exists() else results / folder
-        assert main([report, str(source), *(paths.get(option, option) for option in options)]) == 0
+        assert main([report, str(source), *(option.replace("PICTURE", str(picture)) for option in options)]) == 0
     return output.getvalue().replace(str(picture), "PICTURE")
 
 

@@ -37,20 +37,16 @@ def filled(checkout: Path, text: str) -> str:
     ("key", "stands", "should"),
     [
         ("a L=1 seconds in ms", "7 ms", "89 ms"),
-        ("a L=1 seconds in ms", "7.00 ms", "89.40 ms"),
         ("b L=1 seconds / a L=1 seconds", "1.0x", "4.7x"),
         ("a bytes in MiB", "1.0 MiB", "3.5 MiB"),
         ("min * seconds in ms", "1 to", "89 to"),
-        ("max * seconds in ms", "1 ms", "416 ms"),
         ("c, d bleu", "5.", "-2."),
         ("bleu", "[**1.0**](results/r.json)", "[**36.1**](results/r.json)"),
         ("examples", "9, and", "1,080, and"),
         ("settings.updates", "1,000,000 updates", "1,634 updates"),
-        ("seed", "7)", "1)"),
-        ("curve.1.accuracy", "1.00 %", "60.25 %"),
         ("curve.1.accuracy - curve.0.accuracy", "1.0 points", "6.8 points"),
         ("bleu / results/seed1.json bleu", "1.00x", "1.20x"),
-        ("bleu - results/seed*.json bleu", "1.00", "5.56"),
+        ("bleu - results/seed*.json bleu", "1.00", "5.56"),  # the mean of several files
     ],
 )
 def test_a_number_is_filled_in(key: str, stands: str, should: str, checkout: Path) -> None:
@@ -65,7 +61,6 @@ def test_a_number_is_filled_in(key: str, stands: str, should: str, checkout: Pat
         ("mega_sc_raw_base", 343_134),  # with the dictionary of its recipes
         ("mega_image_tiny", 6_209_596),
         ("mega_wmt_en_de symbols=33000 share_all_embeddings=True", 63_255_534),
-        ("mega_wmt_en_de symbols=33000", 63_255_534 + 2 * 512 * 33_000),
     ],
 )
 def test_parameters_of_an_architecture_are_counted(words: str, count: int, checkout: Path) -> None:
@@ -79,12 +74,9 @@ def test_parameters_of_an_architecture_are_counted(words: str, count: int, check
         "results/absent.json bleu -->1",
         "results/r.json nosuch -->1",
         "results/r.json settings.name -->1",
-        "results/r.json settings.fast -->1",
-        "results/r.json settings -->1",
         "results/r.json curve.2.accuracy -->1",
         "results/none*.json bleu -->1",
         "results/r.json min x* -->1",
-        "results/r.json bleu --> many",
         "results/r.json -->1",
         "parameters mega_huge -->1",
         "parameters mega_lm_wiki103 -->1",  # of which recipes have several dictionaries
@@ -100,8 +92,3 @@ def test_a_mark_that_cannot_be_filled(mark: str, checkout: Path, capsys: Any) ->
     error = capsys.readouterr().err
     assert str(document) in error and (mark.partition(" -->")[0] in error or "line 1" in error)
     assert first.read_text().endswith("-->1.0.\n")
-
-
-def test_the_values_of_several_files_are_averaged(checkout: Path) -> None:
-    mark = "it is <!-- n: results/seed*.json bleu -->"
-    assert filled(checkout, f"So {mark}1.0 here.") == f"So {mark}30.5 here."

@@ -1,8 +1,5 @@
-"""States of the recipes: means over seeds, failed seeds, and cells that were not run."""
+"""States of the recipes: the results that count, means over seeds, and benchmarks that were not run."""
 
-import csv
-import io
-import json
 from pathlib import Path
 from typing import Any, Dict, Tuple
 
@@ -10,15 +7,8 @@ import pytest
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.report import command
-from fairseq_mega.lab.report.recipe_states import (
-    FAILED,
-    above_chance_of,
-    benchmark_table,
-    ours_of,
-    seeds_of,
-    states,
-)
-from fairseq_mega.lab.runs.results import make_result, write_result
+from fairseq_mega.lab.report.recipe_states import State, above_chance_of, benchmark_table, ours_of, states
+from fairseq_mega.lab.runs.results import ResultError, make_result, write_result
 
 NAME = "mega/table2/text/mega"
 
@@ -34,41 +24,27 @@ def store(
     write_result(path, result)
 
 
-def test_a_row_for_every_recipe(tmp_path: Path, capsys: Any) -> None:
+def state_of(folder: Path) -> State:
+    """Return the state of the one recipe with a result."""
+    (state,) = [state for state in states([folder]) if state.results]
+    return state
+
+
+def test_results_that_count(tmp_path: Path) -> None:
+    """Toy data, changed and unknown recipes and the runner's copies do not."""
     short: Dict[str, Any] = {"updates": 5}  # than the paper's
     store(tmp_path / "results" / "a.json", 1, 90.0, **short)
     store(tmp_path / "results" / "deep" / "b.json", 2, 92.0, **short)
     store(tmp_path / "results" / "c.json", 3, 50.0, **short)  # at chance
     store(tmp_path / "results" / "whole.json", 4, 99.0)
     store(tmp_path / "runs" / "run" / "results" / "a.json", 1, 90.0)
-    store(tmp_path / "results" / "smoke.json", 4, 10.0, benchmark="lra-smoke")
-    store(tmp_path / "results" / "other.json", 4, 10.0, recipe="of somebody else")
-    store(tmp_path / "results" / "set.json", 4, 10.0, set={"optimization.lr": "0.1"})
-    store(tmp_path / "results" / "extra.json", 4, 10.0, extra="--sentence-avg")
-    failure = {"recipe": NAME, "seed": 5, "error": "fire", "smoke": False}
-    for number, smoke in enumerate((False, True)):
-        path = tmp_path / "runs" / f"run{number}" / FAILED
-        path.parent.mkdir()
-        path.write_text(json.dumps({**failure, "seed": 5 + number, "smoke": smoke}))
-    assert command.main(["recipes", str(tmp_path), "--format", "csv"]) == 0
-    head, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
-    assert [row[0] for row in rows] == list(catalogue())
-    found = {row[0]: dict(zip(head, row)) for row in rows}
-    assert found[NAME] == {
-        "recipe": NAME,
-        "paper": "90.43",
-        "ours": "77.33 ±23.69*",
-        "others' weights": "-",
-        "seeds": "3 of 5, 1 more results omitted",
-        "failed seeds": "3, 5",
-        "above chance": "2 of 3",
-        "machine": "1 x H200",
-        "revision": "01234567",
-        "date": "2026-01-02",
-        "data": "released",
-    }
-    assert {row["ours"] for name, row in found.items() if name != NAME} == {"not run", "see its page"}
-    assert found["mega/table7/en-de/mega_softmax"]["paper"] == "29.18 / 28.47"
+    store(tmp_path / "results" / "smoke.json", 5, 10.0, benchmark="lra-smoke", **short)
+    store(tmp_path / "results" / "other.json", 6, 10.0, recipe="of somebody else", **short)
+    store(tmp_path / "results" / "set.json", 7, 10.0, set={"optimization.lr": "0.1"}, **short)
+    store(tmp_path / "results" / "extra.json", 8, 10.0, extra="--sentence-avg", **short)
+    state = state_of(tmp_path)
+    assert state.recipe.name == NAME and {result["seed"] for result in state.results} == {1, 2, 3}
+    assert (ours_of(state), above_chance_of([state])) == ("77.33 ±23.69*", "2 of 3")
 
 
 def test_a_row_for_every_benchmark(tmp_path: Path) -> None:
@@ -86,7 +62,7 @@ def test_a_row_for_every_benchmark(tmp_path: Path) -> None:
 
 
 def test_a_cell_holds_the_results_of_its_seeds(tmp_path: Path) -> None:
-    """One file for a recipe: the runs at the learning rate that was chosen count, and missing ones have failed."""
+    """One file for a recipe: the runs at the learning rate that was chosen count."""
     rates = [(0.1, 1, 90.0), (0.1, 2, 92.0), (0.2, 1, 10.0)]
     runs = [
         {"seed": seed, "lr": rate, "scores": {"test_accuracy": accuracy, "best_valid_accuracy": accuracy}}
@@ -95,10 +71,10 @@ def test_a_cell_holds_the_results_of_its_seeds(tmp_path: Path) -> None:
     settings = {"recipe": NAME, "task": "text", "lr": 0.1, "updates": 5, "data": "generated"}
     scores = {"test_accuracy": 91.0, "deviation": 1.41}
     result = make_result("cell", NAME, scores, 10, "command", settings=settings, runs=runs)
-    write_result(tmp_path / "cell.json", {**result, "missing": ["text.mega.seed12.abc"]})
+    write_result(tmp_path / "cell.json", {**result, "missing": []})
     store(tmp_path / "one.json", 2, 92.0)  # the same once more
-    (state,) = [state for state in states([tmp_path]) if state.results]
-    assert [result["seed"] for result in state.results] == [1, 2] and state.failed == {12}
+    state = state_of(tmp_path)
+    assert [result["seed"] for result in state.results] == [1, 2]
     assert ours_of(state) == "91.00 ±1.41*"
 
 
@@ -112,30 +88,30 @@ OTHERS: Dict[str, Tuple[Dict[str, Any], Dict[str, Any]]] = {  # settings of one 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_seeds_of_different_settings_are_not_mixed(name: str, tmp_path: Path) -> None:
-    """The settings of most seeds count, at first those of more updates or more exact; the rest are counted."""
+    """The settings of most seeds count, at first those of more updates or more exact."""
     one, two = OTHERS[name]
     store(tmp_path / "a.json", 1, 80.0, **two)
     store(tmp_path / "b.json", 1, 90.0, **one)
-    (state,) = [state for state in states([tmp_path]) if state.results]
+    state = state_of(tmp_path)
     assert name == "no conditions" or ours_of(state) == "90.00"
-    assert len(state.results) == state.omitted == 1
+    assert len(state.results) == 1
     store(tmp_path / "c.json", 2, 82.0, **two)
-    (state,) = [state for state in states([tmp_path]) if state.results]
-    assert ours_of(state).rstrip("*") == "81.00 ±1.41" and seeds_of(state).endswith(", 1 more results omitted")
+    state = state_of(tmp_path)
+    assert ours_of(state).rstrip("*") == "81.00 ±1.41"
 
 
 def test_scores_of_several_checkpoints_are_told_apart(tmp_path: Path) -> None:
     for number, (checkpoint, accuracy) in enumerate((("best", 82.0), ("last", 70.0))):
         for seed in (1, 2):
             store(tmp_path / f"{number}.{seed}.json", seed, accuracy + seed, checkpoint=checkpoint)
-    (state,) = [state for state in states([tmp_path]) if state.results]
+    state = state_of(tmp_path)
     assert ours_of(state) == "83.50 ±0.71 (checkpoint best), 71.50 ±0.71 (checkpoint last)"
 
 
 def test_the_newest_of_a_seed_counts(tmp_path: Path) -> None:
     store(tmp_path / "a.json", 1, 80.0, date="2026-01-03")
     store(tmp_path / "b.json", 1, 90.0, date="2026-01-02")
-    (state,) = [state for state in states([tmp_path]) if state.results]
+    state = state_of(tmp_path)
     assert ours_of(state) == "80.00"
 
 
@@ -152,21 +128,18 @@ def test_a_rate_that_was_not_chosen_does_not_count(tmp_path: Path) -> None:
     settings = {"recipe": recipe, "task": "listops", "lr": 0.002, "updates": 5, "data": "generated"}
     cell = make_result("cell", recipe, {"test_accuracy": 14.0}, 10, "command", settings=settings, runs=runs)
     write_result(tmp_path / "cells" / "a.json", {**cell, "missing": []})
-    (state,) = [state for state in states([tmp_path]) if state.results]
+    state = state_of(tmp_path)
     assert ours_of(state) == "14.00*" and above_chance_of([state]) == "0 of 1"
 
 
-def test_files_of_others_are_passed_over_and_damaged_results_named(tmp_path: Path, capsys: Any) -> None:
+def test_files_of_others_are_passed_over_and_damaged_results_named(tmp_path: Path) -> None:
     store(tmp_path / "a.json", 1, 90.0)
-    for name, text in (
-        ("package.json", '{"recipe": [1]}'),
-        ("list.json", '["recipe"]'),
-        (FAILED, '{"recipe": "soup"}'),
-    ):
+    for name, text in (("package.json", '{"recipe": [1]}'), ("list.json", '["recipe"]')):
         (tmp_path / name).write_text(text)
-    assert command.main(["recipes", str(tmp_path)]) == 0 and "90.00" in capsys.readouterr().out
+    assert ours_of(state_of(tmp_path)) == "90.00"
     (tmp_path / "b.json").write_text('{"recipe": ')
-    assert command.main(["recipes", str(tmp_path)]) == 1 and "b.json" in capsys.readouterr().err
+    with pytest.raises(ResultError, match="b.json"):
+        states([tmp_path])
 
 
 def test_a_table_of_a_paper_omits_small_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,9 +147,8 @@ def test_a_table_of_a_paper_omits_small_models(tmp_path: Path, capsys: pytest.Ca
     store(tmp_path / "a.json", 1, 90.0, **more, lr=0.004, conditions="d22eb078", early_epoch=1)
     store(tmp_path / "b.json", 1, 12.0, **more, lr=0.002, conditions="d22eb078", recipe="miniature/text/mega")
     assert command.main(["table2", str(tmp_path)]) == 0
-    output = capsys.readouterr()
-    assert "90.00" in output.out and "12.00" not in output.out
-    assert "omitted: 1 results of recipes that are not in a paper's table (miniature/text/mega)" in output.err
+    output = capsys.readouterr().out
+    assert "90.00" in output and "12.00" not in output
     store(tmp_path / "c.json", 2, 80.0, **more, lr=0.002, conditions="d22eb078", early_epoch=1)
     assert command.main(["table2", str(tmp_path)]) == 1
     assert "different settings (lr: 0.004 and 0.002)" in capsys.readouterr().err

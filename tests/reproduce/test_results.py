@@ -88,7 +88,7 @@ def test_the_table_has_the_cells_of_these_conditions(
     printed = capsys.readouterr().out
     assert f"| MEGA | 7 | 41.50 ± 0.71 ({best:g}) |" in printed and "the seeds 1, 2" in printed
     assert print_tables(runs(choices), [], options, replace(choices, max_update=3)) == 1
-    assert "run fairseq-mega-reproduce miniature" in capsys.readouterr().err
+    assert "miniature: error: " in capsys.readouterr().err
     shorter = runs(replace(choices, max_update=3))
     for run in shorter:
         finish(run, 40.0, 50.0)

@@ -6,8 +6,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from fairseq_mega.lab.report.recipe_states import FAILED
 from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.runner import FAILED
 from fairseq_mega.lab.runs import commands
 from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.results import read_results

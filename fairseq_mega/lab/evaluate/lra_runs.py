@@ -40,12 +40,6 @@ TASKS = {task: read_task(task) for task in CLASSIFICATIONS}
 MOST_FREQUENT = {"listops": 17.0}  # per cent of the most frequent class, where classes have unequal shares
 MARGIN = 4.0  # points above chance that show learning: more than chance variation on a validation set of 1,000 examples
 LRA = [task for task in TASKS if task != "speech"]
-REMEDY = (
-    "Whether a run rises above chance can depend on the seed (google-research/long-range-arena#37): give further "
-    "--seeds. If several runs stay at chance, lower the peak learning rate or lengthen the warm-up "
-    "(state-spaces/s4#82), for instance with --set optimization.lr=0.002 --set lr_scheduler.warmup_updates=50000. "
-    "Pathfinder and Path-X may need tens of epochs to rise above chance."
-)
 
 
 def select(results: Sequence[Result], **settings: Any) -> List[Result]:

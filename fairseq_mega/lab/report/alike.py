@@ -1,13 +1,21 @@
 """Results of a table whose cells are means over seeds: all results of a cell are measured under the same conditions."""
 
 import argparse
-import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, List, Mapping, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Tuple
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.runs.report import benchmark_read
+from fairseq_mega.lab.runs.plotting import Panel, draw_panels
+from fairseq_mega.lab.runs.report import (
+    Report,
+    add_drawing,
+    add_results,
+    all_results,
+    benchmark_read,
+    show,
+    warn_of_smoke,
+)
 from fairseq_mega.lab.runs.results import (
     EXTRA,
     GIVEN,
@@ -17,6 +25,7 @@ from fairseq_mega.lab.runs.results import (
     is_trained_here,
     read_files,
 )
+from fairseq_mega.lab.runs.text_tables import Table
 
 CONDITIONS = "conditions"  # setting of fairseq-mega-reproduce's results
 DATA = "data_digest"  # setting: of the training's data
@@ -102,9 +111,45 @@ def read_alike(options: argparse.Namespace, benchmark: str) -> List[Result]:
     """
     files = read_files(options.results, benchmark_read(options, benchmark))
     kept = {path: result for path, result in files.items() if is_of_paper(result)}
-    others = sorted({result["settings"]["recipe"] for path, result in files.items() if path not in kept})
-    if others:
-        omitted = f"{len(files) - len(kept)} results of recipes that are not in a paper's table ({', '.join(others)})"
-        print(f"omitted: {omitted}", file=sys.stderr)
     check_alike(kept)
     return list(kept.values())
+
+
+class Contents(NamedTuple):
+    """The contents of a report: tables, the results in them, lines below them, and the panels of a picture."""
+
+    tables: Sequence[Table]
+    results: Sequence[Result]
+    notes: Sequence[str] = ()
+    panels: Sequence[Panel] = ()
+
+
+def report_of(
+    description: str,
+    benchmarks: Sequence[str],
+    contents: Callable[[List[Result]], Contents],
+    read: Callable[[argparse.Namespace, str], List[Result]] = all_results,
+    drawn: bool = False,
+    form: str = "terminal",
+) -> Report:
+    """Return the report of the results of some benchmarks, with the option --output if a picture is drawn.
+
+    Its command fails if the first table has no row.
+    """
+
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        (add_drawing if drawn else add_results)(parser)
+        parser.set_defaults(format=form)
+
+    def run(options: argparse.Namespace) -> None:
+        found = contents([result for benchmark in benchmarks for result in read(options, benchmark)])
+        if not found.tables or not found.tables[0].rows:
+            raise ResultError(f"{options.results} has no result of {', '.join(benchmarks)} for this report")
+        if drawn:
+            draw_panels(found.panels, options.output)
+        show(options, [table for table in found.tables if table.rows], found.results, found.notes)
+        if drawn:
+            print(f"plot: {options.output}")
+        warn_of_smoke(options.smoke)
+
+    return Report(description, add_options, run)

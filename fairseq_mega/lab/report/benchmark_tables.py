@@ -5,8 +5,10 @@ A table is a function of the document's folder and of the words behind its name 
 
 import argparse
 import json
+from collections import defaultdict
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence
 
 import yaml
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -14,67 +16,22 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_mega.lab.benchmarks.kernels_report import BASELINES, COMPILED, by_kind
 from fairseq_mega.lab.inspect.memory import model_of
 from fairseq_mega.lab.inspect.recipe_models import BYTES, vocab_size_of_preset
-from fairseq_mega.lab.report.numbers import MIB, amount, by_subject, mebibytes, pivot, points_of, ratio, timed
+from fairseq_mega.lab.report.numbers import FORMS, MIB, by_subject, mebibytes, milliseconds, ratio
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.results import Result, read_result
-from fairseq_mega.lab.runs.text_tables import Table, table_of
+from fairseq_mega.lab.runs.text_tables import Table
 from fairseq_mega.models import on_paper
 from fairseq_mega.models.cost import GIB, parameters
 from fairseq_mega.models.image_classifier import ImageClassifier
 
-LAYERS = {
-    "transformer": "Transformer",
-    "explicit-transformer": "Transformer, attention written out",
-    "mega": "MEGA, full attention",
-    "mega-chunk": "MEGA, chunks of {chunk}",
-    "published-chunk": "MEGA, chunks of {chunk}, as published",
-    "megalodon-chunk": "MEGALODON, chunks of {chunk}",
-    "megalodon-published": "MEGALODON, chunks of {chunk}, as published",
-}
-CLASSIFIERS = {
-    "transformer-explicit": "Transformer, attention written out",
-    "transformer": "Transformer, fused attention",
-    "mega": "MEGA, full attention",
-    "mega-chunk": "MEGA-chunk, C = {chunk}",
-}
-LANGUAGE_MODELS = {
-    "mega": "MEGA",
-    "mega-full": "MEGA, full attention",
-    "mega-bf16": "MEGA, matrices in bfloat16",
-    "mega-int8": "MEGA, matrices in int8",
-    "transformer": "Transformer",
-    "llama": "Llama-style Transformer",
-    "megalodon": "MEGALODON",
-    "megalodon-bf16": "MEGALODON, matrices in bfloat16",
-    "megalodon-int8": "MEGALODON, matrices in int8",
-}
-PEERS = {
-    "megalodon-jax": "MEGALODON, megalodon-jax",
-    "megalodon-published": "MEGALODON, ours in the published arrangement",
-    "transformers": "MEGA-chunk, transformers",
-    "mega-published": "MEGA-chunk, ours in the published arrangement",
-    "mega-pytorch": "MEGA, full attention, mega-pytorch",
-}
+Record = Dict[str, Any]
 PRECISIONS = {
     "float32": "float32",
     "autocast": "bfloat16 under autocast",
     "bfloat16": "bfloat16 throughout",
     "float16": "float16 throughout",
 }
-PATHS = {
-    "fft": "torch FFT",
-    "torch_fft": "torch FFT",
-    "fft_kernel": "our FFT",
-    "DxNxL": "D x N x L, as published",
-}
-PLANTED = {"ema": "EMA scan", "fft_conv": "FFT convolution", "gate": "update gate", "timestep_norm": "timestep norm"}
 MEMORIES = (16, 24, 40, 80)  # GiB
-
-
-def titled(titles: Mapping[str, str], model: str, chunk: Any = "") -> str:
-    """Return a model in words; an unknown model keeps its name, for instance "mega, chunk 64"."""
-    name, comma, rest = model.partition(", ")
-    return titles.get(name, name).format(chunk=chunk) + comma + rest
 
 
 def the_result(folder: Path, words: Sequence[str]) -> Result:
@@ -83,45 +40,81 @@ def the_result(folder: Path, words: Sequence[str]) -> Result:
     return read_result(folder / name)
 
 
-def layer_lengths(folder: Path, words: Sequence[str]) -> Table:
-    """Return a row for each length of a benchmark of layers, with the speed relative to the first model."""
-    result = the_result(folder, words)
-    found = by_subject(result["scores"], "L")
-    names = {model: titled(LAYERS, model, result["settings"]["chunk_size"]) for model in found}
-    base, cells = next(iter(found.values())), []
-    for length in points_of(found):
-        memory = [f"{own[length]['memory_mib']:.0f}" if length in own else "-" for own in found.values()]
-        head = {"L": f"{length:,}", "peak memory, MiB, in this order": " / ".join(memory)}
-        cells += [(head, names[m], timed(own[length], base.get(length))) for m, own in found.items() if length in own]
-    return pivot(cells, names.values(), missing="-", last=1)
+def timed(point: Mapping[str, Any], base: Optional[Mapping[str, Any]]) -> Record:
+    """Return the texts of a measurement: its time, its speed relative to another measurement, and its memory."""
+    faster = ratio(base["seconds"] / point["seconds"]) if base else ""
+    return {
+        "time": milliseconds(point["seconds"]),
+        "faster": faster,
+        "beside": f" ({faster})" if base is not None and base is not point else "",
+        "mib": mebibytes(point.get("memory_mib", 0.0)),
+    }
 
 
-def layer_precisions(folder: Path, words: Sequence[str]) -> Table:
-    """Return a row for each model, and a column for each length of several files, whose precisions differ."""
-    cells: List[Tuple[str, str, str]] = []
-    chunks: Dict[str, Set[int]] = {}
-    for name in words:
-        result = read_result(folder / name)
-        settings, found = result["settings"], by_subject(result["scores"], "L")
-        precision = PRECISIONS.get(settings.get("dtype", "float32"), settings.get("dtype", ""))
-        for length in points_of(found):
-            column = f"[L = {length:,}, d = {settings['embed_dim']}, {precision}]({name})"
-            for model, points in found.items():
-                chunks.setdefault(model, set()).add(settings["chunk_size"])
-                if length in points:
-                    cells.append((model, column, f"{timed(points[length])}, {mebibytes(points[length]['memory_mib'])}"))
-    words_of = {model: " or ".join(f"{size:,}" for size in sorted(sizes)) for model, sizes in chunks.items()}
-    return pivot(({"": titled(LAYERS, model, words_of[model])}, column, text) for model, column, text in cells)
+def points(folder: Path, words: Sequence[str], name: str) -> Iterator[Record]:
+    """Yield a record for each point of each model in some files, with the settings of its file.
+
+    Args:
+        name: of the form in tables.yaml.
+    """
+    form = FORMS[name]
+    results = {file: read_result(folder / file) for file in words}
+    chunks: Dict[str, Any] = defaultdict(set)  # of each model in all files
+    for result in results.values():
+        for model in by_subject(result["scores"], form.axis):
+            chunks[model].add(int(result["settings"].get("chunk_size", str(result["settings"].get("chunk", 0)))))
+    for file, result in results.items():
+        models = by_subject(result["scores"], form.axis)
+        base = models.get(next(iter(models)) if form.base == "first" else form.base or "", {})
+        for model, own in models.items():
+            sizes = " or ".join(f"{size:,}" for size in sorted(chunks[model]))
+            for at, point in own.items():
+                record = {**result["settings"], **point, "file": file, "at": at, **timed(point, base.get(at))}
+                if not form.only or form.only in point:
+                    yield {
+                        **record,
+                        **derived(record, model, own),
+                        "title": form.title(model.partition(", batch ")[0], sizes),
+                    }
 
 
-def measured(folder: Path, words: Sequence[str], *keys: str) -> Dict[Tuple[Any, ...], Dict[str, Dict[str, Any]]]:
-    """Return the measurements of operators in a file by entries of a row or of its shape, then by path."""
-    found: Dict[Tuple[Any, ...], Dict[str, Dict[str, Any]]] = {}
-    for row in the_result(folder, words)["rows"]:
-        if "seconds" in row:
-            key = tuple(row[key] if key in row else row["shape"][key] for key in keys)
-            found.setdefault(key, {})[row["path"]] = row
-    return found
+def derived(record: Record, model: str, own: Mapping[int, Mapping[str, float]]) -> Record:
+    """Return what follows from a point among all points of its model, whose name may end with a batch."""
+    end, memory = own[max(own)], record.get("memory_mib", 0.0)
+    texts = record.get("batch", 1)
+    batch = int(model.partition(", batch ")[2] or 1)
+    rate, precision = batch * record["at"] / record["seconds"], record.get("dtype", "float32")
+    return {
+        "batch": batch,
+        "texts": f"{texts} texts: " if texts > 1 else "",
+        "precision": PRECISIONS.get(precision, precision),
+        "rate": rate,
+        "our_rate": rate * record.get("speed", 1.0),
+        "our_mib": memory * record.get("memory", 1.0),
+        "end": end,
+        "past": mebibytes(end.get("bytes", 0.0) / MIB),
+    }
+
+
+def of_points(folder: Path, words: Sequence[str], name: str) -> Table:
+    """Return a table of benchmarks of models."""
+    return FORMS[name].table(points(folder, words, name))
+
+
+def operators(folder: Path, words: Sequence[str]) -> Iterator[Record]:
+    """Yield a record for each measurement of an operator in a file, beside its baseline."""
+    measured = [row for row in the_result(folder, words)["rows"] if "seconds" in row]
+    cases: Dict[Any, Dict[str, Any]] = defaultdict(dict)
+    for row in measured:
+        cases[row["title"], str(row["shape"])][row["path"]] = row
+    several = len({row["title"] for row in measured}) > 1
+    for row in measured:
+        own = cases[row["title"], str(row["shape"])]
+        base, compiled = first(own, BASELINES), first(own, COMPILED)
+        head = {"operator": f"{row['title']}: " if several else "", "way": FORMS["operator-shapes"].title(row["path"])}
+        if base is not None:
+            head.update(baseline=base["path"], share=row["memory_mib"] / max(base["memory_mib"], 1e-9))
+        yield {**row, **row["shape"], **head, **timed(row, base), "chosen": compiled is row and base is not None}
 
 
 def first(paths: Dict[str, Dict[str, Any]], names: Sequence[str]) -> Any:
@@ -130,146 +123,41 @@ def first(paths: Dict[str, Dict[str, Any]], names: Sequence[str]) -> Any:
 
 
 def operator_lengths(folder: Path, words: Sequence[str]) -> Table:
-    """Return a row for each compiled operator: speed by length, and memory, relative to its baseline."""
-    found = measured(folder, words, "title", "length")
-    lengths = sorted({length for _, length in found})
-    rows = []
-    for title in dict.fromkeys(title for title, _ in found):
-        paths = {length: found.get((title, length), {}) for length in lengths}
-        pairs = {length: (first(own, COMPILED), first(own, BASELINES)) for length, own in paths.items()}
-        both = {length: pair for length, pair in pairs.items() if None not in pair}
-        if both:
-            speeds = {length: ratio(base["seconds"] / fast["seconds"]) for length, (fast, base) in both.items()}
-            shares = [fast["memory_mib"] / max(base["memory_mib"], 1e-9) for fast, base in both.values()]
-            fast, base = both[max(both)]
-            rows.append(
-                {
-                    "forward and backward": f"{title}: {fast['path']} against {base['path']}",
-                    **{f"L = {length:,}": speeds.get(length, "") for length in lengths},
-                    "memory": f"{min(shares):.2f} to {max(shares):.2f}",
-                }
-            )
-    return table_of(rows)
+    """Return a row for each compiled operator: speed and memory by length, relative to its baseline."""
+    return FORMS["operator-lengths"].table(record for record in operators(folder, words) if record["chosen"])
 
 
 def operator_shapes(folder: Path, words: Sequence[str]) -> Table:
     """Return time, speed relative to the baseline and memory of each path, with a row for each shape."""
-    found = measured(folder, words, "title", "batch", "width", "n", "length")
-    names = sorted(dict.fromkeys(name for paths in found.values() for name in paths), key=by_kind)
-    several = len({title for title, *_ in found}) > 1
-    cells = []
-    for (title, *shape), paths in found.items():
-        sizes = ", ".join(f"{size:,}" for size in shape)
-        head = {"B, D, N, L": f"{title}: {sizes}" if several else sizes}
-        for name, one in paths.items():
-            text = f"{timed(one, first(paths, BASELINES))}, {mebibytes(one['memory_mib'])}"
-            cells.append((head, PATHS.get(name, name), text))
-    return pivot(cells, [PATHS.get(name, name) for name in names])
+    found = list(operators(folder, words))
+    ways = {record["path"]: record["way"] for record in found}
+    return FORMS["operator-shapes"].table(found, [ways[path] for path in sorted(ways, key=by_kind)])
 
 
 def planted_defects(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each operator: the defects planted in its kernels that the tests noticed."""
     (name,) = words
     found: Dict[str, Dict[str, Any]] = json.loads((folder / name).read_text(encoding="utf-8"))
-    return table_of(
-        [
-            {
-                "operator": PLANTED.get(operator, operator),
-                "noticed of those tried": f"{count['noticed']} of {count['tried']}",
-                "of all": str(count["planted"]),
-            }
-            for operator, count in found.items()
-        ]
-    )
-
-
-def decoding(folder: Path, words: Sequence[str]) -> Table:
-    """Return a row for each model of several files: time of a step, and speed relative to the Transformer."""
-    cells, positions = [], set()
-    for name in words:
-        result = read_result(folder / name)
-        found, texts = by_subject(result["scores"], "position"), result["settings"].get("batch", 1)
-        positions.update(points_of(found))
-        for model, points in found.items():
-            end = points[max(points)]
-            head = {
-                "a step of": (f"{texts} texts: " if texts > 1 else "") + titled(LANGUAGE_MODELS, model),
-                "parameters of the layers": f"{end['parameters']:,.0f}",
-                "memory of the past": mebibytes(end["bytes"] / MIB),
-            }
-            base = found.get("transformer", {})
-            cells += [(head, f"at {at:,}", timed(point, base.get(at))) for at, point in points.items()]
-    return pivot(cells, [f"at {at:,}" for at in sorted(positions)], last=1)
-
-
-def training_lengths(folder: Path, words: Sequence[str]) -> Table:
-    """Return a row for each length: speed and memory of training each language model, and the first two's ratio."""
-    found = by_subject(the_result(folder, words)["scores"], "L")
-    columns, rows = ["L"], []
-    for model in found:
-        columns += [f"{titled(LANGUAGE_MODELS, model)}, tokens/s", "microseconds per token", "peak MiB"]
-    for length in points_of(found):
-        row, points = [f"{length:,}"], [own.get(length) for own in found.values()]
-        for point in points:
-            if point is None:
-                row += ["omitted", "", ""]
-            else:
-                speed, time = length / point["seconds"], 1e6 * point["seconds"] / length
-                row += [f"{speed:,.0f}", amount(time), f"{point['memory_mib']:,.0f}"]
-        first, second = [*points, None][:2]
-        rows.append([*row, ratio(second["seconds"] / first["seconds"]) if first and second else ""])
-    return Table([*columns, "ratio"], rows)
-
-
-def peers(folder: Path, words: Sequence[str]) -> Table:
-    """Return a row for each shape of other implementations in several files, beside our speed and memory."""
-    rows = []
-    for file in words:
-        for subject, points in by_subject(read_result(folder / file)["scores"], "L").items():
-            name, _, batch = subject.partition(", batch ")
-            for length, point in points.items():
-                if "speed" not in point:  # ours
-                    continue
-                tokens, speed, memory = int(batch) * length, point["speed"], point["memory"]
-                rows.append(
-                    {
-                        "beside": PEERS.get(name, name),
-                        "batch x L": f"{batch} x {length:,}",
-                        "its parameters": f"{point['parameters']:,.0f}",
-                        "ours, tokens/s": f"{tokens * speed / point['seconds']:,.0f}",
-                        "its": f"{tokens / point['seconds']:,.0f}",
-                        "speed": ratio(speed),
-                        "ours, peak MiB": f"{point['memory_mib'] * memory:,.0f}",
-                        "its peak": f"{point['memory_mib']:,.0f}",
-                        "memory": ratio(memory),
-                    }
-                )
-    names = list(dict.fromkeys(row["beside"] for row in rows))
-    return table_of(sorted(rows, key=lambda row: names.index(row["beside"])))
+    form = FORMS["planted-defects"]
+    return form.table({**count, "title": form.title(operator)} for operator, count in found.items())
 
 
 def classifier_speed(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each model of the benchmark ``lra-speed``: speed and memory, and the paper's."""
-    result = the_result(folder, words)
-    scores, settings = result["scores"], result["settings"]
-    paper = PAPER_TABLES["table2"]
-    titles = paper.speed.models if paper.speed else {}
+    result, form, paper = the_result(folder, words), FORMS["classifier-speed"], PAPER_TABLES["table2"]
+    settings, titles = result["settings"], paper.speed.models if paper.speed else {}
     papers = {model: " / ".join(paper.rows[title][-2:]) for title, model in titles.items()}
     papers["transformer-explicit"] = papers.pop("transformer")  # the paper's has explicit attention weights
-    rows = []
+    found = []
     for model in settings["models"].split(","):
+        scores = {
+            key.rpartition(" ")[2]: score for key, score in result["scores"].items() if key.startswith(f"{model} ")
+        }
         arch = settings.get("architectures", {}).get(model)  # older files do not record it
-        rows.append(
-            {
-                "model": titled(CLASSIFIERS, model, settings["chunk"]) + (f" (`{arch}`)" if arch else ""),
-                "parameters": f"{scores[f'{model} parameters']:,.0f}",
-                "texts/s": amount(settings["batch"] / scores[f"{model} seconds"]),
-                "peak MiB": f"{scores[f'{model} memory_mib']:,.0f}",
-                "speed / memory": f"{scores[f'{model} speed']:.2f}x / {scores[f'{model} memory']:.2f}x",
-                "in the paper's Table 2": papers.get(model, ""),
-            }
-        )
-    return table_of(rows)
+        title = form.title(model, settings["chunk"]) + (f" (`{arch}`)" if arch else "")
+        rate = float(f"{settings['batch'] / scores['seconds']:.3g}")
+        found.append({**scores, "title": title, "rate": rate, "paper": papers.get(model, "")})
+    return form.table(found)
 
 
 def contexts(folder: Path, words: Sequence[str]) -> Table:
@@ -277,20 +165,14 @@ def contexts(folder: Path, words: Sequence[str]) -> Table:
 
     Each word is ARCHITECTURE:SYMBOLS, or ARCHITECTURE:SYMBOLS:bf16 for autocast to bfloat16.
     """
-    rows = []
+    found = []
     for word in words:
         name, vocab_size, *precision = word.split(":")
         step = model_of(name, int(vocab_size), precision == ["bf16"]).step
-        rows.append(
-            {
-                "`--arch`": f"`{name}`" + (", bfloat16" if precision else ""),
-                "vocabulary": f"{int(vocab_size):,}",
-                "training state": f"{step.state / GIB:.1f} GiB",
-                "per token": f"{step.token / 1024:,.0f} KiB",
-                **{f"{memory} GiB": f"{step.context(memory * GIB):,}" for memory in MEMORIES},
-            }
-        )
-    return table_of(rows)
+        record = {"name": name, "precision": ", bfloat16" if precision else "", "vocab_size": int(vocab_size)}
+        longest = {memory: step.context(memory * GIB) for memory in MEMORIES}
+        found.append({**record, "state": step.state / GIB, "token": step.token / 1024, "contexts": longest})
+    return FORMS["contexts"].table(found)
 
 
 def count_parameters(words: str) -> int:
@@ -320,14 +202,10 @@ def count_parameters(words: str) -> int:
 
 
 TABLES: Dict[str, Callable[[Path, Sequence[str]], Table]] = {
-    "layer-lengths": layer_lengths,
-    "layer-precisions": layer_precisions,
+    **{name: partial(of_points, name=name) for name, form in FORMS.items() if form.axis and name != "figure4"},
     "operator-lengths": operator_lengths,
     "operator-shapes": operator_shapes,
     "planted-defects": planted_defects,
-    "decoding": decoding,
-    "training-lengths": training_lengths,
-    "peers": peers,
     "classifier-speed": classifier_speed,
     "contexts": contexts,
 }

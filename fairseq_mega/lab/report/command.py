@@ -14,14 +14,12 @@ from typing import Dict, Optional, Sequence
 from fairseq_mega.cli.commands import add_described, failure
 from fairseq_mega.lab.benchmarks import kernels_report
 from fairseq_mega.lab.evaluate import translations
-from fairseq_mega.lab.report import comparisons, figures, pictures, recipe_states
-from fairseq_mega.lab.report.papers import PAPER_TABLES, TABLE1
+from fairseq_mega.lab.report import comparisons, figures, pictures
+from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.report import Report
 
 PROGRAM = "fairseq-mega-report"
 REPORTS: Dict[str, Report] = {
-    "recipes": recipe_states.REPORT,
-    "table1": TABLE1.report,
     **{name: table.report for name, table in PAPER_TABLES.items()},
     **figures.REPORTS,
     **comparisons.REPORTS,
@@ -42,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--html", type=Path, metavar="FILE", help="write one page with all results")
     about = "checkout with the documents (default: the current folder)"
     parser.add_argument("--root", type=Path, default=Path(), help=about)
-    about = "also read results and logs of fairseq-mega-reproduce, for --html"
+    about = "also read results of fairseq-mega-reproduce, for --html"
     parser.add_argument("--runs", type=Path, action="append", default=[], metavar="FOLDER", help=about)
     commands = parser.add_subparsers(dest="report", metavar="REPORT")
     for name, report in REPORTS.items():

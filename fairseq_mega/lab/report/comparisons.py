@@ -1,52 +1,23 @@
 """Models that were trained alike: small classifiers, language models and translators, as reports and for documents."""
 
-import argparse
 import re
 import shlex
-import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
-from fairseq_mega.lab.evaluate.lra_runs import TASKS, Result
+from fairseq_mega.lab.evaluate.lra_runs import TASKS
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.paper_values import paper_values
-from fairseq_mega.lab.report.alike import PRECISIONS, check_alike
-from fairseq_mega.lab.report.numbers import mean_and_deviation, pivot
-from fairseq_mega.lab.runs.fingerprints import digest
-from fairseq_mega.lab.runs.plotting import COLOURS, DASHES, MARKERS, Line, Panel, draw_panels
-from fairseq_mega.lab.runs.report import (
-    Report,
-    add_format,
-    add_results,
-    other_settings,
-    selected_results,
-    show,
-    warn_of_smoke,
-)
-from fairseq_mega.lab.runs.results import ResultError, read_files, read_result, read_results, with_changes
-from fairseq_mega.lab.runs.text_tables import Table, table_of
+from fairseq_mega.lab.report.alike import PRECISIONS, Contents, check_alike, report_of
+from fairseq_mega.lab.report.numbers import FORMS, pivot, record_of
+from fairseq_mega.lab.runs.plotting import Line, Panel, height_limits, look
+from fairseq_mega.lab.runs.report import other_settings
+from fairseq_mega.lab.runs.results import Result, read_files, read_result, read_results, with_changes
+from fairseq_mega.lab.runs.text_tables import Table
 
 CLASSIFIERS, LANGUAGE_MODELS = "compare-classifiers", "compare-language-models"  # benchmarks of the scripts
-TITLES = {  # of classifiers
-    "mega": "MEGA",
-    "mega-n0": "MEGA without EMA (N = 0)",
-    "transformer": "Transformer, full attention",
-    "megalodon": "MEGALODON (our interpretation)",
-}
-MINIATURE = {
-    "transformer": "Transformer",
-    "s4d": "S4D",
-    "mega": "MEGA",
-    "mega_chunk": "MEGA-chunk",
-    "megalodon_chunk": "MEGALODON-chunk",
-}
-MODELS = {  # of language
-    "transformer": "Transformer",
-    "llama": "Llama-style",
-    "mega": "MEGA",
-    "megalodon": "MEGALODON",
-    "megalodon_one_hop": "MEGALODON, one hop",
-}
+TITLES = FORMS["classifiers"].titles
+MODELS = FORMS["language-models-of"].titles
 METRICS = {"sacrebleu": ("BLEU", 2), "perplexity": ("perplexity", 2), "bits_per_token": ("bits per token", 4)}
 TEXTS = {"wikitext2": "WikiText-2", "gcide_bytes": "bytes of a dictionary"}
 SCHEDULES = {"inverse_sqrt": "inverse square root", "linear_decay": "linear decay"}
@@ -79,68 +50,49 @@ def title(result: Result, name: str, with_chunk: bool = True) -> str:
     return name + chunk + with_changes(result, "model.encoder_chunk_size")
 
 
-def classifier_row(result: Result) -> Dict[str, str]:
-    """Return the cells of a classifier, by the titles of their columns."""
-    scores, settings = result["scores"], result["settings"]
-    seconds, memory = scores.get("seconds_per_epoch"), scores.get("peak_memory_gib")
-    best, batch = scores.get("best_valid_accuracy"), settings.get("batch")  # none for given weights
-    return {
-        "task": TASKS[settings["task"]].title,
-        "model": title(result, TITLES[model_of(result)]),
-        "learning rate": str(settings["lr"]),
-        "seed": str(result["seed"]),
-        "parameters": f"{settings['parameters']:,}",
-        "updates x examples": f"{settings['updates']:,} x {batch}" if batch else f"{settings['updates']:,}",
-        "test accuracy": f"{scores['test_accuracy']:.2f} % of {result['examples']:,}",
-        "best validation accuracy": "-" if best is None else f"{best:.2f} %",
-        "examples/s in training": "-" if seconds is None else f"{settings['train_examples'] / seconds:,.1f}",
-        "peak GiB": "-" if memory is None else f"{memory:.2f}",
-    }
+def classifier(result: Result) -> Dict[str, Any]:
+    """Return the record of a classifier; scores of given weights lack the fields of a training."""
+    record = record_of(result)
+    if "seconds_per_epoch" in record:
+        record["speed"] = record["train_examples"] / record["seconds_per_epoch"]
+    return {**record, "task_title": TASKS[record["task"]].title, "title": title(result, TITLES[model_of(result)])}
 
 
-def plot_classifiers(results: Sequence[Result], output: Path, source: Optional[str] = None) -> None:
-    """Draw validation accuracies, a panel per task: colour and marker show the model, dashes the schedule."""
+def classifier_panels(results: Sequence[Result]) -> List[Panel]:
+    """Return validation accuracies, a panel per task: colour and marker show the model, dashes the schedule."""
     chunks = {result["settings"]["chunk"] for result in results if model_of(result) != "transformer"}
     panels = []
     for task in TASKS:
         found = [result for result in results if result["settings"]["task"] == task and "curve" in result]
         schedules = sorted({schedule(result) for result in found})
-        lines: List[Line] = []
+        lines = []
         for result in found:
             updates, rate = schedule(result)
             name = title(result, re.split(r",| \(", TITLES[model_of(result)])[0], len(chunks) > 1)
-            model = list(TITLES).index(model_of(result))
-            dashes = DASHES[schedules.index((updates, rate)) % len(DASHES)]
-            style = {"color": COLOURS[model], "marker": MARKERS[model], "linestyle": dashes}
+            dashes = look(schedules.index((updates, rate)))["linestyle"]
+            style = {**look(list(TITLES).index(model_of(result))), "linestyle": dashes}
             points = [(point["updates"], point["accuracy"]) for point in result["curve"]]
             lines.append(Line(points, f"{name}, {updates:,} updates, learning rate {rate:g}", style))
         axes = {"title": TASKS[task].title, "xlabel": "updates", "ylabel": "validation accuracy (%)"}
         panels += [Panel(lines, axes)] if lines else []
-    draw_panels(panels, output, source=source)
+    return panels
 
 
-def add_classifiers(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``classifiers``."""
-    parser.add_argument("results", type=Path, nargs="+", help="folders of result files")
-    parser.add_argument("--benchmark", default=CLASSIFIERS, help="name in the result files (default: %(default)s)")
-    add_format(parser, "markdown")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the validation accuracies")
-
-
-def print_classifiers(options: argparse.Namespace) -> None:
-    """Print the table of classifiers, and draw the plot."""
-    results = sorted(
-        (result for folder in options.results for result in read_results(folder, options.benchmark)), key=order
-    )
-    if not results:
-        where = ", ".join(map(str, options.results))
-        raise ResultError(f"no result of {options.benchmark} in {where}: run scripts/compare_classifiers.sh")
-    show(options, [table_of(list(map(classifier_row, results)))])
-    warn_of_smoke(options.benchmark.endswith("-smoke"))
-    if options.plot and not any("curve" in result for result in results):
-        print(f"{options.plot} is not drawn: given weights have no curve of a training", file=sys.stderr)
-    elif options.plot:
-        plot_classifiers(results, options.plot, digest(results) if options.plot.suffix == ".png" else None)
+def training_panels(results: Sequence[Result]) -> List[Panel]:
+    """Return validation accuracies over updates, and over hours where they were recorded."""
+    limits = height_limits([point["accuracy"] for result in results for point in result["curve"]])
+    panels = []
+    for key, label in {"updates": "updates", "hours": "hours of training"}.items():
+        lines = []
+        for number, result in enumerate(results):
+            settings = result["settings"]
+            model = catalogue()[settings["recipe"]].number.rpartition(", ")[2]
+            on = "CPU" if settings["trained_on"] == "cpu" else "GPU"
+            name = f"{model}, learning rate {settings['lr']:g}, seed {result['seed']}, {on}"
+            points = [(point[key], point["accuracy"]) for point in result["curve"] if key in point]
+            lines += [Line(points, name, look(number))] if points else []
+        panels += [Panel(lines, {"xlabel": label, "ylabel": "validation accuracy (%)", **limits})] if lines else []
+    return panels
 
 
 def classifiers(folder: Path, words: Sequence[str]) -> List[Result]:
@@ -152,8 +104,7 @@ def classifiers(folder: Path, words: Sequence[str]) -> List[Result]:
 def miniature_classifiers(folder: Path, words: Sequence[str]) -> Table:
     """Return a row for each task, schedule and seed below a folder, and a column for each model with results."""
     (name,) = words
-    places = sorted({path.parent for path in (folder / name).rglob("*.json")})
-    found = [result for place in places for result in read_results(place, CLASSIFIERS)]
+    found = classifiers(folder, [f"{name}/**/"])
     models = [model for model in TITLES if model in map(model_of, found)]
 
     def key(result: Result) -> Tuple[Any, ...]:
@@ -163,20 +114,13 @@ def miniature_classifiers(folder: Path, words: Sequence[str]) -> Table:
     cells: List[Tuple[Dict[str, str], str, Any]] = []
     for result in sorted(found, key=key):
         task, (updates, rate) = result["settings"]["task"], schedule(result)
-        head = {
-            "task": f"{TASKS[task].title}, the paper, fully trained",
-            **dict.fromkeys(("updates x examples", "learning rate", "test examples"), ""),
-        }
-        papers = {"mega": "mega_chunk", "transformer": "transformer"}
-        for model, recipe in papers.items():
+        columns = ("updates x examples", "learning rate", "test examples")
+        head = {"task": f"{TASKS[task].title}, the paper, fully trained", **dict.fromkeys(columns, "")}
+        for model, recipe in {"mega": "mega_chunk", "transformer": "transformer"}.items():
             (value,) = paper_values("table2", recipe, [task])
             cells += [(head, TITLES[model], value)] if model in models else []
-        head = {
-            "task": f"{TASKS[task].title}, seed {result['seed']}",
-            "updates x examples": f"{updates:,} x {result['settings']['batch']}",
-            "learning rate": f"{rate:g}",
-            "test examples": f"{result['examples']:,}",
-        }
+        texts = (f"{updates:,} x {result['settings']['batch']}", f"{rate:g}", f"{result['examples']:,}")
+        head = {"task": f"{TASKS[task].title}, seed {result['seed']}", **dict(zip(columns, texts))}
         cells.append((head, TITLES[model_of(result)], result["scores"]["test_accuracy"]))
     return pivot(cells, [TITLES[model] for model in models], best=max, last=1)
 
@@ -184,140 +128,81 @@ def miniature_classifiers(folder: Path, words: Sequence[str]) -> Table:
 # The Long Range Arena in miniature, from the files of the cells.
 
 
-def cells_in(folder: Path) -> List[Result]:
-    """Return the cells of the miniature in a folder.
-
-    Raises:
-        FileNotFoundError: if the folder does not exist.
-        ResultError: if there is no cell, a cell is damaged, or two files of one cell have different settings.
-    """
-    files = read_files(folder, "cell")
-    files = {path: result for path, result in files.items() if result["settings"]["report"] == "miniature"}
-    if not files:
-        raise ResultError(f"no cell of the miniature in {folder}: run fairseq-mega-reproduce miniature")
-    check_alike(files)
-    return list(files.values())
-
-
 def miniature_table(results: Sequence[Result]) -> Table:
     """Return a row for each model and each recipe of a user's own, a column for each task: accuracy, learning rate."""
+    form = FORMS["miniature"]
     by_model: Dict[str, Dict[str, Result]] = {}
     for result in results:
         recipe = str(result["settings"]["recipe"])
         model = recipe.rpartition("/")[2] if recipe in catalogue() else recipe
         by_model.setdefault(model, {})[result["settings"]["task"]] = result
     tasks = [task for task in TASKS if any(task in own for own in by_model.values())]
-    rows = []
-    for model in [*filter(by_model.get, MINIATURE), *sorted(by_model.keys() - MINIATURE.keys())]:
-        sizes = [result["settings"]["parameters"] for result in by_model[model].values()]  # differ by tasks' tokens
+    cells = []
+    for model in [*filter(by_model.get, form.titles), *sorted(by_model.keys() - form.titles.keys())]:
+        own = by_model[model]
+        sizes = [result["settings"]["parameters"] for result in own.values()]  # differ by tasks' tokens
         extremes = " to ".join(f"{size:,}" for size in sorted({min(sizes), max(sizes)}))
-        row = {"model": MINIATURE.get(model, model), "parameters": extremes}
-        for task in tasks:
-            cell = by_model[model].get(task, {"scores": {}})
-            spread = f" ± {cell['scores']['deviation']:.2f}" if "deviation" in cell["scores"] else ""
-            row[TASKS[task].title] = (
-                f"{cell['scores']['test_accuracy']:.2f}{spread} ({cell['settings']['lr']:g})" if cell["scores"] else "-"
-            )
-        rows.append(row)
-    return table_of(rows)
+        head = {"model": form.title(model), "parameters": extremes}
+        for task, result in own.items():
+            scores, rate = result["scores"], result["settings"]["lr"]
+            spread = f" ± {scores['deviation']:.2f}" if "deviation" in scores else ""
+            cells.append((head, TASKS[task].title, f"{scores['test_accuracy']:.2f}{spread} ({rate:g})"))
+    return pivot(cells, [TASKS[task].title for task in tasks], missing="-")
 
 
-def miniature_notes(results: Sequence[Result]) -> List[str]:
-    """Return lines that explain the numbers of the miniature and list the missing runs."""
+def cells_in(place: Path) -> List[Result]:
+    """Return the cells of the miniature in a folder.
+
+    Raises:
+        FileNotFoundError: if the folder does not exist.
+        ResultError: if a cell is damaged, or two files of one cell have different settings.
+    """
+    files = read_files(place, "cell")
+    check_alike(files)
+    return list(files.values())
+
+
+def miniature_contents(results: Sequence[Result]) -> Contents:
+    """Return the table of the miniature, with the meaning of its numbers and the missing runs."""
     runs = [run for result in results for run in result["runs"]]
     seeds = ", ".join(str(seed) for seed in sorted({run["seed"] for run in runs}))
     rates = ", ".join(f"{rate:g}" for rate in sorted({run["lr"] for run in runs}))
     missing = ", ".join(name for result in results for name in result["missing"])
-    return [
+    notes = [
         f"Test accuracy, mean and standard deviation over the seeds {seeds}, at the learning rate (in parentheses, of "
         f"{rates}) of the best mean accuracy on the validation set.",
         *([f"Missing: {missing}"] if missing else []),
     ]
-
-
-def add_miniature(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``miniature``."""
-    add_results(parser)
-    parser.set_defaults(format="markdown")
-
-
-def print_miniature(options: argparse.Namespace) -> None:
-    """Print the miniature."""
-    results = cells_in(options.results)
-    show(options, [miniature_table(results)], (), [*miniature_notes(results), *other_settings(results)])
-    warn_of_smoke(any(result["settings"]["data"] == "invented" for result in results))
-
-
-def miniature(folder: Path, words: Sequence[str]) -> Table:
-    """Return the table of the miniature, from a folder with a file for each cell."""
-    (name,) = words
-    return miniature_table(cells_in(folder / name))
+    return Contents([miniature_table(results)], (), [*notes, *other_settings(results)])
 
 
 # Language models.
 
 
-def context_of(settings: Dict[str, Any]) -> str:
-    """Return the context of a token, in words."""
+def context_of(settings: Dict[str, Any]) -> Tuple[int, str]:
+    """Return the context of a token, as a number for sorting and in words."""
+    block, window = settings["trained_chunk_or_block"], settings.get("context_window") or 0
+    exact, mean = settings.get("exact_context"), settings.get("mean_segment", 0.0)
+    if exact is not None:
+        return exact, f"{exact:,} tokens"
+    if settings.get("segments") == 1:
+        return 10**12, "the whole text"
     if settings.get("longest_segment") is not None:
-        mean = f"{settings['mean_segment']:,.0f}"
-        return f"segments of {mean} tokens, all of them seen" if settings.get("segments") != 1 else "the whole text"
-    block, window = settings["trained_chunk_or_block"], settings.get("context_window")
-    return f"blocks of {block}" if window is None else f"the last {window} to {block}"
+        return int(mean), f"segments of {mean:,.0f} tokens on average, all seen"
+    return window, f"at least {window} of {block}" if window else f"blocks of {block}"
 
 
-def language_model_row(result: Result) -> Dict[str, str]:
-    """Return the cells of a language model, by titles of columns; a recipe's with text, learning rate, seed."""
-    settings, scores = result["settings"], result["scores"]
+def language_model(result: Result) -> Dict[str, Any]:
+    """Return the record of a language model, whose title has text, learning rate and seed if a recipe trained it."""
+    record, settings = record_of(result), result["settings"]
     name = str(result["label"])
     if "recipe" in settings:
         name = f"{settings['task']}: {settings['model']}, learning rate {settings['lr']:g}, seed {result['seed']}"
         name += with_changes(result)
-    streamed = settings.get("longest_segment") is not None
-    return {
-        "model": name,
-        "parameters": f"{settings['parameters']:,}",
-        "context": context_of(settings),
-        "chunk": str(settings.get("chunk_size", settings["trained_chunk_or_block"])) if streamed else "-",
-        "tokens scored": f"{result['examples']:,}",
-        "perplexity": f"{scores['perplexity']:.2f}",
-        "bits per token": f"{scores['bits_per_token']:.4f}",
-        "tokens/s": f"{scores['tokens_per_second']:,.0f}",
-    }
-
-
-def add_language_models(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``language-models``."""
-    parser.add_argument("results", type=Path, help="folder of result files")
-    parser.add_argument("--benchmark", default="language-modeling", help="name in the result files")
-    add_format(parser, "markdown")
-
-
-def print_language_models(options: argparse.Namespace) -> None:
-    """Print a row for each result: models by name, contexts from short to long."""
-    results = read_results(options.results, options.benchmark)
-    if not results:
-        raise ValueError(f"{options.results} contains no result of {options.benchmark!r}")
-
-    def key(result: Result) -> Tuple[str, float]:
-        settings = result["settings"]
-        return language_model_row(result)["model"], settings.get("mean_segment") or settings.get("context_window") or 0
-
-    show(options, [table_of(list(map(language_model_row, sorted(results, key=key))))])
-    warn_of_smoke(options.benchmark.endswith("-smoke"))
-
-
-def context(result: Result) -> Tuple[int, str]:
-    """Return the context of a token, as a number for sorting and in words."""
-    settings = result["settings"]
-    block, window = settings["trained_chunk_or_block"], settings.get("context_window") or 0
-    if settings.get("segments") == 1:
-        return 10**12, "the whole text"
-    if settings.get("context") is not None:
-        chunks, mean = settings["context"] // block, settings["mean_segment"]
-        plural = "" if chunks == 1 else "s"
-        return settings["context"], f"segments of whole lines, up to {chunks} chunk{plural} ({mean:,.0f} on average)"
-    return window, f"at least {window} of {block}" if window else f"blocks of {block}"
+    if settings.get("longest_segment") is not None:
+        record["chunk"] = settings.get("chunk_size", settings["trained_chunk_or_block"])
+    length, words = context_of(settings)
+    return {**record, "title": name, "context": words, "length": length}
 
 
 def rate_of(folder: Path) -> str:
@@ -330,7 +215,11 @@ def language_models(folder: Path, words: Sequence[str]) -> Table:
     name, metric = words
     rates = sorted((folder / name).glob("lr*"), key=lambda rate: float(rate_of(rate)))
     found = [
-        ((list(MODELS).index(model_of(result)), *context(result)), f"learning rate {rate_of(rate)}", result)
+        (
+            (list(MODELS).index(model_of(result)), *context_of(result["settings"])),
+            f"learning rate {rate_of(rate)}",
+            result,
+        )
         for rate in rates
         for result in read_results(rate, LANGUAGE_MODELS)
         if result["settings"].get("exact_context") is None
@@ -340,8 +229,7 @@ def language_models(folder: Path, words: Sequence[str]) -> Table:
         size = f"{result['settings']['parameters']:,}"
         head = {"model": list(MODELS.values())[model], "parameters": size, "context": seen}
         cells.append((head, rate, result["scores"][metric]))
-    digits = METRICS[metric][1]
-    return pivot(cells, [f"learning rate {rate_of(rate)}" for rate in rates], f"{{:.{digits}f}}".format, min)
+    return pivot(cells, [f"learning rate {rate_of(rate)}" for rate in rates], METRICS[metric][1], min)
 
 
 def remembered(folder: Path, words: Sequence[str]) -> Table:
@@ -366,16 +254,10 @@ def rates(folder: Path, words: Sequence[str]) -> Table:
     losses = [(*key.split(), loss) for key, loss in read_result(folder / name)["scores"].items()]
     losses.sort(key=lambda one: list(MODELS).index(one[0]))
     cells = (({"model": MODELS[model]}, f"learning rate {float(rate):g}", loss) for model, rate, loss in losses)
-    return pivot(cells, text="{:.3f}".format, best=min)
+    return pivot(cells, digits=3, best=min)
 
 
 # Translations, and models of all kinds.
-
-
-def option_of(command: str, name: str) -> str:
-    """Return the value of an option in a command line; empty without the option."""
-    words = shlex.split(command)
-    return words[words.index(name) + 1] if name in words[:-1] else ""
 
 
 def test_sets(folder: Path, words: Sequence[str]) -> Table:
@@ -387,8 +269,9 @@ def test_sets(folder: Path, words: Sequence[str]) -> Table:
     best = {test: max(score for _, of_set, score in scores if of_set == test) for _, test, _ in scores}
     cells = []
     for result, test, score in scores:
+        given = shlex.split(result["command"])
         options = ("--lr", "--lr-scheduler", "--warmup-updates")
-        rate, scheduler, warmup = (option_of(result["command"], option) for option in options)
+        rate, scheduler, warmup = (given[given.index(option) + 1] for option in options)
         head = {
             "model": f"{'MEGA' if result['label'].startswith('mega') else 'Transformer'}, seed {result['seed']}",
             "learning rate": f"{float(rate):g}, {SCHEDULES.get(scheduler, scheduler)}, {warmup} warm-up updates",
@@ -400,65 +283,69 @@ def test_sets(folder: Path, words: Sequence[str]) -> Table:
 def precisions(folder: Path, words: Sequence[str]) -> Table:
     """Return mean and deviation over seeds of each model and test set below a folder, with a column per precision."""
     (name,) = words
-    found: Dict[Tuple[str, ...], Dict[str, List[float]]] = {}
     results = [read_result(path) for path in sorted((folder / name).rglob("*.json"))]
+    seeds = len({result["seed"] for result in results})
+    cells = []
     for result in results:
         settings = result["settings"]
         metric = next(metric for metric in METRICS if metric in result["scores"])
-        row = (MODELS.get(result["label"], result["label"]), settings.get("test", settings.get("subset", "")), metric)
-        found.setdefault(row, {}).setdefault(settings["precision"], []).append(result["scores"][metric])
-    cells = []
-    for (model, test, metric), values in sorted(found.items()):
-        unit, digits = METRICS[metric]
-        head = {"model": model, "text": test, f"score, {len({one['seed'] for one in results})} seeds": unit}
-        cells += [
-            (head, KINDS.get(kind, kind), mean_and_deviation(values[kind], digits))
-            for kind in PRECISIONS
-            if kind in values
-        ]
-    return pivot(cells)
+        head = {
+            "model": MODELS.get(result["label"], result["label"]),
+            "text": settings.get("test", settings.get("subset", "")),
+            f"score, {seeds} seeds": METRICS[metric][0],
+        }
+        cells.append((head, KINDS.get(settings["precision"], settings["precision"]), result["scores"][metric]))
+    cells.sort(key=lambda cell: tuple(cell[0].values()))
+    return pivot(cells, [KINDS.get(kind, kind) for kind in PRECISIONS if kind in KINDS])
 
 
 # The quick start.
 
 
-def print_quickstart(options: argparse.Namespace) -> None:
-    """Print a row for each result of the quick start."""
-    results = selected_results(options, "quickstart")
-    if not results:
-        raise ResultError(f"{options.results} has no result of the quick start")
-    rows = [
-        {
-            "task": result["settings"]["task"],
-            "seed": str(result["seed"]),
-            "scored": f"{result['examples']:,}",
-            "score": ", ".join(
-                f"{result['scores'][metric]:.3f} {unit}"
-                for metric, unit in QUICKSTART.items()
-                if metric in result["scores"]
-            ),
-        }
-        for result in results
-    ]
-    show(options, [table_of(rows)], results)
-    warn_of_smoke(options.smoke)
+def quickstart(result: Result) -> Dict[str, Any]:
+    """Return the record of a quick start, with its score in words."""
+    found = {unit: result["scores"][metric] for metric, unit in QUICKSTART.items() if metric in result["scores"]}
+    return {**record_of(result), "score": ", ".join(f"{value:.3f} {unit}" for unit, value in found.items())}
 
 
 REPORTS = {
-    "miniature": Report("Print the Long Range Arena in miniature.", add_miniature, print_miniature),
-    "classifiers": Report(
-        "Print the classifiers of scripts/compare_classifiers.sh as a table.", add_classifiers, print_classifiers
+    "miniature": report_of(
+        "Print the Long Range Arena in miniature.",
+        ["cell"],
+        miniature_contents,
+        read=lambda options, _: cells_in(options.results),
+        form="markdown",
     ),
-    "language-models": Report(
-        "Print the scores of language models over contexts and chunks.", add_language_models, print_language_models
+    "classifiers": report_of(
+        "Print the classifiers of scripts/compare_classifiers.sh as a table.",
+        [CLASSIFIERS],
+        lambda results: Contents([FORMS["classifiers"].table(map(classifier, sorted(results, key=order)))], ()),
+        form="markdown",
     ),
-    "quickstart": Report("Print the scores of the quick start's recipes.", add_results, print_quickstart),
+    "language-models": report_of(
+        "Print the scores of language models over contexts and chunks.",
+        [LANGUAGE_MODELS, "language-modeling"],
+        lambda results: Contents(
+            [
+                FORMS["language-models-of"].table(
+                    sorted(map(language_model, results), key=lambda record: (record["title"], record["length"]))
+                )
+            ],
+            (),
+        ),
+        form="markdown",
+    ),
+    "quickstart": report_of(
+        "Print the scores of the quick start's recipes.",
+        ["quickstart"],
+        lambda results: Contents([FORMS["quickstart"].table(map(quickstart, results))], results),
+    ),
 }
 TABLES = {
     "megalodon-figure1-rates": rates,
     "language-models": language_models,
     "remembered-tokens": remembered,
-    "miniature": miniature,
+    "miniature": lambda folder, words: miniature_table(cells_in(folder / words[0])),
     "miniature-classifiers": miniature_classifiers,
     "test-sets": test_sets,
     "precisions": precisions,

@@ -14,7 +14,6 @@ its bytes depend on the version of matplotlib.
 import difflib
 import re
 import shlex
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple, TypeVar
 
@@ -25,9 +24,10 @@ from fairseq_mega.lab.recipes.paper_values import without_recipe
 from fairseq_mega.lab.report import benchmark_tables, comparisons, figures, pictures
 from fairseq_mega.lab.report.benchmark_tables import the_result
 from fairseq_mega.lab.report.marked_numbers import fill_numbers
-from fairseq_mega.lab.report.papers import PAPER_TABLES
+from fairseq_mega.lab.report.papers import PAPER_TABLES, PaperTable
 from fairseq_mega.lab.report.recipe_states import benchmark_table, find_results, states
 from fairseq_mega.lab.runs.fingerprints import digest
+from fairseq_mega.lab.runs.plotting import Panel, draw_panels
 from fairseq_mega.lab.runs.results import Result, read_result
 from fairseq_mega.lab.runs.text_tables import Table, markdown, table_of
 
@@ -45,19 +45,14 @@ def in_folders(folder: Path, words: Sequence[str]) -> List[Result]:
     return find_results([folder / word for word in words])
 
 
-def of_paper(folder: Path, words: Sequence[str], name: str) -> Table:
-    """Return a table of a paper, by the name of its report, with the results in some folders."""
-    return PAPER_TABLES[name].of_recipes(in_folders(folder, words))
+def of_paper(table: PaperTable) -> Maker[Table]:
+    """Return the maker of a paper's table with the results in some folders."""
+    return lambda folder, words: table.of_recipes(in_folders(folder, words))
 
 
-def of_benchmark(folder: Path, words: Sequence[str], benchmark: str) -> List[Result]:
-    """Return the results of a benchmark in some folders."""
-    return [result for result in in_folders(folder, words) if result["benchmark"] == benchmark]
-
-
-def of_figure(folder: Path, words: Sequence[str], benchmark: str, table: Callable[[Sequence[Result]], Table]) -> Table:
-    """Return a table of the results of a figure in some folders."""
-    return table(of_benchmark(folder, words, benchmark))
+def of_figure(benchmark: str, made: Callable[[List[Result]], Made]) -> Maker[Made]:
+    """Return the maker of a part of a figure from the results of a benchmark in some folders."""
+    return lambda folder, words: made([one for one in in_folders(folder, words) if one["benchmark"] == benchmark])
 
 
 def academic_benchmarks(folder: Path, words: Sequence[str]) -> Table:
@@ -76,23 +71,30 @@ def academic_benchmarks(folder: Path, words: Sequence[str]) -> Table:
 
 TABLES: Dict[str, Maker[Table]] = {
     "benchmarks": lambda folder, words: benchmark_table(states([folder / word for word in words])),
-    **{f"paper-{name}": partial(of_paper, name=name) for name in PAPER_TABLES},
+    **{f"paper-{name}": of_paper(table) for name, table in PAPER_TABLES.items()},
     "megalodon-table1": academic_benchmarks,
-    "megalodon-figure1": partial(of_figure, benchmark=figures.FIGURE1, table=figures.training_table),
-    "megalodon-figure1-contexts": partial(of_figure, benchmark=figures.FIGURE1, table=figures.context_table),
-    "megalodon-figure4": partial(of_figure, benchmark=figures.FIGURE4, table=figures.speed_table),
+    "megalodon-figure1": of_figure(figures.FIGURE1, figures.training_table),
+    "megalodon-figure1-contexts": of_figure(figures.FIGURE1, figures.context_table),
+    "megalodon-figure4": of_figure(figures.FIGURE4, figures.speed_table),
     **comparisons.TABLES,
     **benchmark_tables.TABLES,
 }
+
+
+def drawn(panels: Callable[[Sequence[Result]], List[Panel]]) -> Draw:
+    """Return the function that draws the panels of results."""
+    return lambda results, file, source: draw_panels(panels(results), file, source=source)
+
+
 PICTURES: Dict[str, Tuple[Maker[Any], Draw]] = {
     "kernels": (lambda folder, words: the_result(folder, words)["rows"], plot_rows),
     "training-accuracies": (
         lambda folder, words: [read_result(folder / name) for name in words],
-        pictures.plot_accuracies,
+        drawn(comparisons.training_panels),
     ),
-    "megalodon-figure1": (partial(of_benchmark, benchmark=figures.FIGURE1), figures.plot_megalodon_figure1),
-    "megalodon-figure4": (partial(of_benchmark, benchmark=figures.FIGURE4), figures.plot_megalodon_figure4),
-    "classifiers": (comparisons.classifiers, comparisons.plot_classifiers),
+    "megalodon-figure1": (of_figure(figures.FIGURE1, list), drawn(figures.figure1_panels)),
+    "megalodon-figure4": (of_figure(figures.FIGURE4, list), drawn(figures.figure4_panels)),
+    "classifiers": (comparisons.classifiers, drawn(comparisons.classifier_panels)),
     "pathfinder": (lambda folder, words: int(*words), pictures.draw_page),
 }
 

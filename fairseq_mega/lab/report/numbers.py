@@ -1,33 +1,32 @@
-"""Measured numbers as text, and their arrangement in rows and columns."""
+"""Measured numbers as text, and their arrangement in the rows and columns of a table."""
 
 import statistics
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
+import yaml
+
+from fairseq_mega.lab.runs.results import Result
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 MIB = 2**20
+Cell = Tuple[Mapping[str, str], str, Union[str, float]]  # head of its row, title of its column, text or number
+
+
+def three_digits(value: float) -> str:
+    """Format a number from 0.1 on with three digits, or all before the point, and commas."""
+    return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 
 
 def milliseconds(seconds: float) -> str:
-    """Format seconds as milliseconds, with three digits or all before the point."""
-    value = 1e3 * seconds
-    return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} ms"
+    """Format seconds as milliseconds."""
+    return f"{three_digits(1e3 * seconds)} ms"
 
 
 def ratio(value: float) -> str:
-    """Format a ratio with three digits and an x, for instance "2.31x"."""
-    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}x"
-
-
-def timed(point: Mapping[str, float], base: Optional[Mapping[str, float]] = None) -> str:
-    """Format the time of a measurement, with its speed relative to another measurement."""
-    speed = "" if base is None or base is point else f" ({ratio(base['seconds'] / point['seconds'])})"
-    return milliseconds(point["seconds"]) + speed
-
-
-def amount(value: float) -> str:
-    """Format a number with three digits, or all before the point, and commas."""
-    return f"{value:,.{0 if value >= 99.95 else 1 if value >= 9.995 else 2 if value >= 0.9995 else 3}f}"
+    """Format a ratio, for instance "2.31x"."""
+    return f"{three_digits(value)}x"
 
 
 def mebibytes(value: float) -> str:
@@ -42,9 +41,9 @@ def mean_and_deviation(values: Sequence[float], digits: int = 2) -> str:
 
 
 def pivot(
-    cells: Iterable[Tuple[Mapping[str, str], str, Union[str, float]]],
+    cells: Iterable[Cell],
     columns: Iterable[str] = (),
-    text: Callable[[float], str] = "{:.2f}".format,
+    digits: int = 2,
     best: Optional[Callable[..., float]] = None,
     missing: str = "",
     last: int = 0,
@@ -52,28 +51,80 @@ def pivot(
     """Return a table with a row for each head, and a column for each title.
 
     Args:
-        cells: the head of its row (texts by titles of columns), the title of its own column, its text or number.
+        cells: the head is texts by titles of columns; of the numbers of one cell mean and deviation are shown.
         columns: titles in this order; others follow in the order of their first cells.
-        text: of a number.
-        best: ``min`` or ``max``: of several numbers of a row the best is bold.
+        digits: of numbers behind the point.
+        best: ``min`` or ``max``: of several means of a row the best is bold.
         missing: text of a missing cell.
         last: number of columns of the head behind the other columns.
     """
-    rows: Dict[Tuple[Tuple[str, str], ...], Dict[str, Any]] = {}
+    rows: Dict[Tuple[Tuple[str, str], ...], Dict[str, List[Any]]] = {}
     titles = dict.fromkeys(columns)
     for head, title, value in cells:
-        rows.setdefault(tuple(head.items()), {})[title] = value
+        rows.setdefault(tuple(head.items()), {}).setdefault(title, []).append(value)
         titles.setdefault(title)
     found = []
     for items, values in rows.items():
-        numbers = {title: value for title, value in values.items() if not isinstance(value, str)}
-        texts = {**dict.fromkeys(titles, missing), **values, **{title: text(one) for title, one in numbers.items()}}
-        if best is not None and len(numbers) > 1:
-            chosen = best(numbers.values())
-            texts.update({title: f"**{text(one)}**" for title, one in numbers.items() if one == chosen})
+        means = {title: statistics.fmean(own) for title, own in values.items() if not isinstance(own[-1], str)}
+        texts = {title: mean_and_deviation(own, digits) if title in means else own[-1] for title, own in values.items()}
+        if best is not None and len(means) > 1:
+            chosen = best(means.values())
+            texts.update({title: f"**{texts[title]}**" for title, mean in means.items() if mean == chosen})
         first = len(items) - last
-        found.append({**dict(items[:first]), **texts, **dict(items[first:])})
+        found.append({**dict(items[:first]), **dict.fromkeys(titles, missing), **texts, **dict(items[first:])})
     return table_of(found)
+
+
+class Absent:
+    """A missing field of a record; its text is "-"."""
+
+    def __format__(self, form: str) -> str:
+        return "-"
+
+
+def filled_in(text: str, record: Mapping[str, Any]) -> str:
+    """Return a template with the fields of a record, of which some may be missing."""
+    return text.format_map(defaultdict(Absent, {name: value for name, value in record.items() if value is not None}))
+
+
+class Form(NamedTuple):
+    """A table as an entry of tables.yaml describes it."""
+
+    rows: Mapping[str, str] = {}
+    cells: Sequence[str] = ()
+    last: Mapping[str, str] = {}
+    missing: str = ""
+    axis: str = ""
+    titles: Mapping[str, str] = {}
+    base: Optional[str] = None
+    only: str = ""
+
+    def table(self, records: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()) -> Table:
+        """Return the table of some records, with the columns in this order."""
+        cells: List[Cell] = []
+        for record in records:
+            head = {title: filled_in(text, record) for title, text in {**self.rows, **self.last}.items()}
+            title, text = [filled_in(text, record) for text in self.cells] or ("", "")
+            cells.append((head, title, text))
+        if not self.cells:
+            return table_of([head for head, _, _ in cells])
+        return pivot(cells, columns, missing=self.missing, last=len(self.last))
+
+    def title(self, name: str, chunk: Any = "") -> str:
+        """Return a model in words; an unknown model keeps its name, for instance "mega, chunk 64"."""
+        first, comma, rest = name.partition(", ")
+        return self.titles.get(first, first).format(chunk=chunk) + comma + rest
+
+
+FORMS = {
+    name: Form(**about)
+    for name, about in yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8")).items()
+}
+
+
+def record_of(result: Result) -> Dict[str, Any]:
+    """Return the settings and scores of a result as fields of one record, with its seed, label and examples."""
+    return {**result["settings"], **result["scores"], **{key: result[key] for key in ("seed", "label", "examples")}}
 
 
 def by_subject(scores: Dict[str, float], axis: str) -> Dict[str, Dict[int, Dict[str, float]]]:
@@ -82,13 +133,8 @@ def by_subject(scores: Dict[str, float], axis: str) -> Dict[str, Dict[int, Dict[
     """
     found: Dict[str, Dict[int, Dict[str, float]]] = {}
     for name, value in scores.items():
-        subject, equals, rest = name.rpartition(f" {axis}=")
+        subject, equals, rest = name.rpartition(f"{axis}=")
         point, space, key = rest.partition(" ")
         if equals and space:
-            found.setdefault(subject, {}).setdefault(int(point), {})[key] = value
+            found.setdefault(subject.rstrip(), {}).setdefault(int(point), {})[key] = value
     return found
-
-
-def points_of(found: Dict[str, Dict[int, Any]]) -> List[int]:
-    """Return all points of all subjects, ascending."""
-    return sorted({point for points in found.values() for point in points})

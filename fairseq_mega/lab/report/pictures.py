@@ -1,14 +1,12 @@
-"""Pictures of measurements other than the papers' figures: training curves and images of Pathfinder."""
+"""Pictures of no result file: curves of trainings' logs, and images of Pathfinder."""
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from fairseq_mega.cli.progress import parse_statistics
-from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, height_limits, load_pyplot, look, save
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, load_pyplot, save
 from fairseq_mega.lab.runs.report import Report
-from fairseq_mega.lab.runs.results import Result
 
 Points = Dict[int, float]  # by update; of repeated updates after an interruption the last counts
 CURVES = {  # titles of panels to names of updates and of a score in a log
@@ -33,32 +31,6 @@ def read_curves(lines: Iterable[str]) -> Dict[str, Points]:
     return curves
 
 
-def draw_curves(logs: Sequence[Path], output: Path) -> List[str]:
-    """Draw a curve for each log with a training; return a line about each of them.
-
-    Raises:
-        OSError: if a log cannot be read.
-        ValueError: if no log contains a training.
-    """
-    found: List[Tuple[str, Dict[str, Points]]] = []
-    for log in logs:
-        with log.open(encoding="utf-8", errors="replace") as lines:
-            curves = read_curves(lines)
-        found += [(log.parent.name or log.stem, curves)] if any(curves.values()) else []
-    if not found:
-        raise ValueError("no log contains a training: they failed, or were made without --log-format json")
-    panels = [
-        Panel(
-            [Line(sorted(curves[title].items()), name) for name, curves in found],
-            {"xlabel": "updates", "ylabel": title},
-        )
-        for title in CURVES
-        if any(curves[title] for _, curves in found)
-    ]
-    draw_panels(panels, output)
-    return [f"{name}: {max(max(points, default=0) for points in curves.values()):,} updates" for name, curves in found]
-
-
 def add_curves(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``curves``."""
     parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="train.log of one or several runs")
@@ -66,29 +38,28 @@ def add_curves(parser: argparse.ArgumentParser) -> None:
 
 
 def print_curves(options: argparse.Namespace) -> None:
-    """Draw the curves."""
-    print("\n".join([*draw_curves(options.logs, options.output), f"plot: {options.output}"]))
+    """Draw a curve for each log with a training, and print a line about each of them.
 
-
-def plot_accuracies(results: Sequence[Result], output: Path, source: Optional[str] = None) -> None:
-    """Draw validation accuracies over updates and over hours to an image file, with ``source`` as in ``save``.
-
-    A training without records of hours is in the first panel alone.
+    Raises:
+        OSError: if a log cannot be read.
+        ValueError: if no log contains a training.
     """
-    limits = height_limits([point["accuracy"] for result in results for point in result["curve"]])
-    panels = []
-    for key, title in {"updates": "updates", "hours": "hours of training"}.items():
-        lines: List[Line] = []
-        for number, result in enumerate(results):
-            settings = result["settings"]
-            model = catalogue()[settings["recipe"]].number.rpartition(", ")[2]
-            on = "CPU" if settings["trained_on"] == "cpu" else "GPU"
-            name = f"{model}, learning rate {settings['lr']:g}, seed {result['seed']}, {on}"
-            points = [(point[key], point["accuracy"]) for point in result["curve"] if key in point]
-            lines += [Line(points, name, look(number))] if points else []
-        if lines:
-            panels.append(Panel(lines, {"xlabel": title, "ylabel": "validation accuracy (%)", **limits}))
-    draw_panels(panels, output, source=source)
+    found: List[Tuple[str, Dict[str, Points]]] = []
+    for log in options.logs:
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            curves = read_curves(lines)
+        found += [(log.parent.name or log.stem, curves)] if any(curves.values()) else []
+    if not found:
+        raise ValueError("no log contains a training: they failed, or were made without --log-format json")
+    panels = [
+        Panel([Line(sorted(own[title].items()), name) for name, own in found], {"xlabel": "updates", "ylabel": title})
+        for title in CURVES
+        if any(own[title] for _, own in found)
+    ]
+    draw_panels(panels, options.output)
+    for name, curves in found:
+        print(f"{name}: {max(max(points, default=0) for points in curves.values()):,} updates")
+    print(f"plot: {options.output}")
 
 
 def pathfinder_images(size: int) -> Dict[int, List[Any]]:

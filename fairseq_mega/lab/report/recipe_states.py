@@ -1,11 +1,9 @@
-"""State of every recipe: the paper's value, ours over the seeds, failed seeds, and the origin of our values."""
+"""State of every recipe: the paper's value, and ours over the seeds."""
 
-import argparse
 import json
-import re
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, shortened, stuck
 from fairseq_mega.lab.recipes.catalogue import catalogue
@@ -13,66 +11,43 @@ from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.alike import CONDITIONS, MORE, PRECISIONS
 from fairseq_mega.lab.report.figures import speeds_of
 from fairseq_mega.lab.report.numbers import mean_and_deviation
-from fairseq_mega.lab.runs.provenance import machine_of, revision_of
-from fairseq_mega.lab.runs.report import Report, add_format
 from fairseq_mega.lab.runs.results import GIVEN, Result, ResultError, changes_of, check_result, is_trained_here
-from fairseq_mega.lab.runs.text_tables import FORMATS, Table, table_of
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 COPIES = {"runs", "tables"}  # folders of the runner whose files repeat its results
-SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
 SPEED = "tokens_per_second"  # depends on the machine
 METRICS = ("test_accuracy", "perplexity")  # of recipes without a value of the paper
 VALID = "valid_bits_per_token"  # score at the end of a training whose losses form a curve
-FAILED = "failed.json"  # in a run's folder: the reason of its failure
 
 
 class State(NamedTuple):
-    """A recipe, its results, the seeds whose runs failed or never rose above chance, and results of weights trained
-    elsewhere.
-
-    ``omitted`` counts the trainings with other settings than the common settings of ``results``.
-    """
+    """A recipe, its results, and results of weights trained elsewhere."""
 
     recipe: Recipe
     results: List[Result]
-    failed: Set[int]
     given: List[Result]
-    omitted: int = 0
-
-
-def records(
-    folders: Iterable[Path], names: str, fields: Set[str], omitted: Set[str]
-) -> Iterator[Tuple[Path, Dict[str, Any]]]:
-    """Yield the JSON objects about recipes with certain fields, in and below some folders except the omitted ones.
-
-    Raises:
-        ResultError: if a file names a recipe and is not JSON.
-    """
-    for folder in folders:
-        for path in sorted(folder.rglob(names)):
-            content = path.read_bytes()
-            if b'"recipe"' not in content:
-                continue
-            try:
-                found = json.loads(content)
-            except ValueError as error:
-                raise ResultError(
-                    f"{path}: not a JSON result file ({error}): write it again, or move it away"
-                ) from error
-            if isinstance(found, dict) and found.keys() >= fields and not omitted & {*path.relative_to(folder).parts}:
-                yield path, found
 
 
 def find_results(folders: Iterable[Path]) -> List[Result]:
     """Return the results of recipes in and below some folders, each once, without toy data and other settings.
 
     The results of a recipe with several learning rates are in the files of its cells, which record the chosen one.
+    Files about no recipe and the runner's copies are passed over.
 
     Raises:
-        ResultError: if a result is damaged.
+        ResultError: if a result is damaged, or a file names a recipe and is not JSON.
     """
     found: Dict[str, Result] = {}
-    for path, result in records(folders, "*.json", {"schema", "settings"}, COPIES):
+    for folder, path in ((place, path) for place in folders for path in sorted(place.rglob("*.json"))):
+        content = path.read_bytes()
+        if b'"recipe"' not in content or COPIES & {*path.relative_to(folder).parts}:
+            continue
+        try:
+            result = json.loads(content)
+        except ValueError as error:
+            raise ResultError(f"{path}: not a JSON result file ({error}): write it again, or move it away") from error
+        if not isinstance(result, dict) or not result.keys() >= {"schema", "settings"}:
+            continue
         check_result(result, str(path))
         recipe = catalogue().get(result["settings"].get("recipe"))
         invented = result["benchmark"].endswith("-smoke") or result["settings"].get("data") == "invented"
@@ -92,28 +67,13 @@ def of_each_seed(result: Result, recipe: Recipe) -> List[Result]:
     return [{**result, **run, "settings": settings} for run in chosen] if "runs" in result else [result]
 
 
-def find_failures(folders: Iterable[Path]) -> Dict[str, Set[int]]:
-    """Return the failed seeds of each recipe, from the runner's records."""
-    found: Dict[str, Set[int]] = {}
-    for _, failure in records(folders, FAILED, {"recipe", "seed", "smoke"}, set()):
-        if not failure["smoke"]:
-            found.setdefault(failure["recipe"], set()).add(failure["seed"])
-    return found
-
-
 def states(folders: Sequence[Path]) -> List[State]:
     """Return the states of all recipes, in the order of the tables."""
-    results, failures = find_results(folders), find_failures(folders)
-    found = []
+    results, found = find_results(folders), []
     for name, recipe in catalogue().items():
-        of_recipe = [result for result in results if result["settings"]["recipe"] == name]
-        trained = list(filter(is_trained_here, of_recipe))
-        own = of_most(trained)
-        failed = set(failures.get(name, ()))
-        failed |= {result["seed"] for result in own if result["settings"].get("task") in TASKS and stuck(result)}
-        failed |= {int(seed) for result in own for run in result.get("missing", ()) for seed in SEED.findall(run)}
-        given = [result for result in of_recipe if not is_trained_here(result)]
-        found.append(State(recipe, own, failed, given, len(trained) - len(own)))
+        own = [result for result in results if result["settings"]["recipe"] == name]
+        trained = list(filter(is_trained_here, own))
+        found.append(State(recipe, of_most(trained), [result for result in own if result not in trained]))
     return found
 
 
@@ -160,10 +120,8 @@ def ours_of(state: State) -> str:
             mean_and_deviation(list(seeds.values())) + f" ({kind})" * (len(kinds) > 1) for kind, seeds in kinds.items()
         ]
         cells += [", ".join(means)] if means and metric != SPEED else []
-    if not cells:
-        return state.recipe.absent or "not run"
     short = any("published_updates" in result["settings"] and shortened(result) for result in state.results)
-    return " / ".join(cells) + "*" * short
+    return " / ".join(cells) + "*" * short if cells else "-"
 
 
 def kind_of(result: Result) -> str:
@@ -180,47 +138,13 @@ def scored_of(state: State) -> str:
         whose = "; ".join(["authors'" if about["authors"] else "given", *about.get("differs", ())])
         metrics = [metric for metric in state.recipe.paper or METRICS if metric in result["scores"]]
         found += [f"{result['scores'][metric]:.2f} ({whose})" for metric in metrics]
-    return several(found)
-
-
-def seeds_of(state: State) -> str:
-    """Count the recipe's seeds with a result, and the omitted results of other settings."""
-    seeds = f"{len({result['seed'] for result in state.results})} of {len(state.recipe.seeds)}"
-    return seeds + (f", {state.omitted} more results omitted" if state.omitted else "")
+    return ", ".join(dict.fromkeys(found))
 
 
 def above_chance_of(members: Sequence[State]) -> str:
     """Count the trainings of some recipes of the arena that rose above chance, among those with a result."""
     results = [result for state in members for result in state.results if result["settings"].get("task") in TASKS]
     return f"{sum(not stuck(result) for result in results)} of {len(results)}" if results else "-"
-
-
-def several(texts: Iterable[str]) -> str:
-    """Return different texts, each once."""
-    return ", ".join(dict.fromkeys(texts)) or "-"
-
-
-def state_table(found: Sequence[State]) -> Table:
-    """Return a table with a row for each recipe."""
-    rows = []
-    for state in found:
-        failed = ", ".join(map(str, sorted(state.failed))) or ("none" if state.results else "-")
-        rows.append(
-            {
-                "recipe": state.recipe.name,
-                "paper": paper_of(state.recipe),
-                "ours": ours_of(state),
-                "others' weights": scored_of(state),
-                "seeds": seeds_of(state),
-                "failed seeds": failed,
-                "above chance": above_chance_of([state]),
-                "machine": several(map(machine_of, state.results)),
-                "revision": several(map(revision_of, state.results)),
-                "date": several(result["date"][:10] for result in state.results),
-                "data": several(str(result["settings"].get("data", "-")) for result in state.results),
-            }
-        )
-    return table_of(rows)
 
 
 def benchmark_table(found: Sequence[State]) -> Table:
@@ -259,25 +183,3 @@ def names_of(state: State) -> Tuple[str, str]:
     if state.recipe.report.startswith("figure"):
         table = " ".join(table.split()[:2])  # its panels share their recipes
     return f"{table}, {task}", ", ".join(rest).partition(" (")[0]
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``recipes``."""
-    about = "folders with results, for instance examples or outputs/lra"
-    parser.add_argument("folders", type=Path, nargs="+", help=about)
-    add_format(parser)
-
-
-def run(options: argparse.Namespace) -> None:
-    """Print the state of all recipes.
-
-    Raises:
-        FileNotFoundError: if a folder does not exist.
-    """
-    for folder in options.folders:
-        if not folder.is_dir():
-            raise FileNotFoundError(f"the folder {folder} does not exist: give one that contains results")
-    print(FORMATS[options.format](state_table(states(options.folders))))
-
-
-REPORT = Report("Print every recipe with the paper's value and ours, failed seeds, machine and data.", add_options, run)

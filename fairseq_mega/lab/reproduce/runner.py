@@ -14,7 +14,6 @@ import torch
 from fairseq_mega.compat.files import locks
 from fairseq_mega.lab.prepare.of_recipes import dataset_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
-from fairseq_mega.lab.report.recipe_states import FAILED
 from fairseq_mega.lab.runs.commands import Execute, StageError, execute
 from fairseq_mega.lab.runs.files import in_the_way_of, write_json
 from fairseq_mega.lab.runs.stages import print_line, stage
@@ -29,6 +28,8 @@ from .settings import Choices, at_each_rate, parse_setting
 from .tables import print_tables
 from .training import Devices, train, with_automatic
 from .weights import convert, find_weights
+
+FAILED = "failed.json"  # in a run's folder: the reason of its failure
 
 
 class Made(NamedTuple):
@@ -172,7 +173,7 @@ def perform_all(
 ) -> List[str]:
     """Do all jobs, as many at a time as there are GPUs for; return the names of those that failed.
 
-    A failure is written to the job's folder for the reports, and a later success removes it.
+    A failure is written to the job's folder, and a later success removes it.
     """
     devices, failed = Devices(choices.gpus), set()
 

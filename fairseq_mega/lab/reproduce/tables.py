@@ -1,22 +1,23 @@
 """The tables and figures at the end of a command, with the options for them from its own."""
 
 import argparse
+import shutil
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Container, Dict, List, Sequence
+from typing import Container, Dict, Sequence
 
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.command import REPORTS
 from fairseq_mega.lab.report.command import main as report
-from fairseq_mega.lab.report.paper_table import SpeedColumns
-from fairseq_mega.lab.report.papers import PAPER_TABLES
+from fairseq_mega.lab.report.papers import PAPER_TABLES, SpeedColumns
 from fairseq_mega.lab.runs.commands import PYTHON, execute
 from fairseq_mega.lab.runs.stages import stage
 
-from .evaluating import benchmark_of
 from .jobs import Job
 from .results import table_folder
 from .settings import Choices
+
+SPEED = "speed.json"  # result file of the benchmark of training
 
 
 @lru_cache(maxsize=None)
@@ -50,42 +51,22 @@ def print_tables(jobs: Sequence[Job], failed: Sequence[str], options: argparse.N
 def print_report(jobs: Sequence[Job], folder: Path, options: argparse.Namespace, choices: Choices) -> int:
     """Print the table or plot the figure of some runs from the results in a folder; return the exit status."""
     recipe = jobs[0].recipe
-    known: Dict[str, Any] = {
-        "--label": jobs[0].name,
-        "--benchmark": benchmark_of(jobs[0]),
-        "--output": options.output or choices.out / f"{recipe.report}.png",
-        **panels(recipe.evaluate),
-    }
-    chunks = [job.recipe.cell["chunk"] for job in jobs if "model.encoder_chunk_size" in choices.settings_of(job.recipe)]
-    if chunks:
-        known["--chunk"] = chunks[0]
+    output = ["--output", str(options.output or choices.out / f"{recipe.report}.png")]
     columns = PAPER_TABLES[recipe.report].speed if recipe.report in PAPER_TABLES else None
     if columns is not None:
-        known.update(speed(columns, choices, [job.recipe for job in jobs], options.no_speed))
-    smoke = ["--smoke"] if choices.smoke and "--smoke" in options_of(recipe.report) else []
-    return report([recipe.report, str(folder), *smoke, *accepted_options(recipe.report, known)])
+        measure_speed(columns, choices, [job.recipe for job in jobs], options.no_speed)
+        if (choices.out / SPEED).exists():
+            shutil.copy(choices.out / SPEED, folder)
+    smoke = ["--smoke"] if choices.smoke else []
+    return report([recipe.report, str(folder), *smoke, *(output if is_drawn(recipe) else [])])
 
 
-def accepted_options(name: str, known: Dict[str, Any]) -> List[str]:
-    """Return the options that a report accepts, with their values."""
-    return [word for option, value in known.items() if option in options_of(name) for word in (option, str(value))]
-
-
-def panels(evaluate: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the chunk of the first panel of a figure, and the segments of the last."""
-    contexts = evaluate.get("contexts", [{}])
-    found = {"--chunk": contexts[0].get("chunk_size"), "--segments": contexts[-1].get("segments")}
-    return {option: values[0] for option, values in found.items() if values}
-
-
-def speed(columns: SpeedColumns, choices: Choices, recipes: Sequence[Recipe], omitted: bool) -> Dict[str, Path]:
+def measure_speed(columns: SpeedColumns, choices: Choices, recipes: Sequence[Recipe], omitted: bool) -> None:
     """Measure training speed and memory for a table, if a recipe with these columns is among those of the job."""
-    result = choices.out / "speed.json"
     own = any(columns.cell.items() <= recipe.cell.items() for recipe in recipes)
     if own and not omitted and not choices.smoke:
         where = "cuda" if choices.gpus else "cpu"
-        words = [*PYTHON, "fairseq_mega.lab.benchmarks", *columns.benchmark, "--json", str(result)]
+        words = [*PYTHON, "fairseq_mega.lab.benchmarks", *columns.benchmark, "--json", str(choices.out / SPEED)]
         nothing: Dict[str, str] = {}
         log = choices.out / "speed.log"
         stage(choices.out, f"speed.{where}", lambda: execute([*words, "--device", where], log, nothing))
-    return {"--speed": result} if result.exists() else {}
