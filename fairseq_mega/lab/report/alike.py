@@ -1,4 +1,4 @@
-"""Results of a table whose cells are means over seeds: all results of a cell are measured under the same conditions."""
+"""Reports of result files; all results of a cell that is a mean over seeds are measured under the same conditions."""
 
 import argparse
 from functools import lru_cache

@@ -10,7 +10,7 @@ from fairseq_mega.lab.report.comparisons import MODELS
 from fairseq_mega.lab.report.numbers import FORMS, by_subject, pivot, ratio, record_of
 from fairseq_mega.lab.report.papers import FULL, run_table
 from fairseq_mega.lab.runs.plotting import Line, Panel, look
-from fairseq_mega.lab.runs.report import all_results, selected_results
+from fairseq_mega.lab.runs.report import Report, all_results, selected_results
 from fairseq_mega.lab.runs.results import Result, ResultError, is_trained_here
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
@@ -303,30 +303,24 @@ def megalodon_figure4(results: Sequence[Result]) -> Contents:
     return Contents([speed_table(results)], results, panels=figure4_panels(results))
 
 
-FIGURES: Dict[str, Tuple[str, str, Callable[[List[Result]], Contents], Callable[..., List[Result]]]] = {
-    "figure4": (
-        "Plot MEGA's Figure 4: accuracy over the EMA's dimensions and over the chunk.",
-        *(BENCHMARK, figure4, read_alike),
-    ),
-    "figure5": ("Plot MEGA's Figure 5: validation curves on Pathfinder.", BENCHMARK, figure5, read_alike),
-    "figure6": (
-        "Plot MEGA's Figure 6: perplexity over the context and over the chunk.",
-        *("figure6", figure6, all_results),
-    ),
-    FIGURE1: (
-        "Plot MEGALODON's Figure 1 scaled down: losses over bytes and contexts.",
-        *(FIGURE1, megalodon_figure1, selected_results),
-    ),
-    FIGURE4: (
-        "Plot MEGALODON's Figure 4: training speed over the context.",
-        *(FIGURE4, megalodon_figure4, selected_results),
-    ),
-    FIGURE5: (
-        "Plot MEGALODON's Figure 5: perplexity over the context.",
-        *(FIGURE5, megalodon_figure5, selected_results),
-    ),
-}
+def figure(
+    about: str,
+    benchmark: str,
+    contents: Callable[[List[Result]], Contents],
+    read: Callable[..., List[Result]] = selected_results,
+) -> Report:
+    """Return the report of a figure."""
+    return report_of(f"Plot {about}.", [benchmark], contents, read, drawn=True)
+
+
+ACCURACIES = "MEGA's Figure 4: accuracy over the EMA's dimensions and over the chunk"
+CONTEXTS = "MEGA's Figure 6: perplexity over the context and over the chunk"
+LOSSES = "MEGALODON's Figure 1 scaled down: losses over bytes and contexts"
 REPORTS = {
-    name: report_of(about, [benchmark], contents, read, drawn=True)
-    for name, (about, benchmark, contents, read) in FIGURES.items()
+    "figure4": figure(ACCURACIES, BENCHMARK, figure4, read_alike),
+    "figure5": figure("MEGA's Figure 5: validation curves on Pathfinder", BENCHMARK, figure5, read_alike),
+    "figure6": figure(CONTEXTS, "figure6", figure6, all_results),
+    FIGURE1: figure(LOSSES, FIGURE1, megalodon_figure1),
+    FIGURE4: figure("MEGALODON's Figure 4: training speed over the context", FIGURE4, megalodon_figure4),
+    FIGURE5: figure("MEGALODON's Figure 5: perplexity over the context", FIGURE5, megalodon_figure5),
 }
