@@ -45,13 +45,6 @@ require_command() {
   command -v "$1" >/dev/null 2>&1 || die "the command '$1' was not found: $2"
 }
 
-# require_file PATH REMEDY: dies with the remedy where the file is missing or empty.
-require_file() {
-  [[ -e $1 ]] || die "$1 does not exist: $2"
-  [[ ! -d $1 ]] || die "$1 is a folder where a file is needed: $2"
-  [[ -s $1 ]] || die "$1 is empty: $2"
-}
-
 # activate_venv: puts $FAIRSEQ_MEGA_VENV, or else .venv of the checkout, first in PATH.
 activate_venv() {
   local venv=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv}

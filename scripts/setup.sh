@@ -56,7 +56,6 @@ done
 [[ -z $apex || -d $apex/apex/multi_tensor_apply ]] || # not the web toolkit of the same name
   die "--apex is '$apex': give the folder of a clone of https://github.com/NVIDIA/apex"
 constraints=$repo_root/scripts/constraints.txt
-require_file "$constraints" "take the whole repository, not only this script"
 
 python_version_of() {
   "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null
@@ -223,7 +222,6 @@ PYTHON
 if [[ -e $venv && ! -d $venv ]]; then
   die "--venv is '$venv', which is not a folder"
 fi
-[[ $venv != *:* ]] || die "--venv is '$venv': a colon parts the folders of \$PATH, so choose a folder without one"
 if [[ -x $venv/bin/python ]]; then
   version=$(python_version_of "$venv/bin/python") || die "$venv/bin/python does not run: remove $venv and repeat"
   supported "$version" || die "the environment $venv has Python $version, needed is 3.11, 3.12, 3.13 or 3.14: choose another folder with --venv"

@@ -16,7 +16,7 @@ only if both runs passed. Every other argument is passed to pytest, for instance
 
   --venv DIR    the environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
   --skip-setup  use the environment as it is
-  --only-lint   ruff, mypy, shellcheck and the sizes of rooms and files only
+  --only-lint   ruff, mypy and shellcheck only
   --skip-lint   pytest only
   --jobs N      number of test processes (default: the number of cores, at most 8; one with --device cuda, with a
                 debugger or -s, and with -n or --dist of pytest-xdist)
@@ -96,12 +96,6 @@ if [[ $lint == yes ]]; then
     shell_scripts+=("$file")
   done < <(find scripts examples -name '*.sh' 2>/dev/null | sort)
   shellcheck --external-sources "${shell_scripts[@]}"
-  log "lines of the rooms and of the longest files, for information"
-  for room in fairseq_mega/*/ tests/; do
-    lines=$(find "$room" -regex '.*\.\(py\|h\|cpp\|cu\|cuh\|yaml\)' -exec cat {} + | wc -l)
-    printf '%7d %s\n' "$lines" "$room"
-  done
-  find fairseq_mega tests -name '*.py' -print0 | xargs -0 wc -l | sort -rn | sed -n '2,11p'
 fi
 
 # Every test keeps to one thread, so there is room for one process per core.
