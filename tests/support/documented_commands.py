@@ -116,32 +116,28 @@ class Command(NamedTuple):
 
 
 def commands() -> Iterator[Command]:
-    """Yield every command of the documents; raises ValueError as :func:`commands_of`."""
-    for document in DOCUMENTS:
-        yield from commands_of(document.relative_to(REPOSITORY).as_posix(), document.read_text(encoding="utf-8"))
-
-
-def commands_of(name: str, text: str) -> Iterator[Command]:
-    """Yield the commands of a document: those in bash blocks, and ours in running text, which count once.
+    """Yield the commands of the documents: those in bash blocks, and ours in running text, which count once.
 
     Raises:
         ValueError: for a mark without a command in its block or paragraph.
     """
-    seen: Set[Tuple[str, ...]] = set()
-    for block in BLOCK.findall(text):
-        marks = [Mark(*found) for found in MARK.findall(block)]
-        runs = [mark_of(mark.text) for mark in marks if mark.word == "run"]
-        others = tuple(mark for mark in marks if mark.word != "run")
-        heard = not others
-        for words in words_in(block, seen):
-            run = next((mark for mark in runs if " ".join(words).startswith(mark.beginning)), None)
-            if run is not None:
-                runs.remove(run)
-            speaking = others if run is None and words[0] not in SHELL else ()
-            heard = heard or bool(speaking)
-            yield Command(name, words, run, speaking)
-        if runs or not heard:
-            raise ValueError(f"{name}: no command in the block of the mark {(runs or others)[0]}")
+    for document in DOCUMENTS:
+        name = document.relative_to(REPOSITORY).as_posix()
+        seen: Set[Tuple[str, ...]] = set()
+        for block in BLOCK.findall(document.read_text(encoding="utf-8")):
+            marks = [Mark(*found) for found in MARK.findall(block)]
+            runs = [mark_of(mark.text) for mark in marks if mark.word == "run"]
+            others = tuple(mark for mark in marks if mark.word != "run")
+            heard = not others
+            for words in words_in(block, seen):
+                run = next((mark for mark in runs if " ".join(words).startswith(mark.beginning)), None)
+                if run is not None:
+                    runs.remove(run)
+                speaking = others if run is None and words[0] not in SHELL else ()
+                heard = heard or bool(speaking)
+                yield Command(name, words, run, speaking)
+            if runs or not heard:
+                raise ValueError(f"{name}: no command in the block of the mark {(runs or others)[0]}")
 
 
 def words_in(block: str, seen: Set[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
