@@ -30,6 +30,7 @@ from typing import List, NamedTuple, Optional, Tuple
 from setuptools import Extension, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 ROOT = Path(__file__).resolve().parent
 SOURCES = Path("fairseq_mega") / "csrc"
@@ -248,14 +249,6 @@ class BuildExtension(build_ext):
     """
 
     def build_extension(self, ext: Extension) -> None:
-        try:
-            self.compile_and_link(ext)
-        except Exception as error:
-            if not ext.optional:
-                raise
-            self.warn(f"the compiled kernels could not be built ({error}); installing the pure PyTorch version")
-
-    def compile_and_link(self, ext: Extension) -> None:
         objects = Path(os.environ.get("FAIRSEQ_MEGA_OBJECTS") or Path(self.build_temp) / "objects").resolve()
         objects.mkdir(parents=True, exist_ok=True)
 
@@ -270,7 +263,10 @@ class BuildExtension(build_ext):
             target = objects / f"{name}.o"
             if self.force or not target.exists():
                 partial = objects / f"{name}.{os.getpid()}"
-                subprocess.check_call([*command, "-c", source, "-o", str(partial)], cwd=ROOT)
+                try:
+                    subprocess.check_call([*command, "-c", source, "-o", str(partial)], cwd=ROOT)
+                except (OSError, subprocess.CalledProcessError) as error:  # setuptools omits an optional extension
+                    raise CompileError(f"{source}: {error}") from error
                 partial.replace(target)
             sys.stdout.write(f"compiled {next(numbers)} of {count}: {source}\n")  # at once, as others print, too
             sys.stdout.flush()
@@ -321,14 +317,6 @@ class BuildExtension(build_ext):
 
     def get_export_symbols(self, ext: Extension) -> List[str]:
         return []  # the library registers operators when it is loaded; it is not a Python module
-
-    def copy_extensions_to_source(self) -> None:
-        try:
-            super().copy_extensions_to_source()
-        except Exception as error:
-            if any(not ext.optional for ext in self.extensions):
-                raise
-            self.warn(str(error))
 
 
 class Wheel(bdist_wheel):
