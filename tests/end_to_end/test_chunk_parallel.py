@@ -39,8 +39,3 @@ def test_a_killed_process_ends_the_others(trainings: tiny_trainings.Trainings, t
     second.communicate()
     assert first.returncode != 0
     assert re.search("share sequences, and .* a process ended or hangs|Connection (closed|reset) by peer", printed)
-
-
-def test_one_process_cannot_share(trainings: tiny_trainings.Trainings, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--chunk-parallel-size 2 does not divide the number of processes 1"):
-        helpers.run_fairseq("train", trainings.arguments("megalodon", *SHARED, "--cpu", "--save-dir", tmp_path))

@@ -30,6 +30,8 @@ from tests.support import in_process, json_texts, lra_data, tiny_images, tiny_tr
 from tests.support.helpers import forget_earlier_runs, run_fairseq
 
 EARLIER = json.loads(Path(__file__).with_name("earlier_names.json").read_text())  # of such trainings, by kind
+EARLIER["text length"] = {**EARLIER["text"], card.LENGTH: "the first 64 bytes"}
+EARLIER.update(label=EARLIER["text"], scale=EARLIER["recordings"], length=EARLIER["recordings"])
 INPUTS = ("text length", "scale", "length", "pixels")
 TASKS = {"masked": ["--criterion", "masked_lm", "--task", "masked_lm"]}
 
