@@ -8,12 +8,14 @@ from fairseq_mega.lab.runs.results import read_result
 
 @pytest.mark.parametrize("width", [32, 256])
 def test_models_have_equally_many_parameters(width):
-    mega, full, transformer, llama = (
-        models.layer_parameters(models.build(name, width, 2, 8, 20, 30)) for name in (*models.MODELS, "llama")
+    mega, full, transformer, llama, megalodon = (
+        models.layer_parameters(models.build(name, width, 2, 8, 20, 30))
+        for name in (*models.MODELS, "llama", "megalodon")
     )
     assert mega == full
     assert abs(mega - transformer) < 4 * width + 4  # the FFN's width is a whole number
     assert abs(mega - llama) < 6 * width
+    assert abs(mega - megalodon) < 0.01 * mega
 
 
 @pytest.fixture

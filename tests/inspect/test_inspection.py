@@ -3,6 +3,7 @@
 import math
 import re
 import shutil
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, List, Tuple
 
@@ -10,9 +11,10 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_mega.lab.inspect import averages, parts
+from fairseq_mega.lab.inspect import averages, memory, parts
 from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.lab.inspect.attention import _self_attention, attention_for
+from fairseq_mega.models.cost import training_step
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
 from fairseq_mega.ops.ema import damped_ema
@@ -169,6 +171,15 @@ def test_alignment_of_a_translation(tiny_model: Any, monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(found.weights.sum(1), torch.ones(len(found.rows)))
     with pytest.raises(ValueError, match="--layer 2"):
         attention_for(tiny_model.checkpoint, tiny_model.data, "w1", 2)
+
+
+@pytest.mark.parametrize("tiny, name", [(tiny_lm, "mega_lm"), (tiny_megalodon, "megalodon_lm")])
+def test_memory_of_a_checkpoint(tiny: Any, name: str, tmp_path: Path) -> None:
+    """Its tensors determine the kind of the model."""
+    torch.save({"args": Namespace(**tiny.TINY), "model": tiny.build().state_dict()}, tmp_path / "tiny.pt")
+    found = memory.model_of(str(tmp_path / "tiny.pt"))
+    size = tiny.build().decoder.embedding.tokens.weight.size(0)
+    assert found == (training_step({**tiny.TINY, "_name": name}, size), size)
 
 
 def run(*arguments: object) -> int:
