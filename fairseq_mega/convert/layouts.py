@@ -20,7 +20,7 @@ from .megalodon import (
     read_json,
     save_consolidated,
 )
-from .options import IMAGES, MASKED, kind_of, scoring_options
+from .options import IMAGES, MASKED, flat_options, kind_of, refuse_ours_alone, scoring_options
 from .transformers_mega import (
     convert_transformers,
     is_transformers,
@@ -96,6 +96,7 @@ def to_official(given: Checkpoint, where: str) -> Checkpoint:
     Raises:
         ValueError: if the checkpoint has another layout, or the published code does not have the model.
     """
+    refuse_ours_alone(flat_options(given))
     if is_megalodon(given):
         return _with_card({**publish_megalodon(given), SCORING: scoring_options(given)}, given)
     publishers = {MASKED: publish_transformers, IMAGES: publish_images}

@@ -18,7 +18,7 @@ from fairseq_mega.compat.files.safetensors_files import no_history
 from fairseq_mega.models.checkpoint_files import save
 
 from .megalodon_names import FREQUENCIES, merge_ranks, to_ours, to_published
-from .options import flat_options, refuse_ours_alone
+from .options import flat_options
 
 CONFIGURATION, CONSOLIDATION = "config.json", "consolidate_config.json"
 RANKS = "model_parallel_size"  # key of CONSOLIDATION
@@ -152,7 +152,6 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
             f"--adaptive-softmax-cutoff {options['adaptive_softmax_cutoff']}: the published code has one projection to "
             "all tokens; nothing was written"
         )
-    refuse_ours_alone(options)
     if options.get("statistics_window", 0) not in (0, PUBLISHED_WINDOW):
         raise ValueError(
             f"--statistics-window {options['statistics_window']}: the published code always computes the statistics of "

@@ -128,11 +128,7 @@ def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str,
 
     The published code builds a checkpoint's model from these options and the defaults of its kind. The defaults of an
     architecture apply to its command line only.
-
-    Raises:
-        ValueError: as :func:`refuse_ours_alone`.
     """
-    refuse_ours_alone(ours)
     kind, values = kind_of(model), dict(ours)
     if kind == "translator":
         values["published_source_padding"] = bool(ours.get("published_source_padding"))  # read here alone

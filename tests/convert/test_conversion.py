@@ -101,7 +101,7 @@ def test_what_the_published_code_lacks_is_refused(name: str, kind: Any, publishe
         if option.name in options_of(Role.OUTPUTS) and option.name not in known:
             args = Namespace(**{**vars(ours["args"]), option.name: not option.default})
             with pytest.raises(ValueError, match=f"--{option.name.replace('_', '-')}"):
-                publish_checkpoint({**ours, "args": args}, name)
+                layouts.to_official({**ours, "args": args}, name)
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(0, None), (-1, None), (9, 9)])

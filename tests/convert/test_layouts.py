@@ -207,6 +207,7 @@ def test_no_folder_runs_code(name: str, file: str, tmp_path: Path, capsys: Any, 
         *(("language_model", "reset_at_document_ends", True), ("megalodon, 1 ranks", "reset_at_document_ends", True)),
         *(("megalodon, 1 ranks", "residual_hops", 1), ("megalodon, 1 ranks", "statistics_window", 1)),
         ("megalodon, 1 ranks", "adaptive_softmax_cutoff", "10,30"),
+        ("transformers, rotary", "residual_hops", 1),
     ],
 )
 def test_models_that_the_published_code_lacks_are_refused(
