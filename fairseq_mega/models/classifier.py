@@ -44,8 +44,8 @@ def check_classifier(cfg: DictConfig, task: Any) -> None:
         raise ValueError(f"a classifier requires a task that classifies: give --task {TASKS}")
     if cfg.input_type is not None and str(cfg.input_type) != expected:
         raise ValueError(
-            f"--input-type {cfg.input_type}: the data of this task have --input-type {expected}; leave --input-type "
-            f"out, or give another --arch or --task"
+            f"--input-type {cfg.input_type}: the data of this task have --input-type {expected}; omit --input-type, "
+            f"or give another --arch or --task"
         )
     if expected == "image" and str(cfg.sen_rep_type) == "cls":
         raise ValueError("--sen-rep-type cls: real numbers have no <CLS> token; give --sen-rep-type mp")

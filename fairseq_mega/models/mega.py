@@ -226,19 +226,16 @@ class MegaModel(ReadsOlderCheckpoints, DecodesPacked, FairseqEncoderDecoderModel
         check_at_least(cfg, {"encoder_layers": 1, "decoder_layers": 1, "late_dropout": 0})
         source, target = task.source_dictionary, task.target_dictionary
         decoder_dim = cfg.decoder_embed_dim or cfg.encoder_embed_dim
-        if cfg.share_all_embeddings:
-            if source != target:
-                raise ValueError(
-                    f"--share-all-embeddings requires one dictionary for both languages, found {len(source)} source "
-                    f"and {len(target)} target tokens: run fairseq-preprocess with --joined-dictionary, or leave "
-                    f"--share-all-embeddings out"
-                )
-            if cfg.decoder_embed_path and cfg.decoder_embed_path != cfg.encoder_embed_path:
-                raise ValueError("--share-all-embeddings has one table: give --encoder-embed-path only")
-            if cfg.adaptive_input:
-                raise ValueError(
-                    "--share-all-embeddings has one plain table: omit --adaptive-input or --share-all-embeddings"
-                )
+        if cfg.share_all_embeddings and source != target:
+            raise ValueError(
+                f"--share-all-embeddings requires one dictionary for both languages, found {len(source)} source and "
+                f"{len(target)} target tokens: run fairseq-preprocess with --joined-dictionary, or omit the option"
+            )
+        if cfg.share_all_embeddings and (cfg.adaptive_input or cfg.decoder_embed_path):
+            raise ValueError(
+                "--share-all-embeddings has one plain table, of --encoder-embed-path: omit it, or --adaptive-input and "
+                "--decoder-embed-path"
+            )
         encoder_table = plain_table(source, cfg.encoder_embed_dim, cfg.encoder_embed_path)
         target_table: nn.Module = encoder_table
         if not cfg.share_all_embeddings:

@@ -79,14 +79,14 @@ def test_a_tensor_that_comes_back_otherwise_fails(
     assert "--verify: converting back would change encoder.layers.1.mega_layer.gamma" in capsys.readouterr().err
 
 
-TOLD = {"published_source_padding"}  # with a warning, see test_other_positions_of_padded_sources_are_told
+PRINTED = {"published_source_padding"}  # with a warning, see test_other_positions_of_padded_sources_are_printed
 WITHOUT_EFFECT = {"no_scale_embedding"}  # in classifiers
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "published_too"),
     [
-        ("translator", MegaConfig, TOLD),
+        ("translator", MegaConfig, PRINTED),
         ("language_model", MegaLanguageModelConfig, set()),
         ("lra_classifier", MegaClassifierConfig, WITHOUT_EFFECT),
     ],
@@ -159,7 +159,7 @@ def test_a_trained_model_of_ours_is_published(tiny_model: Any, tmp_path: Path) -
     assert_same(again["model"], trained["model"])
 
 
-def test_other_positions_of_padded_sources_are_told(
+def test_other_positions_of_padded_sources_are_printed(
     tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A translator reads padded batches there as it was not trained to, and as before when it comes back."""

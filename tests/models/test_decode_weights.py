@@ -74,6 +74,19 @@ def test_a_language_model(kind, softmax):
     assert left == ([model.decoder.output_projection] if softmax == "untied" else [])
 
 
+@pytest.mark.parametrize("softmax", ["shared", "untied"])
+def test_the_output_table_is_read_packed(softmax):
+    model = lively(tiny_lm.build(**SOFTMAXES[softmax])).float().eval()
+    features = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(1))
+    matrix = model.decoder.output_matrix
+    pack_weights(model, "int8")
+    packed = packed_parts(model)[-1]
+    with torch.no_grad():
+        got = model.decoder.output_layer(features)
+        torch.testing.assert_close(got, features @ unpack(PackedMatrix(packed.data, packed.scale)).T)
+        assert not torch.allclose(got, features @ matrix.T, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ALLOWED)
 def test_a_translator(kind):
     model = lively(tiny_mega.build()).float().eval()

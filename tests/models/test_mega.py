@@ -64,7 +64,7 @@ def test_published_source_padding_keeps_published_positions(chunk_size):
     torch.testing.assert_close(model(right, None, target)[0], model(left, None, target)[0])
 
 
-def test_embeddings_are_shared_as_asked():
+def test_embeddings_are_shared_as_requested():
     none, output, everything = (
         build(),
         build(share_decoder_input_output_embed=True),

@@ -1,4 +1,4 @@
-"""The MEGA encoder that predicts masked tokens: the places asked for, presets, and fairseq's training."""
+"""The MEGA encoder that predicts masked tokens: the requested positions and presets."""
 
 from argparse import Namespace
 
@@ -12,14 +12,14 @@ from tests.support.tiny_masked_lm import build, task
 from tests.support.tiny_mega import batch, lively
 
 
-def test_the_places_asked_for() -> None:
+def test_the_requested_positions() -> None:
     model = lively(build())
     tokens = batch((9, 4))
-    asked = torch.zeros_like(tokens, dtype=torch.bool)
-    asked[0, 3] = asked[1, 1] = True
+    requested = torch.zeros_like(tokens, dtype=torch.bool)
+    requested[0, 3] = requested[1, 1] = True
     whole = model(tokens)[0]
-    chosen = model(src_tokens=tokens, src_lengths=None, src_id=torch.arange(2), masked_tokens=asked)
-    torch.testing.assert_close(chosen[0], whole[asked])
+    chosen = model(src_tokens=tokens, src_lengths=None, src_id=torch.arange(2), masked_tokens=requested)
+    torch.testing.assert_close(chosen[0], whole[requested])
     torch.testing.assert_close(model.get_normalized_probs(chosen, True).exp().sum(-1), torch.ones(2).double())
 
 

@@ -74,7 +74,7 @@ class TestAdaptiveTranslator:
         assert found.shape == (3, 6, 24)
         torch.testing.assert_close(found.sum(-1), torch.ones(3, 6), atol=1e-5, rtol=0, check_dtype=False)
 
-    def test_tables_are_shared_as_asked(self):
+    def test_tables_are_shared_as_requested(self):
         everything, tied = (tiny_mega.build(**ADAPTIVE[name]).decoder for name in ("all", "tied"))
         assert everything.adaptive_softmax.head.weight.shape == (6 + 2, 8)
         embeddings, softmax = tied.embedding.tokens.embeddings, tied.adaptive_softmax

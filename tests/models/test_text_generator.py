@@ -83,8 +83,8 @@ def test_unknown_tokens_are_logged(generator, text, unknown, tokens, use, caplog
     """A model reads every word that it does not know as the same one, whatever reads the text."""
     with caplog.at_level("WARNING"):
         USES[use](generator, text)
-    told = [message for message in caplog.messages if "unknown" in message]
-    assert len(told) == (unknown > 0) and all(line.startswith(f"{unknown} of the {tokens} tokens") for line in told)
+    logged = [message for message in caplog.messages if "unknown" in message]
+    assert len(logged) == (unknown > 0) and all(line.startswith(f"{unknown} of the {tokens} tokens") for line in logged)
 
 
 @pytest.mark.parametrize("tokens", [[], [2, -1], [2, 1000]])
