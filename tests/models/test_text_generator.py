@@ -1,13 +1,16 @@
-"""Sampling, and generation through MegaLanguageModel.from_pretrained."""
+"""Sampling, generation through MegaLanguageModel.from_pretrained, and evaluations of whole texts."""
 
 import copy
 import math
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.streams.generator import draw
+from fairseq_mega.models.streams.scoring import Carry, ScoredOnce
 from tests.support.helpers import random_sentences, run_fairseq
 
 EOS = 2
@@ -113,3 +116,21 @@ def frequencies(options, count=20000):
 )
 def test_sampling(options, expected):
     torch.testing.assert_close(frequencies(options), torch.tensor(expected, dtype=torch.float), atol=0.015, rtol=0)
+
+
+class Segments:
+    """A text of five tokens in two segments."""
+
+    text = SimpleNamespace(tokens=5)
+    segments = np.array([[0, 3], [3, 5]])
+
+    def __len__(self):
+        return len(self.segments)
+
+
+def test_an_evaluation_scores_each_token_once():
+    batches = [{"id": torch.tensor([number]), "ntokens": tokens} for number, tokens in enumerate((3, 2))]
+    assert list(ScoredOnce(batches, Segments(), Carry())) == batches
+    for others in (batches[:1], [*batches, batches[1]]):
+        with pytest.raises(RuntimeError):
+            list(ScoredOnce(others, Segments(), Carry()))
