@@ -1,6 +1,5 @@
 """Sampling, generation through MegaLanguageModel.from_pretrained, and evaluations of whole texts."""
 
-import copy
 import math
 from types import SimpleNamespace
 
@@ -49,19 +48,6 @@ def test_greedy_stream_equals_full_forwards(generator, length):
     assert [next(stream) for _ in range(12)] == tokens[length:]
 
 
-@pytest.mark.parametrize("weights", [None, "int8"])
-def test_a_copy_generates_the_same(trained, weights):
-    """The copy owns its weights."""
-    folder, data = trained
-    original = MegaLanguageModel.from_pretrained(folder, "checkpoint_last.pt", data, decode_weights=weights)
-    want = original.complete("w1 w2 w3", 6, seed=1)
-    other = copy.deepcopy(original)
-    with torch.no_grad():
-        for parameter in original.parameters():
-            parameter.zero_()
-    assert other.complete("w1 w2 w3", 6, seed=1) == want
-
-
 def test_complete(generator):
     assert generator.complete("w1\nw2 w3", 15, seed=1) == generator.complete("w1\nw2 w3", 15, seed=1)
     assert generator.complete("w1", 15, seed=1) != generator.complete("w1", 15, seed=2)
@@ -75,8 +61,6 @@ def test_complete(generator):
 USES = {
     "complete": lambda generator, text: generator.complete(text, 1),
     "stream": lambda generator, text: next(generator.stream(text)),
-    "score": lambda generator, text: generator.score([text]),
-    "sample": lambda generator, text: generator.sample([text], max_len_b=20),
 }
 
 
