@@ -1,9 +1,15 @@
 """The choice of paths from their description: the automatic one, forced ones, their names and their errors."""
 
+import importlib
+from typing import Any, Callable, Dict
+
 import pytest
 import torch
 
-from fairseq_mega.ops.common.dispatch import VARIABLE, Operator, Path
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import OPERATORS, VARIABLE, Operator, Path
+from fairseq_mega.ops.dropout import dropout
+from tests.ops.test_transforms import OPERATORS as OPERATORS_OF_X
 
 
 def too_long(x: torch.Tensor, *call: object) -> "str | None":
@@ -91,3 +97,55 @@ def test_the_choice_stays_in_one_graph(monkeypatch):
 
     assert torch.equal(function(torch.zeros(2)), torch.full((2,), 3.0))
     assert torch.equal(function(torch.zeros(5)), torch.full((5,), 2.0))
+
+
+# A function of each operator whose path an argument forces, of x (B, L, 32) and the path.
+CALLS: Dict[str, Callable[..., Any]] = {
+    **{name: OPERATORS_OF_X[name] for name in ("cross_entropy", "ema", "gate", "linear", "query_key", "rotary")},
+    "activation": OPERATORS_OF_X["silu"],
+    "attention": OPERATORS_OF_X["laplace"],
+    "norm": OPERATORS_OF_X["layer norm"],
+    "packed_linear": OPERATORS_OF_X["packed"],
+    "timestep_norm": OPERATORS_OF_X["timestep_norm"],
+    "dropout": lambda x, **path: dropout(x, 0.0, **path),
+}
+NATIVE = [*((operator, "native") for operator in CALLS), ("ema", "native_fft"), ("attention", "native_blocks")]
+X = torch.randn(2, 32, 32, generator=torch.Generator().manual_seed(1))
+
+
+def paths_of(operator: str) -> Operator:
+    return importlib.import_module(f"fairseq_mega.ops.{operator}").PATHS
+
+
+def test_one_vocabulary():
+    assert set(CALLS) == set(OPERATORS) - {"decoding"}  # whose choice no argument forces
+    for operator in OPERATORS:
+        paths = paths_of(operator)
+        assert paths.name == operator
+        assert paths.names[0] == "reference" and "native" in paths.names
+        assert all(name.split("_")[0] in ("reference", "torch", "native") for name in paths.names)
+
+
+@pytest.mark.parametrize(("operator", "path"), NATIVE)
+def test_a_forced_path_that_cannot_run_is_an_error(operator, path, monkeypatch):
+    """Without the compiled kernels, and for types that they do not compute; else the reference serves."""
+    call = CALLS[operator]
+    monkeypatch.setattr(native, "PROBLEM", "_C.so is not beside the package")
+    with pytest.raises(RuntimeError, match=f"^{operator} path '{path}' cannot run: .*{native.REMEDY[:30]}"):
+        call(X, path=path)
+    torch.testing.assert_close(call(X), call(X, path="reference"), rtol=1e-4, atol=1e-5)
+    monkeypatch.setattr(native, "PROBLEM", None)
+    with pytest.raises(RuntimeError if path == "native_fft" else TypeError, match=f"^{operator} path '{path}'"):
+        call(X.double(), path=path)
+    torch.testing.assert_close(call(X.double()), call(X.double(), path="reference"))
+
+
+@pytest.mark.parametrize("operator", CALLS)
+def test_the_variable_of_each_operator(operator, monkeypatch):
+    for path in paths_of(operator).names:
+        if path.startswith("native") and (path == "native_fft" or native.PROBLEM is not None):
+            continue
+        want = CALLS[operator](X, path=path)
+        monkeypatch.setenv(VARIABLE, f"{operator}={path}")
+        assert paths_of(operator).forced() == path
+        torch.testing.assert_close(CALLS[operator](X), want, rtol=1e-5, atol=1e-5)

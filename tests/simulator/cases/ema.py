@@ -1,13 +1,108 @@
 """Cases of the EMA: its scan and a single step."""
 
 import functools
-from typing import Any, Dict, Iterator
+from typing import Any, Dict, Iterator, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tests.simulator.cases.case import Case, Results, ops
-from tests.simulator.cases.ema_definition import Call, ema_by_definition
+
+
+class Call(NamedTuple):
+    """One call of the operators; see csrc/ema/ema_scan.h."""
+
+    batch: int
+    length: int
+    width: int
+    n: int
+    complex: bool = False
+    state: bool = False
+    bidirectional: bool = False
+    shift: bool = False
+    truncation: int = 0
+    masks: bool = False
+    slow: bool = False  # decays close to one, so that an error in a carried state cannot fade
+    dtype: torch.dtype = torch.float32
+
+
+def ema_by_definition(call: Call, given: Dict[str, Any]) -> Results:
+    """The operators' results by name, in float64."""
+
+    def exact(name: str) -> Tensor:
+        tensor = given[name].double()
+        return torch.view_as_complex(tensor) if call.complex else tensor.to(torch.complex128)
+
+    length, width, rows = call.length, call.width, given["expansion"].size(0)
+    real_log = given["log_decay"].double()
+    log_q = torch.view_as_complex(real_log) if call.complex else real_log.to(torch.complex128)
+    q, p, g = log_q.exp(), given["expansion"].double().to(torch.complex128), exact("projection")
+    x, grad_y = given["x"].double(), given["grad_y"].double()
+    if given["padding"] is not None:
+        x = x.masked_fill(given["padding"].unsqueeze(-1), 0.0)
+    reset = given["reset"] if given["reset"] is not None else torch.zeros(call.batch, length, dtype=torch.bool)
+    document = reset.cumsum(1)
+    same = document.unsqueeze(2) == document.unsqueeze(1)  # (B, t, s)
+    behind = torch.arange(length).unsqueeze(1) - torch.arange(length)
+    y = torch.zeros(call.batch, length, width, dtype=torch.complex128)
+    grad_x = torch.zeros_like(y)
+    moments = torch.zeros(4, call.batch, rows, call.n, dtype=torch.complex128)
+    found: Results = {}
+    for future in range(2 if call.bidirectional else 1):
+        some = slice(future * width, (future + 1) * width)
+        lag = -behind - int(call.shift) if future else behind
+        reach = (lag >= 0) & (lag < (call.truncation or length + 1))
+        weight = (same & reach).to(torch.complex128)
+        lag = lag.clamp(min=0)
+        power = torch.exp(log_q[some].unsqueeze(-1).unsqueeze(-1) * lag)  # (D, N, t, s)
+        slope = lag * torch.exp(log_q[some].unsqueeze(-1).unsqueeze(-1) * (lag - 1))
+        c = p[some] * g[some]
+        y += torch.einsum("dnts,dn,bts,bsd->btd", power, c, weight, x.to(c.dtype))
+        v = torch.einsum("bts,btd,dnts->bsdn", weight, grad_y.to(c.dtype), power)
+        z = torch.einsum("bts,btd,dnts->bsdn", weight, grad_y.to(c.dtype), slope)
+        grad_x += torch.einsum("bsdn,dn->bsd", v, c)
+        moments[0, :, some] = torch.einsum("bsdn,bsd->bdn", v, x.to(c.dtype))
+        moments[1, :, some] = torch.einsum("bsdn,bsd->bdn", z, x.to(c.dtype))
+        if not call.bidirectional:
+            moments[2, ~reset[:, 0]], moments[3, ~reset[:, 0]] = v[~reset[:, 0], 0], z[~reset[:, 0], 0]
+    steps = torch.arange(length)
+    if not call.bidirectional:
+        to_end = torch.exp(log_q.unsqueeze(-1) * (length - 1 - steps))  # (D, N, s)
+        last = same[:, -1].to(torch.complex128)
+        final = torch.einsum("bs,dns,bsd->bdn", last, to_end, x.to(torch.complex128)) * p
+        alive = document == 0
+        if call.state:
+            h, late = exact("state"), exact("grad_state").conj()
+            y += torch.einsum("bt,dnt,dn,bdn->btd", alive.to(p.dtype), q.unsqueeze(-1) * to_end.flip(-1), g, h)
+            final = final + torch.exp(log_q * length) * h * alive[:, -1, None, None]
+            r = torch.einsum("bs,dns,bdn->bsdn", last, to_end, late)
+            by_q = torch.exp(log_q.unsqueeze(-1) * (length - 2 - steps)) * (length - 1 - steps)
+            dr = torch.einsum("bs,dns,bdn->bsdn", last, by_q, late)
+            grad_x += torch.einsum("bsdn,dn->bsd", r, p)
+            kept = (~reset[:, 0]).to(p.dtype)[:, None, None]
+            sums = (torch.einsum("bsdn,bsd->bdn", part, x.to(p.dtype)) for part in (r, dr))
+            for i, part in enumerate((*sums, r[:, 0] * kept, dr[:, 0] * kept)):
+                found[f"moments of the state {i}"] = part
+        if call.truncation == 0:
+            found["final state"] = final
+        h = exact("state") if call.state else torch.zeros_like(final)
+        raw = given["x"][:, 0].double()
+        after = q * h + p * raw.unsqueeze(-1)
+        step = (g * after).sum(-1).real + torch.linspace(-1, 1, width).double() * raw
+        found["step"], found["step's state"] = step * torch.sigmoid(step), after
+    if given["padding"] is not None:
+        grad_x = grad_x.masked_fill(given["padding"].unsqueeze(-1), 0.0)
+    found.update({f"moments {i}": part for i, part in enumerate(moments)})
+    found.update({"y": y.real, "gradient of x": grad_x.real})
+    return {name: as_stored(call, value) for name, value in found.items()}
+
+
+def as_stored(call: Call, value: Tensor) -> Tensor:
+    """A complex tensor as the kernels have it: real and imaginary parts side by side, or the real part alone."""
+    if not value.is_complex():
+        return value
+    return torch.view_as_real(value) if call.complex else value.real
+
 
 CALLS = (
     Call(1, 1, 1, 1, complex=True, state=True),
