@@ -105,11 +105,11 @@ def run_ema(dtype: torch.dtype) -> None:
             decay = -torch.rand(rows, dims).to(kind) - 0.01
             parts = decay, torch.randn(rows, dims), torch.randn(rows, dims, dtype=kind)
             coefficients = EMACoefficients(*(part.requires_grad_() for part in parts))
-            masks = {"padding_mask": torch.rand(2, 45) < 0.2, "reset_mask": torch.rand(2, 45) < 0.1}
+            masks: Dict[str, Any] = {"padding_mask": torch.rand(2, 45) < 0.2, "reset_mask": torch.rand(2, 45) < 0.1}
             state = torch.randn(2, width, dims, dtype=kind).requires_grad_() if streaming else None
             options: Dict[str, Any] = {"bidirectional": bidirectional, "truncation": truncation, "state": state}
             y, last = ema_native(draw(2, 45, width, dtype=dtype), coefficients, **masks, **options)
-            backward(y, *(last,) * streaming)
+            backward(y, *(() if last is None or not streaming else (last,)))
 
 
 @torch.no_grad()

@@ -127,7 +127,7 @@ def test_buffers_that_are_full(past, path):
     compare(built, hidden(2, past + 3, 11), path, ([past, 1, 1, 1],))
 
 
-FEED_FORWARD = {
+FEED_FORWARD: Dict[str, Any] = {
     **{
         f"mega, {norm}, {'pre' if before else 'post'}": lambda norm=norm, before=before: NormalizedFeedForward(
             MegaLayerConfig(**SHAPES["odd"], ffn_dim=21, norm=norm, normalize_before=before)

@@ -67,7 +67,7 @@ def test_operators_keep_torchs_rules(recorded, kernel_device):
         if name.endswith("_step") and name != "ema_step":
             continue
         operator = getattr(native.operators, name).default
-        options = {}
+        options: Dict[str, Any] = {}
         if name.endswith("_"):  # they write into buffers, which autograd never sees
             options["test_utils"] = ("test_schema", "test_faketensor")
         if f"{native.NAMESPACE}::{name}" in native._FUNCTIONS:

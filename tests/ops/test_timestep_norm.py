@@ -1,6 +1,7 @@
 """The contract of the timestep norm's paths: values, statistics and every gradient are those of its recurrence."""
 
 import math
+from typing import Tuple
 
 import pytest
 import torch
@@ -249,7 +250,8 @@ def test_single_steps(away, groups, choose):
     tensors.update(x=away + tensors["x"], mean=away + tensors["mean"])
     results = []
     for name, dtype in ((path, torch.float32), ("reference", torch.float64), ("reference", torch.float32)):
-        given, counts, outputs = {key: value.to(dtype) for key, value in tensors.items()}, COUNTS, []
+        given, outputs = {key: value.to(dtype) for key, value in tensors.items()}, []
+        counts: Tuple[int, ...] = COUNTS
         for step in given["x"].split(1, dim=1):
             found = run({**given, "x": step}, name, counts)
             outputs.append(found["y"])
