@@ -9,8 +9,6 @@ from torch import Tensor
 
 from fairseq_mega.ops.activation import silu
 
-from .errors import FieldError
-
 Activation = Callable[[Tensor], Tensor]
 
 ACTIVATIONS: Dict[str, Activation] = {
@@ -22,17 +20,3 @@ ACTIVATIONS: Dict[str, Activation] = {
     "tanh": torch.tanh,
     "linear": lambda x: x,
 }
-
-
-def get_activation(name: str) -> Activation:
-    """Return the activation function of a name.
-
-    Raises:
-        FieldError: for an unknown name.
-    """
-    if name not in ACTIVATIONS:
-        known = ", ".join(ACTIVATIONS)
-        raise FieldError(
-            "activation", "unknown activation {name!r} ({field}): choose from {known}", name=name, known=known
-        )
-    return ACTIVATIONS[name]

@@ -5,7 +5,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from .activation import get_activation
+from .activation import ACTIVATIONS
 from .drawn import PlainLinear
 from .dropout import Dropout
 
@@ -53,7 +53,7 @@ class ClassifierHead(nn.Module):
         widths = [in_dim, *[hidden_dim] * hidden_layers]
         self.hidden = nn.ModuleList(PlainLinear(low, high) for low, high in zip(widths, widths[1:]))
         self.output = PlainLinear(widths[-1], classes, bias=False)
-        self.activation = get_activation(activation)
+        self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
         for layer in [*self.hidden, self.output]:
             assert isinstance(layer, PlainLinear)

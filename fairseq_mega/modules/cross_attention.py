@@ -10,7 +10,7 @@ from fairseq_mega.ops.attention import Options, attention, attention_weights
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import after_silu, in_parts
 
-from .activation import get_activation
+from .activation import ACTIVATIONS
 from .config import MegaLayerConfig
 from .dropout import Dropout
 from .linear import linear
@@ -39,7 +39,7 @@ class GatedCrossAttention(nn.Module):
         self.function = config.attention_function
         self.attention_dropout = Dropout(config.attention_dropout)
         self.prenorm = config.normalize_before
-        self.activation = get_activation(config.activation)
+        self.activation = ACTIVATIONS[config.activation]
         self.norm = build_norm(config.norm, d)
         self.query_proj = linear(d, 2 * d + z)  # update gate, reset gate, query
         self.key_proj = linear(d, z)

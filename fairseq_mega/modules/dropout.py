@@ -16,9 +16,6 @@ class Dropout(nn.Module):
         p: probability of dropping, in [0, 1].
         feature: drop features instead of elements.
 
-    Raises:
-        ValueError: if p is not a probability.
-
     Attributes:
         begin: updates of a training without dropout, see :func:`postpone`.
         retained: whether elements are dropped in evaluation, too.
@@ -26,8 +23,6 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float, feature: bool = False) -> None:
         super().__init__()
-        if not 0.0 <= p <= 1.0:
-            raise ValueError(f"dropout must be a probability, found {p}")
         self.p = p
         self.feature = feature
         self.begin = 0

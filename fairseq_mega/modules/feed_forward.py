@@ -9,7 +9,7 @@ from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.decoding import FeedForwardWeights
 from fairseq_mega.ops.linear import after_silu
 
-from .activation import get_activation
+from .activation import ACTIVATIONS
 from .config import MegaLayerConfig
 from .dropout import Dropout, StochasticDepth
 from .linear import linear
@@ -30,7 +30,7 @@ class NormalizedFeedForward(nn.Module):
         super().__init__()
         self.prenorm = config.normalize_before
         self.norm = build_norm(config.norm, config.embed_dim)
-        self.activation = get_activation(config.activation)
+        self.activation = ACTIVATIONS[config.activation]
         self.fc1 = linear(config.embed_dim, config.ffn_dim)
         self.fc2 = linear(config.ffn_dim, config.embed_dim)
         self.dropout = Dropout(config.dropout, config.feature_dropout)

@@ -14,7 +14,7 @@ from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import after_silu, in_parts
 from fairseq_mega.ops.query_key import query_key
 
-from .activation import get_activation
+from .activation import ACTIVATIONS
 from .attention_cache import AttentionCache, cached
 from .config import MegaLayerConfig
 from .dropout import Dropout, StochasticDepth
@@ -53,7 +53,7 @@ class GatedAttention(nn.Module):
         self.function = config.attention_function
         self.attention_dropout = Dropout(config.attention_dropout)
         self.prenorm = config.normalize_before
-        self.activation = get_activation(config.activation)
+        self.activation = ACTIVATIONS[config.activation]
 
         self.norm = build_norm(config.norm, d)
         self.ema = MultiDimensionalDampedEMA(

@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import multi_head_attention
 
-from .activation import get_activation
+from .activation import ACTIVATIONS
 from .documents import Documents
 from .dropout import Dropout
 from .errors import FieldError, check_layer
 from .layer import PLAIN, LayerContext, LayerOutput
 from .linear import linear
-from .norm import build_norm
+from .norm import NORMS, build_norm
 from .padding import finite_padding
 from .state import LayerCache, LayerMemory
 
@@ -37,7 +37,8 @@ class TransformerLayerConfig:
     activation_dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        check_layer(self, dict.fromkeys(("embed_dim", "heads", "ffn_dim"), 1))
+        least = dict.fromkeys(("embed_dim", "heads", "ffn_dim"), 1)
+        check_layer(self, least, norm=NORMS, activation=tuple(ACTIVATIONS))
         if self.embed_dim % self.heads != 0:
             message = "{heads} {value} does not divide {embed_dim} {width}: give a divisor"
             raise FieldError("heads", message, value=self.heads, width=self.embed_dim)
@@ -58,7 +59,7 @@ class TransformerLayer(nn.Module):
         self.heads = config.heads
         self.prenorm = config.normalize_before
         self.attention_dropout = Dropout(config.attention_dropout)
-        self.activation = get_activation(config.activation)
+        self.activation = ACTIVATIONS[config.activation]
         self.attention_norm, self.feed_forward_norm = build_norm(config.norm, d), build_norm(config.norm, d)
         self.input_proj = linear(d, 3 * d)  # query, key, value
         self.output_proj = linear(d, d)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.modules.activation import get_activation
+from fairseq_mega.modules.activation import ACTIVATIONS
 
 Weights = Dict[str, Tensor]
 EPS = 1e-5
@@ -92,7 +92,7 @@ def weigh(q: Tensor, k: Tensor, bias: Tensor, function: str, causal: bool, paddi
 
 def gated_attention(weights: Weights, options: Dict[str, Any], x: Tensor, padding: Optional[Tensor]) -> Tensor:
     """The sub-layer with the EMA, chunk by chunk."""
-    activation = get_activation(options["activation"])
+    activation = ACTIVATIONS[options["activation"]]
     d, z, v = x.size(-1), weights["gamma"].size(1), weights["v_proj.weight"].size(0)
     before = norm(under(weights, "norm.norm."), x) if options["prenorm"] else x
     value = activation(linear(weights, "v_proj", before))
@@ -117,7 +117,7 @@ def cross_attention(
     weights: Weights, options: Dict[str, Any], x: Tensor, encoded: Tensor, padding: Optional[Tensor]
 ) -> Tensor:
     """The sub-layer that reads the encoder's output (B, S, d)."""
-    activation = get_activation(options["activation"])
+    activation = ACTIVATIONS[options["activation"]]
     d, z = x.size(-1), weights["k_proj.weight"].size(0)
     before = norm(under(weights, "norm.norm."), x) if options["prenorm"] else x
     update, reset, query = linear(weights, "q_proj", before).split([d, d, z], -1)
@@ -131,5 +131,5 @@ def cross_attention(
 def feed_forward(weights: Weights, options: Dict[str, Any], x: Tensor) -> Tensor:
     """The last sub-layer."""
     before = norm(under(weights, "norm.norm."), x) if options["prenorm"] else x
-    out = x + linear(weights, "fc2", get_activation(options["activation"])(linear(weights, "fc1", before)))
+    out = x + linear(weights, "fc2", ACTIVATIONS[options["activation"]](linear(weights, "fc1", before)))
     return out if options["prenorm"] else norm(under(weights, "norm.norm."), out)

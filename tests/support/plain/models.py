@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.modules.activation import get_activation
+from fairseq_mega.modules.activation import ACTIVATIONS
 from tests.support.plain.forward import Weights, cross_attention, feed_forward, gated_attention, linear, norm, under
 
 PAD = 1  # in every dictionary of fairseq
@@ -120,7 +120,7 @@ def classifier(weights: Weights, options: Dict[str, Any], documents: List[Tensor
         mean = x.sum(1) / (~padding).sum(1, keepdim=True)
         vectors.append(x[:, 0] if options.get("sen_rep_type") == "cls" else mean)
     x = torch.cat(vectors, -1)
-    activation = get_activation(options.get("classifier_activation_fn", "gelu"))
+    activation = ACTIVATIONS[options.get("classifier_activation_fn", "gelu")]
     for index in range(sum(name.startswith("classifier.") and name.endswith(".weight") for name in weights)):
         x = activation(linear(weights, f"classifier.{index}.0", x))
     return x @ weights["sentence_projection_layer.weight"].T
