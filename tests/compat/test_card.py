@@ -109,18 +109,6 @@ def test_a_training_writes_it_and_fairseq_reads_the_rest(tiny_model: Any) -> Non
     assert checkpoint["task_state"] == {} and "card" not in checkpoint["extra_state"] and "names" not in checkpoint
 
 
-@pytest.mark.parametrize("split", ["train", "extra"])
-def test_class_folders_of_any_split(split: str, tmp_path: Path) -> None:
-    """Another split numbers the classes if that of training is gone."""
-    for name in ("cat", "dog"):
-        (tmp_path / split / name).mkdir(parents=True)
-    task = test_image_classification.task_of(tmp_path)
-    card.check("a.pt", {"labels": "cat\ndog"}, task, task.data_card())
-    assert task.labels() == ["cat", "dog"]
-    with pytest.raises(card.OtherCard, match="labels 0: ape in the checkpoint, cat in the data"):
-        card.check("a.pt", {"labels": "ape\ncat"}, task, task.data_card())
-
-
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize(
     ("theirs", "folders", "numbered"),
