@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import typing
+import warnings
 import weakref
 
 import torch
@@ -39,7 +40,9 @@ def end_workers_with_their_batches(
     if not workers_are_requested(sys.argv) and not torch.cuda.is_available():
         self.num_workers = 0
     try:
-        batches = original(self, *args, **kwargs)
+        with warnings.catch_warnings():  # fairseq requests pinned memory also without a GPU
+            warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true but no accelerator")
+            batches = original(self, *args, **kwargs)
     finally:
         self.num_workers = workers
     if hasattr(self, "epoch_batch_sampler"):  # read once, in the constructor; it would close a reference cycle
