@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Iterator, List
 
 import pytest
+import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer, EpochBatchIterator
 
@@ -82,6 +83,19 @@ def test_workers_end_with_their_epoch(buffer: int, read: int) -> None:
         assert [next(batches) for _ in range(read)] == [[number] for number in range(read)]
         del batches, iterator
         assert ended()
+
+
+def test_workers_end_when_the_garbage_collector_finds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for workers that cannot end, which the patience of torch's clean-up shows."""
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 60.0)
+    batches = epochs(2).next_epoch_itr(shuffle=False)
+    next(batches)
+    batches.circle = batches
+    del batches
+    assert len(multiprocessing.active_children()) == 2
+    start = time.monotonic()
+    gc.collect()
+    assert ended() and time.monotonic() - start < 50.0
 
 
 @pytest.mark.parametrize(("gpu", "workers"), [(False, 0), (True, 1)])
