@@ -15,10 +15,9 @@ from fairseq_mega.lab.benchmarks.models import build_recipe
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.reproduce.evaluating import language_model
-from fairseq_mega.lab.reproduce.runner import Made, jobs_of
-from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.runs.results import read_result
 from tests.support.helpers import random_sentences, run_fairseq
+from tests.support.jobs import run_of
 
 RECIPES = find("megalodon/figure1")
 
@@ -65,9 +64,7 @@ def test_all_models_read_the_same_bytes_in_the_same_order(text: Path) -> None:
 
 def test_a_training_leaves_its_losses_in_a_result_of_its_own(tmp_path: Path) -> None:
     """Before the scores, which take longer; of a recipe that wants no curve there is none."""
-    choices = Choices(tmp_path)
-    made = {"outputs/gcide-bytes-16m/data-bin": Made(Path("data"), "0")}
-    (run,) = jobs_of(find("megalodon/figure1/gcide/llama"), [7], choices, made)
+    run = run_of("megalodon/figure1/gcide/llama", tmp_path, seed=7)
     run.folder.mkdir(parents=True)
     (run.folder / "train.command").write_text("fairseq-mega-train DATA\n")
     lines = [{"loss": f"{9 - n / 100}", "wpb": "50", "ups": "2", "num_updates": str(n)} for n in range(1, 401)]

@@ -18,7 +18,7 @@ from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.reproduce import command as reproducing
 from fairseq_mega.lab.reproduce import training
 from fairseq_mega.lab.reproduce.command import line_of, main
-from fairseq_mega.lab.reproduce.data import folders
+from fairseq_mega.lab.reproduce.data import data_of
 from fairseq_mega.lab.reproduce.jobs import plan
 from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.models.presets import preset
@@ -27,23 +27,20 @@ from tests.support.in_process import words_of
 ONE = (FOLDER / "mega/table2/text/mega_chunk.yaml").read_text(encoding="utf-8")
 INHERITS = "[/mega/table2/text/mega@_global_, _self_]"
 WRONG = [
-    ("recipe:", "recipes:", "the file has the unknown recipes"),
-    ("  number:", "  cell: 128\n  number:", "'cell' of 'recipe' is 128"),
-    ("  number:", "  evaluate: {kind: guess}\n  number:", "'evaluate' has the kind 'guess'"),
-    (INHERITS, "[/fairseq@_global_, _self_]", "'hydra' has to be"),
-    (INHERITS, "[mega, _self_]", "'defaults' has 'mega': give /NAME@_global_, a file of"),
-    (INHERITS, "[/mega/table2/text/nosuch@_global_, _self_]", "this does not exist in"),
+    ("recipe:", "recipes:", "recipes"),
+    ("  number:", "  cell: 128\n  number:", "'cell'"),
+    ("  number:", "  evaluate: {kind: guess}\n  number:", "'evaluate'"),
+    (INHERITS, "[/mega/table2/text/nosuch@_global_, _self_]", "'defaults'"),
 ]
 
 
-@pytest.mark.parametrize("old, new, message", WRONG)
-def test_errors_name_file_and_entry(tmp_path: Path, old: str, new: str, message: str) -> None:
-    assert old in ONE
+def test_errors_name_file_and_entry(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
-    path.write_text(ONE.replace(old, new), encoding="utf-8")
-    with pytest.raises(RecipeError, match="own.yaml: ") as caught:
-        load(path)
-    assert message in str(caught.value)
+    for old, new, entry in WRONG:
+        assert old in ONE
+        path.write_text(ONE.replace(old, new), encoding="utf-8")
+        with pytest.raises(RecipeError, match=f"own.yaml: .*{entry}"):
+            load(path)
 
 
 def test_a_file_inherits_entry_by_entry(tmp_path: Path) -> None:
@@ -133,11 +130,11 @@ def test_a_recipe_is_complete() -> None:
         assert recipe.number.startswith(starts[name.partition("/")[0]]), name
 
 
-@pytest.mark.parametrize("choices", [{"smoke": True}, {"data_dir": Path("data")}, {"data": Path("data")}, {}])
-def test_data_sets_have_folders_of_their_own(tmp_path: Path, choices: Dict[str, Any]) -> None:
+def test_data_sets_have_folders_of_their_own(tmp_path: Path) -> None:
     """A miniature is not taken for the data set that it is a part of, wherever the data lie."""
-    found = folders(find_all([]), Choices(tmp_path, **choices))
-    assert len(set(found.values())) == len(found)
+    for choices in (Choices(tmp_path, smoke=True), Choices(tmp_path, data=Path("data")), Choices(tmp_path)):
+        found = [data.folder for data in data_of(find_all([]), choices).values()]
+        assert len(set(found)) == len(found)
 
 
 PUBLISHED = {  # batch per step x accumulation x GPUs, norm, rate, decay, dropout, warm-up, updates, power
@@ -266,10 +263,10 @@ def test_a_recipe_that_leaves_its_precision_to_the_machine(tmp_path: Path, monke
     assert choices.automatic == "bf16" and not (tmp_path / "out").exists()
     for _ in range(2):
         choices = training.with_automatic(Choices(tmp_path / "out"), [other, quick], begun=True)
-        for recipe, flags in ((quick, {"--amp", "--bf16"}), (other, set())):
-            words = plan(recipe, 1, tmp_path, "", choices).train_arguments()
-            assert {"--amp", "--bf16"} & set(words) == flags
-        assert choices.conditions(quick)["precision"] == "bf16" and choices.conditions(other)["precision"] == "fp32"
+        for recipe, flags, name in ((quick, {"--amp", "--bf16"}, "bf16"), (other, set(), "fp32")):
+            job = plan(recipe, 1, tmp_path, "", choices)
+            assert {"--amp", "--bf16"} & set(job.train_arguments()) == flags
+            assert job.precision == choices.conditions(recipe)["precision"] == name
     asked = Choices(tmp_path / "out", precision="fp32")
     assert training.with_automatic(asked, [quick], begun=True) == asked
 

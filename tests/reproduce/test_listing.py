@@ -11,8 +11,9 @@ from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.reproduce import counts
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.counts import counted, counts_of
-from fairseq_mega.lab.reproduce.listing import duration, measured_rate, span
+from fairseq_mega.lab.reproduce.listing import duration, row
 from fairseq_mega.lab.reproduce.settings import Choices, parse_setting, revise
+from tests.support.jobs import TEXT, run_of
 
 GOLDEN = Path(__file__).parent.parent / "goldens" / "list.txt"
 PUBLISHED = {  # parameters: MEGA, Table 5; the README of its code; counts of models that were built
@@ -78,11 +79,12 @@ def test_the_work_of_text() -> None:
 
 def test_the_time_that_is_left(tmp_path: Path) -> None:
     """The time follows the speed in the log where there is one, else the operations."""
-    recipe, log = catalogue()["mega/table2/text/mega"], tmp_path / "train.log"
-    log.write_text('x | train_inner | {"ups": "2", "num_updates": "10"}\n' * 3)
-    cpu, gpu, work = Choices(tmp_path, workers=2), Choices(tmp_path, gpus=1), counts_of(recipe)
-    rate = measured_rate([log, tmp_path / "none.log"])
-    assert span(duration(recipe, work, 1000, 25000, rate, cpu)) == "3.3 h"
+    run = run_of(TEXT, tmp_path, workers=2)
+    run.folder.mkdir(parents=True)
+    (run.folder / "train.log").write_text('x | train_inner | {"ups": "2", "num_updates": "1000"}\n' * 3)
+    recipe, cpu, gpu = run.recipe, run.choices, Choices(tmp_path, gpus=1)
+    work = counts_of(recipe)
+    assert row(recipe, [run], cpu).cells[1:5] == ["0 of 1 seeds", "90.43", "-", "3.3 h"]
     half = 12500 * work.operations
     assert duration(recipe, work, 12500, 25000, None, gpu) == half / 40e12
     assert duration(recipe, work, 12500, 25000, None, cpu) == half / 50e9

@@ -1,20 +1,27 @@
-"""--processed: the folder of a task is found by its files, and refused where its vocabulary or labels are others."""
+"""Archives of the authors and of the benchmark: each task takes its part; a folder of other contents is refused."""
 
+import io
+import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
+from fairseq_mega.lab.prepare import lra_archive
+from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.generators.listops import TOKENS
 from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce.authors_data import find_processed
 from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.data import data_of
 from fairseq_mega.lab.reproduce.listing import listing
-from fairseq_mega.lab.reproduce.runner import jobs_of, prepare_all
+from fairseq_mega.lab.reproduce.runner import jobs_of
 from fairseq_mega.lab.reproduce.settings import Choices
+from tests.support.in_process import in_process  # noqa: F401
+from tests.support.prepare_runs import refusal
 
 LISTOPS, PATHFINDER, PATHX = (catalogue()[f"mega/table2/{task}/mega"] for task in ("listops", "pathfinder", "pathx"))
 
@@ -35,14 +42,6 @@ def write(folder: Path, data: str, tokens: Sequence[str] = TOKENS, labels: int =
     return folder
 
 
-def test_folders_are_known_by_name_and_files(tmp_path: Path) -> None:
-    listops = write(tmp_path / "lra" / "listops", "listops")
-    large = write(tmp_path / "lra" / "pathfinder128", "pathx", pixels=16384)
-    small = write(tmp_path / "lra" / "pathfinder", "pathfinder32")
-    assert find_processed(LISTOPS, tmp_path) == listops == find_processed(LISTOPS, listops)
-    assert find_processed(PATHFINDER, tmp_path) == small and find_processed(PATHX, tmp_path) == large
-
-
 BYTES = [str(byte) for byte in range(96)]
 MADE: Dict[str, Dict[str, Any]] = {  # data by the name of a recipe's data set: how the folders of each are filled
     "listops": {},
@@ -60,6 +59,8 @@ MADE: Dict[str, Dict[str, Any]] = {  # data by the name of a recipe's data set: 
         ("text", {"text/aan": "aan", "text/imdb": "imdb"}, "text/imdb"),
         ("retrieval", {"text/aan": "aan", "text/imdb": "imdb"}, "text/aan"),
         ("image", {"images/cifar10": "cifar10", "images/pathfinder32": "pathfinder32"}, "images/cifar10"),
+        ("pathx", {"pathfinder": "pathfinder32", "pathfinder128": "pathx"}, "pathfinder128"),
+        ("pathfinder", {"pathfinder": "pathfinder32", "pathfinder128": "pathx"}, "pathfinder"),
         ("pathfinder", {"pathfinder/pathfinder128": "pathx"}, None),
         ("listops", {"listops_a": "listops", "listops_b": "listops"}, None),
     ],
@@ -96,7 +97,7 @@ def test_the_list_knows_what_was_done_with_them(tmp_path: Path) -> None:
     """A file beside those that are read belongs to the data that the runner compares."""
     (write(tmp_path / "lra" / "listops", "listops") / "README").touch()
     choices = Choices(tmp_path / "out", processed=tmp_path / "lra")
-    (run,) = jobs_of([LISTOPS], [1], choices, prepare_all([LISTOPS], choices))
+    (run,) = jobs_of([LISTOPS], [1], choices, data_of([LISTOPS], choices))
     run.folder.mkdir(parents=True)
     (run.folder / "train.log").touch()
     assert "0 of 1 seeds" in "\n".join(listing([LISTOPS], [1], choices, everything=True))
@@ -123,3 +124,86 @@ def test_an_archive_is_fetched_unpacked_and_checked(tmp_path: Path, capsys: pyte
         path.unlink()
     assert main(words) == 1
     assert "src-bin/dict.txt" in capsys.readouterr().err
+
+
+TABLES = {
+    **{
+        f"tsv_data/new_aan_pairs.{split}.tsv": "".join(f"{n % 2}.0\t{n}\t{n}\tb'one {n}'\tb'two'\n" for n in range(6))
+        for split in ("train", "eval", "test")
+    },
+    **{
+        f"listops-1000/basic_{split}.tsv": "Source\tTarget\n" + "( ( ( [MAX 2 ) 9 ) ] )\t9\n" * 3
+        for split in ("train", "val", "test")
+    },
+}
+OTHERS = {
+    "pathfinder32/curv_contour_length_14/metadata/0.npy": "imgs/0 sample_0.png 0 1 1.0 14 4 2 0.5 1 1\n",
+    "pathfinder32/curv_contour_length_14/imgs/0/sample_0.png": "pixels",
+    "pathfinder32/curv_baseline/imgs/0/sample_172.png": "",
+    "listops-1000/../../../outside.tsv": "no",
+    "tsv_data/notes.txt": "no",
+}
+
+
+def write_archive(folder: Path, members: Dict[str, str]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "lra_release.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in members.items():
+            member = tarfile.TarInfo(f"lra_release/lra_release/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def files_of(folder: Path) -> List[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def part_of(dataset: str) -> lra_archive.Part:
+    part = DATASETS[dataset].released
+    assert part is not None
+    return part
+
+
+def test_each_task_takes_its_part(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path, {**TABLES, **OTHERS})
+    for dataset, count in (("listops", 3), ("aan", 3), ("pathfinder32", 2)):
+        out = tmp_path / "out" / dataset
+        part = part_of(dataset)
+        assert lra_archive.unpack(archive, part, out) == count == len(files_of(out))
+        assert {name.split("/")[0] for name in files_of(out)} == {part.folder}
+        assert not any("baseline" in name for name in files_of(out))
+    with pytest.raises(DownloadError, match="holds no whole data of pathfinder128"):
+        lra_archive.unpack(archive, part_of("pathx"), tmp_path / "out")
+    tables = {name: text for name, text in TABLES.items() if not name.endswith("basic_val.tsv")}
+    with pytest.raises(DownloadError, match="holds no whole data of listops"):
+        lra_archive.unpack(write_archive(tmp_path / "part", tables), part_of("listops"), tmp_path / "part")
+    archive.write_bytes(archive.read_bytes()[:-30])
+    message = refusal("aan", "--released", "--archives", tmp_path, "--out", tmp_path / "cut")
+    assert "lra_release.gz cannot be unpacked" in message
+    assert not (tmp_path / "cut").exists()  # read to its end before anything is taken out of it
+
+
+@pytest.mark.usefixtures("in_process")
+def test_from_the_archive_to_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Retrieval and ListOps are made of it, ListOps beside the generated data."""
+    write_archive(tmp_path / "archives", TABLES)
+    words = ["table2/retrieval/mega", "table2/listops/mega", "--released", "--archives", str(tmp_path / "archives")]
+    words += ["--gpus", "0", "--launcher", "print", "--data-dir", str(tmp_path / "data"), "--out", str(tmp_path)]
+    assert main([*words, "--no-download"]) == 0, capsys.readouterr().err
+    assert sorted(path.name for path in (tmp_path / "data").iterdir() if "." not in path.name) == [
+        "listops-released",
+        "retrieval",
+    ]
+    assert "new_aan_pairs.train.tsv" in (tmp_path / "data" / "retrieval" / "card.json").read_text()
+
+
+def test_what_cannot_be_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["table2/listops/mega", "--gpus", "0", "--released", "--out", str(tmp_path)]
+    assert main([*words, "--data-dir", str(tmp_path), "--no-download"]) == 1
+    assert "archives/lra_release.gz does not exist" in capsys.readouterr().err
+    generated = write(tmp_path / "generated", "listops")
+    (generated / "SOURCE.json").write_text('{"origin": "generated by the rules"}')
+    assert main([*words, "--data", str(generated)]) == 1
+    assert "--released" in capsys.readouterr().err

@@ -24,12 +24,11 @@ def check(script: str, *words: str, python: List[str]) -> "subprocess.CompletedP
 def test_nothing_has_to_be_installed(python: List[str]) -> None:
     done = check("mega_table2_lra.sh", "--help", python=python)
     assert done.returncode == 0 and "--max-update N" in done.stdout and "Long Range Arena" in done.stdout
-    for words, message in (
-        (["--nonsense"], "mega_table2_lra.sh: error: unknown option '--nonsense'"),
-        (["--seeds"], "mega_table2_lra.sh: error: --seeds needs a value"),
-    ):
-        refused = check("mega_table2_lra.sh", *words, python=python)
-        assert refused.returncode == 1 and message in refused.stderr and not refused.stdout
+    for option in ("--nonsense", "--seeds"):
+        refused = check("mega_table2_lra.sh", option, python=python)
+        assert refused.returncode == 1 and not refused.stdout
+        (line,) = refused.stderr.splitlines()
+        assert line.startswith("mega_table2_lra.sh: error: ") and option in line
     printed = check("mega_table2_lra.sh", "--venv", "a b", "--smoke", "--", "--lr", "3", python=python).stdout
     out = ROOT / "outputs" / "lra-smoke"
     words = ["mega/table2", "--smoke", "--out", str(out), "--root", str(ROOT), "--", "--lr", "3"]
@@ -37,13 +36,7 @@ def test_nothing_has_to_be_installed(python: List[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "out"),
-    [
-        ([], ["--out", str(ROOT / "outputs" / "lra")]),
-        (["--work-dir", "x"], []),
-        (["--print"], []),
-        (["--yaml"], []),
-    ],
+    ("given", "out"), [([], ["--out", str(ROOT / "outputs" / "lra")]), (["--work-dir", "x"], []), (["--print"], [])]
 )
 def test_results_lie_in_the_checkout(given: List[str], out: List[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Unless an option names another folder, or nothing is written."""

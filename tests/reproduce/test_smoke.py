@@ -12,7 +12,8 @@ import pytest
 from fairseq_mega.lab.recipes.catalogue import catalogue, find_all
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.reproduce.command import main
-from fairseq_mega.lab.reproduce.runner import jobs_of, prepare_all
+from fairseq_mega.lab.reproduce.data import data_of
+from fairseq_mega.lab.reproduce.runner import jobs_of
 from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.reproduce.tables import is_drawn
 from fairseq_mega.lab.runs.results import read_result
@@ -75,7 +76,7 @@ def test_from_the_data_to_the_table(
     printed = capsys.readouterr()
     assert status == 0, printed.err[-4000:]
     choices = Choices(out.resolve(), out.resolve(), smoke=True)
-    runs = jobs_of(recipes, [1], choices, prepare_all(recipes, choices))
+    runs = jobs_of(recipes, [1], choices, data_of(recipes, choices))
     assert {run.recipe.name for run in runs} == {recipe.name for recipe in recipes}
     for run in runs:
         files = sorted(run.results.glob("*.json"))

@@ -61,6 +61,6 @@ def test_speed_beside_a_table_is_measured_with_the_recipes_that_it_is_of(
     assert columns is not None
     monkeypatch.setattr(tables, "execute", lambda words, *others: commands.append(words))
     for name, measured in (("listops/mega", 0), ("text/mega_chunk", 1), ("text/mega", 1)):
-        tables.measure_speed(columns, Choices(tmp_path), find(f"mega/table2/{name}"), omitted=False)
+        tables.measure_speed(columns, Choices(tmp_path), find(f"mega/table2/{name}"))
         assert len(commands) == measured
     assert commands[0][-5:] == ["4096", "--json", str(tmp_path / "speed.json"), "--device", "cpu"]

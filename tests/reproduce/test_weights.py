@@ -20,8 +20,9 @@ from fairseq_mega.convert.options import flat_options
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import RecipeError
-from fairseq_mega.lab.reproduce import data, runner, weights
+from fairseq_mega.lab.reproduce import weights
 from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.data import data_of
 from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.runs.results import read_results
 from fairseq_mega.models import on_paper
@@ -83,9 +84,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def symbols_of(recipe: str, out: Path) -> int:
     """Rows of a model's table of embeddings for the data that a smoke run of a recipe makes."""
     choices = Choices(out.resolve(), smoke=True)
-    (folder,) = data.folders([catalogue()[recipe]], choices).values()
-    runner.prepare(catalogue()[recipe], folder, choices)
-    names = [folder / name for name in ("src-bin/dict.txt", "data-bin/dict.txt", "data-bin/dict.en.txt")]
+    (data,) = data_of([catalogue()[recipe]], choices).values()
+    data.make()
+    names = [data.folder / name for name in ("src-bin/dict.txt", "data-bin/dict.txt", "data-bin/dict.en.txt")]
     lengths = [len(Dictionary.load(str(path))) for path in names if path.exists()]
     return lengths[0] + (recipe == TEXT) if lengths else 0  # the task has a token in front of a text
 

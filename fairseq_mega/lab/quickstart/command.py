@@ -56,14 +56,14 @@ SHELL = {"interactive": "--beam 1 --sampling --temperature 0.7", "eval-lm": "--g
 
 
 class QuickStart:
-    """The stages of all tasks in a folder.
+    """The stages of a task in a folder.
 
     Args:
         options: of the command line.
         command: the command line, for the result file.
-        task: lines on the task's settings; an unfinished folder must have the same settings.
-        minutes: default time of the training, in words.
+        task: lines on the task's settings and texts; an unfinished folder must have the same settings.
         texts: lines on the user's texts.
+        minutes: default time of the training, in words; by default that of :meth:`usual_minutes`.
 
     Raises:
         StageError: if the folder was begun with other settings.
@@ -72,13 +72,16 @@ class QuickStart:
     enough: int  # updates; with fewer, the model may be poor
 
     def __init__(
-        self, options: argparse.Namespace, command: str, task: Sequence[str], minutes: str, texts: Sequence[str]
+        self, options: argparse.Namespace, command: str, task: Sequence[str], texts: Sequence[str], minutes: str = ""
     ) -> None:
         self.options, self.command = options, command
         self.recipe = load(FOLDER / "quickstart" / f"{options.task}.yaml")
-        self.updates = int(options.updates or (SMOKE_UPDATES if options.smoke else 0))
+        self.updates = options.updates or (SMOKE_UPDATES if options.smoke else 0)
         lines = [*task, *(f"{group} {self.recipe.config[group]}" for group in GROUPS)]
-        lines += [f"updates {self.updates or 'by time'}", f"minutes {options.train_minutes or minutes}"]
+        lines += [
+            f"updates {self.updates or 'by time'}",
+            f"minutes {options.train_minutes or minutes or self.usual_minutes()}",
+        ]
         lines += [f"precision {options.precision}", *texts, *["smoke"] * options.smoke]
         self.work = Work(options.work_dir, lines, "--work-dir")
         self.folder = self.work.folder
@@ -135,8 +138,8 @@ class QuickStart:
 
     def plan(self) -> None:
         """Write the minutes of the training to a file, for a second start."""
-        given, usual = self.options.train_minutes, LONGEST_MINUTES if self.updates else self.usual_minutes()
-        write_text(self.folder / "minutes", f"{float(given or usual):.2f}\n")
+        usual = LONGEST_MINUTES if self.updates else self.usual_minutes()
+        write_text(self.folder / "minutes", f"{float(self.options.train_minutes or usual):.2f}\n")
         if not self.updates:
             print_line(f"the training will take {self.minutes:.1f} minutes")
 
@@ -151,12 +154,7 @@ class QuickStart:
         config["optimization"]["stop_time_hours"] = round(self.minutes / 60, 6)
         config["distributed_training"]["distributed_world_size"] = max(1, gpus)
         choices = Choices(
-            self.folder,
-            gpus=gpus,
-            gpus_per_run=gpus,
-            precision=precision,
-            max_update=self.updates,
-            smoke=self.options.smoke,
+            self.folder, gpus=gpus, precision=precision, max_update=self.updates, smoke=self.options.smoke
         )
         recipe = replace(self.recipe, config=config)
         job = plan(recipe, recipe.seeds[0], self.folder / "data-bin", "", choices, self.folder)
@@ -179,17 +177,20 @@ class Translation(QuickStart):
     enough = 1000  # with fewer, the model has not learned yet which word translates which
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
-        recipe, languages = load(FOLDER / "quickstart" / "translation.yaml"), (options.source_lang, options.target_lang)
+        recipe, self.languages = (
+            load(FOLDER / "quickstart" / "translation.yaml"),
+            [options.source_lang, options.target_lang],
+        )
         self.pieces = SMOKE_PIECES if options.smoke else vocab_size_of(recipe)
-        task = [f"languages {' '.join(languages)}", f"vocabulary {self.pieces}", f"beam {recipe.evaluate['beam']}"]
+        task = [f"languages {' '.join(self.languages)}", f"vocabulary {self.pieces}", f"beam {recipe.evaluate['beam']}"]
         prefixes = {"": options.text, "valid ": options.valid, "test ": options.test}
         texts = [
             f"{use}{sha256_of(Path(f'{prefix}.{language}'))}"
             for use, prefix in prefixes.items()
-            for language in (languages if prefix else ())
+            for language in (self.languages if prefix else ())
         ]
-        super().__init__(options, command, task, "as many as are left", texts)
-        self.recipe.config["task"].update(source_lang=languages[0], target_lang=languages[1])
+        super().__init__(options, command, task, texts, "as many as are left")
+        self.recipe.config["task"].update(source_lang=options.source_lang, target_lang=options.target_lang)
 
     def usual_minutes(self) -> float:
         """Return the minutes left after setting up: a long installation shortens the training."""
@@ -198,8 +199,7 @@ class Translation(QuickStart):
 
     def data_words(self) -> List[str]:
         """Return the arguments that clean the text, divide it and split it into subwords."""
-        options = self.options
-        source, target = options.source_lang, options.target_lang
+        options, (source, target) = self.options, self.languages
         if options.text is None:
             own = f"--text PREFIX (files PREFIX.{source} and PREFIX.{target})"
             words = ["help-pairs", "--deb", *self.fetched(list(libreoffice_help.PACKAGES.values()), own)]
@@ -212,12 +212,15 @@ class Translation(QuickStart):
     def score(self) -> None:
         """Translate the test sentences, print BLEU and examples, and write the result file."""
         self.work.stage("translate", self.translate)
-        job, task, result = self.job, self.job.config["task"], self.folder / "result.json"
-        settings = {"task": f"{task['source_lang']}-{task['target_lang']}", "precision": job.choices.used_precision}
+        job, result = self.job, self.folder / "result.json"
+        settings = {
+            "task": "-".join(self.languages),
+            "precision": job.precision,
+            "train_minutes": f"{self.minutes:.2f}",
+        }
         words = [*evaluation.score_words(job, "best"), "--examples", "5", "--json", str(result)]
         words += ["--command", self.command, "--seed", str(job.seed), "--label", "quickstart"]
-        words += ["--benchmark", "quickstart"]
-        words += evaluation.settings_words({**settings, "train_minutes": f"{self.minutes:.2f}"})
+        words += ["--benchmark", "quickstart", *evaluation.settings_words(settings)]
         if report(["translations", *words]):
             raise StageError
         words = evaluation.translator_words(job, self.checkpoint)
@@ -227,7 +230,7 @@ class Translation(QuickStart):
         programs, sentence = Path(sys.prefix) / "bin", "TEXT" if self.options.text else EXAMPLES[1]
         drawn = [str(programs / INSPECT), str(self.checkpoint), "--attention", sentence]
         print(f"\nTo draw the source words that each word of a translation reads:\n\n  {shlex.join(drawn)}")
-        print(f"\nTo translate what you type ({task['source_lang']} to {task['target_lang']}), paste this line:\n")
+        print(f"\nTo translate what you type ({' to '.join(self.languages)}), paste this line:\n")
         print(f"  {shlex.join([str(programs / INTERACTIVE), *words])}")
 
     def translate(self) -> None:
@@ -257,8 +260,7 @@ class LanguageModel(QuickStart):
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         text = "dict-gcide" if options.text is None else sha256_of(Path(options.text))
-        self.recipe = load(FOLDER / "quickstart" / "lm.yaml")
-        super().__init__(options, command, [f"text {text}"], str(self.usual_minutes()), [])
+        super().__init__(options, command, [f"text {text}"], [])
 
     def usual_minutes(self) -> float:
         """Return the time of the recipe."""

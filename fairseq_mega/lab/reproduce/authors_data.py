@@ -1,9 +1,9 @@
-"""--processed: the authors' processed archives, fetched, unpacked, and used as they are after a check."""
+"""Archives of the papers' authors: fetched, unpacked, and their processed data used as they are after a check."""
 
 import shutil
 import zipfile
 from pathlib import Path
-from typing import List, Sequence
+from typing import Sequence
 
 from fairseq_mega.data.card import CARD_FILE, is_recorded
 from fairseq_mega.data.class_folders import walk_once
@@ -29,27 +29,22 @@ def processed_of(recipe: Recipe) -> Processed:
     return processed
 
 
-def addresses(recipes: Sequence[Recipe], given: str) -> List[str]:
-    """The address in the option, or those of the published archives that the recipes need."""
-    if given != PUBLISHED:
-        return [given]
-    return [f"{HOST}/{name}" for name in dict.fromkeys(processed_of(recipe).archive for recipe in recipes)]
+def fetch_processed(recipes: Sequence[Recipe], requested: str, folder: Path, choices: Choices) -> None:
+    """Fetch and unpack the archives at the address in --processed, or the published ones that the recipes need.
 
-
-def fetch_processed(recipes: Sequence[Recipe], choices: Choices) -> None:
-    """Fetch the archives that --processed names and unpack them below its folder, as far as that has not been done.
+    Args:
+        folder: for a folder of each archive, which is beside it.
 
     Raises:
         RecipeError, DownloadError: if one cannot be obtained, or is damaged.
         OSError: if it cannot be unpacked.
     """
-    if choices.processed is None or choices.processed_from is None:
-        return
-    for url in addresses(recipes, choices.processed_from):
-        archive = choices.processed.parent / url.rpartition("/")[2]
-        if not (choices.processed / archive.stem).is_dir():
+    published = dict.fromkeys(f"{HOST}/{processed_of(recipe).archive}" for recipe in recipes)
+    for url in published if requested == PUBLISHED else [requested]:
+        archive = folder.parent / url.rpartition("/")[2]
+        if not (folder / archive.stem).is_dir():
             fetch_missing(url, archive, attempts=8, allowed=choices.download)
-            unpack(archive, choices.processed / archive.stem)
+            unpack(archive, folder / archive.stem)
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -71,17 +66,17 @@ def find_processed(recipe: Recipe, top: Path) -> Path:
     Raises:
         RecipeError: if there is none, or several, with the reason for each folder that has the files.
     """
+    processed = processed_of(recipe)
     files = [name.replace(f"{DATA_BIN}/", "") for name in dataset_of(recipe).layout.files]
     folders = [folder for folder in sorted(place for place, _, _ in walk_once(top)) if is_named(folder, top, recipe)]
-    found = {
-        folder: problem_of(recipe, folder) for folder in folders if all((folder / name).is_file() for name in files)
-    }
+    there = [folder for folder in folders if all((folder / name).is_file() for name in files)]
+    found = {folder: problem_of(recipe, folder, processed) for folder in there}
     right = [folder for folder, problem in found.items() if not problem]
     if len(right) != 1:
         seen = [f"{folder} ({problem or 'right'})" for folder, problem in found.items()]
         raise RecipeError(
             f"--processed: {top} should have one folder of {recipe.dataset}, named "
-            f"{' or '.join(processed_of(recipe).names)}, with {', '.join(files)}: found {', '.join(seen) or 'none'}"
+            f"{' or '.join(processed.names)}, with {', '.join(files)}: found {', '.join(seen) or 'none'}"
         )
     return right[0]
 
@@ -93,25 +88,25 @@ def is_named(path: Path, top: Path, recipe: Recipe) -> bool:
     return processed is not None and any(name in below for name in processed.names)
 
 
-def problem_of(recipe: Recipe, folder: Path) -> str:
+def problem_of(recipe: Recipe, folder: Path, processed: Processed) -> str:
     """Return what tells a folder from a recipe's processed data: its origin, vocabulary, labels or length; or ""."""
-    classes, expected = int(recipe.config["model"].get("sentence_class_num", 0)), processed_of(recipe).vocab_sizes
     if is_recorded(folder):
         return f"its {CARD_FILE} names the command that made it; such data go with --data"
     if (folder / "src1-bin").is_dir() and not any("src1-bin" in name for name in dataset_of(recipe).layout.files):
         return "it has a second text for each, src1-bin"
-    if (folder / "label-bin").is_dir():
-        labels, found = (len(tokens_of_file(folder / name / "dict.txt")) for name in ("label-bin", "src-bin"))
-        if labels != classes:
-            return f"label-bin/dict.txt has {labels} labels, the task {classes}"
-        if expected is not None and not expected[0] <= found <= expected[1]:
-            return f"src-bin/dict.txt has {found} tokens, {' to '.join(map(str, expected))} are expected"
-    elif (folder / "input").is_dir():
-        pixels = recipe.config["model"]["max_positions"]
-        labels = len(set((folder / "label" / "train.label").read_text(encoding="ascii").split()))
-        if labels != classes:
-            return f"label/train.label has {labels} labels, the task {classes}"
+    model, texts = recipe.config["model"], (folder / "label-bin").is_dir()
+    if not texts and not (folder / "input").is_dir():
+        return ""
+    file = "label-bin/dict.txt" if texts else "label/train.label"
+    labels, classes = len(set(tokens_of_file(folder / file))), int(model["sentence_class_num"])
+    if labels != classes:
+        return f"{file} has {labels} labels, the task {classes}"
+    if texts and processed.vocab_sizes is not None:
+        least, most = processed.vocab_sizes
+        found = len(tokens_of_file(folder / "src-bin" / "dict.txt"))
+        return "" if least <= found <= most else f"src-bin/dict.txt has {found} tokens, {least} to {most} are expected"
+    if not texts:
         with (folder / "input" / "train.src").open(encoding="ascii", errors="replace") as lines:
-            if len(next(lines, "").split()) != pixels:
-                return f"the first line of input/train.src is not an image of {pixels} pixels"
+            if len(next(lines, "").split()) != model["max_positions"]:
+                return f"the first line of input/train.src is not an image of {model['max_positions']} pixels"
     return ""

@@ -14,11 +14,11 @@ from typing import List, Optional, Sequence
 from fairseq_mega.cli.commands import failure, quiet_libraries
 from fairseq_mega.lab.recipes.catalogue import catalogue, find_all
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
-from fairseq_mega.lab.recipes.recipe import AUTO, Recipe, RecipeError, as_yaml
+from fairseq_mega.lab.recipes.recipe import AUTO, Recipe, as_yaml
 from fairseq_mega.lab.reproduce import options
 from fairseq_mega.lab.reproduce.listing import listing
 from fairseq_mega.lab.reproduce.options import PROGRAM
-from fairseq_mega.lab.reproduce.settings import EVALUATE, Choices, choose, is_address, parse_setting, revise_all
+from fairseq_mega.lab.reproduce.settings import Choices, choose, is_address, parse_setting, revise_all
 from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.options import usable_cores
 
@@ -41,7 +41,6 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
     Raises:
         RecipeError, ValueError, OSError, StageError: with messages for the user.
     """
-    options.refuse_without_effect(given, extra)
     recipes = chosen(given)
     if given.yaml:
         print("---\n".join(map(as_yaml, recipes)), end="")
@@ -70,13 +69,7 @@ def chosen(given: argparse.Namespace) -> List[Recipe]:
         check_recipes(found)
     for text in given.where:
         found = choose(found, text)
-    settings = tuple(map(parse_setting, given.settings))
-    for setting in settings:
-        if setting.key == "optimization.max_update" and given.max_update is not None:
-            raise RecipeError(f"{setting} and --max-update both set the updates: give one of them")
-        if setting.group != EVALUATE and given.checkpoint is not None:
-            raise RecipeError(f"{setting} is for a training, and --checkpoint only scores weights: omit it")
-    return revise_all(found, settings)
+    return revise_all(found, tuple(map(parse_setting, given.settings)))
 
 
 def line_of(recipe: Recipe) -> str:
@@ -93,29 +86,21 @@ def line_of(recipe: Recipe) -> str:
 def choices_of(given: argparse.Namespace, extra: Sequence[str]) -> Choices:
     """Return the settings that the options make for all recipes."""
     out = given.out or given.root / ("outputs/reproduce-smoke" if given.smoke else "outputs/reproduce")
-    address = given.processed if given.processed and is_address(given.processed) else None
-    processed = Path(given.processed) if given.processed else None
-    if address is not None:
+    processed = given.processed and Path(given.processed)
+    if given.processed and is_address(given.processed):
         processed = (given.archives or given.root / "outputs" / "archives") / "processed"
+    folders = {"root": given.root, "data": given.data, "data_dir": given.data_dir, "archives": given.archives}
+    same = ("released", "gpus_per_run", "per_step", "max_update", "precision", "smoke")
     return Choices(
         out=out.resolve(),
-        root=given.root.resolve(),
-        data=given.data and given.data.resolve(),
-        data_dir=given.data_dir and given.data_dir.resolve(),
         processed=processed and processed.resolve(),
-        processed_from=address,
-        released=given.released,
         gpus=0 if given.smoke else visible_gpus() if given.gpus is None else given.gpus,
-        gpus_per_run=given.gpus_per_run,
-        per_step=given.per_step,
-        max_update=given.max_update,
-        precision=given.precision,
         settings=tuple(map(parse_setting, given.settings)),
         extra=tuple(extra),
-        smoke=given.smoke,
         workers=given.workers or usable_cores(),
-        archives=given.archives and given.archives.resolve(),
         download=not given.no_download,
+        **{name: folder and folder.resolve() for name, folder in folders.items()},
+        **{name: getattr(given, name) for name in same},
     )
 
 

@@ -1,14 +1,17 @@
 """The data of recipes: their folders, the commands that make them, their checks, and their origin."""
 
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
+from fairseq_mega.compat.files import locks
 from fairseq_mega.data.card import record_of
 from fairseq_mega.data.class_folders import files_below
 from fairseq_mega.data.text_units import tokens_of_file
-from fairseq_mega.lab.prepare.dataset import Sources
-from fairseq_mega.lab.prepare.layouts import DATA_BIN
+from fairseq_mega.lab.prepare.dataset import Dataset, Sources
+from fairseq_mega.lab.prepare.layouts import DATA_BIN, Examined
 from fairseq_mega.lab.prepare.making import settings_of
 from fairseq_mega.lab.prepare.of_recipes import check_data, dataset_of, is_published
 from fairseq_mega.lab.prepare.registry import DATASETS, options_of, parse
@@ -16,15 +19,203 @@ from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.report.alike import cell_of
-from fairseq_mega.lab.runs.commands import PYTHON
+from fairseq_mega.lab.runs.commands import PYTHON, Execute, execute
+from fairseq_mega.lab.runs.files import in_the_way_of
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
+from fairseq_mega.lab.runs.stages import print_line
 
 from .authors_data import find_processed
 from .jobs import Job
 from .settings import Choices
 
-PREPARE = [*PYTHON, "fairseq_mega.lab.prepare"]
 FREE = {"dataset", "seed", "released"}  # data of other seeds and of the archive are a recipe's, too
+
+
+@dataclass(frozen=True)
+class Data:
+    """The data of a recipe in their folder, whether or not they are there."""
+
+    recipe: Recipe
+    choices: Choices
+    folder: Path
+
+    @property
+    def dataset(self) -> Dataset:
+        """Return the data set of fairseq-mega-prepare."""
+        return dataset_of(self.recipe)
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether the data are there, all of them."""
+        return self.choices.processed is not None or self.dataset.layout.is_there(self.folder)
+
+    @cached_property
+    def examined(self) -> Examined:
+        """Return the digest of existing data, which identifies them among others of their kind, and their examples."""
+        if self.choices.processed is None:
+            return self.dataset.layout.examine(self.folder)
+        files, hidden = files_below(self.folder)  # files that may have other names
+        return Examined(digest_of_data([*files, *filter(Path.is_file, hidden)], self.folder))
+
+    @property
+    def read(self) -> Path:
+        """Return the folder for fairseq: the data's, or data-bin in it."""
+        below = Path(self.recipe.place).name == DATA_BIN and (self.folder / DATA_BIN).is_dir()
+        return self.folder / DATA_BIN if below else self.folder
+
+    @property
+    def sources(self) -> Sources:
+        """Return the sources to make the data of; their archives lie beside the folder of the data by default."""
+        released = is_released(self.recipe, self.choices)
+        beside = released or options_of(self.dataset.name).required.get("--archives", False)
+        archives = self.choices.archives or (self.folder.parent / "archives" if beside else None)
+        return Sources(archives, self.choices.download, released)
+
+    def words(self) -> List[str]:
+        """Return the arguments of fairseq-mega-prepare that make the data, or continue to make them."""
+        known, task = options_of(self.dataset.name).required, self.recipe.config["task"]
+        words = [self.dataset.name, "--out", str(self.folder), *self.recipe.data_options]
+        for option, key in self.dataset.task_options.items():
+            words += [option, str(task[key])] if key in task else []
+        words += ["--workers", str(self.choices.workers)] if "--workers" in known else []
+        sources = self.sources
+        if self.choices.smoke:
+            return [*words, "--smoke"]
+        if self.dataset.released is not None and not sources.released:  # generated, or from tables
+            return words
+        chosen = [["--released"]] * sources.released + [["--no-download"]] * (not sources.download)
+        chosen += [["--archives", str(sources.archives)]] if sources.archives is not None else []
+        return [*words, *(word for part in chosen if part[0] in known for word in part)]
+
+    def fitted(self) -> Recipe:
+        """Return the recipe, with the number of classes of a user's data, texts or images."""
+        recipe = self.recipe
+        if not recipe.own_data:
+            return recipe
+        images, texts = self.folder / "label" / "train.label", self.folder / "label-bin" / "dict.txt"
+        classes = len(set(tokens_of_file(images if images.exists() else texts)))
+        model = {**recipe.config["model"], "sentence_class_num": classes}
+        return replace(recipe, config={**recipe.config, "model": model})
+
+    def check(self) -> None:
+        """Check data that are there; of others that they can be made.
+
+        Raises:
+            ValueError: where the folder has other data or a part of them, or sources are neither there nor may be
+                fetched.
+        """
+        dataset, choices, sources = self.dataset, self.choices, self.sources
+        dataset.check_readers()
+        if choices.processed is not None:
+            return
+        if self.is_there:
+            problem = self.difference()
+            if problem:
+                raise RecipeError(f"{self.folder} holds {problem}: {self.recipe.name} needs another folder")
+            return
+        if self.recipe.own_data and not choices.smoke:
+            raise RecipeError(
+                f"{self.folder} holds no complete data: give yours with --data, or run fairseq-mega-prepare "
+                f"{dataset.name} --out {self.folder}"
+            )
+        dataset.layout.check_no_part(self.folder, dataset.name)
+        dataset.check_packages()
+        if choices.smoke:
+            return
+        if dataset.released is not None and sources.released and sources.archives is not None:
+            dataset.released.check(sources.archives, sources.download)
+        dataset.check_sources(self.folder, sources)
+
+    def difference(self) -> str:
+        """Return the difference of existing data from those that a run requires: of another set, invented, or of other
+        options, but for raw files and options that a result records as its task's; "" for none.
+
+        Recipes with the user's data, and those that compare models on any data, accept other data sets.
+        """
+        dataset, choices, recipe, card = self.dataset, self.choices, self.recipe, card_of(self.folder)
+        settings = card.get("settings") or {}
+        named = settings.get("dataset", dataset.name)
+        if not choices.smoke and settings.get("smoke"):
+            return "invented data of --smoke"
+        if is_released(recipe, choices) and str(card.get("origin", "")).startswith("generated"):
+            return "generated data, and --released is passed"
+        if named != dataset.name:
+            return "" if recipe.own_data or recipe.any_data else f"data of fairseq-mega-prepare {named}"
+        if choices.smoke or recipe.own_data or "dataset" not in settings:
+            return ""
+        expected = settings_of(dataset, parse(dataset.name, self.words()[1:]))
+        free = FREE | {option.lstrip("-").replace("-", "_") for option in dataset.task_options}
+        other = []
+        for key, value in sorted(settings.items()):
+            of_files = any(isinstance(entry, dict) for entry in (value if isinstance(value, list) else [value]))
+            if key not in free and not of_files and value != expected.get(key):
+                other.append(f"{flag_of(key)} {value} in place of {expected.get(key, 'none')}")
+        return f"other data than the recipe's, made with {', '.join(other)}" if other else ""
+
+    def make(self, run_command: Execute = execute) -> None:
+        """Make the data unless they are there; a lock keeps other runners out.
+
+        Raises:
+            StageError: if the command fails.
+        """
+        if self.choices.processed is not None:  # the folder may be read-only
+            return
+        above, name = self.folder.parent, self.folder.name
+        lock: Any = nullcontext()
+        if in_the_way_of(above) is None:
+            lock = locks.held(above / f".{name}.lock", str(self.folder), "runner")
+        with lock:
+            if not self.is_there:
+                print_line(f"{self.folder} holds no data: making those of {self.dataset.name}")
+                words = [*PYTHON, "fairseq_mega.lab.prepare", *self.words()]
+                run_command(words, above / f".{name}" / "prepare.log", {})
+            for remark in () if self.choices.smoke else self.dataset.remarks(self.folder, self.examined.examples):
+                print_line(remark)
+
+
+def data_of(recipes: Sequence[Recipe], choices: Choices) -> Dict[str, Data]:
+    """Return the data that the recipes need, by :attr:`Recipe.place`.
+
+    Raises:
+        RecipeError: if two recipes have other data in the same place.
+    """
+    needed: Dict[str, Recipe] = {}
+    for recipe in recipes:
+        first = recipe if recipe.measured else needed.setdefault(recipe.place, recipe)
+        if first.data != recipe.data:
+            raise RecipeError(
+                f"{first.name} has the data '{first.data}' in {recipe.place}, and {recipe.name} '{recipe.data}': give "
+                "one of them another folder, task.data"
+            )
+    several = len(needed) > 1
+    return {place: Data(recipe, choices, folder_of(recipe, choices, several)) for place, recipe in needed.items()}
+
+
+def folder_of(recipe: Recipe, choices: Choices, several: bool) -> Path:
+    """Return the folder for the data of a recipe; generated and released data do not share one.
+
+    Another form of a data set may lie beside the published one: its name has those of the folders above it.
+
+    Args:
+        several: whether the command needs several data sets, so that --data names the folder above them.
+    """
+    if choices.processed is not None:
+        return find_processed(recipe, choices.processed)
+    if choices.data is not None and not several:
+        return choices.data
+    read = Path(recipe.place)
+    usual = read.parent if read.name == DATA_BIN else read
+    if dataset_of(recipe).generated and is_released(recipe, choices):
+        usual = usual.with_name(f"{usual.name}-released")
+    above = choices.data_dir or choices.data or (choices.out / "data" if choices.smoke else None)
+    if above is None:
+        return choices.root / usual
+    return above / (usual.name if is_published(recipe) else "-".join(usual.parts[1:]) or usual.name)
+
+
+def is_released(recipe: Recipe, choices: Choices) -> bool:
+    """Return whether the data of a recipe are read from the archive of the Long Range Arena."""
+    return choices.released and not choices.smoke and dataset_of(recipe).released is not None and is_published(recipe)
 
 
 def check_recipes(recipes: Sequence[Recipe]) -> None:
@@ -40,155 +231,18 @@ def check_recipes(recipes: Sequence[Recipe]) -> None:
             )
 
 
-def data_folder(recipe: Recipe, choices: Choices, several: bool) -> Path:
-    """Return the folder for the data of a recipe, whether or not they are there.
-
-    Args:
-        several: whether the command needs several data sets, so that --data names the folder above them.
-    """
-    if choices.processed is not None:
-        return find_processed(recipe, choices.processed)
-    if choices.data is not None and not several:
-        return choices.data
-    above = choices.data_dir or choices.data or (choices.out / "data" if choices.smoke else None)
-    if above is not None:
-        return above / name_beside_others(recipe, choices)
-    return choices.root / usual_folder(recipe, choices)
-
-
-def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
-    """Return the folder for fairseq: the data's, or data-bin in it."""
-    below = Path(recipe.place).name == DATA_BIN and (folder / DATA_BIN).is_dir()
-    return folder / DATA_BIN if below else folder
-
-
-def folders(recipes: Sequence[Recipe], choices: Choices) -> Dict[str, Path]:
-    """The folders of the data that the recipes need, by :attr:`Recipe.place`."""
-    needed = by_place(recipes)
-    return {place: data_folder(recipe, choices, len(needed) > 1) for place, recipe in needed.items()}
-
-
-def by_place(recipes: Sequence[Recipe]) -> Dict[str, Recipe]:
-    """Return a recipe for each data set that the recipes need, by :attr:`Recipe.place`.
-
-    Raises:
-        RecipeError: if two recipes have other data in the same place.
-    """
-    found: Dict[str, Recipe] = {}
-    for recipe in recipes:
-        first = recipe if recipe.measured else found.setdefault(recipe.place, recipe)
-        if first.data != recipe.data:
-            raise RecipeError(
-                f"{first.name} has the data '{first.data}' in {recipe.place}, and {recipe.name} '{recipe.data}': give "
-                "one of them another folder, task.data"
-            )
-    return found
-
-
-def is_released(recipe: Recipe, choices: Choices) -> bool:
-    """Return whether the data of a recipe are read from the archive of the Long Range Arena."""
-    return choices.released and not choices.smoke and dataset_of(recipe).released is not None and is_published(recipe)
-
-
-def usual_folder(recipe: Recipe, choices: Choices) -> Path:
-    """Return the folder of the data in the recipe; generated and released data do not share one."""
-    read = Path(recipe.place)
-    top = read.parent if read.name == DATA_BIN else read
-    released = dataset_of(recipe).generated and is_released(recipe, choices)
-    return top.with_name(f"{top.name}-released") if released else top
-
-
-def name_beside_others(recipe: Recipe, choices: Choices) -> str:
-    """Return the name of the data's folder in a folder of all data.
-
-    Another form of a data set may lie beside the published one: its name has those of the folders above it.
-    """
-    usual = usual_folder(recipe, choices)
-    return usual.name if is_published(recipe) else "-".join(usual.parts[1:]) or usual.name
-
-
-def sources_of(recipe: Recipe, folder: Path, choices: Choices) -> Sources:
-    """Return the sources of the data of a recipe; their archives lie beside the folder of the data by default."""
-    released = is_released(recipe, choices)
-    beside = released or options_of(recipe.dataset).required.get("--archives", False)
-    archives = choices.archives or (folder.parent / "archives" if beside else None)
-    return Sources(archives, choices.download, released)
-
-
-def command(recipe: Recipe, folder: Path, choices: Choices) -> List[str]:
-    """Return the command that makes the data of a recipe in a folder; the same one continues an interrupted one."""
-    dataset, task = dataset_of(recipe), recipe.config["task"]
-    words = [*PREPARE, dataset.name, "--out", str(folder), *recipe.data_options]
-    for option, key in dataset.task_options.items():
-        words += [option, str(task[key])] if key in task else []
-    if "--workers" in options_of(dataset.name).required:
-        words += ["--workers", str(choices.workers)]
-    return [*words, *(["--smoke"] if choices.smoke else source_options(recipe, folder, choices))]
-
-
-def source_options(recipe: Recipe, folder: Path, choices: Choices) -> List[str]:
-    """Return the options that choose the sources of data."""
-    sources, known = sources_of(recipe, folder, choices), options_of(recipe.dataset).required
-    if dataset_of(recipe).released is not None and not sources.released:  # generated, or from tables
-        return []
-    words = [["--released"]] * sources.released
-    words += [] if sources.archives is None else [["--archives", str(sources.archives)]]
-    words += [] if sources.download else [["--no-download"]]
-    return [word for option, *values in words if option in known for word in (option, *values)]
-
-
-def check(recipe: Recipe, folder: Path, choices: Choices) -> None:
-    """Check data that are still to be made.
-
-    Raises:
-        ValueError: where the folder has a part of them, or their sources are neither there nor may be fetched.
-    """
-    dataset, sources = dataset_of(recipe), sources_of(recipe, folder, choices)
-    if recipe.own_data and not choices.smoke:
-        raise RecipeError(
-            f"{folder} holds no complete data: give yours with --data, or run fairseq-mega-prepare {dataset.name} "
-            f"--out {folder}"
-        )
-    dataset.layout.check_no_part(folder, dataset.name)
-    dataset.check_packages()
-    if choices.smoke:
-        return
-    if dataset.released is not None and sources.released and sources.archives is not None:
-        dataset.released.check(sources.archives, sources.download)
-    dataset.check_sources(folder, sources)
-
-
-def fit(recipe: Recipe, folder: Path) -> Recipe:
-    """Return a recipe with the number of classes of a user's data, texts or images; others are left as they are."""
-    if not recipe.own_data:
-        return recipe
-    images, texts = folder / "label" / "train.label", folder / "label-bin" / "dict.txt"
-    classes = len(set(tokens_of_file(images if images.exists() else texts)))
-    model = {**recipe.config["model"], "sentence_class_num": classes}
-    return replace(recipe, config={**recipe.config, "model": model})
-
-
-def digest_of(recipe: Recipe, folder: Path, choices: Choices) -> str:
-    """Return the digest that identifies the existing data of a recipe among others of their kind."""
-    if choices.processed is None:
-        return dataset_of(recipe).layout.examine(folder).digest
-    # whose files may have other names
-    files, hidden = files_below(folder)
-    return digest_of_data([*files, *filter(Path.is_file, hidden)], folder)
-
-
 def origin_of(job: Job) -> str:
     """Return the origin of a job's data for its result: generated, released, own, random, invented for a smoke run, or
     unknown where fairseq-mega-prepare did not make them.
     """
-    if job.smoke:
+    if job.choices.smoke:
         return "invented"
     if job.recipe.measured:
         return "random tokens"
     if job.choices.processed is not None:
         return "released, processed by the authors"
-    source = source_of(job.data)
-    dataset, origin = DATASETS.get(source.get("dataset", "")), str(source.get("origin", ""))
+    card = card_of(job.data)
+    dataset, origin = DATASETS.get(card.get("dataset", "")), str(card.get("origin", ""))
     if origin.startswith("generated"):
         return "generated"
     if dataset is not None and dataset.own:
@@ -196,50 +250,6 @@ def origin_of(job: Job) -> str:
     return "released" if origin else "of unknown origin"
 
 
-def source_of(folder: Path) -> Dict[str, Any]:
+def card_of(folder: Path) -> Dict[str, Any]:
     """Return the record of fairseq-mega-prepare on the data in a folder; empty where there is none."""
     return record_of(folder.parent if folder.name == DATA_BIN else folder)
-
-
-def check_origin(recipe: Recipe, folder: Path, choices: Choices) -> None:
-    """Raise a RecipeError if a folder has other data than a run requires: of another set, invented or smaller ones.
-
-    Recipes with the user's data, and those that compare models on any data, accept other data sets.
-    """
-    source = source_of(folder)
-    settings = source.get("settings") or {}
-    if not choices.smoke and settings.get("smoke"):
-        raise RecipeError(f"{folder} holds invented data of --smoke: give another folder, remove it, or add --smoke")
-    if is_released(recipe, choices) and str(source.get("origin", "")).startswith("generated"):
-        raise RecipeError(f"{folder} holds generated data: give another folder, or omit --released")
-    named, dataset = settings.get("dataset"), dataset_of(recipe).name
-    if named not in (None, dataset) and not (recipe.own_data or recipe.any_data):
-        raise RecipeError(
-            f"{folder} holds data of fairseq-mega-prepare {named}, and {recipe.name} is about {dataset}: give another "
-            "folder, or train on these by the line that --print shows"
-        )
-    other = [] if choices.smoke else other_settings(recipe, settings, folder, choices)
-    if other:
-        raise RecipeError(
-            f"{folder} holds other data than the recipe's, made with {', '.join(other)}: give another folder, in which "
-            "the recipe's are made, or train on these by the line that --print shows"
-        )
-
-
-def other_settings(recipe: Recipe, settings: Dict[str, Any], folder: Path, choices: Choices) -> List[str]:
-    """List the options that data were made with and that are not those of a recipe's data set; not the raw files, and
-    not those that a result records among the options of its task.
-    """
-    dataset, words = dataset_of(recipe), command(recipe, folder, choices)[len(PREPARE) + 1 :]
-    if recipe.own_data or settings.get("dataset") != dataset.name:
-        return []
-    expected = settings_of(dataset, parse(dataset.name, words))
-    free = FREE | {option.lstrip("-").replace("-", "_") for option in dataset.task_options}
-    return [
-        f"{flag_of(key)} {value} in place of {expected.get(key, 'none')}"
-        for key, value in sorted(settings.items())
-        if key not in free and value != expected.get(key)
-        if not any(
-            isinstance(entry, dict) for entry in (value if isinstance(value, list) else [value])
-        )  # an input file
-    ]

@@ -7,19 +7,20 @@ and simultaneous runs have a log each.
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from fairseq_mega.cli.progress import Progress
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.runs.commands import PYTHON, Execute
+from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 from fairseq_mega.lab.runs.stages import make_of, print_line
 from fairseq_mega.lab.runs.training_log import averaged, read_losses, spikes_of
 from fairseq_mega.models.averaging import average, epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 
-from .jobs import Job, languages, sentences, test_text
+from .jobs import Job
 from .training import MODULE, variables
 from .weights import parameters_of
 
@@ -32,7 +33,7 @@ GENERATE = [sys.executable, "-c", "import sys; from fairseq_mega.cli.console imp
 def benchmark_of(job: Job) -> str:
     """Return the name in the result files by which the report finds them."""
     title: str = job.recipe.evaluate.get("benchmark", job.recipe.report)
-    return title + ("-smoke" if job.smoke else "")
+    return title + ("-smoke" if job.choices.smoke else "")
 
 
 def evaluate(job: Job, execute: Execute, devices: List[int], command: str) -> None:
@@ -43,7 +44,7 @@ def evaluate(job: Job, execute: Execute, devices: List[int], command: str) -> No
     """
     kinds = {
         "classifier": classifier,
-        "images": images,
+        "images": classifier,
         "language-model": language_model,
         "translation": translation,
         "speed": speed,
@@ -57,65 +58,50 @@ def settings_words(settings: Dict[str, Any]) -> List[str]:
 
 
 def classifier(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
-    """Accuracy of the checkpoint of best validation accuracy."""
-    schedule = job.config["lr_scheduler"]
-    total = schedule.get("total_num_update") or schedule["warmup_updates"] + schedule["lr_period_updates"]
-    words = scoring_words(job, command, "best", job.name, {"schedule_updates": int(total)})
-    execute([*PYTHON, MODULE, "test", *words], job.folder / "test.log", env)
+    """Accuracy of the checkpoint of best validation accuracy.
 
-
-def images(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
-    """Accuracy of the best and of the last checkpoint on the validation images: those of the test have no labels."""
-    trained = job.weights is None
-    for name in ("best", "last") if trained else ("best",):
-        kind = {"checkpoint": name if trained else "given"}
-        words = scoring_words(job, command, name, f"{job.name}.{kind['checkpoint']}", kind)
-        words += ["--split", "valid", "--score", "top1_accuracy"]
-        execute([*PYTHON, MODULE, "test", *words], job.folder / "test.log", env)
-
-
-def scoring_words(job: Job, command: str, checkpoint: str, label: str, more: Dict[str, Any]) -> List[str]:
-    """Arguments of ``lra_results test``.
-
-    Args:
-        checkpoint: "best" or "last".
-        label: of the result, and the name of its file.
-        more: settings to keep beside those of every job.
+    On ImageNet that of the last one, too, both on the validation images, as those of the test have no labels.
     """
-    settings = {**job.recipe.cell, "published_updates": job.recipe.updates, **more}
-    settings.update(precision=job.choices.used_precision, gpus=job.gpus, recipe=job.recipe.name)
-    path = job.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
-    weights = job.weights
-    if weights is None:
-        training = [
-            *("--log", str(job.folder / "train.log"), "--train-command", str(job.folder / "train.command")),
-            *("--seed", str(job.seed), "--batch", str(job.examples)),
-            *("--early-epoch", str(job.recipe.evaluate["early_epoch"])),
-        ]
-    else:
-        training = []
-        settings.update(parameters=parameters_of(path), updates=weights.updates or job.recipe.updates)
-    return [
-        *(str(job.data), "--task", job.config["task"]["_name"], "--path", str(path)),
-        *("--json", str(job.results / f"{label}.json"), "--label", label, "--benchmark", benchmark_of(job)),
-        *("--command", command, "--test-batch", str(job.config["dataset"]["batch_size"])),
-        *(*training, *["--cpu"] * (job.gpus == 0), *settings_words(settings)),
-    ]
+    images, weights, schedule = job.recipe.evaluate["kind"] == "images", job.weights, job.config["lr_scheduler"]
+    for name in ("best", "last") if images and weights is None else ("best",):
+        path = job.folder / "checkpoints" / f"checkpoint_{name}.pt"
+        settings: Dict[str, Any] = {**job.recipe.cell, "published_updates": job.recipe.updates}
+        if images:
+            settings["checkpoint"] = name if weights is None else "given"
+            label, words = f"{job.name}.{settings['checkpoint']}", ["--split", "valid", "--score", "top1_accuracy"]
+        else:
+            total = schedule.get("total_num_update") or schedule["warmup_updates"] + schedule["lr_period_updates"]
+            label, words, settings["schedule_updates"] = job.name, [], int(total)
+        settings.update(precision=job.precision, gpus=job.gpus, recipe=job.recipe.name)
+        dataset, places = job.config["dataset"], job.config["distributed_training"]["distributed_world_size"]
+        if weights is None:
+            examples = int(dataset["batch_size"] * job.config["optimization"]["update_freq"][0] * places)
+            words += ["--log", str(job.folder / "train.log"), "--train-command", str(job.folder / "train.command")]
+            words += ["--seed", str(job.seed), "--batch", str(examples)]
+            words += ["--early-epoch", str(job.recipe.evaluate["early_epoch"])]
+        else:
+            settings.update(parameters=parameters_of(path), updates=weights.updates or job.recipe.updates)
+        words += [str(job.data), "--task", job.config["task"]["_name"], "--path", str(path), "--label", label]
+        words += ["--json", str(job.results / f"{label}.json"), "--benchmark", benchmark_of(job), "--command", command]
+        words += ["--test-batch", str(dataset["batch_size"]), *["--cpu"] * (job.gpus == 0), *settings_words(settings)]
+        execute([*PYTHON, MODULE, "test", *words], job.folder / "test.log", env)
 
 
 def language_model(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Perplexity over the contexts and chunks of the recipe, the memory carried along."""
-    given = job.weights is not None
-    checkpoint = "best" if given else job.recipe.evaluate.get("checkpoint", "best")
-    path = job.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
-    words = [
-        *(str(job.data), "--path", str(path)),
-        *("--label", job.name, "--benchmark", benchmark_of(job), "--output", str(job.results)),
-        *("--device", "cuda" if job.gpus else "cpu"),
-    ]
-    if job.recipe.evaluate.get("curve"):
+    evaluation = job.recipe.evaluate
+    checkpoint = "best" if job.weights is not None else evaluation.get("checkpoint", "best")
+    if evaluation.get("curve"):
         write_curve(job, command)
-    score_contexts(words, job.recipe.evaluate, execute, env, job.folder / "test.log")
+    for context in evaluation["contexts"]:
+        words = [str(job.data), "--path", str(job.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt")]
+        words += ["--label", job.name, "--benchmark", benchmark_of(job), "--output", str(job.results)]
+        words += ["--device", "cuda" if job.gpus else "cpu"]
+        words += [word for key, values in context.items() for word in (flag_of(key), ",".join(map(str, values)))]
+        if "chunk_nums" in evaluation:
+            at_a_time = max(context["chunk_size"]) * evaluation["chunk_nums"]
+            words += ["--chunk-nums", str(evaluation["chunk_nums"]), "--max-tokens", str(at_a_time)]
+        execute([*PYTHON, "fairseq_mega.lab.evaluate.language_model", *words], job.folder / "test.log", env)
 
 
 def write_curve(job: Job, command: str) -> None:
@@ -134,14 +120,10 @@ def write_curve(job: Job, command: str) -> None:
         "valid_bits_per_token": found.validations[-1].loss,
         "updates_per_second": found.updates_per_second,
     }
-    settings = {
-        "parameters": found.parameters,
-        "updates": len(found.updates),
-        "tokens": found.updates[-1].tokens,
-        "averaged_updates": each,
-    }
+    tokens = found.updates[-1].tokens
+    settings = {"parameters": found.parameters, "updates": len(found.updates), "tokens": tokens}
     result = make_result(
-        *(benchmark_of(job), job.name, scores, found.updates[-1].tokens, command, job.seed, settings),
+        *(benchmark_of(job), job.name, scores, tokens, command, job.seed, {**settings, "averaged_updates": each}),
         spikes=spikes_of(found.updates),
         train_command=(job.folder / "train.command").read_text(encoding="utf-8").strip(),
         curve={
@@ -152,18 +134,6 @@ def write_curve(job: Job, command: str) -> None:
     write_result(job.results / f"{job.name}-train.json", result)
 
 
-def score_contexts(
-    words: List[str], evaluation: Dict[str, Any], execute: Execute, env: Dict[str, str], log: Path
-) -> None:
-    """Score a language model, named by ``words``, over its contexts and chunks."""
-    for context in evaluation["contexts"]:
-        options = [word for key, values in context.items() for word in (flag_of(key), ",".join(map(str, values)))]
-        if "chunk_nums" in evaluation:
-            at_a_time = max(context["chunk_size"]) * evaluation["chunk_nums"]
-            options += ["--chunk-nums", str(evaluation["chunk_nums"]), "--max-tokens", str(at_a_time)]
-        execute([*PYTHON, "fairseq_mega.lab.evaluate.language_model", *words, *options], log, env)
-
-
 def speed(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Tokens per second of a device and peak memory over the lengths of the recipe."""
     evaluation, name, found = job.recipe.evaluate, job.recipe.name, job.folder / "speed.json"
@@ -171,7 +141,7 @@ def speed(job: Job, execute: Execute, env: Dict[str, str], command: str) -> None
         *("lm-length", "--models", name, "--lengths", ",".join(map(str, evaluation["lengths"]))),
         *("--symbols", str(evaluation["symbols"]), "--repeat", str(evaluation["repeat"]), "--time-limit", "inf"),
         *("--device", "cuda" if job.gpus else "cpu", "--threads", str(job.choices.workers), "--json", str(found)),
-        *("--dtype", "bfloat16" if job.choices.used_precision == "bf16" else "float32", *["--smoke"] * job.smoke),
+        *("--dtype", "bfloat16" if job.precision == "bf16" else "float32", *["--smoke"] * job.choices.smoke),
     ]
     execute([*PYTHON, "fairseq_mega.lab.benchmarks", *words], job.folder / "test.log", env)
     result = read_result(found)
@@ -219,8 +189,11 @@ def last_average(job: Job) -> Dict[str, Path]:
 
 
 def translate(job: Job, name: str, path: Path, execute: Execute, env: Dict[str, str]) -> None:
-    """Translate the test set by a checkpoint, which has a name, unless that is done."""
-    output, words = generated(job, name), [*GENERATE, *generate_words(job, path)]
+    """Translate every sentence of the test set by a checkpoint, which has a name, unless that is done."""
+    output, evaluation = generated(job, name), job.recipe.evaluate
+    words = [*GENERATE, *translator_words(job, path), "--task", "translation", "--gen-subset", "test"]
+    words += [word for key in BATCH if key in evaluation for word in (flag_of(key), str(evaluation[key]))]
+    words += ["--required-batch-size-multiple", "1", "--num-workers", "0"]
     progress = Progress(sentences=sentences(job))
     make_of([path], output, lambda: execute(words, output.with_suffix(".log"), env, progress, output))
 
@@ -242,16 +215,6 @@ def translator_words(job: Job, path: Path) -> List[str]:
     ]
 
 
-def generate_words(job: Job, path: Path) -> List[str]:
-    """Arguments of fairseq-generate for the test set, every sentence of it."""
-    evaluation = job.recipe.evaluate
-    return [
-        *(*translator_words(job, path), "--task", "translation", "--gen-subset", "test"),
-        *(word for key in BATCH if key in evaluation for word in (flag_of(key), str(evaluation[key]))),
-        *("--required-batch-size-multiple", "1", "--num-workers", "0"),
-    ]
-
-
 def score_words(job: Job, name: str) -> List[str]:
     """Arguments of the report that scores the translations of a checkpoint."""
     evaluation, (source, target) = job.recipe.evaluate, languages(job)
@@ -262,6 +225,22 @@ def score_words(job: Job, name: str) -> List[str]:
     if "tokenized" in evaluation:  # whose translations are words of Moses
         reference = job.data.parent / f"{evaluation['tokenized']}.{target}"
         words += ["--detokenize", "en", "--compound-split", "--tokenized-reference", str(reference)]
-    if "sacrebleu" in evaluation and not job.smoke:
+    if "sacrebleu" in evaluation and not job.choices.smoke:
         words += ["--sacrebleu-test-set", evaluation["sacrebleu"]]
     return words
+
+
+def languages(job: Job) -> Tuple[str, str]:
+    """Source and target of a translation."""
+    task = job.config["task"]
+    return task["source_lang"], task["target_lang"]
+
+
+def test_text(job: Job, language: str) -> Path:
+    """One side of the test set as plain text."""
+    return job.data.parent / f"{job.recipe.evaluate['test']}.{language}"
+
+
+def sentences(job: Job) -> int:
+    """Return the number of sentences of the test set."""
+    return count_lines(test_text(job, languages(job)[0]))

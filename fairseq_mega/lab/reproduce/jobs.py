@@ -3,14 +3,13 @@
 import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.prepare.of_recipes import in_same_place
 from fairseq_mega.lab.recipes.command_line import arguments
 from fairseq_mega.lab.recipes.recipe import Config, Recipe, RecipeError
 from fairseq_mega.lab.recipes.smoke import UPDATES, shrink, shrink_evaluation
-from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.fingerprints import digest
 
 from .settings import Choices, Weights, changing
@@ -32,7 +31,9 @@ class Job:
     Attributes:
         recipe: with the requested evaluation.
         seed: of the training.
-        choices: of the user, with the precision of this recipe.
+        choices: of the user.
+        precision: of the training.
+        weights: from elsewhere, that are scored; None where the job trains.
         config: of fairseq, for this machine.
         settings: everything that the weights depend on, the source of the digest in the name.
         name: readable, and different for different settings.
@@ -43,21 +44,13 @@ class Job:
     recipe: Recipe
     seed: int
     choices: Choices
+    precision: str
+    weights: Optional[Weights]
     config: Config
     settings: Dict[str, Any]
     name: str
     evaluation: str
     folder: Path
-
-    @property
-    def smoke(self) -> bool:
-        """Return whether it is the tiny form."""
-        return self.choices.smoke
-
-    @property
-    def weights(self) -> Optional[Weights]:
-        """Weights from elsewhere that are scored; None where the job trains."""
-        return self.choices.weights.get(self.recipe.name)
 
     @property
     def rate(self) -> float:
@@ -96,25 +89,9 @@ class Job:
         return int(self.config["optimization"]["max_update"])
 
     @property
-    def evaluation_stage(self) -> str:
-        """Name of the stage that evaluates it."""
-        return f"evaluate.{self.evaluation}"
-
-    @property
-    def minutes(self) -> float:
-        """Longest time of the training; 0 for any time."""
-        return 60 * float(self.config["optimization"].get("stop_time_hours", 0))
-
-    @property
     def gpus(self) -> int:
         """Return the number of GPUs of the training; 0 for the CPU."""
         return 0 if self.config["common"].get("cpu") else self.config["distributed_training"]["distributed_world_size"]
-
-    @property
-    def examples(self) -> int:
-        """Return the number of examples of an update, where the recipe counts examples."""
-        dataset, places = self.config["dataset"], self.config["distributed_training"]["distributed_world_size"]
-        return int(dataset["batch_size"] * self.config["optimization"]["update_freq"][0] * places)
 
     def train_arguments(self) -> List[str]:
         """Return the arguments of fairseq-train."""
@@ -128,20 +105,16 @@ def plan(
 
     Args:
         folder: of everything that belongs to the job; by default one of its own among those in ``choices.out``.
-
-    Raises:
-        RecipeError: if a setting of the user does not suit the recipe.
     """
-    config, cell = copy.deepcopy(recipe.config), recipe.cell
-    evaluate, choices = recipe.evaluate, choices.suited_to(recipe)
-    if recipe.measured:
-        choices = on_one_device(recipe, choices)
+    config, cell, evaluate = copy.deepcopy(recipe.config), recipe.cell, recipe.evaluate
+    used, weights = choices.precision_of(recipe), choices.weights.get(recipe.name)
     if choices.smoke:
         kept = choices.settings_of(recipe)
-        shrink(config, recipe.evaluate["kind"], kept)
-        evaluate = shrink_evaluation(recipe.evaluate, kept)
+        shrink(config, evaluate["kind"], kept)
+        evaluate = shrink_evaluation(evaluate, kept)
     set_schedule(recipe, config, choices)
-    set_batch(config, choices)
+    set_batch(config, choices, 1 if recipe.measured else choices.gpus_per_run)  # a speed is that of one device
+    config["common"].update(dict.fromkeys(precision.SETS[used], True))
     config["common"]["seed"] = seed
     config["task"]["data"] = str(data)
     if evaluate.get("average"):
@@ -152,9 +125,8 @@ def plan(
         words = [cell["task"], cell["model"], cell["attention"], f"n{cell['ema_dim']}"]
         words.append("full" if cell["chunk"] < 0 else f"c{cell['chunk']}")
         words += [f"lr{cell['lr']}"] if "lr" in cell else []
-    weights = choices.weights.get(recipe.name)
     if weights is not None:
-        settings = {"weights": weights.sha256, "data": data_digest, "precision": choices.used_precision}
+        settings = {"weights": weights.sha256, "data": data_digest, "precision": used}
     if not in_same_place(recipe):  # else these recipes have the same data
         settings["made by"] = recipe.data
     name = ".".join([*words, f"seed{seed}" if weights is None else "weights", digest(settings)])
@@ -162,7 +134,7 @@ def plan(
     folder = folder or choices.out / "runs" / name
     config["checkpoint"]["save_dir"] = str(folder / "checkpoints")
     recipe = replace(recipe, evaluate=evaluate)
-    return Job(recipe, seed, choices, config, settings, name, evaluation, folder)
+    return Job(recipe, seed, choices, used, weights, config, settings, name, evaluation, folder)
 
 
 class Batch(NamedTuple):
@@ -197,19 +169,15 @@ def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batc
         return Batch(None, batches // places, places, False)
     step = config["dataset"]["batch_size"]
     examples, at_a_time = step * accumulated * published, step * published
-    norm = str(config["model"].get("normalization_type", ""))
+    normalised = has_batch_norm(config)
     places = dividing(examples, max(1, gpus))
     share = examples // places
-    if per_step is not None:
-        if share % per_step:
-            raise RecipeError(
-                f"--per-step is {per_step}, which does not divide the {share} examples of an update on each device: "
-                f"give a divisor"
-            )
-        return Batch(per_step, share // per_step, places, places > 1 and "batchnorm" in norm)
-    most = -(-at_a_time // places) if "batchnorm" in norm else step
-    step = dividing(share, most)
-    return Batch(step, share // step, places, places > 1 and "batchnorm" in norm)
+    if per_step is not None and share % per_step:
+        raise RecipeError(
+            f"--per-step is {per_step}, and an update has {share} examples on each device: give a divisor"
+        )
+    step = per_step or dividing(share, -(-at_a_time // places) if normalised else step)
+    return Batch(step, share // step, places, places > 1 and normalised)
 
 
 def counts_tokens(config: Config) -> bool:
@@ -217,29 +185,14 @@ def counts_tokens(config: Config) -> bool:
     return "max_tokens" in config["dataset"] or config["dataset"].get("batch_size") is None
 
 
+def has_batch_norm(config: Config) -> bool:
+    """Return whether a model has a batch norm, synchronised or not."""
+    return str(config["model"].get("normalization_type", "")).endswith("batchnorm")
+
+
 def dividing(whole: int, most: int) -> int:
     """The largest divisor of a number up to a limit."""
     return next(number for number in range(min(whole, most), 0, -1) if whole % number == 0)
-
-
-def seen_by_norm(config: Config) -> Optional[int]:
-    """Examples that a batch norm sees at a time; None for other norms."""
-    norm = str(config["model"].get("normalization_type", ""))
-    places = config["distributed_training"]["distributed_world_size"]
-    return config["dataset"]["batch_size"] * max(1, places) if "batchnorm" in norm else None
-
-
-def on_one_device(recipe: Recipe, choices: Choices) -> Choices:
-    """Return the user's settings for a measured speed, that of one device.
-
-    Raises:
-        RecipeError: for settings about a training, as nothing is trained.
-    """
-    if choices.extra:
-        raise RecipeError(f"{recipe.name} measures a speed and does not train: omit the options after --")
-    if choices.used_precision == "fp16":
-        raise RecipeError(f"{recipe.name}: --precision fp16 leaves the range of MEGALODON's sums: give bf16 or fp32")
-    return replace(choices, gpus_per_run=1)
 
 
 def set_schedule(recipe: Recipe, config: Config, choices: Choices) -> None:
@@ -247,8 +200,6 @@ def set_schedule(recipe: Recipe, config: Config, choices: Choices) -> None:
     published = recipe.updates
     smoke = UPDATES[recipe.evaluate["kind"]] if choices.smoke else None
     updates = choices.max_update or min((count for count in (smoke, published) if count), default=0)  # 0: the clock's
-    if updates > published and recipe.source != "ours":
-        raise RecipeError(f"--max-update is {updates}, and the training of {recipe.name} has {published}: give fewer")
     config["optimization"]["max_update"] = updates
     schedule = config["lr_scheduler"]
     if recipe.timed and updates:  # a learning rate that follows the clock would not have fallen after so many updates
@@ -272,9 +223,9 @@ def set_schedule(recipe: Recipe, config: Config, choices: Choices) -> None:
         schedule["lr_period_updates"] = float(updates - schedule["warmup_updates"])  # the cosine ends with the training
 
 
-def set_batch(config: Config, choices: Choices) -> None:
-    """Set device, precision and the parts of the published batch."""
-    most = choices.gpus_per_run or int(config["distributed_training"]["distributed_world_size"])
+def set_batch(config: Config, choices: Choices, gpus_per_run: Optional[int]) -> None:
+    """Set the device, and the parts of the published batch."""
+    most = gpus_per_run or int(config["distributed_training"]["distributed_world_size"])
     batch = share_out(config, min(choices.gpus, most), choices.per_step)
     if batch.step is not None:
         config["dataset"]["batch_size"] = batch.step
@@ -282,12 +233,11 @@ def set_batch(config: Config, choices: Choices) -> None:
     config["distributed_training"]["distributed_world_size"] = batch.places
     if batch.synchronised:
         config["model"]["normalization_type"] = "syncbatchnorm"
-    elif config["model"].get("normalization_type") == "syncbatchnorm" and batch.places == 1:
+    elif has_batch_norm(config) and batch.places == 1:
         config["model"]["normalization_type"] = "batchnorm"
     if choices.gpus == 0:
         config["common"]["cpu"] = True
         config["dataset"]["num_workers"] = 0
-    config["common"].update(dict.fromkeys(precision.SETS[choices.used_precision], True))
 
 
 def settings_of(config: Config, choices: Choices, seed: int, data_digest: str) -> Dict[str, Any]:
@@ -296,24 +246,9 @@ def settings_of(config: Config, choices: Choices, seed: int, data_digest: str) -
         group: {key: value for key, value in options.items() if key not in OF_THE_MACHINE.get(group, ())}
         for group, options in config.items()
     }
-    if str(found["model"].get("normalization_type")).endswith("batchnorm"):
-        found["model"]["normalization_type"] = f"batchnorm over {seen_by_norm(config)}"
-    places = config["distributed_training"]["distributed_world_size"] * config["optimization"]["update_freq"][0]
+    places = config["distributed_training"]["distributed_world_size"]
     step = 1 if counts_tokens(config) else config["dataset"]["batch_size"]
-    return {**found, "batch": step * places, "seed": seed, "data": data_digest, "extra": list(choices.extra)}
-
-
-def languages(job: Job) -> Tuple[str, str]:
-    """Source and target of a translation."""
-    task = job.config["task"]
-    return task["source_lang"], task["target_lang"]
-
-
-def test_text(job: Job, language: str) -> Path:
-    """One side of the test set as plain text."""
-    return job.data.parent / f"{job.recipe.evaluate['test']}.{language}"
-
-
-def sentences(job: Job) -> int:
-    """Return the number of sentences of the test set."""
-    return count_lines(test_text(job, languages(job)[0]))
+    if has_batch_norm(config):
+        found["model"]["normalization_type"] = f"batchnorm over {step * places}"
+    batch = step * places * config["optimization"]["update_freq"][0]
+    return {**found, "batch": batch, "seed": seed, "data": data_digest, "extra": list(choices.extra)}

@@ -5,7 +5,7 @@ import statistics
 import textwrap
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence
 
 from fairseq_mega.cli.progress import parse_statistics
 from fairseq_mega.lab.recipes.catalogue import catalogue
@@ -42,10 +42,12 @@ class Row(NamedTuple):
     Attributes:
         cells: of COLUMNS.
         seconds: left, of all seeds.
+        group: of GROUPS.
     """
 
     cells: List[str]
     seconds: float
+    group: float
 
 
 def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, everything: bool) -> List[str]:
@@ -56,11 +58,11 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, e
     """
     planned = jobs_there(recipes, seeds, choices)
     rows = [row(recipe, planned.get(recipe.name, []), choices) for recipe in recipes]
-    rows.sort(key=lambda one: (group_of(one), *(not one.cells[0].startswith(name) for name in FIRST)))
+    rows.sort(key=lambda one: (one.group, *(not one.cells[0].startswith(name) for name in FIRST)))
     shown = [one for one in rows if everything or one.seconds <= YEAR]
     head, *lines = terminal(Table(COLUMNS, [one.cells for one in shown])).splitlines()
     found = [head]
-    for group, members in groupby(zip(shown, lines), lambda pair: group_of(pair[0])):
+    for group, members in groupby(zip(shown, lines), lambda pair: pair[0].group):
         found += [f"{GROUPS[group]}:", *(line for _, line in members)]
     notes = [*LEGEND]
     if everything and len(rows) == len(catalogue()):
@@ -77,11 +79,6 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, e
     return [*found, "", *(line for note in notes for line in textwrap.wrap(note, WIDTH, break_on_hyphens=False))]
 
 
-def group_of(one: Row) -> float:
-    """Return the group of a recipe by the time that it needs."""
-    return next(limit for limit in GROUPS if one.seconds <= limit)
-
-
 def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -> Dict[str, "List[Job]"]:
     """Return the jobs of each recipe whose data are there; torch is imported for these alone."""
     elsewhere = choices.data or choices.data_dir or choices.processed or choices.released
@@ -95,70 +92,53 @@ def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices
 
 def row(recipe: Recipe, jobs: "Sequence[Job]", choices: Choices) -> Row:
     """Return the row of a recipe, whose jobs are empty where its data are not there."""
-    counts = counts_of(recipe)
-    paper = paper_cell(recipe.paper, "plot" if counts.drawn else "-")
-    metric = next(iter(recipe.paper), None)
-    values = [value for job in jobs for value in scores(job, metric)]
+    counts, metric, logs = counts_of(recipe), next(iter(recipe.paper), ""), [log_of(job) for job in jobs]
+    results = [[read_result(path)["scores"] for path in job.result_files] for job in jobs]
+    values = [value for found in results for value in [one[metric] for one in found if metric in one][-1:]]
+    finished = sum((job.folder / ".done").is_dir() and bool(found) for job, found in zip(jobs, results))
     trainings = len(jobs) or len(recipe.seeds) * max(1, len(recipe.rates))
     updates = (jobs[0].updates if jobs else choices.max_update or recipe.updates) * trainings
-    progress = state(recipe, jobs)
-    done = updates if progress == "done" else sum(map(updates_done, jobs))
+    progress, done = "not begun", sum(min(job.updates, log.updates) for job, log in zip(jobs, logs))
+    if not jobs and not recipe.measured:
+        progress = "no data yet"
+    elif jobs and finished == len(jobs):
+        progress, done = "done", updates
+    elif any(log.begun for log in logs):
+        progress = f"{finished} of {len(jobs)} seeds"
+    rates = [rate for log in logs for rate in log.rates]
+    rate = statistics.median(rates) if rates else None
     hours = recipe.config["optimization"].get("stop_time_hours")
-    rate = measured_rate([job.folder / "train.log" for job in jobs])
     if hours and progress != "done":
         rate, seconds = None, 3600.0 * hours * trainings
     else:
         seconds = duration(recipe, counts, done, updates, rate, choices)
+    paper = "/".join(f"{value:g}" for value in recipe.paper.values()) or ("plot" if counts.drawn else "-")
     ours = f"{statistics.mean(values):.2f} ({len(values)})" if values else "-"
     left = f"{'~' if rate is None and seconds else ''}{span(seconds)}"
-    return Row([recipe.name, progress, paper, ours, left, "yes" if recipe.report in recipe.weights else "-"], seconds)
+    group = next(limit for limit in GROUPS if seconds <= limit)
+    return Row(
+        [recipe.name, progress, paper, ours, left, "yes" if recipe.report in recipe.weights else "-"], seconds, group
+    )
 
 
-def paper_cell(values: Mapping[str, float], without: str) -> str:
-    """Return the paper's values of a number; ``without`` values that text."""
-    return "/".join(f"{value:g}" for value in values.values()) or without
+class Log(NamedTuple):
+    """The log of a training: whether there is one, its updates, and its updates per second over the intervals."""
+
+    begun: bool
+    updates: int
+    rates: List[float]
 
 
-def state(recipe: Recipe, jobs: "Sequence[Job]") -> str:
-    """Return the progress of a recipe's seeds: "no data yet", "not begun", "1 of 3 seeds" or "done"."""
-    if not jobs:
-        return "not begun" if recipe.measured else "no data yet"
-    finished = sum((job.folder / ".done").is_dir() and bool(job.result_files) for job in jobs)
-    begun = sum((job.folder / "train.log").exists() for job in jobs)
-    if finished == len(jobs):
-        return "done"
-    return f"{finished} of {len(jobs)} seeds" if begun else "not begun"
-
-
-def scores(job: "Job", metric: Optional[str]) -> List[float]:
-    """The values of a metric in the result files of a run; nothing where there is none yet."""
-    found = (read_result(path)["scores"] for path in job.result_files)
-    return [score[metric] for score in found if metric in score][-1:]
-
-
-def updates_done(job: "Job") -> int:
-    """Return the number of updates in the log of a training, 0 without a log."""
-    log: Path = job.folder / "train.log"
-    if not log.exists():
-        return 0
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        found = [parse_statistics(text).get("num_updates", 0) for text in lines if "| train_inner |" in text]
-    return min(job.updates, max((int(float(number)) for number in found), default=0))
-
-
-def measured_rate(logs: Sequence[Path]) -> Optional[float]:
-    """Updates per second, the median over the logged intervals of the trainings; None where there is none."""
-    rates = []
-    for log in filter(Path.exists, logs):
-        with log.open(encoding="utf-8", errors="replace") as lines:
-            found = (parse_statistics(line) for line in lines if "| train_inner |" in line)
-            rates += [float(statistic["ups"]) for statistic in found if float(statistic.get("ups", 0) or 0) > 0]
-    return statistics.median(rates) if rates else None
-
-
-def speed(choices: Choices, gpus: int) -> float:
-    """Return the assumed operations per second of at most some GPUs, or of the CPU."""
-    return GPU_RATE * min(choices.gpus, gpus) if choices.gpus > 0 else CORE_RATE * choices.workers
+def log_of(job: "Job") -> Log:
+    """Read the log of a training."""
+    path: Path = job.folder / "train.log"
+    if not path.exists():
+        return Log(False, 0, [])
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        found = [parse_statistics(line) for line in lines if "| train_inner |" in line]
+    updates = max((int(float(one.get("num_updates", 0))) for one in found), default=0)
+    rates = [float(one.get("ups", 0) or 0) for one in found]
+    return Log(True, updates, [rate for rate in rates if rate > 0])
 
 
 def duration(recipe: Recipe, counts: Counts, done: int, updates: int, rate: Optional[float], choices: Choices) -> float:
@@ -170,8 +150,9 @@ def duration(recipe: Recipe, counts: Counts, done: int, updates: int, rate: Opti
     """
     if rate is not None:
         return (updates - done) / rate
-    work = counts.operations * (updates - done)
-    return work / updates / speed(choices, 1) if recipe.measured else work / speed(choices, recipe.gpus)
+    work, gpus = counts.operations * (updates - done), min(choices.gpus, 1 if recipe.measured else recipe.gpus)
+    work /= updates if recipe.measured else 1
+    return work / (GPU_RATE * gpus if choices.gpus > 0 else CORE_RATE * choices.workers)
 
 
 def span(seconds: float) -> str:

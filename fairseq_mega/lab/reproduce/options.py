@@ -4,22 +4,19 @@ Needs the standard library only, as scripts/check_options.py runs :func:`main`.
 """
 
 import argparse
-import re
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, Dict, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.cli.usage import UNKNOWN, Parser
-from fairseq_mega.lab.runs.options import ROOT, WIDTH, add_environment, at_least, for_script
+from fairseq_mega.lab.runs.options import ROOT, Parser, add_environment, at_least, for_script
 
 PROGRAM = "fairseq-mega-reproduce"
 ABOUT = """\
 Data and options are checked before anything runs. The same command continues an interrupted run: finished stages are
 skipped, and a result is used for its own settings, data and seed only. Arguments after -- are passed to fairseq-train;
 --set changes those that a recipe sets."""
-LACKING = re.compile(r"argument (\S+): expected .* arguments?")
 LAUNCHERS = ("local", "print")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-OF_TRAININGS = {"seeds", "max_update", "only_train", "gpus_per_run", "launcher"}  # which score no weights
 
 
 def seeds(text: str) -> List[int]:
@@ -30,35 +27,7 @@ def seeds(text: str) -> List[int]:
     return found
 
 
-def refuse_without_effect(given: argparse.Namespace, extra: Sequence[str]) -> None:
-    """Refuse options of runs beside those that show a recipe, and options of trainings beside --checkpoint.
-
-    Raises:
-        ValueError: naming the option.
-    """
-    words = {action.dest: action.option_strings[0] for action in reversed(given.of_runs)}
-    words = {dest: word for dest, word in words.items() if getattr(given, dest) != given.defaults[dest]}
-    half = {"precision"} if given.precision in ("bf16", "fp16") else set()
-    for main_option, idle in (("print", set(words)), ("yaml", set(words)), ("checkpoint", OF_TRAININGS | half)):
-        found = [word for dest, word in words.items() if dest in idle] + [f"{word} after --" for word in extra[:1]]
-        if getattr(given, main_option) and found:
-            raise ValueError(f"{found[0]} has no effect beside --{main_option}: omit it")
-
-
-class OneLineParser(Parser):
-    """A parser whose errors have the form of the runner's own."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the error in one line and end with exit status 1."""
-        lacking, unknown = LACKING.fullmatch(message), message.startswith(UNKNOWN)
-        if lacking is not None:
-            message = f"{lacking[1].split('/')[0]} needs a value; see --help"
-        elif unknown:
-            message = f"unknown option '{message[len(UNKNOWN) :].split()[0]}'; see --help"
-        self.exit(1, f"{self.prog}: error: {message.removeprefix('argument ')}\n")
-
-
-def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, out: str = "reproduce") -> OneLineParser:
+def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, out: str = "reproduce") -> Parser:
     """Describe the command line.
 
     Args:
@@ -66,13 +35,7 @@ def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, o
         usage: of a script, whose recipes are fixed.
         out: folder in outputs that is the default of --out.
     """
-    parser = OneLineParser(
-        prog=prog,
-        usage=usage,
-        description=f"{about}\n\n{ABOUT}",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=WIDTH),
-        allow_abbrev=False,
-    )
+    parser = Parser(prog, usage, f"{about}\n\n{ABOUT}")
     recipes = "for example mega/table2/text/mega_chunk, mega/table2, figure4, or a file"
     parser.add_argument("recipes", nargs="*", metavar="RECIPE|TABLE", help=argparse.SUPPRESS if usage else recipes)
     parser.add_argument("--root", type=Path, default=Path(), help=argparse.SUPPRESS)
@@ -107,7 +70,7 @@ def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, o
     shown = len(parser._actions)
     add_options_of_runs(parser, out)
     of_runs = parser._actions[shown:]
-    parser.set_defaults(of_runs=of_runs, defaults={action.dest: action.default for action in of_runs})
+    parser.set_defaults(of_runs=of_runs)
     return parser
 
 
@@ -117,7 +80,6 @@ def add_options_of_runs(parser: argparse.ArgumentParser, out: str) -> None:
     group = parser.add_argument_group("files and evaluation")
     files, data = group.add_argument, group.add_mutually_exclusive_group().add_argument
     number = at_least(1)
-    how("--only-train", action="store_true", help="do not evaluate, and print no table")
     about = "run here; or make the data and print a command for each run"
     how("--launcher", choices=LAUNCHERS, default="local", help=about)
     about = "seeds, separated by commas (default: the recipe's)"
@@ -157,8 +119,6 @@ def add_options_of_runs(parser: argparse.ArgumentParser, out: str) -> None:
     files("--archives", type=Path, metavar="DIR", help=about)
     about = "fail if an archive is missing, instead of downloading it"
     files("--no-download", action="store_true", help=about)
-    about = "image file of a figure (default: figure4.png, for example, in --out)"
-    files("--output", metavar="FILE", help=about)
     files("--workers", "--processes", type=number, metavar="N", help="number of processes that prepare data")
     about = "train toy models for a few updates on a little invented data, on the CPU"
     files("--smoke", action="store_true", help=about)
@@ -175,13 +135,6 @@ def split_extra(given: Sequence[str]) -> Tuple[List[str], List[str]]:
     return words[:place], words[place + 1 :]
 
 
-def comment_of(script: Path) -> str:
-    """Return the comment at the top of a script of the shell, which describes it."""
-    _, *lines = script.read_text(encoding="utf-8").splitlines()
-    end = next(place for place, line in enumerate(lines) if not line.startswith("#"))
-    return "\n".join(line[2:] for line in lines[:end])
-
-
 def main(arguments: List[str]) -> None:
     """Check the command line of a script that runs recipes, and print what the script needs of it.
 
@@ -192,7 +145,9 @@ def main(arguments: List[str]) -> None:
     script, folder, *given = arguments
     words, extra = split_extra(given)
     usage = f"bash scripts/{Path(script).name} [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]"
-    parser = build_parser(comment_of(Path(script)), Path(script).name, usage, folder)
+    lines = Path(script).read_text(encoding="utf-8").splitlines()[1:]
+    about = "\n".join(line[2:] for line in takewhile(lambda line: line.startswith("#"), lines))
+    parser = build_parser(about, Path(script).name, usage, folder)
     add_environment(parser.add_argument_group("environment"))
     found = parser.parse_intermixed_args(words)
     environment = argparse.ArgumentParser(add_help=False, allow_abbrev=False)

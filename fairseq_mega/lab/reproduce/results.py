@@ -6,12 +6,12 @@ import statistics
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.alike import CONDITIONS, DATA, EVALUATION, TRAINING, cell_of, source_of
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import EXTRA, GIVEN, SET, make_result, read_result, write_result
+from fairseq_mega.lab.runs.stages import print_line
 from fairseq_mega.lab.runs.training_log import training_hours
 
 from .data import origin_of
@@ -22,23 +22,15 @@ CHOSEN_BY = "best_valid_accuracy"
 METRIC = "test_accuracy"
 
 
-def record(job: Job) -> List[Path]:
-    """Copy the results of a job to the folder of all results, with the conditions they were measured under.
-
-    Returns the files, which appear whole or not at all.
-    """
-    written = []
+def record(job: Job) -> None:
+    """Copy the results of a job to the folder of all results, with the conditions they were measured under."""
     for path in job.result_files:
         result = read_result(path)
         result["settings"] = {**result["settings"], **about(job)}
+        result["seed"] = job.seed if job.weights is None else job.weights.seed
+        result["settings"].setdefault("seed", result["seed"])
         result.update(time_of(job))
-        weights = job.weights
-        seed = job.seed if weights is None else weights.seed
-        result["settings"].setdefault("seed", seed)
-        target = job.choices.results_folder / f"{job.recipe.report}.{path.name}"
-        write_result(target, {**result, "seed": seed})
-        written.append(target)
-    return written
+        write_result(job.choices.out / "results" / f"{job.recipe.report}.{path.name}", result)
 
 
 def time_of(job: Job) -> Dict[str, float]:
@@ -53,12 +45,11 @@ def time_of(job: Job) -> Dict[str, float]:
 
 def about(job: Job) -> Dict[str, Any]:
     """Return the settings for a result file: the origin of the number, and the conditions for comparing it."""
-    other, weights = job.choices.settings_of(job.recipe), job.weights
-    extra = changing(job.choices.extra)
+    other, extra = job.choices.settings_of(job.recipe), changing(job.choices.extra)
     return {
         "recipe": job.recipe.name,
         "run": job.name,
-        "precision": job.choices.used_precision,
+        "precision": job.precision,
         "data": origin_of(job),
         DATA: job.settings["data"],
         TRAINING: job.training,
@@ -68,36 +59,28 @@ def about(job: Job) -> Dict[str, Any]:
         **job.recipe.cell,
         **({SET: other} if other else {}),
         **({EXTRA: shlex.join(extra)} if extra else {}),
-        **({GIVEN: weights.record()} if weights is not None else {}),
+        **({GIVEN: job.weights.record()} if job.weights is not None else {}),
     }
 
 
-def write_cells(jobs: Sequence[Job], command: str) -> List[Path]:
-    """Write the file of each recipe of classifiers with results; return the files.
+def write_cells(jobs: Sequence[Job], command: str) -> None:
+    """Write the file of each recipe of classifiers with results.
 
     Earlier seeds of the file are counted, too, if their folders are still there.
     """
-    written = []
     for name in dict.fromkeys(job.recipe.name for job in jobs if job.recipe.evaluate["kind"] == "classifier"):
         own = [job for job in jobs if job.recipe.name == name]
-        path = own[0].choices.cells_folder / f"{name.replace('/', '.')}.{own[0].conditions}.json"
-        everything = sorted([*own, *earlier_jobs(path, own)], key=lambda job: (job.rate, job.seed))
-        found = cell(everything, command)
+        path = own[0].choices.out / "cells" / f"{name.replace('/', '.')}.{own[0].conditions}.json"
+        seeds = {run["seed"] for run in read_result(path)["runs"]} if path.exists() else set()
+        earlier = [
+            plan(job.recipe, seed, job.data, job.settings["data"], job.choices)
+            for job in {job.rate: job for job in own}.values()
+            for seed in seeds - {job.seed for job in own}
+        ]
+        everything = [*own, *(job for job in earlier if job.result_files)]
+        found = cell(sorted(everything, key=lambda job: (job.rate, job.seed)), command)
         if found is not None:
-            written.append(path)
             write_result(path, found)
-    return written
-
-
-def earlier_jobs(path: Path, jobs: Sequence[Job]) -> List[Job]:
-    """Return the finished jobs of other seeds that are in the file of a cell."""
-    seeds = {run["seed"] for run in read_result(path)["runs"]} if path.exists() else set()
-    planned = [
-        plan(job.recipe, seed, job.data, job.settings["data"], job.choices)
-        for job in {job.rate: job for job in jobs}.values()
-        for seed in sorted(seeds - {job.seed for job in jobs})
-    ]
-    return [job for job in planned if job.result_files]
 
 
 def cell(jobs: Sequence[Job], command: str) -> Optional[Dict[str, Any]]:
@@ -163,9 +146,9 @@ def table_folder(jobs: Sequence[Job], choices: Choices) -> Path:
     of_cell = {cell_of(job.recipe.cell): training_of(job.recipe, choices) for job in jobs}
     seen: Dict[str, Path] = {}
     of_cells = recipe.rates and recipe.evaluate["kind"] == "classifier"
-    for path in sorted([*choices.cells_folder.glob("*.json"), *choices.results_folder.glob("*.json")]):
+    for path in sorted([*choices.out.glob("cells/*.json"), *choices.out.glob("results/*.json")]):
         settings = read_result(path)["settings"]
-        if (path.parent == choices.cells_folder) != bool(of_cells and GIVEN not in settings):
+        if (path.parent.name == "cells") != bool(of_cells and GIVEN not in settings):
             continue
         own = known.get(settings.get("recipe", ""))
         name = path.name.split(".", 1)[1]

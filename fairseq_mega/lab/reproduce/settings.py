@@ -70,40 +70,19 @@ def parse_setting(text: str) -> Setting:
         RecipeError: for anything else, an unknown group, or a setting with an option of its own.
     """
     found = SETTING.fullmatch(text)
-    if found is None:
+    if found is None or found["group"] not in (*GROUPS, EVALUATE):
         raise RecipeError(
-            f"--set '{text}': write it as group.option=value, for instance optimization.lr=0.001, with NAME: in front "
-            f"for the recipes of that name only"
+            f"--set '{text}': write it as [NAME:]GROUP.OPTION=VALUE, for instance optimization.lr=0.001, with a group "
+            f"of {', '.join(GROUPS)}, {EVALUATE}"
         )
     setting = Setting(found["scope"] or "*", found["group"], found["option"], found["text"])
-    if setting.group not in (*GROUPS, EVALUATE):
-        raise RecipeError(
-            f"{setting}: the group '{setting.group}' is unknown: choose from {', '.join(GROUPS)}, evaluate"
-        )
     if setting.key in OF_RUNS:
         raise RecipeError(f"{setting}: give {OF_RUNS[setting.key]} instead")
     return setting
 
 
-def converted(setting: Setting, recipe: Recipe) -> Any:
-    """Return the value of a setting in the type of the recipe's own value.
-
-    Raises:
-        RecipeError: if it is of another type.
-    """
-    present = setting.options_of(recipe)[setting.option]
-    try:
-        return of_type(setting.text, present)
-    except (KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
-        raise RecipeError(f"{setting}: {recipe.name} has {present!r} here; give another value of this form") from error
-
-
 def of_type(text: str, present: Any) -> Any:
-    """Read a text as a value of the type of another one; a list may be passed as its only element.
-
-    Raises:
-        KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError: if it is of another type.
-    """
+    """Read a text as a value of the type of another one; a list may be passed as its only element."""
     if isinstance(present, bool):
         return {"true": True, "false": False}[text.lower()]
     if isinstance(present, (int, float)):
@@ -120,31 +99,28 @@ def of_type(text: str, present: Any) -> Any:
 
 
 def choose(recipes: Sequence[Recipe], text: str) -> List[Recipe]:
-    """The recipes that ``--where KEY=VALUE,VALUE`` chooses.
+    """Return the recipes that ``--where KEY=VALUE,VALUE`` chooses.
 
     Raises:
         RecipeError: if no recipe has the key, or one of the values.
     """
     key, _, values = text.partition("=")
-    requested = values.split(",")
-    if not key or not all(requested):
-        raise RecipeError(f"--where '{text}': write it as KEY=VALUE or KEY=VALUE,VALUE, for instance task=text,image")
     all_facts = [facts(recipe) for recipe in recipes]
-    known = list(dict.fromkeys(found[key] for found in all_facts if key in found))
+    known = dict.fromkeys(found[key] for found in all_facts if key in found)
     if not known:
         keys = dict.fromkeys(name for found in all_facts for name in found)
-        raise RecipeError(f"--where {text}: no recipe has the key '{key}': choose from {', '.join(keys)}")
-    for value in requested:
-        if value not in known:
-            raise RecipeError(f"--where {text}: no recipe has the {key} '{value}': choose from {', '.join(known)}")
+        raise RecipeError(f"--where {text}: no recipe has the key '{key}': write KEY=VALUE,VALUE: {', '.join(keys)}")
+    requested = values.split(",")
+    if not known.keys() >= set(requested):
+        raise RecipeError(f"--where {text}: the recipes have the {key} {', '.join(known)}: choose from these")
     return [recipe for recipe, found in zip(recipes, all_facts) if found.get(key) in requested]
 
 
 def revise_all(recipes: Sequence[Recipe], settings: Sequence[Setting]) -> List[Recipe]:
-    """The recipes with all settings.
+    """Return the recipes with all settings.
 
     Raises:
-        RecipeError: if a setting changes none of the recipes, or does not suit one.
+        RecipeError: if a setting changes none of the recipes, or is of another type than the value of one.
     """
     for setting in settings:
         if not any(map(setting.changes, recipes)):
@@ -159,11 +135,16 @@ def revise(recipe: Recipe, settings: Sequence[Setting]) -> Recipe:
     """Return a recipe with the settings that change it, in its cell, too.
 
     Raises:
-        RecipeError: if a value has another type than the recipe's, or a chunk does not divide the inputs.
+        RecipeError: if a value has another type than the recipe's.
     """
     for setting in settings:
         if setting.changes(recipe):
-            recipe = with_value(recipe, setting, converted(setting, recipe))
+            present = setting.options_of(recipe)[setting.option]
+            try:
+                recipe = with_value(recipe, setting, of_type(setting.text, present))
+            except (KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
+                message = f"{setting}: {recipe.name} has {present!r} here; give another value of this form"
+                raise RecipeError(message) from error
     return recipe
 
 
@@ -176,8 +157,6 @@ def with_value(recipe: Recipe, setting: Setting, value: Any) -> Recipe:
         rates, value = value, value[:1]
     config[setting.group][setting.option] = value
     cell = shown(recipe.cell, config["model"])
-    if setting.key == "model.encoder_chunk_size":
-        check_chunk(recipe, value)
     if setting.group == "task" and value != recipe.config["task"][setting.option]:
         from fairseq_mega.lab.prepare.of_recipes import dataset_of  # needs torch, which --print does not
 
@@ -196,30 +175,17 @@ def at_each_rate(recipe: Recipe) -> List[Recipe]:
     return found or [recipe]
 
 
-def check_chunk(recipe: Recipe, chunk: int) -> None:
-    """Raise a RecipeError unless inputs of fixed length can be cut into whole chunks."""
-    model = recipe.config["model"]
-    if model.get("input_type") == "image" and chunk > 0 and model["max_positions"] % chunk:
-        raise RecipeError(
-            f"model.encoder_chunk_size is {chunk}, which does not divide the {model['max_positions']} positions of "
-            f"{recipe.name}: give a divisor, or -1 for full attention"
-        )
-
-
 def changing(words: Sequence[str]) -> List[str]:
     """Return the words after ``--`` of those options of fairseq-train that a number may depend on."""
     found: List[str] = []
     kept = True
     for word in words:
-        option, equals, value = word.partition("=") if is_option(word) else (word, "", "")
-        kept = not OF_RUNNING.fullmatch(option) if is_option(word) else kept
+        option, equals, value = word, "", ""
+        if word.startswith("-") and not NUMBER.match(word):
+            option, equals, value = word.partition("=")
+            kept = not OF_RUNNING.fullmatch(option)
         found += [option, *[value] * bool(equals)] if kept else []
     return found
-
-
-def is_option(word: str) -> bool:
-    """Return whether a word of a command line is an option, and no negative number."""
-    return word.startswith("-") and not NUMBER.match(word)
 
 
 def is_address(given: str) -> bool:
@@ -262,8 +228,6 @@ class Choices:
         data: folder of the data, for recipes of one data set.
         data_dir: folder with a folder for each data set; by default where the recipes have them.
         processed: folder of the authors' unpacked archives, whose data are used as they are.
-        processed_from: address of an archive to be fetched and unpacked to ``processed``, or "published" for all of
-            the authors' that are needed.
         released: read the data of the Long Range Arena from its released archive, as far as it has them.
         gpus: that may be used; 0 for the CPU.
         gpus_per_run: at most; by default as many as the published batch comes from.
@@ -287,7 +251,6 @@ class Choices:
     data: Optional[Path] = None
     data_dir: Optional[Path] = None
     processed: Optional[Path] = None
-    processed_from: Optional[str] = None
     released: bool = False
     gpus: int = 0
     gpus_per_run: Optional[int] = None
@@ -303,26 +266,10 @@ class Choices:
     download: bool = True
     weights: Mapping[str, Weights] = field(default_factory=dict)
 
-    @property
-    def results_folder(self) -> Path:
-        """The folder of all result files."""
-        return self.out / "results"
-
-    @property
-    def cells_folder(self) -> Path:
-        """The folder of the files of :func:`fairseq_mega.lab.reproduce.results.write_cells`."""
-        return self.out / "cells"
-
-    @property
-    def used_precision(self) -> str:
-        """The precision of the trainings."""
-        return self.precision or ("tf32" if self.gpus > 0 else "fp32")
-
-    def suited_to(self, recipe: Recipe) -> "Choices":
-        """Return the settings for a recipe: one with an automatic precision has no other default."""
-        if recipe.precision != AUTO or self.precision is not None:
-            return self
-        return replace(self, precision=self.automatic)
+    def precision_of(self, recipe: Recipe) -> str:
+        """Return the precision of a recipe's training."""
+        automatic = self.automatic if recipe.precision == AUTO else None
+        return self.precision or automatic or ("tf32" if self.gpus > 0 else "fp32")
 
     def settings_of(self, recipe: Recipe) -> Dict[str, str]:
         """The keys of the settings that change a recipe to their texts."""
@@ -330,7 +277,7 @@ class Choices:
 
     def conditions(self, recipe: Recipe) -> Dict[str, Any]:
         """Return the conditions of a result that its table requires: not the seed, and not what its cell shows."""
-        used = self.suited_to(recipe).used_precision
+        used = self.precision_of(recipe)
         own = [setting for setting in self.settings if setting.changes(recipe) and not setting.shows(recipe)]
         return {
             "max_update": self.max_update,

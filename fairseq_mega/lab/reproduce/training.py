@@ -30,7 +30,6 @@ class Devices:
     """
 
     def __init__(self, count: int) -> None:
-        self.count = count
         self._free = list(range(count))
         self._changed = threading.Condition()
         self._processor = threading.Lock()
@@ -42,7 +41,6 @@ class Devices:
             with self._processor:
                 yield []
             return
-        assert number <= self.count
         with self._changed:
             self._changed.wait_for(lambda: len(self._free) >= number)
             devices, self._free = self._free[:number], self._free[number:]
@@ -62,7 +60,6 @@ def chosen_once(file: Path, requested: str, gpus: int) -> str:
     if not file.exists():
         choice = precision.choose(requested, "cuda" if gpus else "cpu")
         print_line(f"precision: {choice.precision} ({choice.reason})")
-        file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, choice.precision + "\n")
     return file.read_text(encoding="utf-8").strip()
 
@@ -95,18 +92,9 @@ def variables(job: Job, devices: List[int]) -> Dict[str, str]:
     """
     if job.choices.gpus == 0:
         return {}
-    tf32 = job.choices.used_precision == "tf32"
+    tf32 = job.precision == "tf32"
     chosen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))} if devices else {}
     return {**chosen, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE" if tf32 else "NVIDIA_TF32_OVERRIDE": "1" if tf32 else "0"}
-
-
-def how_long(job: Job) -> str:
-    """Return the length of a training in words."""
-    parts = [f"{job.updates} updates"] if job.updates else []
-    if job.minutes:
-        most = "at most " if job.updates else ""
-        parts.append(f"{most}{job.minutes:.4g} minute{'s' * (job.minutes != 1)}")
-    return ", ".join(parts)
 
 
 def train(job: Job, execute: Execute, devices: List[int]) -> int:
@@ -115,13 +103,14 @@ def train(job: Job, execute: Execute, devices: List[int]) -> int:
     Raises:
         StageError: if it failed, or ended without a best checkpoint.
     """
-    words = job.train_arguments()
-    log, checkpoints = job.folder / "train.log", job.folder / "checkpoints"
+    words, log, checkpoints = job.train_arguments(), job.folder / "train.log", job.folder / "checkpoints"
     write_text(job.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
     if (checkpoints / "checkpoint_last.pt").exists():
         print_line(f"going on from {checkpoints / 'checkpoint_last.pt'}")
-    print_line(f"training {how_long(job)}; everything is logged in {log}")
-    progress = Progress(job.updates or None, 60 * job.minutes or None)
+    minutes = 60 * float(job.config["optimization"].get("stop_time_hours", 0))  # at most; 0 for any time
+    length = [f"{job.updates} updates"] * bool(job.updates) + [f"{minutes:.4g} minutes at most"] * bool(minutes)
+    print_line(f"training {', '.join(length)}; everything is logged in {log}")
+    progress = Progress(job.updates or None, 60 * minutes or None)
     execute([*PYTHON, MODULE, "train", *words], log, variables(job, devices), progress)
     if not (checkpoints / "checkpoint_best.pt").is_file():
         raise StageError(f"the training ended without a best checkpoint; see {log}")

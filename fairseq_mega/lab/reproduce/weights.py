@@ -40,7 +40,7 @@ FILES = (".pt", ".pth")
 
 
 def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) -> Dict[str, Weights]:
-    """The weights of each recipe, by its name.
+    """Return the weights of each recipe, by its name.
 
     Args:
         requested: a file, a folder, an address, or the word "published".
@@ -50,18 +50,13 @@ def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) ->
         DownloadError: if an archive cannot be obtained or is damaged.
         ValueError: where a checkpoint is not the recipe's, or cannot be converted.
     """
-    found = {}
+    found, published = {}, requested == PUBLISHED
     places: Dict[str, Path] = {}  # by the sources, which several recipes may share
     for recipe in recipes:
-        if recipe.measured or recipe.report in OF_TRAININGS:
-            raise RecipeError(
-                f"--checkpoint: {recipe.name} does not score one checkpoint: omit it, or score the weights with "
-                "fairseq-mega-validate"
-            )
         archive = recipe.weights.get(recipe.report)
-        if requested == PUBLISHED and archive is None:
-            raise RecipeError(f"--checkpoint: the authors published no weights for {recipe.name}: --list names those")
-        source = f"{HOST}/{archive}" if requested == PUBLISHED else requested
+        if recipe.measured or recipe.report in OF_TRAININGS or (published and archive is None):
+            raise RecipeError(f"--checkpoint: there is no published or single checkpoint to score for {recipe.name}")
+        source = f"{HOST}/{archive}" if published else requested
         if source not in places:
             places[source] = obtain(source, choices)
         place = places[source]
@@ -72,7 +67,7 @@ def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) ->
         found[recipe.name] = Weights(
             path=path,
             source=(source if is_address(source) else Path(source).name) + inside,
-            authors=requested == PUBLISHED,
+            authors=published,
             sha256=digest_of(path),
             updates=history[-1].get("num_updates") or None,
             seed=seed_of(checkpoint),

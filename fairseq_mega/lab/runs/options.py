@@ -5,73 +5,29 @@ The module requires the standard library only: scripts/check_options.py runs it 
 
 import argparse
 import os
-import re
 import shlex
-import sys
 from pathlib import Path
-from typing import Callable, Iterable, NoReturn, Optional, Sequence, Tuple
+from typing import Callable, NoReturn, Optional, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = 120  # of the help
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a script of the folder scripts, without its positional arguments.
+    """A parser with a description that is shown without changes; an error is one line, with exit status 1."""
 
-    Args:
-        script: file name of the script.
-        usage: text after it in the help.
-        description: shown without changes.
-    """
-
-    def __init__(self, script: str, usage: str, description: str, epilog: Optional[str] = None) -> None:
+    def __init__(self, prog: str, usage: Optional[str], description: str) -> None:
         super().__init__(
-            prog=script,
-            usage=f"bash scripts/{script} {usage}",
+            prog=prog,
+            usage=usage,
             description=description,
-            epilog=epilog,
             formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=WIDTH),
             allow_abbrev=False,
-            add_help=False,
         )
-
-    def read(self, arguments: Optional[Sequence[str]]) -> argparse.Namespace:
-        """Read the command line: known options only, each with a value unless it is a switch."""
-        self.add_argument("--help", action="help", help="this text")
-        self.add_argument("-h", action="help", help=argparse.SUPPRESS)
-        options, unknown = self.parse_known_args(arguments)
-        if unknown:
-            self.die(f"unknown option '{unknown[0]}'; see --help")
-        for name, value in vars(options).items():
-            if value == "":
-                self.die(f"{flag(name)} needs a value; see --help")
-        return options
 
     def error(self, message: str) -> NoReturn:
         """End with argparse's error."""
-        found = re.match(r"argument (--\S+): expected one argument", message)
-        self.die(f"{found[1]} needs a value; see --help" if found else f"{message}; see --help")
-
-    def die(self, message: str) -> NoReturn:
-        """End with an error."""
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
-        raise SystemExit(1)
-
-    def one_of(self, name: str, value: str, choices: Iterable[str]) -> None:
-        """Check a choice."""
-        if value not in choices:
-            self.die(f"{flag(name)} is '{value}': choose from {', '.join(choices)}")
-
-    def file(self, path: Optional[str], remedy: str) -> None:
-        """Check that the file of an option exists and is not empty."""
-        if path is None:
-            return
-        if not os.path.exists(path):
-            self.die(f"{path} does not exist: {remedy}")
-        if os.path.isdir(path):
-            self.die(f"{path} is a folder where a file is needed: {remedy}")
-        if os.path.getsize(path) == 0:
-            self.die(f"{path} is empty: {remedy}")
+        self.exit(1, f"{self.prog}: error: {message}\n")
 
 
 def add_environment(parser: "argparse._ActionsContainer") -> None:
