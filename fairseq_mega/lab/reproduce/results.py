@@ -4,7 +4,7 @@ import shlex
 import shutil
 import statistics
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
@@ -132,83 +132,65 @@ def mean_of(results: Sequence[Dict[str, Any]], metric: str) -> float:
 def table_folder(jobs: Sequence[Job], choices: Choices) -> Path:
     """A folder of the results for the report of some runs, written again: theirs, and others that belong to them.
 
-    Other results are of recipes of the same paper with the same kind of score, measured under the same conditions. If
-    settings of the command change only some recipes of a cell of the table, the cell has the runs' own results alone.
-    Recipes of the package with the same cell are one training; a recipe in the user's file is another one.
-    Results on other data, of another training of the same cell, such as that of a recipe before a change, of another
-    evaluation of the same recipe, and of other runs of the same recipe, learning rate and seed, are omitted and named.
+    Other results are of recipes of the same paper with the same kind of score, measured under the same conditions. Of
+    results with other facts than the runs', or than a newer result's, none is copied, and all are named.
     """
     recipe = jobs[0].recipe
     folder = choices.out / "tables" / "-".join([recipe.report, digest([choices.conditions(recipe), choices.settings])])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     known = {**catalogue(), **{job.recipe.name: job.recipe for job in jobs}}
-    of_cell = {cell_of(job.recipe.cell): training_of(job.recipe, choices) for job in jobs}
-    seen: Dict[str, Path] = {}
     of_cells = recipe.rates and recipe.evaluate["kind"] == "classifier"
+    found: Dict[str, Tuple[Path, Dict[str, Any]]] = {}
     for path in sorted([*choices.out.glob("cells/*.json"), *choices.out.glob("results/*.json")]):
-        settings = read_result(path)["settings"]
-        if (path.parent.name == "cells") != bool(of_cells and GIVEN not in settings):
-            continue
+        result = read_result(path)
+        settings, name = result["settings"], path.name.split(".", 1)[1]
         own = known.get(settings.get("recipe", ""))
-        name = path.name.split(".", 1)[1]
-        if own is None or name in seen or not belongs(own, recipe):
+        right_file = (path.parent.name == "cells") == bool(of_cells and GIVEN not in settings)
+        if own is None or not right_file or not belongs(own, recipe):
             continue
-        training = training_of(own, choices)
-        if settings.get(CONDITIONS) == training[0] and training == of_cell.setdefault(cell_of(own.cell), training):
-            seen[name] = path
-    kept = of_one_kind(seen, jobs, known)
-    for name in kept:
-        shutil.copyfile(seen[name], folder / name)
-    others = sorted(seen.keys() - kept)
-    if others:
+        if settings.get(CONDITIONS) == digest(choices.conditions(own)):
+            found.setdefault(name, (path, result))
+    decided: Dict[Any, Any] = {}
+    rates: Dict[Any, List[float]] = {}
+    for job in jobs:
+        decided.update(facts(about(job), job.recipe, job.seed if job.weights is None else job.weights.sha256))
+        rates.setdefault(cell_of(job.recipe.cell), []).extend(job.recipe.rates or [job.rate])
+    omitted = []
+    for name, (path, result) in sorted(found.items(), key=lambda one: str(one[1][1].get("date")), reverse=True):
+        settings = result["settings"]
+        own, rate = known[settings["recipe"]], settings.get("lr")
+        right = GIVEN in settings or rate in [None, *rates.setdefault(cell_of(own.cell), own.rates or [rate])]
+        of_result = facts(settings, own, source_of(result))
+        if right and all(decided.setdefault(key, value) == value for key, value in of_result.items()):
+            shutil.copyfile(path, folder / name)
+        else:
+            omitted.append(name.removesuffix(".json"))
+    if omitted:
         reason = "results on other data, of other trainings or evaluations, or of other runs with the same seed"
-        print_line(f"{recipe.report}: omitted: {reason}: {', '.join(name.removesuffix('.json') for name in others)}")
+        print_line(f"{recipe.report}: omitted: {reason}: {', '.join(sorted(omitted))}")
     return folder
 
 
-def training_of(recipe: Recipe, choices: Choices) -> Tuple[str, str]:
-    """Return the digest of the conditions of a recipe, and its name if the package does not have it."""
-    return digest(choices.conditions(recipe)), "" if recipe.name in catalogue() else recipe.name
+def facts(settings: Mapping[str, Any], recipe: Recipe, source: Any) -> Dict[Any, Any]:
+    """Return the recorded facts of a result that have one value each in a table.
 
-
-def of_one_kind(files: Mapping[str, Path], jobs: Sequence[Job], recipes: Mapping[str, Recipe]) -> List[str]:
-    """Return the names of results on the data of some runs.
-
-    They are of one training for each cell and learning rate, of the learning rates of their recipe, of one evaluation
-    for each recipe, and of one run for each cell, learning rate and seed or given weights.
+    They are the data of each place, the evaluation of each recipe, the recipe of each cell, its conditions and, for
+    each learning rate, its training, and one run for each seed or given weights. Recipes of the package with the same
+    cell are one training; a recipe in the user's file is another one.
 
     Args:
-        files: results by their names; the last ones win where none of the runs decides.
-        recipes: of the results, by their names.
+        source: of the result, see :func:`source_of`.
     """
-    decided: Dict[Tuple[Any, ...], Any] = {}  # by what has one value in a table
-    rates: Dict[Tuple[Any, ...], Set[Any]] = {}
-
-    def agree(name: str, key: Any, value: Any) -> bool:
-        return value is None or bool(decided.setdefault((name, key), value) == value)
-
-    for job in jobs:
-        cell = cell_of(job.recipe.cell)
-        rates.setdefault(cell, set()).update(job.recipe.rates or [job.rate])
-        decided[DATA, job.recipe.place] = job.settings["data"]
-        decided[EVALUATION, job.recipe.name] = job.evaluation
-        decided[TRAINING, (cell, job.rate)] = job.training
-        decided["run", (cell, job.rate, job.settings.get(GIVEN, job.seed))] = job.name
-    kept, results = [], {name: read_result(path) for name, path in files.items()}
-    for name, result in sorted(results.items(), key=lambda pair: str(pair[1].get("date")), reverse=True):
-        settings = result["settings"]
-        recipe, rate, trained = recipes[settings["recipe"]], settings.get("lr"), GIVEN not in settings
-        cell = cell_of(recipe.cell)
-        if (
-            agree(DATA, recipe.place, settings.get(DATA))
-            and agree(EVALUATION, recipe.name, settings.get(EVALUATION))
-            and not (trained and rate is not None and rate not in rates.setdefault(cell, set(recipe.rates or [rate])))
-            and not (trained and not agree(TRAINING, (cell, rate), settings.get(TRAINING)))
-            and agree("run", (cell, rate, source_of(result)), settings.get("run"))
-        ):
-            kept.append(name)
-    return sorted(kept)
+    cell, rate = cell_of(recipe.cell), settings.get("lr")
+    found = {
+        ("cell", cell): (settings.get(CONDITIONS), "" if recipe.name in catalogue() else recipe.name),
+        (DATA, recipe.place): settings.get(DATA),
+        (EVALUATION, recipe.name): settings.get(EVALUATION),
+        (TRAINING, cell, rate): settings.get(TRAINING) if GIVEN not in settings else None,
+        ("run", cell, rate, source): settings.get("run"),
+    }
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def belongs(other: Recipe, recipe: Recipe) -> bool:
