@@ -7,10 +7,10 @@ import argparse
 import copy
 import math
 import shlex
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import List, Optional, Sequence
@@ -52,7 +52,6 @@ SMOKE_UPDATES, SMOKE_PIECES, SMOKE_PAIRS, SMOKE_BYTES = 20, 400, 400, 40_000
 EXAMPLES = ["Open the file.", "Click on the Remote Files button in the Start Center.", "Choose Format - Page."]
 INTERACTIVE, INSPECT = "fairseq-mega-interactive", "fairseq-mega-inspect"
 SHOWN = 700  # bytes of the text that a language model writes at the end
-SHELL = {"interactive": "--beam 1 --sampling --temperature 0.7", "eval-lm": "--gen-subset test"}
 
 
 class QuickStart:
@@ -109,7 +108,6 @@ class QuickStart:
         gpus = 0 if self.options.cpu else torch.cuda.device_count()
         print_line(f"device: {torch.cuda.get_device_name() if gpus else 'CPU'}")
         precision = training.chosen_once(self.folder / "precision", self.options.precision, gpus)
-        self.work.stage("plan", self.plan)
         self.job = self.planned(gpus, precision)
         self.work.stage("train", self.train)
         self.score()
@@ -124,29 +122,24 @@ class QuickStart:
             print_line(f"text: {', '.join(packages)}")
 
     def fetched(self, names: Sequence[str], own: str) -> List[str]:
-        """Return files of Debian's packages; missing packages are fetched.
-
-        Args:
-            own: options for the user's text, named in the error if a package cannot be obtained.
-
-        Raises:
-            DownloadError: if a package cannot be obtained.
+        """Return files of Debian's packages, which are fetched where missing; the error names ``own``, options for the
+        user's text.
         """
         otherwise = f"Use your own text instead, on any system: {own}"
         need_dpkg(otherwise)
         return [str(fetch_package(name, self.options.packages, otherwise)) for name in names]
 
-    def plan(self) -> None:
-        """Write the minutes of the training to a file, for a second start."""
-        usual = LONGEST_MINUTES if self.updates else self.usual_minutes()
-        write_text(self.folder / "minutes", f"{float(self.options.train_minutes or usual):.2f}\n")
-        if not self.updates:
-            print_line(f"the training will take {self.minutes:.1f} minutes")
-
-    @property
+    @cached_property
     def minutes(self) -> float:
-        """Return the planned time of the training."""
-        return float((self.folder / "minutes").read_text(encoding="utf-8"))
+        """Return the time of the training, planned once: a second start reads it from a file."""
+        file = self.folder / "minutes"
+        if not file.exists():
+            usual = LONGEST_MINUTES if self.updates else self.usual_minutes()
+            write_text(file, f"{float(self.options.train_minutes or usual):.2f}\n")
+        minutes = float(file.read_text(encoding="utf-8"))
+        if not self.updates:
+            print_line(f"the training takes {minutes:.1f} minutes")
+        return minutes
 
     def planned(self, gpus: int, precision: str) -> Job:
         """Return the planned job of the recipe, on all GPUs of the machine."""
@@ -211,8 +204,8 @@ class Translation(QuickStart):
 
     def score(self) -> None:
         """Translate the test sentences, print BLEU and examples, and write the result file."""
-        self.work.stage("translate", self.translate)
         job, result = self.job, self.folder / "result.json"
+        self.work.stage("translate", lambda: evaluation.translate(job, "best", self.checkpoint, execute, {}))
         settings = {
             "task": "-".join(self.languages),
             "precision": job.precision,
@@ -232,11 +225,6 @@ class Translation(QuickStart):
         print(f"\nTo draw the source words that each word of a translation reads:\n\n  {shlex.join(drawn)}")
         print(f"\nTo translate what you type ({' to '.join(self.languages)}), paste this line:\n")
         print(f"  {shlex.join([str(programs / INTERACTIVE), *words])}")
-
-    def translate(self) -> None:
-        """Translate the test sentences, again if that was done before."""
-        evaluation.generated(self.job, "best").unlink(missing_ok=True)
-        evaluation.translate(self.job, "best", self.checkpoint, execute, {})
 
 
 def show_examples(command: List[str]) -> None:
@@ -281,12 +269,11 @@ class LanguageModel(QuickStart):
 
     def score(self) -> None:
         """Score the test text, each byte once; print bits per byte, and a text that the model writes byte by byte."""
-        self.work.stage("evaluate", self.evaluate)
+        self.work.stage("evaluate", lambda: evaluation.evaluate(self.job, execute, [], self.command))
         (file,) = (self.folder / "results").rglob("*.json")
         result = read_result(file)
-        bits = result["scores"]["bits_per_token"]
-        nats = bits * math.log(2)
-        print(f"bits per byte: {bits:.3f} ({nats:.3f} nats), of {result['examples']:,} bytes of held-out text\n")
+        bits, count = result["scores"]["bits_per_token"], result["examples"]
+        print(f"bits per byte: {bits:.3f} ({bits * math.log(2):.3f} nats), of {count:,} bytes of held-out text\n")
         where = str(self.checkpoint.parent), self.checkpoint.name, str(self.folder / "data-bin")
         generator = MegaLanguageModel.from_pretrained(*where)
         generator.to("cuda" if self.job.gpus else "cpu")
@@ -306,16 +293,9 @@ class LanguageModel(QuickStart):
         print(
             f"to write more:\n\nPYTHONWARNINGS=ignore {shlex.quote(sys.executable)} - <<'END'", *code, "END", sep="\n"
         )
-        model = shlex.join([where[2], "--path", str(self.checkpoint), *["--cpu"] * (self.job.gpus == 0)])
-        print("\nin the shell, to continue each line that you type, and to score the test text again:\n")
-        for name, more in SHELL.items():
-            program = shlex.quote(str(Path(sys.prefix) / "bin" / f"fairseq-mega-{name}"))
-            print(f"  {program} {model} {more}")
-
-    def evaluate(self) -> None:
-        """Score the test text."""
-        shutil.rmtree(self.folder / "results", ignore_errors=True)
-        evaluation.evaluate(self.job, execute, [], self.command)
+        words = [str(Path(sys.prefix) / "bin" / INTERACTIVE), where[2], "--path", str(self.checkpoint)]
+        words += [*["--cpu"] * (self.job.gpus == 0), "--beam", "1", "--sampling", "--temperature", "0.7"]
+        print(f"\nin the shell, to continue each line that you type:\n\n  {shlex.join(words)}")
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
