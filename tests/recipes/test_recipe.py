@@ -29,8 +29,9 @@ from tests.support.in_process import words_of
 ONE = (FOLDER / "mega/table2/text/mega_chunk.yaml").read_text(encoding="utf-8")
 INHERITS = "[/mega/table2/text/mega@_global_, _self_]"
 WRONG = [
-    ("recipe:", "recipes:", "recipes"),
-    ("  number:", "  cell: 128\n  number:", "'cell'"),
+    ("recipe:", "recipes:", ": recipes"),
+    ("  number:", "  cell: 128\n  number:", "recipe.cell"),
+    ("  number:", "  numbers:", "recipe.numbers"),
     ("  number:", "  evaluate: {kind: guess}\n  number:", "'evaluate'"),
     (INHERITS, "[/mega/table2/text/nosuch@_global_, _self_]", "'defaults'"),
 ]

@@ -1,6 +1,5 @@
 """All recipes of the package, and their choice by names."""
 
-import difflib
 from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
@@ -46,7 +45,7 @@ def find(name: str) -> List[Recipe]:
     """Return the recipes of a name: one, those of a folder such as ``mega/table2`` or ``table2``, or a file.
 
     Raises:
-        RecipeError: if there is none, naming the nearest.
+        RecipeError: if there is none, naming the tables.
     """
     known = catalogue()
     if name.endswith(ENDS):
@@ -58,10 +57,8 @@ def find(name: str) -> List[Recipe]:
     others = [key for key in without_recipe() if requested and is_within(requested, key)]
     if others:  # MEGA's come first
         raise RecipeError(f"{others[0]} has no recipe: {without_recipe()[others[0]].instead}")
-    folders = {"/".join(key.split("/")[:depth]) for key in known for depth in (1, 2, 3)}
-    near = difflib.get_close_matches(requested, list(dict.fromkeys([*known, *sorted(folders)])), 3, 0.3)
-    hint = " or ".join(near) or ", ".join(sorted(folder for folder in folders if folder.count("/") == 1))
-    raise RecipeError(f"the recipe or table {name!r} is unknown: give {hint} (--list names all)")
+    tables = dict.fromkeys("/".join(key.split("/")[:2]) for key in known)
+    raise RecipeError(f"the recipe or table {name!r} is unknown: give one of {', '.join(tables)} (--list --all)")
 
 
 def is_within(requested: str, name: str) -> bool:

@@ -203,8 +203,13 @@ def load(path: Path, name: Optional[str] = None) -> Recipe:
     if found.pop("hydra", None) != HYDRA:
         raise RecipeError(f"{path}: 'hydra' has to be {HYDRA}: begin with defaults: [/base/recipe@_global_, _self_]")
     about = found.pop("recipe")
-    check_entries(path, "the file", found, GROUPS, {})
-    check_entries(path, "'recipe'", about, [key for key in ENTRIES if key not in OPTIONAL], ENTRIES, optional=OPTIONAL)
+    faults = [key for key in {*found, *GROUPS} if key not in GROUPS or not isinstance(found.get(key), dict)]
+    faults += [f"recipe.{key}" for key in about if key not in ENTRIES]
+    for key, kind in ENTRIES.items():
+        if (key in about or key not in OPTIONAL) and not isinstance(about.get(key), kind):
+            faults.append(f"recipe.{key}")
+    if faults:
+        raise RecipeError(f"{path}: missing, unknown or of another type than elsewhere: {', '.join(sorted(faults))}")
     about["paper"] = {metric: value for metric, value in about["paper"].items() if value is not None}
     kind = about["evaluate"].get("kind")
     if kind not in EVALUATIONS:
@@ -245,22 +250,6 @@ OPTIONAL = ("notes", "values_from", "rates", "weights", "own_data", "any_data", 
 ENTRIES = {  # to the type of its value
     entry.name: get_origin(entry.type) or entry.type for entry in fields(Recipe) if entry.name not in ("name", "config")
 }
-
-
-def check_entries(
-    path: Path, where: str, found: Mapping[str, Any], required: Any, types: Mapping[str, Any], optional: Any = ()
-) -> None:
-    """Raise a RecipeError unless a table has exactly the required entries, each of its type (default: a table)."""
-    missing = [key for key in required if key not in found]
-    unknown = [key for key in found if key not in required and key not in optional]
-    if missing or unknown:
-        faults = [
-            f"{verb} {', '.join(keys)}" for verb, keys in (("lacks", missing), ("has the unknown", unknown)) if keys
-        ]
-        raise RecipeError(f"{path}: {where} {' and '.join(faults)}")
-    for key, value in found.items():
-        if not isinstance(value, types.get(key, dict)):
-            raise RecipeError(f"{path}: '{key}' of {where} is {value!r}, of another type than in the other recipes")
 
 
 def name_of(path: Path) -> str:
