@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-from fairseq_mega.cli.commands import failure, quiet_libraries
+from fairseq_mega.cli.commands import quiet_libraries
 from fairseq_mega.lab.recipes.catalogue import catalogue, find_all
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import AUTO, Recipe, as_yaml
@@ -19,8 +19,8 @@ from fairseq_mega.lab.reproduce import options
 from fairseq_mega.lab.reproduce.listing import listing
 from fairseq_mega.lab.reproduce.options import PROGRAM
 from fairseq_mega.lab.reproduce.settings import Choices, choose, is_address, parse_setting, revise_all
-from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.options import usable_cores
+from fairseq_mega.lab.runs.script import run_script
 
 
 def visible_gpus() -> int:
@@ -108,15 +108,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
     given = list(sys.argv[1:] if argv is None else argv)
     words, extra = options.split_extra(given)
-    parser = options.build_parser(str(__doc__).strip())
+    parsed = options.build_parser(str(__doc__).strip()).parse_intermixed_args(words)
     quiet_libraries()
-    try:
-        return run(parser.parse_intermixed_args(words), extra, given)
-    except (OSError, ValueError, StageError) as error:
-        return failure(PROGRAM, error)
-    except KeyboardInterrupt:
-        print(f"{PROGRAM}: interrupted; the same command continues", file=sys.stderr)
-        return 130
+    return run_script(PROGRAM, lambda: run(parsed, extra, given))
 
 
 if __name__ == "__main__":

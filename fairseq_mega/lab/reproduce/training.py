@@ -23,7 +23,7 @@ MODULE = "fairseq_mega.lab.evaluate.lra_results"  # fairseq-mega-train, and how 
 
 
 class Devices:
-    """A pool of GPUs; with none, one run at a time has the CPU.
+    """A pool of GPUs.
 
     Args:
         count: of GPUs.
@@ -32,15 +32,10 @@ class Devices:
     def __init__(self, count: int) -> None:
         self._free = list(range(count))
         self._changed = threading.Condition()
-        self._processor = threading.Lock()
 
     @contextmanager
     def lent(self, number: int) -> Iterator[List[int]]:
         """Wait for a number of GPUs and lend them, as a list of their indices; empty for the CPU."""
-        if number == 0:
-            with self._processor:
-                yield []
-            return
         with self._changed:
             self._changed.wait_for(lambda: len(self._free) >= number)
             devices, self._free = self._free[:number], self._free[number:]

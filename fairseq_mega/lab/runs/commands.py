@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Protocol, Sequence, TextIO, cast
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, TextIO, cast
 
 from fairseq_mega.cli.progress import Progress, copy_with_progress
 
@@ -19,19 +19,7 @@ PACKAGE_PARENT = Path(__file__).resolve().parents[3]
 # loses a fifth of its speed.
 USUAL = {"PYTHONWARNINGS": "ignore", "GOMP_SPINCOUNT": "3000"}
 EVERY = 20.0  # seconds between lines of progress
-
-
-class Execute(Protocol):
-    """Runs a command; see :func:`execute`."""
-
-    def __call__(
-        self,
-        words: Sequence[str],
-        log: Path,
-        variables: Dict[str, str],
-        progress: Optional[Progress] = None,
-        output: Optional[Path] = None,
-    ) -> None: ...
+Execute = Callable[..., None]  # runs a command, see :func:`execute`
 
 
 class StageError(RuntimeError):
@@ -142,11 +130,6 @@ def _end_with(starter: int) -> None:
     ctypes.CDLL(None).prctl(set_signal_of_parents_death, int(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != starter:  # the parent was killed before
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def module(name: str, *arguments: object) -> List[object]:
-    """Return the command that runs a module with this Python."""
-    return [*PYTHON, name, *arguments]
 
 
 def last_lines(log: Path, count: int = 20) -> List[str]:
