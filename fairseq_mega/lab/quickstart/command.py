@@ -68,8 +68,6 @@ class QuickStart:
         StageError: if the folder was begun with other settings.
     """
 
-    enough: int  # updates; with fewer, the model may be poor
-
     def __init__(
         self, options: argparse.Namespace, command: str, task: Sequence[str], texts: Sequence[str], minutes: str = ""
     ) -> None:
@@ -109,7 +107,7 @@ class QuickStart:
         print_line(f"device: {torch.cuda.get_device_name() if gpus else 'CPU'}")
         precision = training.chosen_once(self.folder / "precision", self.options.precision, gpus)
         self.job = self.planned(gpus, precision)
-        self.work.stage("train", self.train)
+        self.work.stage("train", lambda: training.train(self.job, execute, []))
         self.score()
 
     def make_data(self) -> None:
@@ -153,21 +151,9 @@ class QuickStart:
         job = plan(recipe, recipe.seeds[0], self.folder / "data-bin", "", choices, self.folder)
         return replace(job, name="quickstart")
 
-    def train(self) -> None:
-        """Train, and report a training of too few updates, by a short time or by a slow machine."""
-        done = training.train(self.job, execute, [])
-        if not self.updates and done < self.enough:
-            minutes = math.ceil(max(2 * self.minutes, self.enough * self.minutes / max(1, done)))
-            print_line(
-                f"only {done} updates in {self.minutes:g} minutes, and {self.enough} make a good model: give "
-                f"--train-minutes {minutes} or more and another --work-dir, or wait until the machine is idle"
-            )
-
 
 class Translation(QuickStart):
     """A translator from the help of LibreOffice, English to German, or from the user's text."""
-
-    enough = 1000  # with fewer, the model has not learned yet which word translates which
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         recipe, self.languages = (
@@ -243,8 +229,6 @@ def show_examples(command: List[str]) -> None:
 
 class LanguageModel(QuickStart):
     """A language model of bytes, from a dictionary of English or from the user's text."""
-
-    enough = 100  # a third of those measured on two busy cores
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         text = "dict-gcide" if options.text is None else sha256_of(Path(options.text))

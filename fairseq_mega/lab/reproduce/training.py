@@ -92,8 +92,8 @@ def variables(job: Job, devices: List[int]) -> Dict[str, str]:
     return {**chosen, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE" if tf32 else "NVIDIA_TF32_OVERRIDE": "1" if tf32 else "0"}
 
 
-def train(job: Job, execute: Execute, devices: List[int]) -> int:
-    """Train, or continue from the last checkpoint; return the number of updates in the log.
+def train(job: Job, execute: Execute, devices: List[int]) -> None:
+    """Train, or continue from the last checkpoint.
 
     Raises:
         StageError: if it failed, or ended without a best checkpoint.
@@ -109,4 +109,3 @@ def train(job: Job, execute: Execute, devices: List[int]) -> int:
     execute([*PYTHON, MODULE, "train", *words], log, variables(job, devices), progress)
     if not (checkpoints / "checkpoint_best.pt").is_file():
         raise StageError(f"the training ended without a best checkpoint; see {log}")
-    return progress.updates_done

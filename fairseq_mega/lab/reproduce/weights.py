@@ -1,6 +1,5 @@
 """--checkpoint: weights that were trained elsewhere, converted and scored in place of a training's."""
 
-import hashlib
 import re
 from argparse import Namespace
 from dataclasses import fields
@@ -68,7 +67,7 @@ def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) ->
             path=path,
             source=(source if is_address(source) else Path(source).name) + inside,
             authors=published,
-            sha256=digest_of(path),
+            sha256=sha256_of(path),
             updates=history[-1].get("num_updates") or None,
             seed=seed_of(checkpoint),
             differs=tuple(differences(recipe, checkpoint)),
@@ -97,7 +96,7 @@ def file_for(recipe: Recipe, place: Path) -> Path:
     Raises:
         RecipeError: naming the files that were found, if none or several suit.
     """
-    if not layouts.missing(place):
+    if place.is_file():
         return place
     files = [path for path in files_below(place)[0] if path.suffix in FILES] if place.is_dir() else []
     named = [path for path in files if is_named(path, place, recipe)] or files
@@ -148,15 +147,6 @@ def is_same(one: Any, other: Any) -> bool:
         return float(one) == float(other)
     except (TypeError, ValueError):
         return str(one) == str(other)
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file; for a folder that of the output of sha256sum for its files."""
-    if path.is_file():
-        return sha256_of(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    listed = "".join(f"{sha256_of(file)}  {file.relative_to(path).as_posix()}\n" for file in files)
-    return hashlib.sha256(listed.encode()).hexdigest()
 
 
 def convert(job: Job) -> None:
