@@ -92,6 +92,9 @@ def test_names() -> None:
     assert find(str(FOLDER / "mega/table2/text/mega_chunk.yaml")) == [one]
     assert len(find_all(["table2", "mega/table2/text"])) == len(find("table2"))
     assert find_all([]) == list(catalogue().values())
+    for names, paper in (("table4", "mega"), ("megalodon/table4", "megalodon")):  # of both papers
+        assert {recipe.name.split("/")[0] for recipe in find(names)} == {paper}
+    assert without_recipe() and not catalogue().keys() & without_recipe().keys()
     for name in ("table", "", "mega/table2/text/mega_"):
         with pytest.raises(RecipeError, match="is unknown: give "):
             find(name)
@@ -117,20 +120,12 @@ def test_baselines_of_fairseq_are_said_in_full(name: str) -> None:
 def test_a_recipe_is_complete() -> None:
     """A recipe changes nothing of its preset but what tells it from others of its table or figure."""
     free = {"encoder_chunk_size", "encoder_n_dim", "attention_activation_fn"}
-    starts = {
-        "mega": "MEGA, ",
-        "megalodon": "MEGALODON, ",
-        "miniature": "Miniature of ",
-        "quickstart": "Quick start, ",
-        "comparison": "Comparison ",
-    }
     for name, recipe in catalogue().items():
         values = {} if recipe.preset in WITHOUT_PRESET else preset(recipe.preset)
         changed = {key for key, value in values.items() if recipe.config["model"][key] != value}
         assert changed <= free, (name, changed)
         assert recipe.config["optimization"]["lr"] == recipe.rates[:1] or not recipe.rates, name
         assert recipe.seeds and recipe.source and recipe.machine, name
-        assert recipe.number.startswith(starts[name.partition("/")[0]]), name
 
 
 def test_data_sets_have_folders_of_their_own(tmp_path: Path) -> None:
@@ -205,13 +200,6 @@ def test_every_table_has_a_script() -> None:
     assert named == tables and all(find(table) for table in tables)
 
 
-def test_names_of_both_papers_are_megas() -> None:
-    """table4 to table7 are in both; what stood for MEGA's goes on doing so."""
-    for table in ("table4", "figure5"):
-        assert {recipe.name.split("/")[0] for recipe in find(table)} == {"mega"}
-        assert {recipe.name.split("/")[0] for recipe in find(f"megalodon/{table}")} == {"megalodon"}
-
-
 @pytest.mark.parametrize(
     "name",
     ["mega/table2/text/mega_chunk", "mega/table5/enwik8/mega", "mega/table7/en-de/mega_laplace", "quickstart/lm"],
@@ -263,10 +251,6 @@ def test_a_recipe_that_leaves_its_precision_to_the_machine(tmp_path: Path, monke
             assert job.precision == choices.conditions(recipe)["precision"] == name
     asked = Choices(tmp_path / "out", precision="fp32")
     assert training.with_automatic(asked, [quick], begun=True) == asked
-
-
-def test_numbers_without_a_recipe_have_other_names() -> None:
-    assert without_recipe() and not catalogue().keys() & without_recipe().keys()
 
 
 def test_a_tiny_form_has_the_options_of_the_recipe() -> None:

@@ -85,19 +85,6 @@ def test_a_failed_seed_is_named(out: Path, capsys: pytest.CaptureFixture[str], m
     assert not word.exists()
 
 
-def test_language_models(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Table 5 and Figure 6 share a training; the figure's panels can be others."""
-    panels = "[{segments: [4, 1], chunk_size: [16]}, {segments: [2], chunk_size: [16]}]"
-    chosen = ["mega/table5/wikitext103/mega", "mega/figure6", "--set", f"figure6:evaluate.contexts={panels}"]
-    reproduce(out, *chosen, "--seeds", "3")
-    printed = capsys.readouterr()
-    assert printed.err.count(".train: begins") == 1 and "MEGA, measured" in printed.out
-    assert "18.07" in printed.out and (out / "figure6.png").exists()
-    assert all(result["training_hours"] >= 0 for result in found(out, "figure6-smoke"))
-    settings = [result["settings"] for result in found(out, "figure6-smoke")]
-    assert {(row["segments"], row["chunk_size"]) for row in settings} == {(4, 16), (1, 16), (2, 16)}
-
-
 def test_translation(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = ["mega/table7", "--where", "direction=de-en", "--where", "attention=laplace", "--seeds", "5"]
     reproduce(out, *chosen)
