@@ -9,19 +9,12 @@ from .recipe import FOLDER, load
 
 
 class WithoutRecipe(NamedTuple):
-    """A number of a paper that no recipe trains.
+    """A number of a paper that no recipe trains."""
 
-    Attributes:
-        reason: for a list.
-        instead: what to run in its place, for the error.
-        paper: metrics or tasks to the paper's values.
-        peers: other models in the paper's table to their values.
-    """
-
-    reason: str
-    instead: str
-    paper: Dict[str, float] = {}
-    peers: Dict[str, Dict[str, float]] = {}
+    reason: str  # for a list
+    instead: str  # what to run in its place, for the error
+    paper: Dict[str, float] = {}  # metrics or tasks to the paper's values
+    peers: Dict[str, Dict[str, float]] = {}  # other models in the paper's table to their values
 
 
 @lru_cache(maxsize=None)

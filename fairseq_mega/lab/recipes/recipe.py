@@ -46,53 +46,34 @@ class RecipeError(ValueError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Contents of a recipe's file.
+    """Contents of a recipe's file."""
 
-    Attributes:
-        name: its path in the folder of recipes, without the ending.
-        number: the table and the place of the number in it, in words.
-        report: of :mod:`fairseq_mega.lab.report`, which prints the number beside the paper's.
-        cell: the settings that distinguish it from the other numbers of the report. Entries of IN_CELL have the values
-            of the model; the file has those of a model without the option.
-        source: where its settings are published.
-        paper: metrics to the paper's values; empty, or null in the file, where the paper has a plot only.
-        preset: architecture whose values its model has or changes; by default the one in ``defaults``.
-        seeds: of the trainings whose mean the number is.
-        machine: what the paper's authors trained on.
-        precision: that of the authors, where it is known; AUTO where --precision auto chooses it on each machine.
-        data: words of fairseq-mega-prepare that make the data: a data set, and options that choose a form of it.
-        evaluate: ``kind``, one of EVALUATIONS, and its settings.
-        config: fairseq's groups to options to values.
-        notes: differences from the publication.
-        values_from: the source of the values in ``paper``, where it is not the paper of the table.
-        rates: peak learning rates to train at, each with all seeds; the number is that of the best mean accuracy on the
-            validation set. By default the one of ``config``.
-        weights: reports to the archives with weights that the authors published for them.
-        own_data: whether the data are the user's, of any number of classes, in the files of the data set.
-        any_data: whether --data may be of any data set, as the number compares models alone.
-        absent: words for a result that the tables of all recipes lack; empty: it was not run.
-    """
-
-    name: str
-    number: str
-    report: str
+    name: str  # its path in the folder of recipes, without the ending
+    number: str  # the table and the place of the number in it, in words
+    report: str  # of :mod:`fairseq_mega.lab.report`, which prints the number beside the paper's
+    # The settings that distinguish it from the other numbers of the report. Entries of IN_CELL have the values of the
+    # model; the file has those of a model without the option.
     cell: Dict[str, Any]
-    source: str
+    source: str  # where its settings are published
+    # Metrics to the paper's values; empty, or null in the file, where the paper has a plot only
     paper: Dict[str, float]
-    preset: str
-    seeds: List[int]
-    machine: str
-    precision: str
-    data: str
-    evaluate: Dict[str, Any]
-    config: Config
-    notes: str = ""
-    values_from: str = ""
+    preset: str  # architecture whose values its model has or changes; by default the one in ``defaults``
+    seeds: List[int]  # of the trainings whose mean the number is
+    machine: str  # what the paper's authors trained on
+    precision: str  # that of the authors, where it is known; AUTO where --precision auto chooses it on each machine
+    data: str  # words of fairseq-mega-prepare that make the data: a data set, and options that choose a form of it
+    evaluate: Dict[str, Any]  # ``kind``, one of EVALUATIONS, and its settings
+    config: Config  # fairseq's groups to options to values
+    notes: str = ""  # differences from the publication
+    values_from: str = ""  # the source of the values in ``paper``, where it is not the paper of the table
+    # Peak learning rates to train at, each with all seeds; the number is that of the best mean accuracy on the
+    # validation set. By default the one of ``config``.
     rates: List[float] = field(default_factory=list)
+    # Reports to the archives with weights that the authors published for them
     weights: Dict[str, str] = field(default_factory=dict)
-    own_data: bool = False
-    any_data: bool = False
-    absent: str = ""
+    own_data: bool = False  # whether the data are the user's, of any number of classes, in the files of the data set
+    any_data: bool = False  # whether --data may be of any data set, as the number compares models alone
+    absent: str = ""  # words for a result that the tables of all recipes lack; empty: it was not run
 
     @property
     def file(self) -> str:
@@ -247,7 +228,7 @@ def as_yaml(recipe: Recipe) -> str:
 
 
 OPTIONAL = ("notes", "values_from", "rates", "weights", "own_data", "any_data", "absent")
-ENTRIES = {  # to the type of its value
+ENTRIES: Dict[str, Any] = {  # to the type of its value
     entry.name: get_origin(entry.type) or entry.type for entry in fields(Recipe) if entry.name not in ("name", "config")
 }
 

@@ -16,17 +16,11 @@ SENTENCE = 256  # assumed positions of a translation
 
 
 class Counts(NamedTuple):
-    """Size and work of a recipe, for the order of magnitude.
+    """Size and work of a recipe, for the order of magnitude."""
 
-    Attributes:
-        parameters: of its model.
-        operations: floating-point operations of an update, forward and backward; of a speed, of its measurement.
-        drawn: whether its report is a plot.
-    """
-
-    parameters: int
-    operations: int
-    drawn: bool
+    parameters: int  # of its model
+    operations: int  # floating-point operations of an update, forward and backward; of a speed, of its measurement
+    drawn: bool  # whether its report is a plot
 
 
 def counts_of(recipe: Recipe) -> Counts:

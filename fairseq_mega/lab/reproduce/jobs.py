@@ -26,31 +26,19 @@ OF_THE_MACHINE = {  # settings that change only the place and the speed of a tra
 
 @dataclass(frozen=True)
 class Job:
-    """A training and its evaluation; runner, list and tables only read it.
+    """A training and its evaluation; runner, list and tables only read it."""
 
-    Attributes:
-        recipe: with the requested evaluation.
-        seed: of the training.
-        choices: of the user.
-        precision: of the training.
-        weights: from elsewhere, that are scored; None where the job trains.
-        config: of fairseq, for this machine.
-        settings: everything that the weights depend on, the source of the digest in the name.
-        name: readable, and different for different settings.
-        evaluation: name of its evaluation, another one for other settings of it; in a folder of one job, its report's.
-        folder: of everything that belongs to it.
-    """
-
-    recipe: Recipe
-    seed: int
-    choices: Choices
-    precision: str
-    weights: Optional[Weights]
-    config: Config
-    settings: Dict[str, Any]
-    name: str
+    recipe: Recipe  # with the requested evaluation
+    seed: int  # of the training
+    choices: Choices  # of the user
+    precision: str  # of the training
+    weights: Optional[Weights]  # from elsewhere, that are scored; None where the job trains
+    config: Config  # of fairseq, for this machine
+    settings: Dict[str, Any]  # everything that the weights depend on, the source of the digest in the name
+    name: str  # readable, and different for different settings
+    # Name of its evaluation, another one for other settings of it; in a folder of one job, its report's
     evaluation: str
-    folder: Path
+    folder: Path  # of everything that belongs to it
 
     @property
     def rate(self) -> float:
@@ -138,19 +126,13 @@ def plan(
 
 
 class Batch(NamedTuple):
-    """Division of an update's examples into steps and places.
+    """Division of an update's examples into steps and places."""
 
-    Attributes:
-        step: examples that a place (a GPU, or the CPU) processes at a time; None where the recipe counts tokens.
-        accumulated: steps of an update.
-        places: GPUs, or 1.
-        synchronised: whether a batch norm needs the examples of all places.
-    """
-
+    # Examples that a place (a GPU, or the CPU) processes at a time; None where the recipe counts tokens
     step: Optional[int]
-    accumulated: int
-    places: int
-    synchronised: bool
+    accumulated: int  # steps of an update
+    places: int  # GPUs, or 1
+    synchronised: bool  # whether a batch norm needs the examples of all places
 
 
 def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batch:

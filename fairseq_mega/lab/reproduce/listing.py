@@ -37,17 +37,11 @@ LEGEND = (
 
 
 class Row(NamedTuple):
-    """A recipe in the list.
+    """A recipe in the list."""
 
-    Attributes:
-        cells: of COLUMNS.
-        seconds: left, of all seeds.
-        group: of GROUPS.
-    """
-
-    cells: List[str]
-    seconds: float
-    group: float
+    cells: List[str]  # of COLUMNS
+    seconds: float  # left, of all seeds
+    group: float  # of GROUPS
 
 
 def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, everything: bool) -> List[str]:
@@ -150,8 +144,8 @@ def duration(recipe: Recipe, counts: Counts, done: int, updates: int, rate: Opti
     """
     if rate is not None:
         return (updates - done) / rate
-    work, gpus = counts.operations * (updates - done), min(choices.gpus, 1 if recipe.measured else recipe.gpus)
-    work /= updates if recipe.measured else 1
+    work = counts.operations * (updates - done) / (updates if recipe.measured else 1)
+    gpus = min(choices.gpus, 1 if recipe.measured else recipe.gpus)
     return work / (GPU_RATE * gpus if choices.gpus > 0 else CORE_RATE * choices.workers)
 
 

@@ -27,19 +27,12 @@ NUMBER = re.compile(r"-\.?\d")
 
 
 class Setting(NamedTuple):
-    """A value that replaces the one in recipes.
+    """A value that replaces the one in recipes."""
 
-    Attributes:
-        scope: part of a recipe's name, or a pattern of it, or "*" for all recipes.
-        group: of fairseq's configuration, or EVALUATE.
-        option: which the recipe has.
-        text: of the value.
-    """
-
-    scope: str
-    group: str
-    option: str
-    text: str
+    scope: str  # part of a recipe's name, or a pattern of it, or "*" for all recipes
+    group: str  # of fairseq's configuration, or EVALUATE
+    option: str  # which the recipe has
+    text: str  # of the value
 
     @property
     def key(self) -> str:
@@ -194,24 +187,15 @@ def is_address(given: str) -> bool:
 
 
 class Weights(NamedTuple):
-    """Weights for a recipe that were trained elsewhere.
+    """Weights for a recipe that were trained elsewhere."""
 
-    Attributes:
-        path: of the checkpoint, a file or a folder, of any layout that the converter supports.
-        source: their origin, for a reader.
-        authors: whether the papers' authors published them, by the address.
-        sha256: of the file.
-        updates, seed: of their training, None where there is no record.
-        differs: options that decide the outputs and are not the recipe's.
-    """
-
-    path: Path
-    source: str
-    authors: bool
-    sha256: str
-    updates: Optional[int]
+    path: Path  # of the checkpoint, of any layout that the converter supports
+    source: str  # their origin, for a reader
+    authors: bool  # whether the papers' authors published them, by the address
+    sha256: str  # of the file
+    updates: Optional[int]  # of their training, None where there is no record
     seed: Optional[int]
-    differs: Tuple[str, ...]
+    differs: Tuple[str, ...]  # options that decide the outputs and are not the recipe's
 
     def record(self) -> Dict[str, Any]:
         """Return the record of the weights for a result file."""
@@ -220,50 +204,30 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True)
 class Choices:
-    """Settings of a command that hold for all of its recipes.
+    """Settings of a command that hold for all of its recipes."""
 
-    Attributes:
-        out: folder of runs, results and tables.
-        root: start of the relative paths of the recipes.
-        data: folder of the data, for recipes of one data set.
-        data_dir: folder with a folder for each data set; by default where the recipes have them.
-        processed: folder of the authors' unpacked archives, whose data are used as they are.
-        released: read the data of the Long Range Arena from its released archive, as far as it has them.
-        gpus: that may be used; 0 for the CPU.
-        gpus_per_run: at most; by default as many as the published batch comes from.
-        per_step: examples that a GPU processes at a time; by default the recipe's.
-        max_update: fewer updates than the paper's; the schedule is shortened in proportion, but for what is in
-            ``settings``.
-        precision: fp32, tf32, bf16 or fp16; by default TF32 on GPUs, which torch used by default when the papers'
-            models were trained, and else float32.
-        automatic: precision of recipes that leave it to the machine, instead of this default.
-        settings: changes that the recipes already contain.
-        extra: further arguments of fairseq-train.
-        smoke: toy models, a few updates, a little invented data, on the CPU.
-        workers: processes that prepare data.
-        archives: folder of downloaded archives, for data that have some.
-        download: whether archives may be fetched.
-        weights: by the names of recipes those that are scored, in place of a training's.
-    """
-
-    out: Path
-    root: Path = Path()
-    data: Optional[Path] = None
-    data_dir: Optional[Path] = None
-    processed: Optional[Path] = None
-    released: bool = False
-    gpus: int = 0
-    gpus_per_run: Optional[int] = None
-    per_step: Optional[int] = None
+    out: Path  # folder of runs, results and tables
+    root: Path = Path()  # start of the relative paths of the recipes
+    data: Optional[Path] = None  # folder of the data, for recipes of one data set
+    data_dir: Optional[Path] = None  # folder with a folder for each data set; by default where the recipes have them
+    processed: Optional[Path] = None  # folder of the authors' unpacked archives, whose data are used as they are
+    released: bool = False  # read the data of the Long Range Arena from its released archive, as far as it has them
+    gpus: int = 0  # that may be used; 0 for the CPU
+    gpus_per_run: Optional[int] = None  # at most; by default as many as the published batch comes from
+    per_step: Optional[int] = None  # examples that a GPU processes at a time; by default the recipe's
+    # Fewer updates than the paper's; the schedule is shortened in proportion, but for what is in ``settings``
     max_update: Optional[int] = None
+    # One of fp32, tf32, bf16 and fp16; by default TF32 on GPUs, as torch had it when the papers' models were
+    # trained, and else float32
     precision: Optional[str] = None
-    automatic: Optional[str] = None
-    settings: Tuple[Setting, ...] = ()
-    extra: Tuple[str, ...] = ()
-    smoke: bool = False
-    workers: int = 1
-    archives: Optional[Path] = None
-    download: bool = True
+    automatic: Optional[str] = None  # precision of recipes that leave it to the machine, instead of this default
+    settings: Tuple[Setting, ...] = ()  # changes that the recipes already contain
+    extra: Tuple[str, ...] = ()  # further arguments of fairseq-train
+    smoke: bool = False  # toy models, a few updates, a little invented data, on the CPU
+    workers: int = 1  # processes that prepare data
+    archives: Optional[Path] = None  # folder of downloaded archives, for data that have some
+    download: bool = True  # whether archives may be fetched
+    # By the names of recipes those that are scored, in place of a training's
     weights: Mapping[str, Weights] = field(default_factory=dict)
 
     def precision_of(self, recipe: Recipe) -> str:

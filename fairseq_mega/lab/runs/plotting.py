@@ -60,19 +60,12 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Curves over one pair of axes.
+    """Curves over one pair of axes."""
 
-    Attributes:
-        lines: in the order of the legend.
-        axes: options of ``Axes.set``: labels, limits and scales.
-        ticks: names of the places 0, 1, ... of the horizontal axis; None for numbers.
-        base: of a logarithmic horizontal axis whose ticks are powers of another number than ten.
-    """
-
-    lines: Sequence[Line]
-    axes: Mapping[str, Any]
-    ticks: Optional[Sequence[str]] = None
-    base: Optional[int] = None
+    lines: Sequence[Line]  # in the order of the legend
+    axes: Mapping[str, Any]  # options of ``Axes.set``: labels, limits and scales
+    ticks: Optional[Sequence[str]] = None  # names of the places 0, 1, ... of the horizontal axis; None for numbers.
+    base: Optional[int] = None  # of a logarithmic horizontal axis whose ticks are powers of another number than ten
 
 
 def height_limits(heights: Sequence[float]) -> Dict[str, Tuple[float, float]]:

@@ -29,23 +29,14 @@ class Validation(NamedTuple):
 
 
 class Training(NamedTuple):
-    """A training, as recorded in its log.
+    """A training, as recorded in its log."""
 
-    Attributes:
-        parameters: of the model.
-        examples: of the training set.
-        validations: in the order of the updates; of repeated validations after an interruption the last.
-        updates_per_second: median over the logged intervals; None if no interval is long enough.
-        peak_gib: peak memory of any GPU, or of the process on a CPU; None if not recorded.
-        gpus: their names; empty on a CPU.
-    """
-
-    parameters: int
-    examples: int
-    validations: List[Validation]
-    updates_per_second: Optional[float]
-    peak_gib: Optional[float]
-    gpus: List[str]
+    parameters: int  # of the model
+    examples: int  # of the training set
+    validations: List[Validation]  # in the order of the updates; of repeated validations after an interruption the last
+    updates_per_second: Optional[float]  # median over the logged intervals; None if no interval is long enough
+    peak_gib: Optional[float]  # peak memory of any GPU, or of the process on a CPU; None if not recorded
+    gpus: List[str]  # their names; empty on a CPU
 
     @property
     def best(self) -> Validation:
@@ -127,19 +118,12 @@ class Update(NamedTuple):
 
 
 class LossCurve(NamedTuple):
-    """A training, as recorded in its log.
+    """A training, as recorded in its log."""
 
-    Attributes:
-        updates: every logged update; of repeated updates after an interruption the last.
-        validations: the losses of the validation set.
-        updates_per_second: median over the logged updates.
-        parameters: of the model.
-    """
-
-    updates: List[Update]
-    validations: List[Update]
-    updates_per_second: float
-    parameters: int
+    updates: List[Update]  # every logged update; of repeated updates after an interruption the last
+    validations: List[Update]  # the losses of the validation set
+    updates_per_second: float  # median over the logged updates
+    parameters: int  # of the model
 
 
 def read_losses(lines: Iterable[str], name: str = "the log") -> LossCurve:
