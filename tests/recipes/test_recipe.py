@@ -105,7 +105,7 @@ WITHOUT_PRESET = (*FAIRSEQS, "transformer_lm")  # fairseq's models: presets are 
 
 
 @pytest.mark.parametrize("name", FAIRSEQS)
-def test_baselines_of_fairseq_are_said_in_full(name: str) -> None:
+def test_baselines_of_fairseq_have_all_options(name: str) -> None:
     """The recipe has every value that fairseq's architecture sets, except for the revised ones."""
     values = Namespace()
     ARCH_CONFIG_REGISTRY[name](values)

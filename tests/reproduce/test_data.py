@@ -111,7 +111,7 @@ def difference(name: str, folder: Path, settings: Any, smoke: bool = False) -> s
     return found
 
 
-def test_data_of_a_recipe_are_taken_and_others_refused(tmp_path: Path) -> None:
+def test_data_of_a_recipe_are_accepted_and_others_refused(tmp_path: Path) -> None:
     """Data of another set fit the model, and their score would stand in the recipe's table."""
     for name, settings in RIGHT:
         assert difference(name, tmp_path, settings) == "", (name, settings)
@@ -123,7 +123,10 @@ def test_data_of_a_recipe_are_taken_and_others_refused(tmp_path: Path) -> None:
             assert other in difference(name, tmp_path, {"dataset": other, "smoke": smoke}, smoke)
 
 
-def test_the_runner_refuses_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_runner_refuses_other_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Data, "make", lambda *given: pytest.fail("they were used"))
     images = tiny_images.write_files(tmp_path / "images", {"train": 6, "val": 3})
     (images / "card.json").write_text(json.dumps({"settings": {"dataset": "imagenet", "smoke": True}}))
     words = ["mega/table6/imagenet/mega", "--gpus", "0", "--data", str(images), "--out", str(tmp_path / "out")]

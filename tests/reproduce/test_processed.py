@@ -174,7 +174,7 @@ def test_from_the_archive_to_the_data(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "new_aan_pairs.train.tsv" in (tmp_path / "data" / "retrieval" / "card.json").read_text()
 
 
-def test_what_cannot_be_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_archive_and_generated_data_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["table2/listops/mega", "--gpus", "0", "--released", "--out", str(tmp_path)]
     assert main([*words, "--data-dir", str(tmp_path), "--no-download"]) == 1
     assert "archives/lra_release.gz does not exist" in capsys.readouterr().err

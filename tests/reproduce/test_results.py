@@ -50,7 +50,7 @@ def cell_of(folder: Path) -> Path:
         (None, "of unknown origin"),
     ],
 )
-def test_a_result_says_where_its_data_come_from(tmp_path: Path, source: Optional[Dict[str, str]], said: str) -> None:
+def test_a_result_records_the_origin_of_its_data(tmp_path: Path, source: Optional[Dict[str, str]], said: str) -> None:
     if source is not None:
         (tmp_path / "SOURCE.json").write_text(json.dumps(source))
     for more, wanted in (

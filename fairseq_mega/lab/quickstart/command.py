@@ -48,7 +48,7 @@ LONGEST_MINUTES = 60.0  # limit of a training with --updates
 WHOLE_MINUTES = 25.0  # from the call to the last line of a translator, even on a busy machine
 LATER_MINUTES = 4.0  # of translating and scoring there; two idle cores need less than two
 TRANSLATOR_MINUTES = (6.0, 15.0)  # of its training, at least and at most
-SMOKE_UPDATES, SMOKE_PIECES, SMOKE_PAIRS, SMOKE_BYTES = 20, 400, 400, 40_000
+SMOKE_UPDATES, SMOKE_VOCABULARY, SMOKE_PAIRS, SMOKE_BYTES = 20, 400, 400, 40_000
 EXAMPLES = ["Open the file.", "Click on the Remote Files button in the Start Center.", "Choose Format - Page."]
 INTERACTIVE, INSPECT = "fairseq-mega-interactive", "fairseq-mega-inspect"
 SHOWN = 700  # bytes of the text that a language model writes at the end
@@ -160,8 +160,12 @@ class Translation(QuickStart):
             load(FOLDER / "quickstart" / "translation.yaml"),
             [options.source_lang, options.target_lang],
         )
-        self.pieces = SMOKE_PIECES if options.smoke else vocab_size_of(recipe)
-        task = [f"languages {' '.join(self.languages)}", f"vocabulary {self.pieces}", f"beam {recipe.evaluate['beam']}"]
+        self.vocab_size = SMOKE_VOCABULARY if options.smoke else vocab_size_of(recipe)
+        task = [
+            f"languages {' '.join(self.languages)}",
+            f"vocabulary {self.vocab_size}",
+            f"beam {recipe.evaluate['beam']}",
+        ]
         prefixes = {"": options.text, "valid ": options.valid, "test ": options.test}
         texts = [
             f"{use}{sha256_of(Path(f'{prefix}.{language}'))}"
@@ -186,7 +190,7 @@ class Translation(QuickStart):
             given = {"--text": options.text, "--valid": options.valid, "--test": options.test}
             words = ["own-pairs", *(word for name, prefix in given.items() if prefix for word in (name, prefix))]
         few = ["--limit", str(SMOKE_PAIRS)] if options.smoke else []
-        return [*words, "--source-lang", source, "--target-lang", target, "--vocab-size", str(self.pieces), *few]
+        return [*words, "--source-lang", source, "--target-lang", target, "--vocab-size", str(self.vocab_size), *few]
 
     def score(self) -> None:
         """Translate the test sentences, print BLEU and examples, and write the result file."""
@@ -265,8 +269,8 @@ class LanguageModel(QuickStart):
         random = torch.Generator(generator.device).manual_seed(self.job.seed)
         print(prompt, end="", flush=True)
         with evaluating("fp32", generator.device.type):
-            for piece in islice(generator.stream(prompt, temperature=0.7, generator=random), SHOWN):
-                print(piece, end="", flush=True)
+            for text in islice(generator.stream(prompt, temperature=0.7, generator=random), SHOWN):
+                print(text, end="", flush=True)
         print(f"\n\ncheckpoint: {self.checkpoint}\nscore and settings: {file}")
         code = [
             f"from {MegaLanguageModel.__module__} import MegaLanguageModel",

@@ -206,8 +206,10 @@ def generated(job: Job, name: str) -> Path:
 
 def translator_words(job: Job, path: Path) -> List[str]:
     """Arguments of fairseq-generate and fairseq-interactive: the data, a checkpoint, languages, subwords, search."""
-    evaluation, (source, target), pieces = job.recipe.evaluate, languages(job), job.data / MODEL_FILE
-    joined = ["--bpe", "sentencepiece", "--sentencepiece-model", str(pieces)] if pieces.exists() else ["--remove-bpe"]
+    evaluation, (source, target), subwords = job.recipe.evaluate, languages(job), job.data / MODEL_FILE
+    joined = (
+        ["--bpe", "sentencepiece", "--sentencepiece-model", str(subwords)] if subwords.exists() else ["--remove-bpe"]
+    )
     return [
         *(str(job.data), "--path", str(path), "--source-lang", source, "--target-lang", target, *joined),
         *(word for key in SEARCH if key in evaluation for word in (flag_of(key), str(evaluation[key]))),

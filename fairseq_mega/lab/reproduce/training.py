@@ -101,7 +101,7 @@ def train(job: Job, execute: Execute, devices: List[int]) -> None:
     words, log, checkpoints = job.train_arguments(), job.folder / "train.log", job.folder / "checkpoints"
     write_text(job.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
     if (checkpoints / "checkpoint_last.pt").exists():
-        print_line(f"going on from {checkpoints / 'checkpoint_last.pt'}")
+        print_line(f"continuing from {checkpoints / 'checkpoint_last.pt'}")
     minutes = 60 * float(job.config["optimization"].get("stop_time_hours", 0))  # at most; 0 for any time
     length = [f"{job.updates} updates"] * bool(job.updates) + [f"{minutes:.4g} minutes at most"] * bool(minutes)
     print_line(f"training {', '.join(length)}; everything is logged in {log}")
