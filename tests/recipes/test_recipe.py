@@ -33,7 +33,8 @@ WRONG = [
     ("  number:", "  cell: 128\n  number:", "recipe.cell"),
     ("  number:", "  numbers:", "recipe.numbers"),
     ("  number:", "  evaluate: {kind: guess}\n  number:", "'evaluate'"),
-    (INHERITS, "[/mega/table2/text/nosuch@_global_, _self_]", "'defaults'"),
+    (INHERITS, "[mega, _self_]", "'defaults'"),
+    (INHERITS, "[/mega/table2/text/mega@_global_, _self_, /base/bytes@_global_]", "'defaults'"),
 ]
 
 

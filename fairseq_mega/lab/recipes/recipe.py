@@ -127,27 +127,22 @@ def _read(path: Path) -> Dict[str, Any]:
     return found
 
 
-def _merged(path: Path, within: Tuple[Path, ...]) -> Dict[str, Any]:
+def _merged(path: Path) -> Dict[str, Any]:
     """Return the content of a file on top of the files that it inherits from."""
     found = _read(path)
     result: Dict[str, Any] = {}
-    inherited = found.pop("defaults", ["_self_"])
-    if not isinstance(inherited, list) or inherited[-1:] != ["_self_"]:
-        raise RecipeError(f"{path}: 'defaults' is {inherited}: give a list of files that ends with _self_")
-    own = [entry for entry in inherited[:-1] if entry not in defaults_of_fairseq()]
-    for entry in own:
+    *inherited, last = found.pop("defaults", ["_self_"])
+    for entry in inherited:
+        if entry in defaults_of_fairseq():
+            continue
         name = re.fullmatch(rf"/([\w/.-]+)@_global_|/{PRESETS}/(?P<preset>[\w.-]+)@{PRESETS}", str(entry))
-        if name is None:
-            either = f"/NAME@_global_, a file of {FOLDER}, or /{PRESETS}/PRESET@{PRESETS}"
-            raise RecipeError(f"{path}: 'defaults' has {entry!r}: give {either}")
-        parent = FOLDER / (f"{PRESETS}/{name['preset']}.yaml" if name["preset"] else f"{name[1]}.yaml")
-        if parent in within or not parent.is_file():
-            problem = "inherits from itself" if parent in within else f"does not exist in {FOLDER}"
-            raise RecipeError(f"{path}: 'defaults' has {entry}: this {problem}")
+        if name is None or last != "_self_":
+            either = f"/NAME@_global_, files of {FOLDER}, /{PRESETS}/PRESET@{PRESETS}, and _self_ at its end"
+            raise RecipeError(f"{path}: 'defaults' has {entry!r}, and {last!r} at its end: give {either}")
         if name["preset"]:
             result = merge(result, {"recipe": {"preset": name["preset"]}, "model": preset(name["preset"])})
         elif name[1] != FAIRSEQ:
-            result = merge(result, _merged(parent, (*within, parent)))
+            result = merge(result, _merged(FOLDER / f"{name[1]}.yaml"))
     return merge(result, found)
 
 
@@ -178,12 +173,9 @@ def load(path: Path, name: Optional[str] = None) -> Recipe:
         RecipeError: naming the file and the entry that is missing, unknown or of another type.
         OSError: if it cannot be read.
     """
-    found = _merged(path, ())
-    if not isinstance(found.get("recipe"), dict):
-        raise RecipeError(f"{path}: a recipe has an entry 'recipe', beside fairseq's groups: see those in {FOLDER}")
-    if found.pop("hydra", None) != HYDRA:
-        raise RecipeError(f"{path}: 'hydra' has to be {HYDRA}: begin with defaults: [/base/recipe@_global_, _self_]")
-    about = found.pop("recipe")
+    found = _merged(path)
+    about = found.pop("recipe", {})
+    found.pop("hydra", None)
     faults = [key for key in {*found, *GROUPS} if key not in GROUPS or not isinstance(found.get(key), dict)]
     faults += [f"recipe.{key}" for key in about if key not in ENTRIES]
     for key, kind in ENTRIES.items():
