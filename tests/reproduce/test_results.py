@@ -187,6 +187,11 @@ def test_a_table_mixes_no_recipe_of_a_file_with_one_of_the_package(
     own_recipe(tmp_path, TEXT, more.replace("0.3", "0.6"))
     edited = write_result_of(run_of(find(file)[0], tmp_path))
     assert shown(edited) == [edited.name] and both[1][0].name in capsys.readouterr().err
+    package = write_result_of(run_of(TRANSLATION, tmp_path))
+    (other,) = find(own_recipe(tmp_path, TRANSLATION, "recipe: {evaluate: {beam: 2}}"))
+    scored = write_result_of(run_of(other, tmp_path, seed=2))
+    assert package.training == scored.training and shown(package) == [package.name] and shown(scored) == [scored.name]
+    own_recipe(tmp_path, TEXT, more)
     assert main([TEXT, file, "--out", str(tmp_path), "--list"]) == 1
     assert f"own.yaml and {TEXT}: 'cell'" in capsys.readouterr().err
 
