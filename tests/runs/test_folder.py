@@ -10,6 +10,7 @@ import pytest
 
 from fairseq_mega.lab.runs import commands
 from fairseq_mega.lab.runs.commands import StageError
+from fairseq_mega.lab.runs.files import written_whole
 from fairseq_mega.lab.runs.stages import Work
 
 
@@ -29,6 +30,17 @@ def test_a_stage_is_done_once_and_only_when_it_succeeds(tmp_path: Path) -> None:
     assert done == ["made", "made"]
     with pytest.raises(StageError, match="begun with other settings(.|\n)*< a setting\n> another"):
         Work(tmp_path, ["another"], "--out")
+
+
+def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "file"
+    with pytest.raises(StageError), written_whole(path) as partial:
+        partial.write_text("half")
+        raise StageError("an interruption")
+    assert not path.exists()
+    with written_whole(path) as partial:
+        partial.write_text("whole")
+    assert path.read_text() == "whole"
 
 
 def test_a_command_that_fails_shows_its_last_lines(tmp_path: Path) -> None:
