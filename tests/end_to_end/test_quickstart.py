@@ -141,5 +141,5 @@ def test_sides_of_unequal_lengths_are_refused(tmp_path: Path) -> None:
     for lang, content in (("en", "a\nb\n"), ("de", "a\n")):
         (tmp_path / f"own.{lang}").write_text(content)
     refused = quickstart("--text", tmp_path / "own", "--work-dir", tmp_path / "work")
-    assert refused.returncode == 1 and f"{tmp_path}/own.en" in refused.stderr and "own.de" in refused.stderr
+    assert refused.returncode == 1 and f"{tmp_path}/own.de" in refused.stderr
     assert not (tmp_path / "work" / ".done" / "data").exists()
