@@ -4,7 +4,7 @@ The compiled kernels work in shared memory, for CUDA tensors of up to 16384 step
 their work does not depend on the number of components.
 """
 
-from typing import Any, Dict, FrozenSet, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +16,6 @@ from .common.gpus import gpu
 from .common.operations import average_operations, count
 
 SHORTEST_RING, LONGEST = 16, 16384
-
-# Types of devices for which a library (by its namespace) has these kernels; filled when it is loaded.
-_DEVICES: Dict[str, FrozenSet[str]] = {}
 
 
 def _shared_memory(columns: int) -> int:
@@ -34,7 +31,7 @@ def ring_unavailable(device: torch.device, length: int) -> Optional[str]:
     problem = device_unsupported(device)
     if problem is not None:
         return problem
-    if device.type not in _DEVICES.get(native.NAMESPACE, ()):
+    if not native.has_kernel("ring_convolution", device):
         return f"there are no compiled kernels for tensors on {device.type}; use torch's FFT"
     if length > LONGEST:
         return f"it accepts up to {LONGEST} steps, found {length}"
@@ -112,9 +109,6 @@ def _setup_context(ctx: Any, inputs: Tuple[Tensor, Tensor], output: Tensor) -> N
 
 def _register(namespace: str) -> None:
     name = f"{namespace}::ring_convolution"
-    _DEVICES[namespace] = frozenset(
-        device for device in ("cpu", "cuda") if torch._C._dispatch_has_kernel_for_dispatch_key(name, device.upper())
-    )
 
     def fake(x: Tensor, ring: Tensor) -> Tensor:
         return torch.empty_like(x, memory_format=torch.contiguous_format)

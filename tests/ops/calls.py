@@ -25,7 +25,7 @@ from fairseq_mega.ops.attention import FUNCTIONS, attention
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.cross_entropy import cross_entropy
 from fairseq_mega.ops.dropout import dropout
-from fairseq_mega.ops.ema import EMACoefficients, gated_ema_step
+from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, ema_coefficients, gated_ema_step
 from fairseq_mega.ops.ema.native import ema_native
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import linear, linear_parts, silu_linear
@@ -110,6 +110,14 @@ def run_ema(dtype: torch.dtype) -> None:
             options: Dict[str, Any] = {"bidirectional": bidirectional, "truncation": truncation, "state": state}
             y, last = ema_native(draw(2, 45, width, dtype=dtype), coefficients, **masks, **options)
             backward(y, *(() if last is None or not streaming else (last,)))
+
+
+def run_coefficients() -> None:
+    """The coefficients of the EMA, real and complex."""
+    for width, dims in itertools.product((1, 19, 37), (1, 3)):
+        alpha, delta, beta, eta = (draw(width, dims) for _ in range(4))
+        backward(*ema_coefficients(alpha, delta, beta, eta))
+        backward(*complex_ema_coefficients(alpha, delta, draw(width, 1), draw(width, dims, 2)))
 
 
 @torch.no_grad()

@@ -15,7 +15,10 @@ from torch import Tensor
 from tests.ops.calls import Arguments, Watch, each, run_all, tensors_of
 
 SIDES = ("after", "before")
-GPU_ONLY = {"ring_convolution", "ring_convolution_backward"}
+GPU_ONLY = {
+    *("ema_coefficients", "ema_coefficients_backward", "ema_scan_gradients"),
+    *("ring_convolution", "ring_convolution_backward"),
+}
 
 
 def fenced(tensor: Tensor, side: str) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import OPERATORS, VARIABLE, Operator, Path
 from fairseq_mega.ops.dropout import dropout
+from fairseq_mega.ops.ema import ema_coefficients
 from tests.ops.test_transforms import OPERATORS as OPERATORS_OF_X
 
 
@@ -108,13 +109,15 @@ CALLS: Dict[str, Callable[..., Any]] = {
     "packed_linear": OPERATORS_OF_X["packed"],
     "timestep_norm": OPERATORS_OF_X["timestep_norm"],
     "dropout": lambda x, **path: dropout(x, 0.0, **path),
+    "ema_coefficients": lambda x, **path: ema_coefficients(*x.flatten(0, 1).split(16), **path).log_decay,
 }
 NATIVE = [*((operator, "native") for operator in CALLS), ("ema", "native_fft"), ("attention", "native_blocks")]
 X = torch.randn(2, 32, 32, generator=torch.Generator().manual_seed(1))
 
 
 def paths_of(operator: str) -> Operator:
-    return importlib.import_module(f"fairseq_mega.ops.{operator}").PATHS
+    module = "ema.coefficients" if operator == "ema_coefficients" else operator
+    return importlib.import_module(f"fairseq_mega.ops.{module}").PATHS
 
 
 def test_one_vocabulary():

@@ -200,8 +200,10 @@ def test_pieces_equal_the_whole(pieces):
     torch.testing.assert_close(state, last)
 
 
-def test_coefficients_are_the_definition():
+@pytest.mark.parametrize("kernels", SCANS)
+def test_coefficients_are_the_definition(kernel_choice, kernels):
     """Also where alpha delta is near one and where it is near zero, to the digits that float32 has."""
+    _, device = kernel_choice(kernels)
     logits = torch.tensor([-9.0, -4.0, -1.0, 0.0, 0.8, 1.0, 3.0, 8.0], dtype=torch.float64)
     alpha, delta = (grid.reshape(8, 8) for grid in torch.meshgrid(logits, logits, indexing="ij"))
     beta, eta = (torch.randn(8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
@@ -209,9 +211,9 @@ def test_coefficients_are_the_definition():
     want = torch.log1p(-p * a), p * beta, eta / 8**0.5
     assert (p * a).max() > 0.99 and (p * a).min() < 1e-7
     for dtype, tolerance in ((torch.float64, 1e-11), (torch.float32, 1e-6)):
-        found = ema_coefficients(*(tensor.to(dtype) for tensor in (alpha, delta, beta, eta)))
+        found = ema_coefficients(*(tensor.to(device, dtype) for tensor in (alpha, delta, beta, eta)))
         for got, exact in zip(found, want):
-            torch.testing.assert_close(got.double(), exact, rtol=tolerance, atol=0)
+            torch.testing.assert_close(got.double().cpu(), exact, rtol=tolerance, atol=0)
 
 
 @pytest.mark.parametrize("logit", [20.0, -20.0, 200.0, -200.0])

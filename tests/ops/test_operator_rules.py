@@ -46,6 +46,7 @@ def recorded(kernel_device, monkeypatch) -> Dict[str, List[Arguments]]:
             return found.kept
         torch.manual_seed(1)
         calls.run_ema(torch.float32)
+        calls.run_coefficients()
         weights_of_sixteen_bits(monkeypatch)  # which a CPU lacks
         calls.run_attention(torch.bfloat16, ("native",))
         calls.run_gate_and_statistics(torch.float32)

@@ -7,18 +7,19 @@ Under another schedule than the first the results must be the same to the last b
 that it starts quickly and also under AddressSanitizer.
 """
 
+import itertools
 import os
 import sys
 from typing import Callable, Dict, Iterable, Iterator, List, Optional
 
 import torch
 
-from tests.simulator.cases import attention, ema, fft_conv, gate, timestep_norm
+from tests.simulator.cases import attention, coefficients, ema, fft_conv, gate, timestep_norm
 from tests.simulator.cases.case import Case, Results, compare
 
 CASES: Dict[str, Callable[[], Iterator[Case]]] = {
     "attention": attention.cases,
-    "ema": ema.cases,
+    "ema": lambda: itertools.chain(ema.cases(), coefficients.cases()),
     "fft_conv": fft_conv.cases,
     "gate": gate.cases,
     "timestep_norm": timestep_norm.cases,

@@ -148,6 +148,7 @@ def on_gpu() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for where, name, value in (
             (native, "HAS_CUDA", True),
+            (native, "has_kernel", lambda *_: True),
             (dispatch, "gpu_unsupported", lambda _: None),
             (rotary, "rotations", tables),
             (weights, "rotations", tables),

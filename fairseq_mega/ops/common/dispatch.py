@@ -24,8 +24,8 @@ VARIABLE = PATHS_VARIABLE
 BLANKETS = ("auto", "reference", "native")
 
 OPERATORS = (
-    *("activation", "attention", "cross_entropy", "decoding", "dropout", "ema", "gate", "linear", "norm"),
-    *("packed_linear", "query_key", "rotary", "timestep_norm"),
+    *("activation", "attention", "cross_entropy", "decoding", "dropout", "ema", "ema_coefficients", "gate", "linear"),
+    *("norm", "packed_linear", "query_key", "rotary", "timestep_norm"),
 )
 
 

@@ -78,6 +78,15 @@ def cpu_level() -> Optional[str]:
     return None if PROBLEM is not None else torch.ops.fairseq_mega.cpu_level()
 
 
+def has_kernel(operator: str, device: torch.device) -> bool:
+    """Return whether the library has an operator's kernel for a type of devices."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(f"{NAMESPACE}::{operator}", device.type.upper())
+
+
+# The compiler treats the answer as a constant, see gpus.py.
+has_kernel._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def reaches(level: str) -> bool:
     """Return whether the kernels run at this level of LEVELS or a higher one."""
     return PROBLEM is None and LEVELS.index(torch.ops.fairseq_mega.cpu_level()) >= LEVELS.index(level)

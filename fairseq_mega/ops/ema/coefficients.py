@@ -1,11 +1,25 @@
-"""Coefficients of the damped EMA and the convolution kernel they define."""
+"""Coefficients of the damped EMA and the convolution kernel they define.
+
+On a GPU one kernel computes the coefficients, and one their gradients, in place of dozens of small ones.
+"""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import Operator, Path, kernels_unavailable
+
+PATHS = Operator("ema_coefficients", Path("reference"), Path("native", kernels_unavailable, (torch.float32,)))
+
+
+def has_kernels(tensor: Tensor, path: Optional[str] = None) -> bool:
+    """Return whether kernels compute the coefficients of a tensor's device and type, and their gradients."""
+    chosen = PATHS.choose(path, tensor) == "native"
+    return chosen and tensor.numel() > 0 and native.has_kernel("ema_coefficients", tensor.device)
 
 
 class EMACoefficients(NamedTuple):
@@ -30,7 +44,9 @@ def compute_dtype(tensor: Tensor) -> torch.dtype:
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
-def ema_coefficients(alpha: Tensor, delta: Tensor, beta: Tensor, eta: Tensor) -> EMACoefficients:
+def ema_coefficients(
+    alpha: Tensor, delta: Tensor, beta: Tensor, eta: Tensor, *, path: Optional[str] = None
+) -> EMACoefficients:
     """Return the coefficients of the recurrence from the learned parameters of the multi-dimensional damped EMA.
 
     Args:
@@ -38,6 +54,7 @@ def ema_coefficients(alpha: Tensor, delta: Tensor, beta: Tensor, eta: Tensor) ->
         delta: (K, N), logit of the damping factor.
         beta: (K, N), expansion of the input into N dimensions.
         eta: (K, N), projection of the N dimensions onto the output.
+        path: as in :func:`.gate.gated_residual`; the kernels are for GPUs; on other devices "native" is PyTorch's.
 
     Returns:
         Coefficients in float32 (float64 for float64 parameters), finite for logits of any size.
@@ -46,6 +63,8 @@ def ema_coefficients(alpha: Tensor, delta: Tensor, beta: Tensor, eta: Tensor) ->
     """
     dtype = compute_dtype(alpha)
     alpha, delta, beta, eta = (parameter.to(dtype) for parameter in (alpha, delta, beta, eta))
+    if has_kernels(alpha, path):
+        return EMACoefficients(*native.operators.ema_coefficients(alpha, delta, beta, eta))
     decay_factor = torch.sigmoid(alpha)
     scale = 1.0 / math.sqrt(max(alpha.size(-1), 1))
     return EMACoefficients(_log_decay(alpha, delta), decay_factor * beta, eta * scale)
@@ -70,6 +89,9 @@ def complex_ema_coefficients(alpha: Tensor, delta: Tensor, theta: Tensor, gamma:
     """
     dtype = compute_dtype(alpha)
     alpha, delta, theta, gamma = (parameter.to(dtype) for parameter in (alpha, delta, theta, gamma))
+    if has_kernels(alpha):
+        log_decay, expansion, projection = native.operators.ema_coefficients(alpha, delta, theta, gamma)
+        return EMACoefficients(torch.view_as_complex(log_decay), expansion, torch.view_as_complex(projection))
     n = alpha.size(-1)
     turn = torch.arange(1, n + 1, device=alpha.device, dtype=dtype) * (2 * math.pi / n)
     log_decay = torch.complex(_log_decay(alpha, delta), turn * torch.sigmoid(theta))
@@ -124,3 +146,27 @@ def real_bmm(a: Tensor, b: Tensor) -> Tensor:
         return torch.matmul(a, b)
     a, b = (tensor if tensor.is_complex() else torch.complex(tensor, torch.zeros_like(tensor)) for tensor in (a, b))
     return torch.matmul(torch.cat([a.real, -a.imag], dim=-1), torch.cat([b.real, b.imag], dim=-2))
+
+
+def _keep_inputs(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _register(namespace: str) -> None:
+    operators = getattr(torch.ops, namespace)
+
+    def fake(alpha: Tensor, delta: Tensor, beta: Tensor, eta: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        return alpha.new_empty(eta.shape), alpha.new_empty(alpha.shape), alpha.new_empty(eta.shape)
+
+    def fake_backward(by_decay: Tensor, by_expansion: Tensor, by_projection: Tensor, *learned: Tensor) -> Any:
+        return tuple(parameter.new_empty(parameter.shape) for parameter in learned)
+
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return operators.ema_coefficients_backward(*gradients, *ctx.saved_tensors)
+
+    torch.library.register_fake(f"{namespace}::ema_coefficients")(fake)
+    torch.library.register_fake(f"{namespace}::ema_coefficients_backward")(fake_backward)
+    native.register_gradients(f"{namespace}::ema_coefficients", backward, _keep_inputs)
+
+
+native.register(_register)

@@ -1,7 +1,8 @@
 """The damped EMA as a scan over time by the compiled kernels: the Python half of the operators.
 
 The kernels work on real tensors; complex numbers are a last axis of two. The kernels return the gradient as a few sums
-over time ("moments", see csrc/ema/ema_scan.h), from which :func:`_coefficient_gradients` computes the coefficients'.
+over time ("moments", see csrc/ema/ema_scan.h), from which a kernel on a GPU, or :func:`_coefficient_gradients`,
+computes the coefficients'.
 """
 
 from typing import Any, Optional, Tuple
@@ -12,7 +13,7 @@ from torch import Tensor
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.operations import average_operations, count
 
-from .coefficients import EMACoefficients
+from .coefficients import EMACoefficients, has_kernels
 
 
 def ema_native(
@@ -162,6 +163,9 @@ def _register(namespace: str) -> None:
         y = torch.empty_like(x, memory_format=torch.contiguous_format)
         return y, _states(x.unsqueeze(1), log_decay, expansion, False)
 
+    def fake_gradients(moments: Tensor, state_moments: Any, *tensors: Optional[Tensor]) -> Any:
+        return tuple(moments.new_empty(0 if tensor is None else tensor.shape) for tensor in tensors)
+
     def backward(ctx: Any, grad_y: Optional[Tensor], grad_final_state: Optional[Tensor]) -> Any:
         x, log_decay, expansion, projection, state, padding_mask, reset_mask = ctx.saved_tensors
         if grad_y is None:
@@ -180,19 +184,15 @@ def _register(namespace: str) -> None:
             reset_mask,
             *ctx.options,
         )
-        grad_log_decay, grad_expansion, grad_projection, grad_state = _coefficient_gradients(
-            moments,
-            None if grad_final_state is None else state_moments,
-            log_decay,
-            expansion,
-            projection,
-            state,
-        )
-        return grad_x, grad_log_decay, grad_expansion, grad_projection, grad_state, None, None, None, None, None
+        sums = (moments, None if grad_final_state is None else state_moments)
+        gradients_of = operators.ema_scan_gradients if has_kernels(moments) else _coefficient_gradients
+        *coefficients, grad_state = gradients_of(*sums, log_decay, expansion, projection, state)
+        return grad_x, *coefficients, None if state is None else grad_state, None, None, None, None, None
 
     torch.library.register_fake(f"{namespace}::ema_scan")(fake_scan)
     torch.library.register_fake(f"{namespace}::ema_scan_backward")(fake_backward)
     torch.library.register_fake(f"{namespace}::ema_step")(fake_step)
+    torch.library.register_fake(f"{namespace}::ema_scan_gradients")(fake_gradients)
     native.register_gradients(f"{namespace}::ema_scan", backward, _setup_context)
 
 
