@@ -3,7 +3,7 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 import torch
@@ -83,7 +83,10 @@ def test_a_model_whose_gradients_are_wrong_is_refused(factor: float) -> None:
         loss = x.square().sum()
         return float(loss), [torch.autograd.grad(loss, x)[0] * torch.tensor([1.0, factor])]
 
-    training = Training(2, gradients, lambda found, step: x.data.sub_(found[0], alpha=step), [])
+    def step(found: Sequence[torch.Tensor], size: float) -> None:
+        x.data.sub_(found[0], alpha=size)
+
+    training = Training(2, gradients, step, [])
     if factor == 1.0:
         assert warm_up(training) == pytest.approx([25.0, 25 * 0.999, 25 * 0.999**2], rel=1e-5)
     else:

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from typing import Any, List, Sequence
 
 import pytest
 import torch
@@ -78,7 +79,11 @@ def test_streams(trained, device, device_flags, tmp_path):
 
 
 def test_pieces_change_nothing(trained, device, tmp_path):
-    pieces = ([], ["--max-tokens", 8, "--chunk-nums", 1], ["--softmax-batch", 7, "--chunk-nums", 50])
+    pieces: Sequence[List[Any]] = (
+        [],
+        ["--max-tokens", 8, "--chunk-nums", 1],
+        ["--softmax-batch", 7, "--chunk-nums", 50],
+    )
     found = [
         evaluate(trained, device, "mega", tmp_path / str(number), "--segments", "4", *options)["mega-test-k4"]["scores"]
         for number, options in enumerate(pieces)

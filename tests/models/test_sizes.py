@@ -22,9 +22,11 @@ def test_operations_are_those_of_the_matrices(size: str) -> None:
         if name.endswith("_proj.weight") and parameter.dim() == 2
     )
     layers: List[Any] = list(model.layers)
-    attention, d = layers[0].attention, model.embedding.tokens.embedding_dim
+    embedding: Any = model.embedding
+    attention, d = layers[0].attention, embedding.tokens.embedding_dim
     z, v, _ = attention.widths
-    expected = 2 * (weights + 1000 * d) + len(model.layers) * model.chunk_size * (z + v)
+    chunk: Any = model.chunk_size
+    expected = 2 * (weights + 1000 * d) + len(layers) * chunk * (z + v)
     found = operations(model, model.chunk_size)
     assert 0 < found - expected < 0.02 * expected
     without = operations(nn.ModuleList(layer.attention.ema for layer in layers), model.chunk_size)

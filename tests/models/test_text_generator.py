@@ -2,6 +2,7 @@
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,8 +114,9 @@ class Segments:
 
 
 def test_an_evaluation_scores_each_token_once():
+    segments: Any = Segments()
     batches = [{"id": torch.tensor([number]), "ntokens": tokens} for number, tokens in enumerate((3, 2))]
-    assert list(ScoredOnce(batches, Segments(), Carry())) == batches
+    assert list(ScoredOnce(batches, segments, Carry())) == batches
     for others in (batches[:1], [*batches, batches[1]]):
         with pytest.raises(RuntimeError):
-            list(ScoredOnce(others, Segments(), Carry()))
+            list(ScoredOnce(others, segments, Carry()))
