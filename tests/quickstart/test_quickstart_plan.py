@@ -21,18 +21,12 @@ def quick_start(folder: Path, *words: str, task: str = TRANSLATION) -> Any:
     return TASKS[task](parse(["--task", task, "--work-dir", str(folder), *words]), "command")
 
 
-@pytest.mark.parametrize(("elapsed", "minutes"), [(6.0, 15.0), (9.0, 12.0), (30.0, 6.0)])
-def test_a_slow_start_leaves_less_time_to_the_training(
-    elapsed: float, minutes: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command, "elapsed", lambda: 60 * elapsed)
-    assert quick_start(tmp_path).minutes == pytest.approx(minutes)
-
-
-def test_minutes_that_are_given(tmp_path: Path) -> None:
+def test_minutes_of_the_training(tmp_path: Path) -> None:
     given = ["--train-minutes", "2.5"]
     for words, minutes in ([], 5.0), (given, 2.5), (["--updates", "7"], 60.0), ([*given, "--updates", "7"], 2.5):
-        assert quick_start(tmp_path / "-".join(words), *words, task=LM).minutes == minutes
+        found = quick_start(tmp_path / "-".join(words), *words, task=LM).minutes
+        assert found == pytest.approx(minutes)
+    assert quick_start(tmp_path / "translation").minutes == 15.0
 
 
 def test_a_text_in_another_use_is_another_setting(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import shlex
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import List, Optional, Sequence
@@ -35,19 +34,15 @@ from fairseq_mega.lab.reproduce import training
 from fairseq_mega.lab.reproduce.jobs import Job, plan
 from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.runs.commands import StageError, execute
-from fairseq_mega.lab.runs.files import write_text
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.script import run_script
-from fairseq_mega.lab.runs.stages import Work, elapsed, print_line
+from fairseq_mega.lab.runs.stages import Work, print_line
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
 from .options import PROGRAM, TRANSLATION, parse
 
 DATA = ("text", "pieces", "data-bin", "counts.json", *RECORDS)  # names in the folder
 LONGEST_MINUTES = 60.0  # limit of a training with --updates
-WHOLE_MINUTES = 25.0  # from the call to the last line of a translator, even on a busy machine
-LATER_MINUTES = 4.0  # of translating and scoring there; two idle cores need less than two
-TRANSLATOR_MINUTES = (6.0, 15.0)  # of its training, at least and at most
 SMOKE_UPDATES, SMOKE_VOCABULARY, SMOKE_PAIRS, SMOKE_BYTES = 20, 400, 400, 40_000
 EXAMPLES = ["Open the file.", "Click on the Remote Files button in the Start Center.", "Choose Format - Page."]
 INTERACTIVE, INSPECT = "fairseq-mega-interactive", "fairseq-mega-inspect"
@@ -62,23 +57,19 @@ class QuickStart:
         command: the command line, for the result file.
         task: lines on the task's settings and texts; an unfinished folder must have the same settings.
         texts: lines on the user's texts.
-        minutes: default time of the training, in words; by default that of :meth:`usual_minutes`.
 
     Raises:
         StageError: if the folder was begun with other settings.
     """
 
-    def __init__(
-        self, options: argparse.Namespace, command: str, task: Sequence[str], texts: Sequence[str], minutes: str = ""
-    ) -> None:
+    def __init__(self, options: argparse.Namespace, command: str, task: Sequence[str], texts: Sequence[str]) -> None:
         self.options, self.command = options, command
         self.recipe = load(FOLDER / "quickstart" / f"{options.task}.yaml")
         self.updates = options.updates or (SMOKE_UPDATES if options.smoke else 0)
+        usual = LONGEST_MINUTES if self.updates else 60 * self.recipe.config["optimization"]["stop_time_hours"]
+        self.minutes = float(options.train_minutes or usual)
         lines = [*task, *(f"{group} {self.recipe.config[group]}" for group in GROUPS)]
-        lines += [
-            f"updates {self.updates or 'by time'}",
-            f"minutes {options.train_minutes or minutes or self.usual_minutes()}",
-        ]
+        lines += [f"updates {self.updates or 'by time'}", f"minutes {self.minutes:g}"]
         lines += [f"precision {options.precision}", *texts, *["smoke"] * options.smoke]
         self.work = Work(options.work_dir, lines, "--work-dir")
         self.folder = self.work.folder
@@ -86,10 +77,6 @@ class QuickStart:
 
     def data_words(self) -> List[str]:
         """Return the arguments of fairseq-mega-prepare that make the data, without the folder."""
-        raise NotImplementedError
-
-    def usual_minutes(self) -> float:
-        """Return the minutes of a training whose time and updates no option sets."""
         raise NotImplementedError
 
     def score(self) -> None:
@@ -107,6 +94,8 @@ class QuickStart:
         print_line(f"device: {torch.cuda.get_device_name() if gpus else 'CPU'}")
         precision = training.chosen_once(self.folder / "precision", self.options.precision, gpus)
         self.job = self.planned(gpus, precision)
+        if not self.updates:
+            print_line(f"the training takes {self.minutes:g} minutes")
         self.work.stage("train", lambda: training.train(self.job, execute, []))
         self.score()
 
@@ -126,18 +115,6 @@ class QuickStart:
         otherwise = f"Use your own text instead, on any system: {own}"
         need_dpkg(otherwise)
         return [str(fetch_package(name, self.options.packages, otherwise)) for name in names]
-
-    @cached_property
-    def minutes(self) -> float:
-        """Return the time of the training, planned once: a second start reads it from a file."""
-        file = self.folder / "minutes"
-        if not file.exists():
-            usual = LONGEST_MINUTES if self.updates else self.usual_minutes()
-            write_text(file, f"{float(self.options.train_minutes or usual):.2f}\n")
-        minutes = float(file.read_text(encoding="utf-8"))
-        if not self.updates:
-            print_line(f"the training takes {minutes:.1f} minutes")
-        return minutes
 
     def planned(self, gpus: int, precision: str) -> Job:
         """Return the planned job of the recipe, on all GPUs of the machine."""
@@ -172,13 +149,8 @@ class Translation(QuickStart):
             for use, prefix in prefixes.items()
             for language in (self.languages if prefix else ())
         ]
-        super().__init__(options, command, task, texts, "as many as are left")
+        super().__init__(options, command, task, texts)
         self.recipe.config["task"].update(source_lang=options.source_lang, target_lang=options.target_lang)
-
-    def usual_minutes(self) -> float:
-        """Return the minutes left after setting up: a long installation shortens the training."""
-        left = WHOLE_MINUTES - LATER_MINUTES - elapsed() / 60
-        return min(max(left, TRANSLATOR_MINUTES[0]), TRANSLATOR_MINUTES[1])
 
     def data_words(self) -> List[str]:
         """Return the arguments that clean the text, divide it and split it into subwords."""
@@ -237,10 +209,6 @@ class LanguageModel(QuickStart):
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         text = "dict-gcide" if options.text is None else sha256_of(Path(options.text))
         super().__init__(options, command, [f"text {text}"], [])
-
-    def usual_minutes(self) -> float:
-        """Return the time of the recipe."""
-        return 60 * float(self.recipe.config["optimization"]["stop_time_hours"])
 
     def data_words(self) -> List[str]:
         """Return the words that select blocks of the text, some of them for validation and test."""

@@ -15,14 +15,9 @@ from fairseq_mega.lab.runs.fingerprints import digest_of_data
 STARTED = float(os.environ.get("FAIRSEQ_MEGA_STARTED", time.time()))  # the script's first line sets the start
 
 
-def elapsed() -> float:
-    """Return the seconds since the start."""
-    return time.time() - STARTED
-
-
 def print_line(text: str) -> None:
     """Print a line of progress to stderr, with the minutes and seconds since the start."""
-    minutes, seconds = divmod(int(elapsed()), 60)
+    minutes, seconds = divmod(int(time.time() - STARTED), 60)
     print(f"[{minutes:02d}:{seconds:02d}] {text}", file=sys.stderr, flush=True)
 
 
