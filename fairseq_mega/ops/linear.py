@@ -149,6 +149,8 @@ def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Opti
     """Return the rows of x in the type of their product; None where PyTorch's product is chosen."""
     if path is None and _rows(x) < FEWEST_ROWS and (MULTIPLIES_BFLOAT16 or not rounds_rows(x)):
         return None
+    if x.size(-1) != weight.size(-1):
+        return None  # PyTorch's product raises the error, in words that name both sizes
     inputs, kind = x, x.device.type
     if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
         inputs = x.to(torch.get_autocast_dtype(kind))

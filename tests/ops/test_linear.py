@@ -302,3 +302,8 @@ def test_modules_use_the_kernels_of_what_stands_beside_them(monkeypatch):
     torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))
     layer(x[:, :1])
     assert called == ["linear"]  # of many rows
+
+
+def test_another_width_is_an_error_of_python() -> None:
+    with pytest.raises(RuntimeError, match="600x64 and 128x256"):
+        linear(torch.ones(2, 300, 64), torch.ones(256, 128))
