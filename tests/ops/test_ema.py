@@ -312,7 +312,7 @@ def test_fft_sizes():
 
 def test_errors():
     tensors = {**parameters(), "x": signal(4)}
-    with pytest.raises(ValueError, match="rows"):
+    with pytest.raises(ValueError, match="EMA: x must be"):
         run(tensors, None, bidirectional=True)
     with pytest.raises(ValueError, match="truncation must be at least 1.*found 0"):
         run(tensors, None, truncation=0)

@@ -260,3 +260,9 @@ def test_single_steps(away, groups, choose):
         results.append((torch.cat(outputs, dim=1), given["mean"].to(dtype), given["variance"].to(dtype)))
     for part, *found in zip(("y", "mean", "variance"), *results):
         assert_close(part, *found)
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (2, 5, 4)])
+def test_another_shape_is_an_error_of_python(shape) -> None:
+    with pytest.raises(ValueError, match="x must be"):
+        timestep_norm(torch.ones(shape), torch.ones(8), torch.ones(8), 2)

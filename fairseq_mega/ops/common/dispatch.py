@@ -163,7 +163,7 @@ def kernels_unavailable(x: Tensor, *call: Any) -> Optional[str]:
     return device_unsupported(x.device)
 
 
-def check_steps(operator: str, x: Tensor) -> None:
-    """Raise ValueError unless x has the axes (B, L, D)."""
-    if x.dim() != 3:
-        raise ValueError(f"{operator}: x must be (B, L, D), found {tuple(x.shape)}")
+def check_steps(operator: str, x: Tensor, width: int) -> None:
+    """Raise ValueError unless x has the axes (B, L, D) of this width D."""
+    if x.dim() != 3 or x.size(-1) != width:
+        raise ValueError(f"{operator}: x must be (B, L, {width}), found {tuple(x.shape)}")

@@ -112,11 +112,8 @@ def damped_ema(
     Source: MEGA (Ma et al., ICLR 2023), Eq. 5 and Appendix A; MEGALODON (Ma et al., NeurIPS 2024), Eq. 2;
     bidirectional forms as in the published code, in which padding between real steps decays the state.
     """
-    check_steps("EMA", x)
-    rows = x.size(-1) * (2 if bidirectional else 1)
+    check_steps("EMA", x, coefficients.log_decay.size(0) // (2 if bidirectional else 1))
     streaming = return_state or state is not None
-    if coefficients.log_decay.size(0) != rows:
-        raise ValueError(f"EMA coefficients have {coefficients.log_decay.size(0)} rows, the input needs {rows}")
     if streaming and bidirectional:
         raise ValueError("a bidirectional EMA reads the whole sequence and cannot carry a state")
     if truncation is not None and truncation < 1:

@@ -62,7 +62,7 @@ def timestep_norm(
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.2, Eq. 4; counts, prior and padding as in the published code.
     """
-    check_steps("timestep norm", x)
+    check_steps("timestep norm", x, weight.numel())
     path = PATHS.choose(path, x)
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     if state is None:
