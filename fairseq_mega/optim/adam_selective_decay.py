@@ -2,13 +2,13 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, Optional
+from typing import Any, Callable, Iterable, Optional
 
 import torch
 from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 
-from fairseq_mega.compat.features.no_weight_decay import has_lost_marks, has_no_weight_decay
+from fairseq_mega.compat.features.no_weight_decay import has_no_weight_decay
 
 logger = logging.getLogger(__name__)
 NAME = "adam_selective_decay"
@@ -33,7 +33,7 @@ class SelectiveDecayAdam(FairseqAdam):
             :func:`fairseq_mega.compat.features.no_weight_decay.exclude_from_weight_decay`.
 
     Raises:
-        ValueError: if no parameter is marked, or --fp16 joins all weights in one tensor.
+        ValueError: if no parameter is marked, as when --fp16 joins all weights in one tensor.
 
     Source: the published training of MEGA's image classifiers (XuezheMax/mega-image).
     """
@@ -41,38 +41,15 @@ class SelectiveDecayAdam(FairseqAdam):
     def __init__(self, cfg: SelectiveDecayAdamConfig, params: Iterable[torch.Tensor]) -> None:
         params = list(params)
         excluded = [parameter for parameter in params if has_no_weight_decay(parameter)]
-        if any(has_lost_marks(parameter) for parameter in params):
-            raise ValueError(
-                f"--optimizer {NAME} requires separate weights, and --fp16 joins them in one tensor: add "
-                f"--fp16-no-flatten-grads, or give --bf16 in place of --fp16"
-            )
         if not excluded:
             raise ValueError(
-                f"--optimizer {NAME}: this model marks no parameters without weight decay (only image classifiers "
-                f"do): give --optimizer adam"
+                f"--optimizer {NAME}: no parameter is marked: only image classifiers mark parameters, and --fp16 loses "
+                f"the marks without --fp16-no-flatten-grads"
             )
         decayed = [parameter for parameter in params if not has_no_weight_decay(parameter)]
         groups = [{"params": decayed}, {"params": excluded, "weight_decay": 0.0, NO_WEIGHT_DECAY: True}]
         super().__init__(cfg, groups)
         logger.info(f"weight decay: {cfg.weight_decay:g} for {len(decayed)} tensors, 0 for {len(excluded)}")
-
-    @property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """torch's optimiser; setting it, as --zero-sharding does, raises ValueError."""
-        return self._optimizer
-
-    @optimizer.setter
-    def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        raise ValueError(f"--optimizer {NAME} cannot be combined with --zero-sharding: omit one of them")
-
-    def load_state_dict(self, state_dict: Dict[str, Any], optimizer_overrides: Optional[Dict[str, Any]] = None) -> None:
-        """Load the state of a checkpoint; raises ValueError if its optimiser decays all parameters."""
-        if [NO_WEIGHT_DECAY in group for group in state_dict["param_groups"]] != [False, True]:
-            raise ValueError(
-                f"--optimizer {NAME}: the checkpoint was trained with another optimiser, which decays all weights: add "
-                f"--reset-optimizer, or give the checkpoint's --optimizer"
-            )
-        super().load_state_dict(state_dict, optimizer_overrides)
 
     def step(self, closure: Optional[Callable] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
         """Update the parameters; the second group keeps weight decay 0, whatever --optimizer-overrides sets."""

@@ -1,4 +1,4 @@
-"""Adam that decays some parameters only: its steps, its checkpoints, half precision, and what is refused."""
+"""Adam with weight decay for some parameters only: steps, checkpoints, half precision."""
 
 import math
 from types import SimpleNamespace
@@ -82,30 +82,22 @@ def test_a_checkpoint_goes_on_whatever_the_overrides():
     assert_close(params, by_hand(4))
 
 
-@pytest.mark.parametrize("flatten", [False, True])
-def test_float32_copies(flatten):
-    """Float32 copies of weights keep the marks; joined copies are refused with a remedy."""
+def test_float32_copies():
+    """Float32 copies of weights keep the marks."""
     params = parameters()
+    copies = mark_float32_copies(FP16Optimizer.build_fp32_params, SimpleNamespace(), params, False)
+    steps(SelectiveDecayAdam(config(), copies), copies, 1, 4)
+    assert_close(copies, by_hand(3))
+
+
+@pytest.mark.parametrize("marked", [(), NO_WEIGHT_DECAY])
+def test_parameters_without_marks_are_refused(marked):
+    """Neither unmarked parameters nor a tensor of joined ones has a group without weight decay."""
+    params = parameters(marked)
     joined = torch.nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in params]))
-    original = (lambda *_: {0: joined}) if flatten else FP16Optimizer.build_fp32_params
-    copies = mark_float32_copies(original, SimpleNamespace(), params, flatten)
-    if flatten:
-        with pytest.raises(ValueError, match="--fp16"):
-            SelectiveDecayAdam(config(), list(copies.values()))
-    else:
-        steps(SelectiveDecayAdam(config(), copies), copies, 1, 4)
-        assert_close(copies, by_hand(3))
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="marks no parameters"):
-        SelectiveDecayAdam(config(), parameters(marked=()))
-    optimizer = SelectiveDecayAdam(config(), parameters())
-    with pytest.raises(ValueError, match="--zero-sharding"):
-        optimizer.optimizer = optimizer.optimizer
-    of_all = torch.optim.Adam(parameters()).state_dict()
-    with pytest.raises(ValueError, match="--reset-optimizer"):
-        optimizer.load_state_dict(of_all)
+    copies = mark_float32_copies(lambda *_: {0: joined}, SimpleNamespace(), params, True) if marked else {0: params[0]}
+    with pytest.raises(ValueError, match="adam_selective_decay"):
+        SelectiveDecayAdam(config(), list(copies.values()))
 
 
 PRECISIONS = {

@@ -51,11 +51,8 @@ def timed(**options):
 @pytest.mark.parametrize(
     ("build", "options"),
     [
-        (linear, {"lr": [1e-3, 1e-4]}),
-        (linear, {"warmup_updates": 10, "total_num_update": 10}),
         (linear, {"max_update": 0}),
         (cosine, {"max_epoch": 20}),
-        (timed, {"stop_time_hours": 0.0}),
     ],
 )
 def test_what_has_no_schedule_is_refused(build, options):
