@@ -121,26 +121,21 @@ def is_hidden(name: str) -> bool:
 
 
 def walk_once(folder: Path) -> Iterator[Tuple[Path, List[str], List[str]]]:
-    """Yield each folder from a folder on, with the sorted names of its folders and files.
+    """Yield each folder from a folder on, with the sorted names of its folders (hidden ones last) and files.
 
-    Linked folders are followed after the others, and hidden folders after those, each real folder once.
+    Linked folders are followed; each real folder is yielded once.
 
     Raises:
         OSError: if a folder cannot be read.
     """
     seen: Set[str] = set()
-    waiting: List[str] = [str(folder)]
-    hidden: List[str] = []
-    while waiting or hidden:
-        for place, folders, names in os.walk((waiting or hidden).pop(0), onerror=_fail):
-            if os.path.realpath(place) in seen:
-                folders.clear()
-                continue
-            seen.add(os.path.realpath(place))
-            hidden += [os.path.join(place, name) for name in folders if is_hidden(name)]
-            folders[:] = sorted(name for name in folders if not is_hidden(name))
-            waiting += filter(os.path.islink, (os.path.join(place, name) for name in folders))
-            yield Path(place), folders, sorted(names)
+    for place, folders, names in os.walk(folder, onerror=_fail, followlinks=True):
+        if os.path.realpath(place) in seen:
+            folders.clear()
+            continue
+        seen.add(os.path.realpath(place))
+        folders.sort(key=lambda name: (is_hidden(name), name))
+        yield Path(place), folders, sorted(names)
 
 
 def _fail(error: OSError) -> NoReturn:
@@ -149,10 +144,6 @@ def _fail(error: OSError) -> NoReturn:
 
 def files_below(folder: Path) -> Tuple[List[Path], List[Path]]:
     """Return the sorted files below a folder, as :func:`walk_once` finds them, and the hidden ones."""
-    found: List[Path] = []
-    hidden: List[Path] = []
-    for place, _, names in walk_once(folder):
-        inside = place.relative_to(folder).parts
-        for name in names:
-            (hidden if any(map(is_hidden, (*inside, name))) else found).append(place / name)
-    return sorted(found), sorted(hidden)
+    paths = sorted(place / name for place, _, names in walk_once(folder) for name in names)
+    hidden = [path for path in paths if any(map(is_hidden, path.relative_to(folder).parts))]
+    return sorted({*paths} - {*hidden}), hidden

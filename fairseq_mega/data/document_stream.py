@@ -1,6 +1,5 @@
 """Corpus of JSON lines as one stream of tokens, shuffled in every epoch and read from disk span by span."""
 
-import contextlib
 from pathlib import Path
 from typing import List, Optional, Sequence
 
@@ -8,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .json_lines import Source, check_not_all_bad, read_texts
+from .json_lines import Source, read_texts
 from .subword_vocabulary import SubwordVocabulary
 from .token_index import load_or_count
 
@@ -76,10 +75,9 @@ class DocumentStream:
             if known == index:
                 return tokens
         span = int(self.order[index])
-        source, texts = self.sources[self.files[span]], []
-        with contextlib.suppress(ValueError):  # counting found no bad line
-            found = read_texts(source, int(self.begins[span]), int(self.stops[span]))
-            texts = [text for text in found if text is not None]
+        source = self.sources[self.files[span]]
+        found = read_texts(source, int(self.begins[span]), int(self.stops[span]))
+        texts = [text for text in found if text is not None]
         shuffled = np.random.default_rng((self.seed, self.epoch, span)).permutation(len(texts))
         tokens = np.concatenate([np.zeros(0, np.int32), *self.vocabulary.encode([texts[i] for i in shuffled])])
         if len(tokens) != self.counts[span]:
@@ -99,12 +97,9 @@ class ReadDocuments:
         self.tokens: List[np.ndarray] = []
         self.skipped = 0
         for source in sources:
-            texts = skipped = 0
             for text in read_texts(source, 0, source.path.stat().st_size):
-                texts, skipped = texts + (text is not None), skipped + (text is None)
                 self.tokens += vocabulary.encode([text]) if text is not None else []
-            check_not_all_bad(source.path, texts, skipped)
-            self.skipped += skipped
+                self.skipped += text is None
         self.sizes = np.array([len(tokens) for tokens in self.tokens], dtype=np.int64)  # (documents,)
 
     def __len__(self) -> int:

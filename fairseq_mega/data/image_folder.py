@@ -12,11 +12,7 @@ from .class_folders import FileKind, class_files, class_names, listed
 
 logger = logging.getLogger(__name__)
 
-ENDINGS = (
-    *(".apng", ".avif", ".bmp", ".dib", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm"),
-    *(".png", ".pnm", ".ppm", ".webp"),
-)
-PICTURES = FileKind("images", ENDINGS)
+PICTURES = FileKind("images", (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".webp"))
 
 
 def read_image(path: Path) -> Any:
@@ -25,25 +21,20 @@ def read_image(path: Path) -> Any:
     Transparent pixels are laid over white. Of several frames only the first is read.
 
     Raises:
-        ValueError: if the file cannot be decoded, is a TIFF, has numbers that PIL cannot scale to 8 bits, or shows one
-            colour only because of the reading.
+        ValueError: if the file cannot be decoded, or has numbers that PIL cannot scale to 8 bits.
     """
     from PIL import Image, ImageOps
 
     try:
         with Image.open(path) as image:
-            if image.format == "TIFF" or image.mode[0] in "IF":  # PIL reads turned, signed and planar TIFF wrongly
+            if image.mode[0] in "IF":  # PIL would cut off numbers above 255
                 raise ValueError(f"{image.format} of mode {image.mode} is not read: convert the images to 8 bits")
             image.load()
             with contextlib.suppress(Exception):  # damaged EXIF is ignored
                 ImageOps.exif_transpose(image, in_place=True)
-            rgb = _over_white(image) if image.has_transparency_data else image.convert("RGB")
-            shows_less = getattr(image, "is_animated", False) or not _is_constant(image)
+            return _over_white(image) if image.has_transparency_data else image.convert("RGB")
     except Exception as error:  # PIL's readers raise nearly everything on damaged files
         raise ValueError(f"{path} cannot be decoded ({error}): replace or remove it") from error
-    if shows_less and _is_constant(rgb):
-        raise ValueError(f"{path}: its first frame, or what is left over white, has one colour: replace or remove it")
-    return rgb
 
 
 def _over_white(image: Any) -> Any:
@@ -52,11 +43,6 @@ def _over_white(image: Any) -> Any:
 
     seen = image.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
-
-
-def _is_constant(image: Any) -> bool:
-    """Return whether all pixels of an image of PIL are the same."""
-    return image.getcolors(1) is not None
 
 
 def split_folder(data: Path, split: str) -> Path:

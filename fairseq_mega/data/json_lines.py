@@ -2,17 +2,14 @@
 
 import json
 import logging
-from collections import Counter
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Union
 
-from .card import RECORDS
-from .class_folders import Listing, listed, listing
+from .class_folders import listing
 
 logger = logging.getLogger(__name__)
 
 BAD_LINES = ("error", "skip")
-SPLITS = ("train", "valid", "test")
 ENDINGS = (".jsonl", ".ndjson", ".jsonlines", ".jl", ".json")
 
 
@@ -36,33 +33,22 @@ def json_files(folder: Path, split: str) -> List[Path]:
     The ending may be any of ENDINGS, in lower or upper case. The log counts ignored files.
 
     Raises:
-        FileNotFoundError: if neither exists; the message counts other files.
+        FileNotFoundError: if neither exists.
         ValueError: if both exist.
     """
     below = folder / split
-    texts = [path for path in sorted(folder.glob("*")) if path.suffix.lower() in ENDINGS and path.name not in RECORDS]
-    singles = [path for path in texts if path.stem == split and path.is_file()]
-    inside = listing(below, ENDINGS) if below.is_dir() else Listing([], Counter())
-    several = [below / name for name in inside.files]
-    if len(singles) + bool(several) > 1:
-        raise ValueError(
-            f"{folder} has several texts of {split!r} ({listed([path.name for path in singles])}): keep one"
-        )
-    others = ([f"{split}/ with {inside.described()}"] if inside.omitted else []) + [
-        path.name for path in texts if path.stem not in SPLITS
-    ]
-    ignored = f"; ignored: {listed(others)}" if others else ""
-    if not singles and not several:
-        raise FileNotFoundError(f"Dataset not found: {split} ({below}.jsonl, or unpacked *.jsonl in {below}{ignored})")
-    if ignored:
-        logger.warning(f"{folder}, {split}: {len(singles or several):,} files of JSON lines{ignored}")
-    return singles or several
-
-
-def check_not_all_bad(path: Path, texts: int, skipped: int) -> None:
-    """Raise a ValueError for a file whose lines were all skipped as bad lines."""
-    if skipped and not texts:
-        raise ValueError(f"{path}: all of its {skipped:,} lines are bad, so --bad-lines skip leaves no text")
+    beside = [path for path in folder.glob(f"{split}.*") if path.stem == split and path.suffix.lower() in ENDINGS]
+    inside: List[Path] = []
+    if below.is_dir():
+        found = listing(below, ENDINGS)
+        inside = [below / name for name in found.files]
+        if found.omitted:
+            logger.warning(f"{below}: {len(inside):,} files of JSON lines; ignored: {found.described()}")
+    if len(beside) + bool(inside) > 1:
+        raise ValueError(f"{folder} has several texts of {split!r}: keep one")
+    if not beside and not inside:
+        raise FileNotFoundError(f"Dataset not found: {split} ({below}.jsonl, or *.jsonl in {below})")
+    return beside or inside
 
 
 def text_of(line: bytes, field: str) -> Union[str, ValueError]:
@@ -91,8 +77,8 @@ def read_texts(source: Source, begin: int, end: int) -> Iterator[Optional[str]]:
         place = begin
         while place < end:
             line = file.readline()
-            if not line:
-                raise ValueError(f"{source.path} ended at byte {place}, before {end}: it changed during reading")
+            if not line:  # the file became shorter
+                break
             found = text_of(line, source.field) if line.strip() else ""
             if isinstance(found, str):
                 if found:

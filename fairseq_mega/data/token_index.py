@@ -17,7 +17,7 @@ import numpy as np
 
 from fairseq_mega.compat.files.locks import held
 
-from .json_lines import Source, check_not_all_bad, read_texts
+from .json_lines import Source, read_texts
 from .subword_vocabulary import SubwordVocabulary
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,6 @@ def count(source: Source, vocabulary: SubwordVocabulary) -> TokenIndex:
             documents, skipped = documents + len(found), skipped + len(texts) - len(found)
             if len(tokens) % 500 == 0:
                 logger.info(f"{source.path.name}: counted the tokens of {begins[-1] / size:.1%}")
-    check_not_all_bad(source.path, documents, skipped)
     return TokenIndex(np.array(begins, np.int64), np.array(tokens, np.int64), documents, skipped)
 
 

@@ -7,23 +7,23 @@ import pytest
 
 from fairseq_mega.data.class_folders import class_names, files_below, listing
 
-LINKS: Dict[str, Dict[str, str]] = {  # folders by the links to them, by what they are
+LINKS: Dict[str, Dict[str, str]] = {  # folders by the links to them
     "within a linked folder": {"data/more": "elsewhere", "elsewhere/deep": "third"},
     "a loop": {"data/more": "elsewhere", "elsewhere/round": "data", "elsewhere/self": "elsewhere"},
     "of a folder beside it": {"data/a": "data/sub"},
     "in and to a hidden folder": {"data/.cache/sub": "data/sub", "data/x": "data/.store", "data/more": "elsewhere"},
 }
-BELOW: Dict[str, List[str]] = {
-    "within a linked folder": ["more/2.txt", "more/deep/3.txt"],
-    "a loop": ["more/2.txt"],
-    "of a folder beside it": [],
-    "in and to a hidden folder": ["more/2.txt", "x/6.txt"],
+FOUND: Dict[str, List[str]] = {
+    "within a linked folder": ["more/2.txt", "more/deep/3.txt", "sub/1.txt"],
+    "a loop": ["more/2.txt", "sub/1.txt"],
+    "of a folder beside it": ["a/1.txt"],
+    "in and to a hidden folder": ["more/2.txt", "sub/1.txt", "x/6.txt"],
 }
 
 
 @pytest.mark.parametrize("name", LINKS)
 def test_files_below_linked_folders_are_found_once(name: str, tmp_path: Path) -> None:
-    """Under the name without links and hidden folders, if there is one."""
+    """A file with a path without hidden folders is an example."""
     files = ["data/.cache/4.txt", "data/.5.txt", "data/0.txt", "data/sub/1.txt", "elsewhere/2.txt", "third/3.txt"]
     for file in (*files, *["data/.store/6.txt"] * name.startswith("in and to")):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def test_files_below_linked_folders_are_found_once(name: str, tmp_path: Path) ->
     found, hidden = (
         [file.relative_to(tmp_path / "data").as_posix() for file in files] for files in files_below(tmp_path / "data")
     )
-    assert found == sorted(["0.txt", "sub/1.txt", *BELOW[name]])
+    assert found == ["0.txt", *FOUND[name]]
     assert hidden == [".5.txt", ".cache/4.txt", ".lock"]
     listed = listing(tmp_path / "data", (".txt",))
     assert sorted(listed.files) == found and listed.omitted == {"hidden .txt": 2}

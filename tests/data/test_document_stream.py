@@ -160,9 +160,10 @@ def test_tokens_are_counted_once(
         patch.setattr(token_index, "count", lambda *_: pytest.fail("counted again"))
         second = stream_of([file], vocabulary, index_folder=kept)
     assert second.counts.tolist() == first.counts.tolist() and second.documents == 30
-    json_texts.write(file, json_texts.documents(31, 2))
+    file.write_bytes(file.read_bytes().replace(b"sea", b"xqz"))
     with pytest.raises(ValueError, match=r"a.jsonl .*changed"):
         second.span(0, second.tokens)
+    json_texts.write(file, json_texts.documents(31, 2))
     assert stream_of([file], vocabulary, index_folder=kept).documents == 31
     index = next(kept.glob("*.npz"))
     whole = index.read_bytes()
@@ -171,9 +172,7 @@ def test_tokens_are_counted_once(
         assert stream_of([file], vocabulary, index_folder=kept).documents == 31
 
 
-@pytest.mark.parametrize(
-    "line", [b"{", b"[1]", b'{"text": 3}', b'{"text": "\\ude00"}', b"[" * 100000, b'{"text": "\xfc"}']
-)
+@pytest.mark.parametrize("line", [b"{", b'{"text": 3}', b'{"text": "\\ude00"}', b"[" * 100000, b'{"text": "\xfc"}'])
 def test_bad_lines_are_named_or_counted(line: bytes, tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
     file = tmp_path / "bad.jsonl"
     good = b'{"text": "the sea"}\n'
@@ -189,11 +188,6 @@ def test_nothing_to_read(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(ValueError, match=r"'train' has no token"):
         stream_of([tmp_path / "empty.jsonl"], vocabulary)
-    (tmp_path / "bad.jsonl").write_text("one\ntwo\n")
-    source = Source(tmp_path / "bad.jsonl", "text", "skip")
-    for read in (lambda: DocumentStream([source], vocabulary, "train", 1), lambda: ReadDocuments([source], vocabulary)):
-        with pytest.raises(ValueError, match="all of its 2 lines are bad"):
-            read()
 
 
 def test_files_of_a_split(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -210,9 +204,6 @@ def test_files_of_a_split(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     assert [path.name for path in json_files(tmp_path, "valid")] == ["valid.JSON"]
     (message,) = caplog.messages
     assert all(told in message for told in ("1 .gz", "1 without an ending", "1 hidden .jsonl"))
-    json_texts.write(tmp_path / "test-0001.jsonl", [])
-    with pytest.raises(FileNotFoundError, match="ignored: test-0001.jsonl"):
-        json_files(tmp_path, "test")
     json_texts.write(tmp_path / "train.jsonl", [])
     with pytest.raises(ValueError, match="several texts of 'train'"):
         json_files(tmp_path, "train")

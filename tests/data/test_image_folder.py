@@ -25,19 +25,6 @@ def of_mode(mode: str, form: str = "PNG") -> bytes:
     return saved(Image.fromarray(SHADES).convert(mode), form)
 
 
-def drawing(color: int) -> bytes:
-    """A drawing that only its transparency shows."""
-    rows = np.full((8, 8, 4), color, dtype=np.uint8)
-    rows[..., 3] = 0
-    rows[2:4, :, 3] = 255
-    return saved(rows, "PNG")
-
-
-def frames(*shares: float) -> bytes:
-    first, *rest = [Image.fromarray((SHADES * share).astype(np.uint8)) for share in shares]
-    return saved(first, "GIF", save_all=True, append_images=rest)
-
-
 READ: Dict[str, Callable[[], bytes]] = {
     "grey with transparency": lambda: of_mode("LA"),
     "colours with transparency": lambda: of_mode("RGBA"),
@@ -45,7 +32,9 @@ READ: Dict[str, Callable[[], bytes]] = {
     "palette with transparency": lambda: saved(
         Image.fromarray(SHADES).convert("RGB").quantize(64), "PNG", transparency=bytes([255] * 64)
     ),
-    "the first of several frames": lambda: frames(1, 0.5, 0),
+    "the first of two frames": lambda: saved(
+        SHADES, "GIF", save_all=True, append_images=[Image.fromarray(SHADES // 2)]
+    ),
     "CMYK": lambda: saved(Image.fromarray(SHADES).convert("CMYK"), "JPEG", quality=100, subsampling=0),
     "colours of 16 bits": lambda: b"P6 8 8 65535\n" + WIDE.repeat(3).astype(">u2").tobytes(),
 }
@@ -62,10 +51,6 @@ def test_pixels_become_rgb_of_8_bits(name: str, tmp_path: Path) -> None:
 REFUSED: Dict[str, Callable[[], bytes]] = {
     "grey PNG of 16 bits": lambda: saved(WIDE, "PNG"),
     "grey pixmap of 16 bits": lambda: b"P5 8 8 65535\n" + WIDE.astype(">u2").tobytes(),
-    "TIFF": lambda: of_mode("L", "TIFF"),
-    "white on nothing": lambda: drawing(255),
-    "nothing but transparent": lambda: saved(np.stack([SHADES] * 3 + [np.zeros((8, 8), np.uint8)], axis=-1), "PNG"),
-    "a first frame of one colour": lambda: frames(0, 1),
     "cut off": lambda: of_mode("RGB", "JPEG")[:-200],
     "a page": lambda: b"%PDF-1.7\n",
 }
@@ -78,14 +63,10 @@ def test_what_is_refused_is_named(name: str, tmp_path: Path) -> None:
         read_image(tmp_path / "picture.png")
 
 
-def test_a_picture_of_one_colour_is_one(tmp_path: Path) -> None:
-    """A picture that was constant before any conversion is data."""
-    (tmp_path / "x").write_bytes(saved(np.full((8, 8), 255, np.uint8), "PNG"))
-    assert np.asarray(read_image(tmp_path / "x")).min() == 255
-
-
 def test_what_is_transparent_lies_over_white(tmp_path: Path) -> None:
-    (tmp_path / "x.png").write_bytes(drawing(0))
+    rows = np.zeros((8, 8, 4), dtype=np.uint8)
+    rows[2:4, :, 3] = 255
+    (tmp_path / "x.png").write_bytes(saved(rows, "PNG"))
     found = np.asarray(read_image(tmp_path / "x.png"))[..., 0]
     assert found[2:4].max() == 0 and found[:2].min() == found[4:].min() == 255
 
@@ -96,8 +77,6 @@ def test_pictures_are_upright(tmp_path: Path) -> None:
     exif[0x0112] = 6
     stored.save(tmp_path / "x.png", exif=exif)
     assert np.array_equal(np.asarray(read_image(tmp_path / "x.png"))[..., 0], SHADES[:4])
-    Image.fromarray(SHADES).save(tmp_path / "x.jpg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")  # damaged
-    assert read_image(tmp_path / "x.jpg").size == (8, 8)
 
 
 def test_classes_and_images_are_sorted(tmp_path, caplog):
@@ -118,7 +97,7 @@ def test_classes_and_images_are_sorted(tmp_path, caplog):
     assert all(count in message for count in omitted)
 
 
-@pytest.mark.parametrize("files", [[], ["1.png"], ["a/1.png", "b/.2.png"], ["a/1.png", "b/x/1.png"]])
+@pytest.mark.parametrize("files", [[], ["a/1.png", "b/.2.png"]])
 def test_a_folder_without_classes_or_a_class_without_images_is_refused(files, tmp_path):
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

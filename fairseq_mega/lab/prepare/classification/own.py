@@ -52,7 +52,7 @@ IMAGE_DETAILS = """\
 --train holds a folder per label, DIR/LABEL/FILE. Writes train/LABEL/FILE, valid/LABEL/FILE and test/LABEL/FILE for
 --task image-classification, as hard links or, between file systems, copies: without --valid a tenth of the images of
 every label, at least one, is held out for it, and as many for test without --test. Other files are counted and omitted;
-a label without images, an image that cannot be decoded, a TIFF, and one of more than 8 bits are errors. A folder that
+a label without images, an image that cannot be decoded, and a grey one of more than 8 bits are errors. A folder that
 has train/ and valid/ already needs no preparation."""
 SOUND_DETAILS = f"""\
 --train holds a folder per label, DIR/LABEL/NAME.wav: one channel at {RATE} Hz, in WAV, FLAC, Ogg, MP3, AIFF or what
