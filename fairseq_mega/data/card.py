@@ -10,7 +10,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from fairseq.data import Dictionary
 
@@ -43,36 +43,18 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 def read_json(path: Path) -> Dict[str, Any]:
-    """Return the object in a file of JSON; empty if the file does not exist.
-
-    Raises:
-        ValueError: if the file is broken.
-    """
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(content, dict):
-            return content
-        problem = f"it holds a {type(content).__name__}"
-    except ValueError as error:
-        problem = str(error)
-    raise ValueError(f"{path} was not written by fairseq-mega-prepare ({problem}): make the data again, or remove it")
+    """Return the object in a file of JSON; empty if the file does not exist."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def record_of(folder: Path) -> Dict[str, Any]:
-    """Return what a folder records on its data: ``card.json``, else an earlier version's SOURCE.json; else nothing.
-
-    Raises:
-        ValueError: if the file is broken.
-    """
+    """Return what a folder records on its data: ``card.json``, else an earlier version's SOURCE.json; else nothing."""
     return next(filter(None, (read_json(folder / name) for name in RECORDS)), {})
 
 
 def options_of(folder: Path) -> Dict[str, Any]:
     """Return the options of fairseq-mega-prepare that made the data of a folder; empty if they are not recorded."""
-    options = record_of(folder).get("settings")
-    return options if isinstance(options, dict) else {}
+    return record_of(folder).get("settings", {})
 
 
 def is_recorded(folder: Path) -> bool:
@@ -81,11 +63,7 @@ def is_recorded(folder: Path) -> bool:
 
 
 def settings_of_data(folder: Path) -> Card:
-    """Return the settings that a folder records, as entries of its card.
-
-    Raises:
-        ValueError: if a file is broken.
-    """
+    """Return the settings that a folder records, as entries of its card."""
     card = read_json(folder / CARD_FILE)
     found: Dict[str, Any] = {entry: card[entry] for entry in SETTINGS if entry in card}
     if not card:
@@ -93,7 +71,8 @@ def settings_of_data(folder: Path) -> Card:
         found = {**labelled_text(options)} if options else {}
         for entry, name in ((UNIT, UNIT_FILE), (CLEANING, CLEANING_FILE)):
             found[entry] = read_json(folder / name).get(entry, found.get(entry))
-    return {entry: as_text(value) for entry, value in found.items() if value not in (None, "")}
+    texts = {entry: "\n".join(value) if isinstance(value, list) else value for entry, value in found.items()}
+    return {entry: str(text) for entry, text in texts.items() if text not in (None, "")}
 
 
 def labelled_text(settings: Mapping[str, Any]) -> Card:
@@ -114,11 +93,6 @@ def write_settings(folder: Path, settings: Mapping[str, str]) -> None:
     """Add settings to the card of a folder."""
     content = {**read_json(folder / CARD_FILE), **settings}
     (folder / CARD_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def as_text(value: Any) -> str:
-    """Return a value of JSON as the text of an entry: a list as lines, steps of the cleaning as words."""
-    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def digest_of_dictionary(dictionary: Dictionary) -> str:
@@ -156,31 +130,20 @@ def card_of_task(task: Any) -> Card:
 
     Raises:
         OtherCard: if the data folders have different dictionaries or subword models; those of the first alone are read.
-        ValueError: if a recorded file is broken.
     """
     cfg, (folder, *further) = settings_of(task), folders_of(task)
     pair = tuple(getattr(cfg, f"{side}_lang", None) for side in (SOURCE, TARGET))
     card = settings_of_data(Path(folder))
     if all(isinstance(language, str) for language in pair):
         card[LANGUAGES] = "-".join(map(str, pair))
-    for entry, dictionary, language in _dictionaries(task, pair):
-        if isinstance(dictionary, Dictionary):
+    languages = {SOURCE: pair[0], TARGET: pair[1], LABELS: None}
+    for entry, language in languages.items():
+        dictionary = getattr(task, "label_dictionary" if entry == LABELS else f"{entry}_dictionary", None)
+        if isinstance(dictionary, Dictionary) and not (entry == TARGET and dictionary is task.source_dictionary):
             card[entry] = digest_of_dictionary(dictionary)
             for name in (f"dict.{language}.txt", "dict.txt"):
                 refuse_other_dictionaries(entry, *(Path(place) / name for place in (folder, *further)))
     return {**card, **card_of_subwords(*(Path(place) / SUBWORDS_FILE for place in (folder, *further)))}
-
-
-def _dictionaries(task: Any, pair: Sequence[Any]) -> Iterator[Tuple[str, Any, Any]]:
-    several = getattr(task, "dicts", None)  # of tasks for many languages, one for each
-    if isinstance(several, dict):
-        yield from ((language, dictionary, language) for language, dictionary in several.items())
-        return
-    source, target = (getattr(task, f"{side}_dictionary", None) for side in (SOURCE, TARGET))
-    yield SOURCE, source, pair[0]
-    if target is not source:
-        yield TARGET, target, pair[1]
-    yield LABELS, getattr(task, "label_dictionary", None), None
 
 
 def refuse_other_dictionaries(entry: str, first: Path, *others: Path) -> None:
