@@ -26,7 +26,6 @@ from fairseq_mega.lab.prepare.generators.listops import TOKENS, model_input
 from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.image_classifier import ImageClassifier
-from fairseq_mega.tasks.families import CLASSIFIER, IMAGE_CLASSIFIER, check_model_and_data
 from fairseq_mega.tasks.image_classification import WHOLE, ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
 from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask
@@ -201,7 +200,6 @@ def answers_to(model: nn.Module, inputs: Dict[str, Tensor], labels: Sequence[str
 
 def print_answers(args: argparse.Namespace) -> None:
     """Load a classifier, and print a line for every example; the options are those of ``fairseq-mega-classify``."""
-    check_model_and_data(args.path, args.data, CLASSIFIER, IMAGE_CLASSIFIER)
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], {"data": str(args.data)})
     checks.require_models([model], SequenceClassifier, ImageClassifier)
     reader = reader_of(task)

@@ -196,9 +196,7 @@ def answer_rest(
 
     from fairseq_mega.compat.features import precision
     from fairseq_mega.models.mega_lm import MegaLanguageModel
-    from fairseq_mega.tasks.families import LANGUAGE_MODEL, check_model_and_data
 
-    check_model_and_data(args.path, args.data, LANGUAGE_MODEL)
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
     folder, name = str(args.path.parent), args.path.name
     generator = MegaLanguageModel.from_pretrained(folder, name, str(args.data.resolve())).to(device).eval()
