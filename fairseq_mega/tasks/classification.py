@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Optional
 
 import numpy as np
@@ -34,7 +33,6 @@ class ClassificationTask(FairseqTask):
 
     input_type = ""
     criterions = ("lra_cross_entropy",)  # other criterions divide by tokens and do not count labels
-    class_option = "--sentence-class-num"  # of the model
     documents = 1  # 2 in retrieval
     dictionary: Any = None
     label_dictionary: Any = None
@@ -93,16 +91,10 @@ class ClassificationTask(FairseqTask):
         """Load a split.
 
         Raises:
-            OSError, ValueError: as :meth:`read_split`; and if the model lacks a class of the split.
+            OSError, ValueError: as :meth:`read_split`.
         """
         training = is_for_training(kwargs)
         dataset = self.read_split(split, training)
-        lowest, highest = int(dataset.labels.min(initial=0)), int(dataset.labels.max(initial=0))
-        if lowest < 0 or (self.classes is not None and highest >= self.classes):
-            raise ValueError(
-                f"{split} has the classes {lowest} to {highest}, the model 0 to {(self.classes or 0) - 1}: give "
-                f"{self.class_option} {highest + 1}, or other data"
-            )
         logger.info(f"{split}: {len(dataset):,} examples of up to {dataset.sizes.max(initial=0):,} tokens or numbers")
         if not self.cfg.no_shuffle:
             dataset.order = self.order_of(dataset, training)
@@ -114,14 +106,6 @@ class ClassificationTask(FairseqTask):
         return shuffled(len(dataset), self.cfg.seed)
 
     def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, **kwargs: Any) -> Any:
-        """Return fairseq's iterator, with every example in exactly one batch.
-
-        Raises:
-            RuntimeError: if the batches do not hold each example once.
-        """
+        """Return fairseq's iterator, with every example in exactly one batch."""
         kwargs.update(max_positions=None, required_batch_size_multiple=1)
-        iterator = super().get_batch_iterator(dataset, *args, **kwargs)
-        members = np.sort(np.fromiter(chain.from_iterable(iterator.frozen_batches), dtype=np.int64))
-        if not np.array_equal(members, np.arange(len(dataset))):
-            raise RuntimeError(f"the batches hold {len(members)} of {len(dataset)} examples, or some of them twice")
-        return iterator
+        return super().get_batch_iterator(dataset, *args, **kwargs)

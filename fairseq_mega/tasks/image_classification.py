@@ -69,7 +69,6 @@ class ImageClassificationTask(ClassificationTask):
     """
 
     input_type = "image"
-    class_option = "--image-class-num"
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)

@@ -136,27 +136,12 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             )
         return text
 
-    def longest_block(self) -> Optional[int]:
-        """Return the maximum tokens of a training sequence; None: no limit.
-
-        Raises:
-            ValueError: if the chunks of the options are longer.
-        """
-        given = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
-        limits = {option: most for option, most in given.items() if most}
-        chunks = self.args.variant_block_multiple_max
-        for option, most in limits.items():
-            if self.chunk_size * chunks > most:
-                raise ValueError(
-                    f"{option} {most}: sequences of --variant-block-multiple-max {chunks} chunks of {self.chunk_size} "
-                    f"tokens are longer: give fewer or shorter chunks, or raise {option}"
-                )
-        return min(limits.values(), default=None)
-
     def _blocks(self, text: Any) -> Any:
         least, most = self.args.variant_block_multiple_min, self.args.variant_block_multiple_max
-        options = self.chunk_size, least, most, self.args.seed, self.longest_block()
-        return TrainingBlockDataset(text, self.dictionary, *options)
+        longest = min(filter(None, (self.args.max_target_positions, self.args.max_tokens)), default=None)
+        if longest is not None and longest < self.chunk_size * most:
+            raise ValueError(f"--max-tokens or --max-target-positions {longest}: below {most} chunks of a block")
+        return TrainingBlockDataset(text, self.dictionary, self.chunk_size, least, most, self.args.seed, longest)
 
     def _streams(self, text: BinarisedText) -> StreamedSegmentDataset:
         group = self.chunk_size * self.args.chunk_nums

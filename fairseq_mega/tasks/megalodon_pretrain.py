@@ -23,7 +23,6 @@ from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, unspelled
 from .mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
 
 logger = logging.getLogger(__name__)
-SAME_LENGTH = "chunks of every training sequence; min and max must be equal"
 
 
 @dataclass
@@ -37,8 +36,8 @@ class MegalodonPretrainConfig(MegaLanguageModelingConfig):
             "folders are separated by colons, and each epoch reads the next folder"
         },
     )
-    variant_block_multiple_min: int = field(default=8, metadata={"help": SAME_LENGTH})
-    variant_block_multiple_max: int = field(default=8, metadata={"help": SAME_LENGTH})
+    variant_block_multiple_min: int = field(default=8, metadata={"help": "not used"})
+    variant_block_multiple_max: int = field(default=8, metadata={"help": "chunks of every training sequence"})
     valid_block: str = field(
         default="splits:1",
         metadata={
@@ -71,12 +70,6 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
 
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
         super().__init__(args, dictionary, output_dictionary, targets)
-        low, high = args.variant_block_multiple_min, args.variant_block_multiple_max
-        if low != high or low < 1:
-            raise ValueError(
-                f"--variant-block-multiple-min {low} and --variant-block-multiple-max {high}: all sequences of --task "
-                f"megalodon_pretrain have the same length; give both options the same number of chunks"
-            )
         self.vocabulary = SubwordVocabulary(model_file(args))
         self.state.merge_state_dict({"unit": DocumentUnit.name})
 
@@ -102,7 +95,6 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
         return documents if training else BinarisedText(documents, split)
 
     def _blocks(self, text: Any) -> StreamBlockDataset:
-        self.longest_block()
         return StreamBlockDataset(text, self.dictionary, self.chunk_size * self.args.variant_block_multiple_max)
 
     def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> iterators.EpochBatchIterator:
@@ -140,13 +132,5 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
 
 
 def model_file(args: Any) -> Path:
-    """Return the path of the sentencepiece model.
-
-    Raises:
-        ValueError: if the options name neither a model nor data.
-    """
-    if args.subword_model:
-        return Path(args.subword_model)
-    if not args.data:
-        raise ValueError("the data folder is missing: give the folder, or --subword-model FILE")
-    return Path(utils.split_paths(args.data)[0]) / MODEL_FILE
+    """Return the path of the sentencepiece model: of --subword-model, else in the first data folder."""
+    return Path(args.subword_model or Path(utils.split_paths(args.data)[0]) / MODEL_FILE)

@@ -85,15 +85,10 @@ def test_arrays_are_trained_scored_and_converted(arrays, tmp_path, device_flags,
     assert {type(value) for value in vars(args).values()} <= {int, float, str, bool, type(None)}
 
 
-@tiny_images.needs_timm
 def test_what_does_not_fit(arrays, folder, tmp_path):
-    """Another size, a class that the model lacks, classes other than the training's, and no split at all."""
+    """Another size, and classes other than the training's."""
     with pytest.raises(ValueError, match="--image-size 12"):
         task_of(arrays, size=12).load_dataset("test")
-    with pytest.raises(ValueError, match="--image-class-num 3"):
-        task_of(folder, classes=2).load_dataset("train")
-    with pytest.raises(FileNotFoundError, match="nothing"):
-        task_of(tmp_path / "nothing").load_dataset("train")
     data = shutil.copytree(folder, tmp_path / "data")
     shutil.rmtree(data / "valid" / "class1")
     with pytest.raises(ValueError, match="class1"):

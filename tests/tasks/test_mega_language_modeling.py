@@ -280,14 +280,12 @@ def test_a_text_is_scored_in_python_as_its_file_is(data, trained, device_flags):
 
 
 def test_what_does_not_fit(data, trained, device_flags, tmp_path):
-    """Options that would score a part of a text, or blocks longer than a batch; a split that does not exist."""
+    """Options that would score a part of a text, or blocks longer than a batch."""
     for option in (["--num-shards", 2, "--shard-id", 0], ["--context-window", 4], ["--sample-break-mode", "eos"]):
         with pytest.raises(ValueError, match=str(option[0])):
             evaluate(data, trained, device_flags, *option)
-    with pytest.raises(ValueError, match="--max-tokens 5"):
+    with pytest.raises(ValueError, match="--max-tokens"):
         train(data, tmp_path, *device_flags, "--max-tokens", 5)
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        evaluate(data, trained, device_flags, "--gen-subset", "nowhere")
 
 
 @pytest.mark.parametrize("way", ["lazy", "cached"])

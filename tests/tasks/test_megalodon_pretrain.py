@@ -112,18 +112,3 @@ def test_prompts_are_beginnings_of_documents(data: Path, device_flags: List[str]
     generator._stream_tokens = lambda *_, **__: iter(tokens.tolist())
     assert generator.complete("old", stop_at_line_end=True) == " the sea:"
     assert generator.complete("old") == f" {text}\n"
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (["--variant-block-multiple-min", 1], "--variant-block-multiple-min 1"),
-        (["--max-tokens", 15], "--max-tokens 15"),
-        (["--train-subset", "nothing"], "not found: nothing"),
-        (["--text-field", "body"], "--text-field"),
-    ],
-)
-def test_bad_settings(options: List[object], message: str, data: Path, device_flags: List[str], tmp_path: Path) -> None:
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        given = arguments(data, "--no-save", "--max-update", 1, "--save-dir", tmp_path, *device_flags)
-        run_fairseq("train", [*given, *options])
