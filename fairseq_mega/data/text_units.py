@@ -5,11 +5,13 @@ fairseq-preprocess, the unit is the checkpoint's, else words.
 """
 
 import codecs
+import hashlib
 import logging
 import re
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
+import numpy as np
 from fairseq.data import Dictionary
 
 from fairseq_mega.compat.features.encoders import SUBWORDS_FILE
@@ -22,7 +24,9 @@ logger = logging.getLogger(__name__)
 MODEL_FILE = SUBWORDS_FILE
 LINE_END = "\n"  # stands for </s> among the tokens of a text
 REPLACEMENT = "\ufffd"
-_BYTES = {LINE_END: 10, **{str(byte): byte for byte in range(256)}}  # by their tokens
+NEWLINE = 10
+MULTIPLE = 8  # the size of a vocabulary is a multiple, for fast matrix products
+_BYTES = {LINE_END: NEWLINE, **{str(byte): byte for byte in range(256)}}  # by their tokens
 _BYTE_SUBWORDS = {f"<0x{byte:02X}>": byte for byte in range(256)}
 _SPELLED = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace() and chr(code) != " "}
 _UNSPELLED = {spelled: code for code, spelled in _SPELLED.items()}
@@ -69,7 +73,7 @@ class TextUnit:
 
 
 class ByteUnit(TextUnit):
-    """Unit of bytes of UTF-8, as decimal numbers; see :mod:`fairseq_mega.data.byte_text`."""
+    """Unit of bytes of UTF-8, as decimal numbers; see :func:`encode_bytes`."""
 
     name = "bytes"
 
@@ -82,6 +86,19 @@ class ByteUnit(TextUnit):
     def pieces(self, tokens: Iterable[str], before: str = "") -> Iterator[str]:
         """Yield the text of each byte: "" within a character, U+FFFD for invalid UTF-8 and for other tokens."""
         return (text + REPLACEMENT * bool(other) for text, other in _characters(tokens, _BYTES))
+
+
+# fairseq ignores the blank after the last number of a line, so every byte can be encoded separately.
+_TOKENS = [b"\n" if byte == NEWLINE else b"%d " % byte for byte in range(256)]
+
+
+def encode_bytes(block: bytes) -> bytes:
+    """Return the decimal numbers of a block of bytes, the line feed as it is; encoded blocks can be joined.
+
+    enwik8 is binarised in this form. fairseq appends ``</s>`` to every line in place of the line feed, so a text of n
+    bytes becomes n tokens, or n + 1 if the text does not end with a line feed.
+    """
+    return b"".join(map(_TOKENS.__getitem__, block))
 
 
 class SubwordUnit(TextUnit):
@@ -144,6 +161,38 @@ class DocumentUnit(SubwordUnit):
             text = characters + self._spaced(token)
             yield text[1:] if begins and token and text.startswith(" ") else text
             begins = token == LINE_END
+
+
+class SubwordVocabulary:
+    """Subwords of a sentencepiece model after fairseq's four special tokens.
+
+    A text becomes its subwords and ``</s>``. Control tokens of the model, such as ``<s>``, occur in no text and are
+    omitted; the model's unknown subword becomes fairseq's ``<unk>``.
+
+    Args:
+        model: file of the model.
+
+    Raises:
+        ValueError: if the file does not exist, or is not a sentencepiece model.
+    """
+
+    def __init__(self, model: Path) -> None:
+        unit = SubwordUnit(model)
+        self.processor, self.cleaning = unit.processor, unit.cleaning
+        self.dictionary = Dictionary()
+        self.index_of = np.full(self.processor.get_piece_size(), self.dictionary.unk(), dtype=np.int32)  # (pieces,)
+        for subword in range(len(self.index_of)):
+            if not (self.processor.is_unknown(subword) or self.processor.is_control(subword)):
+                self.index_of[subword] = self.dictionary.add_symbol(spelled(self.processor.id_to_piece(subword)))
+        self.dictionary.pad_to_multiple_(MULTIPLE)
+        self.digest = hashlib.sha256(self.processor.serialized_model_proto()).hexdigest()  # of the model
+
+    def encode(self, texts: Sequence[str], threads: int = 1) -> List[np.ndarray]:
+        """Return the token ids of each text, (L,) int32, with ``</s>`` at the end."""
+        end = np.array([self.dictionary.eos()], dtype=np.int32)
+        cleaned = [clean(text, self.cleaning) for text in texts]
+        subwords = self.processor.encode(cleaned, out_type=int, num_threads=threads)
+        return [np.concatenate([self.index_of[np.array(found, dtype=np.int64)], end]) for found in subwords]
 
 
 def settled_lines(text: str) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from fairseq_mega.compat.files.locks import held
 
 from .json_lines import Source, read_texts
-from .subword_vocabulary import SubwordVocabulary
+from .text_units import SubwordVocabulary
 
 logger = logging.getLogger(__name__)
 SPAN = 1 << 20  # bytes; a longer line is a separate span

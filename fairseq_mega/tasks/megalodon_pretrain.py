@@ -14,11 +14,9 @@ from fairseq.tasks import register_task
 from fairseq_mega.compat.files.card import SOURCE, Card, digest
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.card import card_of_subwords
-from fairseq_mega.data.document_stream import DocumentStream, ReadDocuments
+from fairseq_mega.data.document_stream import BlockIterator, DocumentStream, ReadDocuments, StreamBlockDataset
 from fairseq_mega.data.json_lines import BAD_LINES, Source, json_files
-from fairseq_mega.data.stream_blocks import BlockIterator, StreamBlockDataset
-from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
-from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, unspelled
+from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordVocabulary, unspelled
 
 from .mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
 

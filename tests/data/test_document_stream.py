@@ -12,11 +12,9 @@ import pytest
 import torch
 
 from fairseq_mega.data import token_index
-from fairseq_mega.data.document_stream import DocumentStream, ReadDocuments
+from fairseq_mega.data.document_stream import BlockIterator, DocumentStream, ReadDocuments, StreamBlockDataset, divided
 from fairseq_mega.data.json_lines import Source, json_files
-from fairseq_mega.data.stream_blocks import BlockIterator, StreamBlockDataset, divided
-from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
-from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
+from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit, SubwordVocabulary
 from tests.support import json_texts
 
 EOS = 2

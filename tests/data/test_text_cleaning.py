@@ -10,7 +10,6 @@ from fairseq.data import Dictionary, encoders
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.tasks import FairseqTask
 
-from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_cleaning import (
     SENTENCES,
     WORDS,
@@ -19,7 +18,7 @@ from fairseq_mega.data.text_cleaning import (
     steps_of_model,
     write_steps,
 )
-from fairseq_mega.data.text_units import SubwordUnit
+from fairseq_mega.data.text_units import SubwordUnit, SubwordVocabulary
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 
 TEXT = "Café über Stein"

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import List
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import (
     LINE_END,
     MODEL_FILE,
@@ -13,7 +14,9 @@ from fairseq_mega.data.text_units import (
     ByteUnit,
     DocumentUnit,
     SubwordUnit,
+    SubwordVocabulary,
     TextUnit,
+    encode_bytes,
     text_unit,
     unit_name,
     unspelled,
@@ -68,6 +71,12 @@ def test_bytes_are_decimal_numbers(tokens: str, pieces: List[str]) -> None:
     assert list(ByteUnit().pieces(tokens.split())) == pieces
     assert "".join(ByteUnit().pieces(["226", LINE_END, "33"])) == f"{REPLACEMENT}\n!"
     assert ByteUnit().encode("A ü") == "65 32 195 188"
+
+
+@given(st.lists(st.one_of(st.just(10), st.integers(0, 255)), max_size=60).map(bytes), st.integers(0, 60))
+def test_every_byte_is_its_number_and_the_line_feed_ends_the_line(text: bytes, cut: int) -> None:
+    found = (encode_bytes(text[:cut]) + encode_bytes(text[cut:])).decode("ascii")
+    assert [line.split() for line in found.split("\n")] == [list(map(str, line)) for line in text.split(b"\n")]
 
 
 def test_the_folder_counts_more_than_the_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,8 +12,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from omegaconf import OmegaConf
 
 from fairseq_mega.data.card import write_settings
-from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
-from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.data.text_units import MODEL_FILE, SubwordVocabulary
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel

@@ -9,8 +9,7 @@ from typing import Callable, Dict, List
 import pytest
 
 from fairseq_mega.data.json_lines import Source
-from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
-from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
+from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordVocabulary
 from fairseq_mega.lab.prepare.language_modeling.own_documents import documents_of
 from fairseq_mega.lab.prepare.progress import HELD_OUT
 from tests.support import json_texts

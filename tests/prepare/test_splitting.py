@@ -10,7 +10,7 @@ from fairseq.tokenizer import tokenize_line
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from fairseq_mega.data.byte_text import encode
+from fairseq_mega.data.text_units import encode_bytes
 from fairseq_mega.lab.prepare.language_modeling.splitting import (
     ByteRange,
     held_out_ranges,
@@ -77,8 +77,8 @@ def test_bytes_are_counted_as_fairseq_will(tmp_path_factory: pytest.TempPathFact
     (folder / "text").write_bytes(text)
     cut = min(cut, len(text))
     found = write_bytes(folder / "text", [ByteRange(0, cut), ByteRange(cut, len(text))], folder / "out")
-    assert (folder / "out").read_bytes() == encode(text)
-    lines = list(map(tokenize_line, io.StringIO(encode(text).decode("ascii"))))
+    assert (folder / "out").read_bytes() == encode_bytes(text)
+    lines = list(map(tokenize_line, io.StringIO(encode_bytes(text).decode("ascii"))))
     tokens = sum(len(line) + 1 for line in lines)
     assert found == {"lines": len(lines), "tokens": tokens, "bytes": len(text), "symbols": len({*chain(*lines)})}
     assert tokens - len(text) == (0 if text.endswith(b"\n") or not text else 1)

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from fairseq_mega.data import token_index
-from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
-from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.data.text_units import MODEL_FILE, SubwordVocabulary
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from tests.support import json_texts

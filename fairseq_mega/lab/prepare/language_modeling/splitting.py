@@ -8,10 +8,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Se
 
 import sentencepiece
 
-from fairseq_mega.data.byte_text import NEWLINE, encode
 from fairseq_mega.data.json_lines import line_number
 from fairseq_mega.data.text_cleaning import WORDS
-from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.data.text_units import MODEL_FILE, NEWLINE, encode_bytes
 from fairseq_mega.lab.prepare.options import BLOCKS, HELD_OUT_SHARE, SUBWORDS
 from fairseq_mega.lab.prepare.progress import SPLITS, follow, print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, RESERVED, train_model, write_dictionary
@@ -141,7 +140,7 @@ def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path) -> Counts
             for block in map(source.read, sizes):
                 line_feeds, last = line_feeds + block.count(b"\n"), block[-1:]
                 seen.update(block)
-                stream.write(encode(block))
+                stream.write(encode_bytes(block))
     end = last != b"\n"
     return {"lines": line_feeds + end, "tokens": size + end, "bytes": size, "symbols": len(seen - {NEWLINE})}
 
