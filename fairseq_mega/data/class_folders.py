@@ -5,8 +5,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
-PARTS = frozenset(("train", "valid", "val", "test"))  # of a data set
-
 
 class FileKind(NamedTuple):
     """Description of the files of a class.
@@ -73,21 +71,13 @@ def class_names(folder: Path, things: str = "images") -> List[str]:
 
     Raises:
         FileNotFoundError: if the folder does not exist.
-        ValueError: if the folder holds no folders, or a name is of several lines: a data card stores a name a line.
+        ValueError: if the folder holds no folders.
     """
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if not is_hidden(entry.name) and entry.is_dir())
-    if not names or any("\n" in name for name in names):
-        raise ValueError(f"{folder} must hold one folder of {things} per class, with a name of one line: {names}")
+    if not names:
+        raise ValueError(f"{folder} must hold one folder of {things} per class")
     return names
-
-
-def check_labels(folder: Path, labels: Sequence[str], things: str = "images") -> None:
-    """Raise a ValueError if the folders of a folder are no labels, or fewer than two."""
-    if len(labels) < 2:
-        raise ValueError(f"--dir {folder}: two folders of {things} LABEL/FILE at least are needed, found {labels}")
-    if PARTS.issuperset(label.lower() for label in labels):
-        raise ValueError(f"--dir {folder}: its folders {listed(labels)} are parts of a data set, not labels")
 
 
 def class_files(folder: Path, kind: FileKind) -> Tuple[Dict[str, List[str]], Listing]:

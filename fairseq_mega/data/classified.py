@@ -136,20 +136,9 @@ def shuffled(count: int, seed: int) -> np.ndarray:
 
 
 def read_labels(path: Path) -> np.ndarray:
-    """Read labels (n,) int64 from a file with one integer per line.
-
-    Raises:
-        OSError: if the file cannot be read.
-        ValueError: names the line that is not an integer.
-    """
-    labels = []
-    with open(path, encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                labels.append(int(line))
-            except ValueError as error:
-                raise ValueError(f"{path} line {number} is not a class: {error}") from error
-    return np.array(labels, dtype=np.int64)
+    """Read labels (n,) int64 from a file with one integer per line."""
+    with open(path, encoding="utf-8") as file:
+        return np.array([int(line) for line in file], dtype=np.int64)
 
 
 def read_classes(lines: Any, dictionary: Dictionary, where: str) -> np.ndarray:

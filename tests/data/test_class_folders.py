@@ -5,7 +5,7 @@ from typing import Dict, List
 
 import pytest
 
-from fairseq_mega.data.class_folders import class_names, files_below, listing
+from fairseq_mega.data.class_folders import files_below, listing
 
 LINKS: Dict[str, Dict[str, str]] = {  # folders by the links to them
     "within a linked folder": {"data/more": "elsewhere", "elsewhere/deep": "third"},
@@ -51,11 +51,3 @@ def test_what_is_omitted_is_counted_by_ending_and_place(tmp_path: Path) -> None:
     others = {".wav in deeper folders": 1, ".wav beside the folders": 1, ".txt": 1, "without an ending": 1}
     assert found.omitted == {**others, "hidden .wav": 2}
     assert len(listing(tmp_path, (".wav",)).files) == 4
-
-
-def test_names_of_classes_have_one_line(tmp_path: Path) -> None:
-    """A checkpoint keeps one name in a line: others would shift the names after them."""
-    for name in ("a", "b\nc"):
-        (tmp_path / name).mkdir()
-    with pytest.raises(ValueError, match="one line"):
-        class_names(tmp_path)

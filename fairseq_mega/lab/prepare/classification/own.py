@@ -17,7 +17,7 @@ import torch
 
 from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
 from fairseq_mega.data.card import kept_bytes, settings_of_data
-from fairseq_mega.data.class_folders import FileKind, check_labels, class_files, listed
+from fairseq_mega.data.class_folders import FileKind, class_files, listed
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.data.image_folder import PICTURES, read_image
 from fairseq_mega.data.text_units import own_tokens
@@ -179,10 +179,11 @@ def make_texts(args: argparse.Namespace, work: WorkFolder) -> Report:
 def read_folder(kind: FileKind, folder: Path) -> List[Example]:
     """Return the files of each label of a folder in sorted order, and print which files are omitted.
 
-    Raises ValueError for a label without files.
+    Raises ValueError for a label without files, a single label, and the parts of a data set in place of labels.
     """
     files, whole = class_files(folder, kind)
-    check_labels(folder, [*files], kind.things)
+    if len(files) < 2 or {"train", "valid", "val", "test"}.issuperset(label.lower() for label in files):
+        raise ValueError(f"{folder} must hold a folder per label, two at least, and holds {listed([*files])}")
     if whole.omitted:
         print_line(f"{folder}: omitted: {whole.described()}")
     return [Example(Path(folder, label, name), label) for label, names in files.items() for name in names]
