@@ -252,17 +252,16 @@ def text_unit(folder: Path, saved: str = "") -> TextUnit:
     """Return the unit of the binarised data in a folder; see :func:`unit_name`; words, with a warning, without a name.
 
     Raises:
-        ValueError: if the record is broken or names an unknown unit, or the subword model is missing or broken.
+        KeyError: if the unit is unknown.
+        ValueError: if the subword model is missing or broken.
     """
+    name = unit_name(folder, saved)
     units: Dict[str, Callable[[], TextUnit]] = {
         "": TextUnit,
         "words": TextUnit,
         "bytes": ByteUnit,
         "subwords": lambda: SubwordUnit(folder / MODEL_FILE),
     }
-    name = unit_name(folder, saved)
-    if name not in units:
-        raise ValueError(f"{folder / CARD_FILE}: its unit is {name!r}, which is unknown")
     if not name:
         logger.warning(
             f'{folder / CARD_FILE} does not exist: text is read as words; for bytes write {{"unit": "bytes"}} to it'

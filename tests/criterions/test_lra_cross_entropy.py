@@ -27,9 +27,6 @@ def test_classes():
     classes = torch.tensor([0, 1])
     want = -LOGITS.log_softmax(1)[torch.arange(2), classes]
     torch.testing.assert_close(score(classes, reduce=False)[0], want)
-    alike = score(torch.nn.functional.one_hot(classes, 3).float())
     loss, examples, logged = score(classes)
     torch.testing.assert_close(loss, want.sum())
-    assert (logged["nsentences"], logged["ntokens"]) == (2, 2)
-    assert loss.item() == pytest.approx(alike[0].item(), rel=1e-6)
-    assert examples == alike[1] and logged["ncorrect"] == alike[2]["ncorrect"] == 1
+    assert examples == logged["nsentences"] == logged["ntokens"] == 2 and logged["ncorrect"] == 1

@@ -22,20 +22,15 @@ from fairseq_mega.data.text_units import SubwordUnit, SubwordVocabulary
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 
 TEXT = "Café über Stein"
-BLANKS = {
+TEXTS = {
     "no-break space": "Café\u00a0über Stein",
     "line separator": "Café\u2028über Stein",
     "carriage return": "Café über\rStein\r",
     "blanks around": "  Café  über Stein ",
-}
-OTHERS = {
+    "control": "Café\x01über Stein",
     "decomposed": "Cafe\u0301 u\u0308ber Stein",
     "soft hyphen": "Ca\u00adfé über Stein",
-    "zero-width space": "Café über\u200b Stein",
-    "mark of byte order within": "Café \ufeffüber Stein",
     "hidden between letter and accent": "Cafe\u200b\u0301 über Stein",
-    "control": "Café\x01über Stein",
-    "mark of byte order": "\ufeffCafé über Stein",
 }
 
 
@@ -86,7 +81,7 @@ def road_of(model: Path) -> Road:
     return Road(Task(model.parent, pieces), bpe)
 
 
-@pytest.mark.parametrize("text", {**BLANKS, **OTHERS}.values(), ids=[*BLANKS, *OTHERS])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=[*TEXTS])
 def test_a_translator_reads_what_it_has_learnt(text: str, models: Path) -> None:
     road = road_of(models / "cleaned.model")
     want = road.interactive(TEXT)
@@ -101,19 +96,16 @@ def test_a_translator_reads_what_it_has_learnt(text: str, models: Path) -> None:
 @pytest.mark.parametrize("model", ["words", "unmarked"])
 def test_what_training_did_not_clean_stays(model: str, models: Path) -> None:
     road, unit = road_of(models / f"{model}.model"), SubwordUnit(models / f"{model}.model")
-    for name in ("decomposed", "soft hyphen", "zero-width space"):
-        pieces = unit.processor.encode(OTHERS[name], out_type=str)
-        assert unit.encode(OTHERS[name]) == road.bpe.encode(OTHERS[name]) == " ".join(pieces)
-        assert unit.encode(OTHERS[name]) != unit.encode(TEXT)
+    for name in ("decomposed", "soft hyphen"):
+        pieces = unit.processor.encode(TEXTS[name], out_type=str)
+        assert unit.encode(TEXTS[name]) == road.bpe.encode(TEXTS[name]) == " ".join(pieces)
+        assert unit.encode(TEXTS[name]) != unit.encode(TEXT)
 
 
-@pytest.mark.parametrize(
-    "text", [*(text for name, text in OTHERS.items() if name != "mark of byte order")], ids=lambda text: repr(text)
-)
-def test_data_of_words_name_their_cleaning(text: str, tmp_path: Path) -> None:
-    road = Road(Task(tmp_path, TEXT.split()), None)
-    assert road.task.source_dictionary.unk() in road.interactive(text) or "\x01" in text
-    assert road.interactive(text) == road.hub(text)
+@pytest.mark.parametrize("name", ["decomposed", "soft hyphen"])
+def test_data_of_words_name_their_cleaning(name: str, tmp_path: Path) -> None:
+    road, text = Road(Task(tmp_path, TEXT.split()), None), TEXTS[name]
+    assert road.task.source_dictionary.unk() in road.interactive(text)
     write_steps(tmp_path, SENTENCES)
     assert road.interactive(text) == road.hub(text) == road.hub(TEXT)
 
@@ -126,13 +118,10 @@ def test_marks(models: Path, tmp_path: Path) -> None:
     mark_model(copy, WORDS)
     assert steps_of_model(copy) == WORDS and SubwordUnit(copy).cleaning == WORDS
     mark_model(copy, ["blanks", "rot-thirteen"])
-    with pytest.raises(ValueError, match=r"sentencepiece.bpe.model names the cleaning step 'rot-thirteen'.*update"):
+    with pytest.raises(ValueError, match="rot-thirteen"):
         SubwordUnit(copy)
     assert steps_of_folder(tmp_path) == ()
     (tmp_path / "cleaning.json").write_text('{"cleaning": ["lines", "blanks"]}')  # of an earlier version
     assert steps_of_folder(tmp_path) == ("lines", "blanks")
     write_steps(tmp_path, WORDS)
     assert steps_of_folder(tmp_path) == WORDS
-    write_steps(tmp_path, ["rot-thirteen"])
-    with pytest.raises(ValueError, match="cleaning step 'rot-thirteen'"):
-        steps_of_folder(tmp_path)

@@ -41,11 +41,6 @@ def test_spans(lengths, data):
     assert source.span(begin, end).tolist() == list(range(10 + begin, 10 + end))
 
 
-def test_empty_text():
-    with pytest.raises(ValueError, match="'valid' has no token"):
-        BinarisedText(Lines(), "valid")
-
-
 @given(lines, st.integers(1, 4), st.integers(1, 3), st.integers(0, 3), st.integers(1, 5))
 def test_blocks_are_whole_lines_in_order(lengths, chunk, low, more, epoch):
     source = text(lengths)
