@@ -11,8 +11,7 @@ from fairseq.data import indexed_dataset
 
 from fairseq_mega.cli import console
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.models.streams.scoring import Carry
-from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask, segments_of
+from fairseq_mega.tasks.mega_language_modeling import segments_of
 from tests.support.evaluation import evaluate, exact_bits
 from tests.support.helpers import (
     captured_output,
@@ -67,13 +66,7 @@ def trained(request, data, device_flags, tmp_path_factory):
 
 def test_loss_depends_on_neither_groups_nor_batches(data, trained, device_flags):
     losses = set()
-    for options in (
-        [],
-        ["--chunk-nums", 1, "--max-tokens", 8],
-        ["--chunk-nums", 100],
-        ["--softmax-batch", 16],
-        ["--batch-size", 1, "--num-workers", 1],
-    ):
+    for options in ([], ["--chunk-nums", 1, "--max-tokens", 8], ["--batch-size", 1, "--num-workers", 1]):
         loss, tokens, segments = evaluate(data, trained, device_flags, "--valid-block", "splits:3", *options)
         assert tokens == TEST_TOKENS and segments in (3, 4)
         losses.add(loss)
@@ -96,11 +89,8 @@ def test_context_and_chunks_count(data, trained, device_flags):
     assert evaluate(data, trained, device_flags, "--valid-block", "size:100000000") == one  # the published default
     many = evaluate(data, trained, device_flags, "--valid-block", "splits:40")
     longer = evaluate(data, trained, device_flags, "--valid-block", "splits:1", "--test-chunk-size", 16)
-    overridden = evaluate(
-        data, trained, device_flags, "--valid-block", "splits:1", "--model-overrides", "{'decoder_chunk_size': 16}"
-    )
     assert {one[1], many[1], longer[1]} == {TEST_TOKENS}
-    assert one[0] != many[0] and one[0] != longer[0] and longer == overridden
+    assert one[0] != many[0] and one[0] != longer[0]
 
 
 def test_validation_in_training_equals_evaluation(data, device_flags, tmp_path):
@@ -116,22 +106,6 @@ def test_validation_in_training_equals_evaluation(data, device_flags, tmp_path):
     assert validated is not None and abs(float(validated.group(1)) - loss) < 2e-3
 
 
-def test_validation_carries_the_memory():
-    task = MegaLanguageModelingTask.__new__(MegaLanguageModelingTask)
-    task.carry = Carry()
-    sample = {"net_input": {"streams": [0], "position": 16}}
-    seen, _, _ = task.valid_step(sample, torch.nn.Linear(1, 1), lambda model, sample: (sample, 1, {}))
-    assert seen["net_input"]["carry"] is task.carry
-
-
-def test_any_split_is_trained_on_in_blocks(data, device_flags, tmp_path):
-    """Blocks have 2 to 6 chunks of 8 tokens; pieces of a stream would have 2."""
-    options = [*device_flags, "--max-update", 1, "--no-save", "--train-subset", "test", "--valid-subset", "train"]
-    found = re.search(r"\| test: ([\d,]+) tokens in (\d+) blocks", train(data, tmp_path, *options))
-    assert found is not None and int(found[1]) == TEST_TOKENS
-    assert TEST_TOKENS / 48 < int(found[2]) < TEST_TOKENS / 18
-
-
 def test_a_file_of_embeddings_is_needed_once(data, device_flags, tmp_path):
     """A checkpoint holds the vectors: it is scored where the file is gone."""
     vectors = tmp_path / "vectors.txt"
@@ -139,20 +113,15 @@ def test_a_file_of_embeddings_is_needed_once(data, device_flags, tmp_path):
     train(data, tmp_path, *device_flags, "--max-update", 1, "--decoder-embed-path", vectors)
     vectors.unlink()
     assert evaluate(data, tmp_path / "checkpoint_last.pt", device_flags)[1] == TEST_TOKENS
-    with pytest.raises(FileNotFoundError, match="vectors.txt"):
-        train(data, tmp_path / "new", *device_flags, "--max-update", 1, "--decoder-embed-path", vectors)
 
 
 def test_lines_are_shortened(data, trained, device_flags):
     """--shorten-method, as the published task: each line to --tokens-per-sample, in the splits of the list."""
+    options = ["--shorten-method", "truncate", "--tokens-per-sample", 4]
+    output = run_fairseq("eval-lm", [data, *TASK, "--path", trained, "--gen-subset", "test", *options, *device_flags])
     loader = indexed_dataset.MMapIndexedDataset(str(data / "test"))
-    for method in ("truncate", "random_crop"):
-        options = ["--shorten-method", method, "--tokens-per-sample", 4]
-        output = run_fairseq(
-            "eval-lm", [data, *TASK, "--path", trained, "--gen-subset", "test", *options, *device_flags]
-        )
-        expected = int(np.minimum(loader.sizes, 4).sum())
-        assert f"scored {expected} of {expected} tokens" in output
+    expected = int(np.minimum(loader.sizes, 4).sum())
+    assert f"scored {expected} of {expected} tokens" in output
     assert evaluate(data, trained, device_flags, *options, "--shorten-data-split-list", "train")[1] == TEST_TOKENS
 
 
@@ -223,9 +192,6 @@ def test_the_whole_limit_is_used(data, trained, device_flags):
     arguments += ["--buffer-size", 3, "--batch-size", 3]
     found = hypotheses(run_fairseq("interactive", arguments, stdin="".join(f"{prompt}\n" for prompt in PROMPTS)))
     assert [len(text.split()) for text in found.values()] == [len(prompt.split()) + 6 for prompt in PROMPTS]
-    arguments[arguments.index("--max-len-b") + 1] = 0
-    with pytest.raises(ValueError, match="--max-len-b 0: "):
-        run_fairseq("interactive", arguments, stdin="w1\n")
 
 
 def test_streams_are_no_prompts(data, trained, device_flags):
@@ -254,14 +220,8 @@ def test_unknown_words_are_read_and_never_written(options, rare, device_flags):
     found = hypotheses(run_fairseq("interactive", arguments, stdin="w1 w1\nw1 other w1\n"))
     assert [found[0].startswith("w1 w1"), found[1].startswith("w1 <unk> w1")] == [True, True]
     assert set(found[0].split()) == {"w1"} and found[1].count("<unk>") == 1
-    assert min(len(text.split()) for text in found.values()) >= 20
-
-
-def test_completions_hold_no_unknown_words(rare):
-    data, checkpoint = rare
     hub = MegaLanguageModel.from_pretrained(str(checkpoint.parent), checkpoint.name, str(data))
-    text = hub.complete("w1 other", 50, seed=1) + hub.complete("w1", 50, temperature=0.0)
-    assert set(text.split()) == {"w1"}
+    assert set(hub.complete("w1 other", 50, seed=1).split()) == {"w1"}
 
 
 def test_a_text_is_scored_in_python_as_its_file_is(data, trained, device_flags):
@@ -288,11 +248,10 @@ def test_what_does_not_fit(data, trained, device_flags, tmp_path):
         train(data, tmp_path, *device_flags, "--max-tokens", 5)
 
 
-@pytest.mark.parametrize("way", ["lazy", "cached"])
-def test_other_ways_to_store_a_text(way, data, trained, device_flags, tmp_path):
-    """fairseq-preprocess writes them, too."""
+def test_another_way_to_store_a_text(data, trained, device_flags, tmp_path):
+    """fairseq-preprocess writes it, too."""
     text = data.parent / "test.txt"
-    words = ["--only-source", "--srcdict", data / "dict.txt", "--testpref", text, "--dataset-impl", way]
+    words = ["--only-source", "--srcdict", data / "dict.txt", "--testpref", text, "--dataset-impl", "cached"]
     run_fairseq("preprocess", [*words, "--destdir", tmp_path])
     assert evaluate(tmp_path, trained, device_flags) == evaluate(data, trained, device_flags)
 
@@ -311,6 +270,5 @@ def test_a_split_of_a_larger_dictionary_is_refused(data, trained, device_flags, 
 def test_segments():
     assert segments_of("splits:10") == (10, None) and segments_of("size:50") == (None, 50)
     assert segments_of("lines") == (0, None)
-    for wrong in ("splits:", "split:3", "", "splits:0", "size:1e8"):
-        with pytest.raises(ValueError, match="--valid-block"):
-            segments_of(wrong)
+    with pytest.raises(ValueError, match="--valid-block"):
+        segments_of("splits:0")
