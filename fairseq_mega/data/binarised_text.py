@@ -34,10 +34,7 @@ class BinarisedText:
 
     def largest(self) -> int:
         """Return the largest token id in the text; reads the whole text."""
-        index = getattr(self.lines, "_index", None)
-        if index is None or not hasattr(self.lines, "_bin_buffer"):
-            return max(int(line.max()) for line in (self.lines[i] for i in range(len(self.ends))) if len(line))
-        return int(np.frombuffer(self.lines._bin_buffer, dtype=index.dtype).max())  # of --dataset-impl mmap
+        return int(self.span(0, self.tokens).max())
 
     def start(self, line: int) -> int:
         """Return the number of tokens before a line."""

@@ -32,17 +32,12 @@ def read_image(path: Path) -> Any:
             image.load()
             with contextlib.suppress(Exception):  # damaged EXIF is ignored
                 ImageOps.exif_transpose(image, in_place=True)
-            return _over_white(image) if image.has_transparency_data else image.convert("RGB")
+            if image.has_transparency_data:
+                seen = image.convert("RGBA")
+                image = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
+            return image.convert("RGB")
     except Exception as error:  # PIL's readers raise nearly everything on damaged files
         raise ValueError(f"{path} cannot be decoded ({error}): replace or remove it") from error
-
-
-def _over_white(image: Any) -> Any:
-    """Convert an image of PIL to RGB, with its transparent parts over white."""
-    from PIL import Image
-
-    seen = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
 
 
 def split_folder(data: Path, split: str) -> Path:

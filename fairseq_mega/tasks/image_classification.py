@@ -72,7 +72,7 @@ class ImageClassificationTask(ClassificationTask):
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
-        self.image_size: Optional[int] = None  # set from the model
+        self.image_size = 0  # height and width, set from the model
 
     def learn_from(self, model: Any) -> None:
         """Record the image size and the classes of the model."""
@@ -109,11 +109,6 @@ class ImageClassificationTask(ClassificationTask):
                 elif class_names(split_folder(data, split)):
                     yield split_folder(data, split)
 
-    def size_of_model(self) -> int:
-        """Return height and width of the model's images."""
-        assert self.image_size is not None, "the model is built first"
-        return self.image_size
-
     def read_split(self, split: str, training: bool) -> ClassifiedDataset:
         """Read a split; see the base class.
 
@@ -121,7 +116,7 @@ class ImageClassificationTask(ClassificationTask):
             ValueError: also for classes other than the training split's, and for arrays of another size than the
                 model's.
         """
-        data, size, cfg = Path(self.cfg.data), self.size_of_model(), self.cfg
+        data, size, cfg = Path(self.cfg.data), self.image_size, self.cfg
         array, folder = data / "input" / f"{split}.npy", split_folder(data, split)
         images: Any
         if array.exists() or not folder.is_dir():

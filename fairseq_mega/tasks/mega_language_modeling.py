@@ -130,10 +130,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         shortening = (self.args.shorten_data_split_list, self.args.shorten_method, self.args.tokens_per_sample)
         text = BinarisedText(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
         if not training and text.largest() >= len(self.dictionary):
-            raise ValueError(
-                f"{path} was binarised with another dictionary: it contains the token id {text.largest()}, and "
-                f"{folders[0]}/dict.txt has {len(self.dictionary)} entries: binarise the text with that --srcdict"
-            )
+            problem = f"it contains the token id {text.largest()}, and dict.txt has {len(self.dictionary)} entries"
+            raise ValueError(f"{path} was binarised with another dictionary: {problem}")
         return text
 
     def _blocks(self, text: Any) -> Any:
@@ -191,8 +189,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         for option, most in (("num_shards", 1), ("context_window", 0)):
             if kwargs.get(option, most) > most:
                 raise ValueError(
-                    f"--{option.replace('_', '-')} {kwargs[option]}: one process reads a text with its memory carried; "
-                    f"omit it (on a machine with several GPUs give --distributed-world-size 1)"
+                    f"--{option.replace('_', '-')} {kwargs[option]}: one process reads a text with its memory carried "
+                    f"(--distributed-world-size 1)"
                 )
         batches = self.get_batch_iterator(dataset=dataset, max_sentences=kwargs.get("batch_size"), **kwargs)
         return ScoredOnce(batches.next_epoch_itr(shuffle=False), dataset, self.carry)

@@ -163,7 +163,7 @@ class PictureReader(Reader):
 
     def __init__(self, task: ImageClassificationTask) -> None:
         self.labels = task.labels()
-        self.size, self.kept = task.size_of_model(), task.kept()
+        self.size, self.kept = task.image_size, task.kept()
         self.transform = evaluation_transform(self.size, self.kept)
 
     def read_file(self, path: Path) -> Item:
