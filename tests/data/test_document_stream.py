@@ -57,12 +57,13 @@ def test_an_epoch_holds_every_document_once(corpus: Path, vocabulary: SubwordVoc
     expected = Counter(tuple(tokens.tolist()) for tokens in vocabulary.encode(texts))
     stream = stream_of(files, vocabulary)
     assert len(files) == 2 and len(stream.counts) > 10 and stream.documents == 100
-    read = {}
+    read, orders = {}, {}
     for epoch in (1, 2):
         stream.set_epoch(epoch)
+        orders[epoch] = stream.order.tolist()
         read[epoch] = stream.span(0, stream.tokens)
         assert Counter(split(read[epoch])) == expected
-    assert not read[1].equal(read[2])
+    assert not read[1].equal(read[2]) and orders[1] != orders[2]
     stream.set_epoch(1)
     assert stream.span(0, stream.tokens).equal(read[1])
     other = stream_of(files, vocabulary, seed=2)
