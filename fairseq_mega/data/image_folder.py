@@ -32,10 +32,10 @@ def read_image(path: Path) -> Any:
             image.load()
             with contextlib.suppress(Exception):  # damaged EXIF is ignored
                 ImageOps.exif_transpose(image, in_place=True)
-            if image.has_transparency_data:
-                seen = image.convert("RGBA")
-                image = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
-            return image.convert("RGB")
+            if not image.has_transparency_data:
+                return image.convert("RGB")
+            seen = image.convert("RGBA")
+            return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
     except Exception as error:  # PIL's readers raise nearly everything on damaged files
         raise ValueError(f"{path} cannot be decoded ({error}): replace or remove it") from error
 
