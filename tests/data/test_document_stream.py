@@ -157,6 +157,9 @@ def test_tokens_are_counted_once(
     with monkeypatch.context() as patch:
         patch.setattr(token_index, "count", lambda *_: pytest.fail("counted again"))
         second = stream_of([file], vocabulary, index_folder=kept)
+        patch.setattr(vocabulary, "digest", "of another model")
+        with pytest.raises(pytest.fail.Exception, match="counted again"):
+            stream_of([file], vocabulary, index_folder=kept)
     assert second.counts.tolist() == first.counts.tolist() and second.documents == 30
     file.write_bytes(file.read_bytes().replace(b"sea", b"xqz"))
     with pytest.raises(ValueError, match=r"a.jsonl .*changed"):
