@@ -21,7 +21,8 @@ def read_image(path: Path) -> Any:
     Transparent pixels are laid over white. Of several frames only the first is read.
 
     Raises:
-        ValueError: if the file cannot be decoded, or has numbers that PIL cannot scale to 8 bits.
+        ValueError: if the file cannot be decoded, has numbers that PIL cannot scale to 8 bits, or shows one colour only
+            because of the reading.
     """
     from PIL import Image, ImageOps
 
@@ -32,10 +33,13 @@ def read_image(path: Path) -> Any:
             image.load()
             with contextlib.suppress(Exception):  # damaged EXIF is ignored
                 ImageOps.exif_transpose(image, in_place=True)
-            if not image.has_transparency_data:
-                return image.convert("RGB")
-            seen = image.convert("RGBA")
-            return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
+            seen = image.convert("RGBA" if image.has_transparency_data else "RGB")
+            if seen.mode == "RGBA":
+                seen = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
+            showed_more = image.getcolors(1) is None or getattr(image, "is_animated", False)
+            if showed_more and seen.getcolors(1) is not None:
+                raise ValueError("its first frame, or what is left over white, has one colour")
+            return seen
     except Exception as error:  # PIL's readers raise nearly everything on damaged files
         raise ValueError(f"{path} cannot be decoded ({error}): replace or remove it") from error
 

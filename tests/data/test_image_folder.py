@@ -51,6 +51,10 @@ def test_pixels_become_rgb_of_8_bits(name: str, tmp_path: Path) -> None:
 REFUSED: Dict[str, Callable[[], bytes]] = {
     "grey PNG of 16 bits": lambda: saved(WIDE, "PNG"),
     "grey pixmap of 16 bits": lambda: b"P5 8 8 65535\n" + WIDE.astype(">u2").tobytes(),
+    "nothing but transparent": lambda: saved(np.stack([SHADES] * 3 + [np.zeros((8, 8), np.uint8)], axis=-1), "PNG"),
+    "a first frame of one colour": lambda: saved(
+        0 * SHADES, "GIF", save_all=True, append_images=[Image.fromarray(SHADES)]
+    ),
     "cut off": lambda: of_mode("RGB", "JPEG")[:-200],
     "a page": lambda: b"%PDF-1.7\n",
 }
