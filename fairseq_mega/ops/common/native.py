@@ -80,7 +80,9 @@ def cpu_level() -> Optional[str]:
 
 def has_kernel(operator: str, device: torch.device) -> bool:
     """Return whether the library has an operator's kernel for a type of devices."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key(f"{NAMESPACE}::{operator}", device.type.upper())
+    name = f"{NAMESPACE}::{operator}"
+    has_any = torch._C._dispatch_has_kernel(name)  # else the next question is an error
+    return has_any and torch._C._dispatch_has_kernel_for_dispatch_key(name, device.type.upper())
 
 
 # The compiler treats the answer as a constant, see gpus.py.
