@@ -164,7 +164,7 @@ finish() {
   while kill -0 "${!pid}" 2>/dev/null; do
     sleep 1
     if ((SECONDS >= next)); then
-      log "    $1: $(reached | paste -sd ';' -)"
+      log "    $1: $(reached | paste -sd ';' - | sed 's/;/; /g')"
       next=$((SECONDS + 25))
     fi
   done
