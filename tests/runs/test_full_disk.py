@@ -23,6 +23,7 @@ def little_space() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("in_process")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of the file that fairseq leaves open
 def test_a_preparation_is_not_taken_for_done(tmp_path: Path) -> None:
     out, text = tmp_path / "out", tmp_path / "t.tsv"
     rows = "".join(f"{'ab'[number % 2]}\tw{number} w{number % 7}\n" for number in range(4000))
