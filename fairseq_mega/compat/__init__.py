@@ -27,6 +27,7 @@ def apply() -> None:
     from .versions import imports
 
     imports.import_fairseq()
+    imports.remember_user_dir()
 
     from .features import autocast, interactive, overrides, precision, sharding
     from .files import card, expressions, loading, safe_globals, saving

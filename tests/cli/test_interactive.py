@@ -170,6 +170,7 @@ def test_on_a_terminal_only_the_texts_are_printed(
     want = hypotheses(run_fairseq("interactive", options, stdin="w1 w2 w3\nw4\n"), "D")
     command = [sys.executable, "-c", "from fairseq_mega.cli import console; exit(console.interactive())", *options]
     shown = dialogue(command, "w1 w2 w3\n", "w4\n", "\x04").splitlines()
+    assert shown[0].startswith("Type a line")
     assert shown[-5:] == ["> w1 w2 w3", want[0], "> w4", want[1], "> "]
     lines = dialogue([*command, "--fairseq-lines"], "w1 w2 w3\nw4\n\x04", prompt="press return:\n")
     assert hypotheses(lines, "D") == want

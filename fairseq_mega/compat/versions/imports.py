@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import logging
+import os
 import sys
 import types
 import typing
@@ -32,6 +33,14 @@ def import_fairseq() -> None:
     if not any(getattr(finder, "name", None) == "fairseq" for finder in sys.meta_path):
         when_fairseq_is_imported(lambda: None)
     importlib.import_module("fairseq")
+
+
+def remember_user_dir() -> None:
+    """Record this package as an imported --user-dir: fairseq's log of it would stand above every dialogue."""
+    from fairseq import utils
+
+    known: typing.Set[str] = getattr(utils.import_user_module, "memo", set())
+    utils.import_user_module.memo = {*known, *map(os.path.abspath, sys.modules["fairseq_mega"].__path__)}
 
 
 @contextlib.contextmanager
