@@ -34,7 +34,8 @@ class BinarisedText:
 
     def largest(self) -> int:
         """Return the largest token id in the text; reads the whole text."""
-        return int(self.span(0, self.tokens).max())
+        filled = np.flatnonzero(np.diff(self.ends, prepend=0))  # lines with tokens
+        return max(int(self.lines[int(line)].max()) for line in filled)
 
     def start(self, line: int) -> int:
         """Return the number of tokens before a line."""
