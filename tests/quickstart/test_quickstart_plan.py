@@ -7,13 +7,12 @@ from typing import Any, Dict, List, Sequence
 import pytest
 
 from fairseq_mega.lab.quickstart import command
-from fairseq_mega.lab.quickstart.options import LM, TRANSLATION, parse
+from fairseq_mega.lab.quickstart.options import LM, TRAIN_MINUTES, TRANSLATION, parse
 from fairseq_mega.lab.recipes.recipe import preset
 from fairseq_mega.lab.reproduce.command import main as reproduce
 from fairseq_mega.lab.runs.commands import StageError
 
 TASKS = {TRANSLATION: command.Translation, LM: command.LanguageModel}
-MINUTES = {TRANSLATION: "15", LM: "5"}
 
 
 def quick_start(folder: Path, *words: str, task: str = TRANSLATION) -> Any:
@@ -26,7 +25,8 @@ def test_minutes_of_the_training(tmp_path: Path) -> None:
     for words, minutes in ([], 5.0), (given, 2.5), (["--updates", "7"], 60.0), ([*given, "--updates", "7"], 2.5):
         found = quick_start(tmp_path / "-".join(words), *words, task=LM).minutes
         assert found == pytest.approx(minutes)
-    assert quick_start(tmp_path / "translation").minutes == 15.0
+    for task, minutes in TRAIN_MINUTES.items():  # which --help names
+        assert quick_start(tmp_path / task, task=task).minutes == pytest.approx(minutes)
 
 
 def test_a_text_in_another_use_is_another_setting(tmp_path: Path) -> None:
@@ -59,9 +59,7 @@ def test_the_line_that_is_printed_trains_what_the_quick_start_trains(
     assert reproduce([f"quickstart/{task}", "--print"]) == 0
     printed = options_in(shlex.split(capsys.readouterr().out))
     printed.pop("--precision")
-    started = options_in(
-        quick_start(tmp_path, "--train-minutes", MINUTES[task], task=task).planned(0, "fp32").train_arguments()
-    )
+    started = options_in(quick_start(tmp_path, task=task).planned(0, "fp32").train_arguments())
     for words in (printed, started):  # --cpu alone changes nothing where no GPU is visible
         for place in ("--save-dir", "--cpu", "--user-dir"):
             words.pop(place, None)

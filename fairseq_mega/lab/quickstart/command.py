@@ -27,7 +27,7 @@ from fairseq_mega.lab.prepare.download import sha256_of
 from fairseq_mega.lab.prepare.language_modeling.published import PACKAGE
 from fairseq_mega.lab.prepare.of_recipes import settings_of
 from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE
-from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, load
+from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, Recipe, load
 from fairseq_mega.lab.report.command import main as report
 from fairseq_mega.lab.reproduce import evaluating as evaluation
 from fairseq_mega.lab.reproduce import training
@@ -49,12 +49,18 @@ INTERACTIVE, INSPECT = "fairseq-mega-interactive", "fairseq-mega-inspect"
 SHOWN = 700  # bytes of the text that a language model writes at the end
 
 
+def recipe_of(options: argparse.Namespace) -> Recipe:
+    """Return the recipe of the task that the options choose."""
+    return load(FOLDER / "quickstart" / f"{options.task}.yaml")
+
+
 class QuickStart:
     """The stages of a task in a folder.
 
     Args:
         options: of the command line.
         command: the command line, for the result file.
+        recipe: of the training.
         task: lines on the task's settings and texts; an unfinished folder must have the same settings.
         texts: lines on the user's texts.
 
@@ -62,9 +68,10 @@ class QuickStart:
         StageError: if the folder was begun with other settings.
     """
 
-    def __init__(self, options: argparse.Namespace, command: str, task: Sequence[str], texts: Sequence[str]) -> None:
-        self.options, self.command = options, command
-        self.recipe = load(FOLDER / "quickstart" / f"{options.task}.yaml")
+    def __init__(
+        self, options: argparse.Namespace, command: str, recipe: Recipe, task: Sequence[str], texts: Sequence[str]
+    ) -> None:
+        self.options, self.command, self.recipe = options, command, recipe
         self.updates = options.updates or (SMOKE_UPDATES if options.smoke else 0)
         usual = LONGEST_MINUTES if self.updates else 60 * self.recipe.config["optimization"]["stop_time_hours"]
         self.minutes = float(options.train_minutes or usual)
@@ -133,23 +140,17 @@ class Translation(QuickStart):
     """A translator from the help of LibreOffice, English to German, or from the user's text."""
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
-        recipe, self.languages = (
-            load(FOLDER / "quickstart" / "translation.yaml"),
-            [options.source_lang, options.target_lang],
-        )
+        recipe, self.languages = recipe_of(options), [options.source_lang, options.target_lang]
         self.vocab_size = SMOKE_VOCABULARY if options.smoke else vocab_size_of(recipe)
-        task = [
-            f"languages {' '.join(self.languages)}",
-            f"vocabulary {self.vocab_size}",
-            f"beam {recipe.evaluate['beam']}",
-        ]
+        task = [f"languages {' '.join(self.languages)}", f"vocabulary {self.vocab_size}"]
+        task.append(f"beam {recipe.evaluate['beam']}")
         prefixes = {"": options.text, "valid ": options.valid, "test ": options.test}
         texts = [
             f"{use}{sha256_of(Path(f'{prefix}.{language}'))}"
             for use, prefix in prefixes.items()
             for language in (self.languages if prefix else ())
         ]
-        super().__init__(options, command, task, texts)
+        super().__init__(options, command, recipe, task, texts)
         self.recipe.config["task"].update(source_lang=options.source_lang, target_lang=options.target_lang)
 
     def data_words(self) -> List[str]:
@@ -208,7 +209,7 @@ class LanguageModel(QuickStart):
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         text = "dict-gcide" if options.text is None else sha256_of(Path(options.text))
-        super().__init__(options, command, [f"text {text}"], [])
+        super().__init__(options, command, recipe_of(options), [f"text {text}"], [])
 
     def data_words(self) -> List[str]:
         """Return the words that select blocks of the text, some of them for validation and test."""
