@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pathlib
 import typing
 
 import safetensors.torch
@@ -17,6 +18,7 @@ import torch
 
 from .card import EARLIER, KEY
 from .safe_globals import UnreadableFile
+from .saving import written_whole
 
 SUFFIX = ".safetensors"
 SHARED = "shared_tensors"  # in the JSON: name of a tensor -> the name that the file holds it under
@@ -104,16 +106,9 @@ def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
     plain[SHARED] = shared
     digest = hashlib.sha256(json.dumps(plain, default=_plain).encode()).hexdigest()
     text = json.dumps({**plain, DIGEST: digest}, default=_plain, indent=1)
-    description = configuration_file(path)
-    partial = f"{description}.partial"
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+    with written_whole(pathlib.Path(configuration_file(path))) as description:
+        description.write_text(text + "\n", encoding="utf-8")
         write_tensors(tensors, path, {"format": "pt", DIGEST: digest})
-        os.replace(partial, description)
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
 
 
 def write_tensors(tensors: typing.Dict[str, torch.Tensor], path: typing.Any, texts: typing.Dict[str, str]) -> None:
@@ -127,16 +122,12 @@ def write_tensors(tensors: typing.Dict[str, torch.Tensor], path: typing.Any, tex
     Raises:
         OSError: if it cannot be written.
     """
-    partial = f"{os.fspath(path)}.partial"
     try:
-        safetensors.torch.save_file(tensors, partial, metadata=texts)
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
+        with written_whole(pathlib.Path(path)) as partial:
+            safetensors.torch.save_file(tensors, partial, metadata=texts)
+            partial.chmod(0o644)
     except safetensors.SafetensorError as error:
         raise OSError(f"{path} cannot be written ({error})") from error
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
 
 
 def _without_copies(

@@ -1,7 +1,9 @@
-"""Write checkpoint files complete or not at all, and by one training at a time."""
+"""Write files complete or not at all, and checkpoints by one training at a time."""
 
+import contextlib
 import glob
 import os
+import pathlib
 import shutil
 import typing
 
@@ -9,6 +11,21 @@ from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import around
 
 from .locks import lock_for_training
+
+
+@contextlib.contextmanager
+def written_whole(path: pathlib.Path) -> typing.Iterator[pathlib.Path]:
+    """Yield a path to write to; ``path`` itself appears only when the block of code ends without an error.
+
+    Its folder is created if it is missing.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @around("fairseq.file_io", "PathManager.copy")
