@@ -98,6 +98,8 @@ def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
 def compare(entry: str, given: str, task: typing.Any, reads_text: bool) -> None:
     """Compare an encoder with the one in the card of the checkpoint or the data.
 
+    A warning is logged where text is read, the card has an encoder, and neither options nor the data folder have one.
+
     Args:
         entry: SUBWORDS or TOKENIZER.
         given: of the options, see :func:`described`; "" for none.
@@ -107,25 +109,12 @@ def compare(entry: str, given: str, task: typing.Any, reads_text: bool) -> None:
     Raises:
         OtherCard: if the encoder is another one.
     """
-    known = {**task.data_card(), **getattr(task, "trained_card", {})}.get(entry)
-    if given and known not in (None, given):
-        raise OtherCard(f"{entry}: {options_of(given)} did not split the training text: give {options_of(known)}")
-    if reads_text and not given:
-        warn_of_unsplit_text(entry, task)
-
-
-def warn_of_unsplit_text(entry: str, task: typing.Any) -> None:
-    """Warn where a card has an encoder that no option names, and whose file is not in the data folder.
-
-    Args:
-        entry: SUBWORDS or TOKENIZER.
-        task: with its checkpoint loaded.
-    """
     own = task.data_card()
     known = {**own, **getattr(task, "trained_card", {})}.get(entry, "")
-    if known.startswith("--") or (known and entry not in own):
-        file = "" if known.startswith("--") else f", copy {SUBWORDS_FILE} from the data of the training"
+    if given and known not in ("", given):
+        raise OtherCard(f"{entry}: {options_of(given)} did not split the training text: give {options_of(known)}")
+    if reads_text and known and not given and (known.startswith("--") or entry not in own):
         logger.warning(
-            f"{entry}: the training text was split with {options_of(known)}, and this text is not: give these "
-            f"options{file}, or give text that is split already"
+            f"{entry}: the training text was split with {options_of(known)}, and this text is not: give these options, "
+            "or text that is split already"
         )

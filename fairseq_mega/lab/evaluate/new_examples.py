@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.compat import checks
 from fairseq_mega.compat.features import precision
-from fairseq_mega.compat.features.encoders import encoder_of_data, warn_of_unsplit_text
+from fairseq_mega.compat.features.encoders import compare, encoder_of_data
 from fairseq_mega.compat.files.card import OPTIONS, SUBWORDS, UNIT
 from fairseq_mega.data.augmented_images import evaluation_transform
 from fairseq_mega.data.card import kept_bytes
@@ -80,7 +80,7 @@ class TextReader(Reader):
         encoder = encoder_of_data(task, True)
         for entry in OPTIONS:
             if encoder is None or entry != SUBWORDS:
-                warn_of_unsplit_text(entry, task)
+                compare(entry, "", task, reads_text=True)
         self.unit: Any = encoder or text_unit(folder, card.get(UNIT, ""))
         self.reads_listops = set(own_tokens(dictionary)) == set(TOKENS)
         special = task.label_dictionary.nspecial
