@@ -10,8 +10,6 @@ import torch
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.checks import command_of
 
-BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
 
 def count_processes(call: hooks.Call) -> typing.Iterator[None]:
     """Set --distributed-world-size to 1 with --cpu, and for commands that evaluate (event "parse").
@@ -71,17 +69,12 @@ def read_variables(options: typing.Any) -> None:
         options: a DistributedTrainingConfig.
 
     Raises:
-        ValueError: if a variable is missing, or --distributed-world-size contradicts the variables.
+        ValueError: if --distributed-world-size contradicts the variables.
     """
     requested, gpus, processes = options.distributed_world_size, torch.cuda.device_count(), started_processes()
     own_address = options.distributed_init_method not in (None, "env://")
-    if own_address and is_passed("--distributed-rank", sys.argv):
+    if not os.environ.get("RANK") or (own_address and is_passed("--distributed-rank", sys.argv)):
         return  # the options are complete
-    missing = [name for name in BY_TORCHRUN[: 2 if own_address else 4] if not os.environ.get(name)]
-    if missing:
-        if own_address or (processes == 1 and options.distributed_init_method is None):
-            return
-        raise ValueError(f"the environment lacks {', '.join(missing)}: set them in each process, as torchrun does")
     if requested not in (1, gpus, processes):
         raise ValueError(f"--distributed-world-size {requested}: WORLD_SIZE is {processes}; omit the option")
     rank = int(os.environ["RANK"])
