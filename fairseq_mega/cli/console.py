@@ -8,8 +8,8 @@ import contextlib
 import importlib
 import os
 import sys
-import typing
 from pathlib import Path
+from typing import ContextManager, List, Optional, Sequence
 
 import fairseq_mega
 from fairseq_mega.compat.errors import in_one_line, is_of_a_file
@@ -30,7 +30,7 @@ CONFIGURED = ("train", "generate", "interactive")
 FILE_ERROR, VALUE_ERROR = 1, 2
 
 
-def with_user_dir(arguments: typing.Sequence[str]) -> typing.List[str]:
+def with_user_dir(arguments: Sequence[str]) -> List[str]:
     """Add this package as --user-dir unless the arguments name another folder that exists, or another plugin."""
     given = option_value(arguments, "--user-dir")
     by_name = given is not None and os.path.basename(os.path.normpath(given)) == "fairseq_mega"
@@ -39,7 +39,7 @@ def with_user_dir(arguments: typing.Sequence[str]) -> typing.List[str]:
     return [*arguments, "--user-dir", next(iter(fairseq_mega.__path__))]  # the last one counts
 
 
-def with_task(command: str, arguments: typing.Sequence[str]) -> typing.List[str]:
+def with_task(command: str, arguments: Sequence[str]) -> List[str]:
     """Add the --task of the checkpoint's training unless --task is passed; fairseq's default may be another task.
 
     Nothing is added for fairseq-train, and for checkpoints in several files, whose names fairseq builds.
@@ -56,7 +56,7 @@ def with_task(command: str, arguments: typing.Sequence[str]) -> typing.List[str]
     return [*arguments, *(["--task", task] if task else [])]
 
 
-def print_help(command: str, arguments: typing.Sequence[str]) -> None:
+def print_help(command: str, arguments: Sequence[str]) -> None:
     """Print the first page; with --arch of this package the options of the model; with --help-all fairseq's page, too.
 
     fairseq's page lacks the flags of models, tasks and schedules; those of this package follow it.
@@ -74,7 +74,7 @@ def print_help(command: str, arguments: typing.Sequence[str]) -> None:
     print(page, flush=True)
 
 
-def flags_of(command: str, arguments: typing.Sequence[str]) -> str:
+def flags_of(command: str, arguments: Sequence[str]) -> str:
     """Return the flags of this package for a command; for a training those of the --arch, --task and --lr-scheduler."""
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
@@ -85,7 +85,7 @@ def flags_of(command: str, arguments: typing.Sequence[str]) -> str:
     return plugin_flags({"--arch": ARCH_MODEL_NAME_REGISTRY.get(arch, arch), **named})
 
 
-def shows_progress(arguments: typing.Sequence[str]) -> bool:
+def shows_progress(arguments: Sequence[str]) -> bool:
     """Return whether a training prints progress lines: one process on a terminal, without --log-format."""
     if not sys.stdout.isatty() or option_value(arguments, "--log-format"):
         return False
@@ -95,17 +95,16 @@ def shows_progress(arguments: typing.Sequence[str]) -> bool:
     return alone and ("--cpu" in arguments or torch.cuda.device_count() < 2)
 
 
-def training_progress(arguments: typing.Sequence[str]) -> typing.ContextManager[None]:
+def training_progress(arguments: Sequence[str]) -> ContextManager[None]:
     """Print progress lines in place of the log, which goes into a file of --save-dir."""
     updates, hours = (option_value(arguments, option) for option in ("--max-update", "--stop-time-hours"))
     progress = Progress(
-        updates=int(updates) if updates and updates.isdigit() else None,
-        seconds=3600 * float(hours) if hours else None,
+        updates=int(updates) if updates and updates.isdigit() else None, seconds=3600 * float(hours) if hours else None
     )
     return progress_lines(progress, Path(option_value(arguments, "--save-dir") or "checkpoints") / "train.log")
 
 
-def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -> int:
+def run(command: str, arguments: Optional[Sequence[str]] = None) -> int:
     """Run the fairseq command `command` (a key of COMMANDS) and return the exit status.
 
     `arguments` defaults to the arguments of the process, which is then configured for training and decoding.

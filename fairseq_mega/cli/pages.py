@@ -2,8 +2,8 @@
 
 import re
 import textwrap
-import typing
 from pathlib import Path
+from typing import Dict, List
 
 import fairseq_mega
 
@@ -18,11 +18,7 @@ USES = {
 TRAIN, GENERATING, SCORING = "train", "generate interactive", "generate interactive eval-lm"
 ROWS = (  # commands, option, line; in the order of the pages
     (TRAIN, "--task NAME", "kind of DATA (default: translation; for language models mega_language_modeling)"),
-    (
-        TRAIN,
-        "--save-dir FOLDER",
-        "folder of the checkpoints (default: checkpoints); a later start continues there",
-    ),
+    (TRAIN, "--save-dir FOLDER", "folder of the checkpoints (default: checkpoints); a later start continues there"),
     (TRAIN, "--max-update N", "end after N updates"),
     (TRAIN, "--max-epoch N", "end after N epochs"),
     (TRAIN, "--criterion NAME", "loss (default: cross_entropy; for classes lra_cross_entropy)"),
@@ -62,12 +58,12 @@ ROWS = (  # commands, option, line; in the order of the pages
 )
 
 
-def options_of(command: str) -> typing.Dict[str, str]:
+def options_of(command: str) -> Dict[str, str]:
     """Return the line of each option on the first page of a command, a key of USES."""
     return {option: line for commands, option, line in ROWS if command in commands.split()}
 
 
-def architectures() -> typing.List[str]:
+def architectures() -> List[str]:
     """Return the names for --arch: the presets and their models."""
     files = [*Path(next(iter(fairseq_mega.__path__)), "presets", "model").glob("*.yaml")]
     texts = [path.read_text(encoding="utf-8") for path in files]

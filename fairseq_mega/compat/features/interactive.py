@@ -6,7 +6,7 @@ import itertools
 import logging
 import pathlib
 import sys
-import typing
+from typing import Any, Callable, ContextManager, Iterator, List, Sequence, TextIO
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.files.settings import settings_of
@@ -15,10 +15,10 @@ from fairseq_mega.compat.patching import wrap
 logger = logging.getLogger(__name__)
 
 BYTE_ORDER_MARK = "\ufeff"
-Steps = typing.Sequence[str]
+Steps = Sequence[str]
 
 
-def read_whole_lines(call: hooks.Call) -> typing.Iterator[None]:
+def read_whole_lines(call: hooks.Call) -> Iterator[None]:
     """Read a line for each line feed of the input, with the blanks at its ends (event "parse").
 
     fairseq removes these blanks, which are a part of a prompt for models of bytes, and Python also ends lines at
@@ -29,13 +29,13 @@ def read_whole_lines(call: hooks.Call) -> typing.Iterator[None]:
     yield
 
 
-def _buffered_read(input: str, buffer_size: int) -> typing.Iterator[typing.List[str]]:
+def _buffered_read(input: str, buffer_size: int) -> Iterator[List[str]]:
     with _opened(input) as file:
         lines = (line.rstrip("\r\n") for line in file)
         yield from iter(lambda: list(itertools.islice(lines, max(1, buffer_size))), [])
 
 
-def _opened(name: str) -> typing.ContextManager[typing.TextIO]:
+def _opened(name: str) -> ContextManager[TextIO]:
     """Open a file by name, or the standard input for ``-``; lines end at line feeds alone."""
     if name != "-":
         return open(name, encoding="utf-8", newline="\n")
@@ -44,14 +44,14 @@ def _opened(name: str) -> typing.ContextManager[typing.TextIO]:
     return contextlib.nullcontext(sys.stdin)
 
 
-def warn_unknown_tokens(call: hooks.Call) -> typing.Iterator[None]:
+def warn_unknown_tokens(call: hooks.Call) -> Iterator[None]:
     """Warn about lines with tokens that are unknown to the model (event "lines")."""
     yield
     for line, tokens in zip(call.arguments["lines"], call.result[0]):
         warn_unknown(line, tokens, call.arguments["self"].source_dictionary)
 
 
-def warn_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
+def warn_unknown(text: str, tokens: Any, dictionary: Any) -> None:
     """Warn about the tokens of a text that a dictionary does not have.
 
     Args:
@@ -66,9 +66,9 @@ def warn_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
 
 
 def clean_as_in_training(
-    clean: typing.Callable[[str, Steps], str],
-    steps_of_model: typing.Callable[[pathlib.Path], Steps],
-    steps_of_folder: typing.Callable[[pathlib.Path], Steps],
+    clean: Callable[[str, Steps], str],
+    steps_of_model: Callable[[pathlib.Path], Steps],
+    steps_of_folder: Callable[[pathlib.Path], Steps],
 ) -> None:
     """Clean text before ``--bpe sentencepiece`` cuts it, and before its words are looked up in data without subwords.
 
@@ -82,21 +82,21 @@ def clean_as_in_training(
     """
     from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 
-    def with_steps_of_the_model(original: typing.Callable, self: typing.Any, cfg: typing.Any) -> None:
+    def with_steps_of_the_model(original: Callable, self: Any, cfg: Any) -> None:
         from fairseq import file_utils
 
         original(self, cfg)
         self.cleaning = steps_of_model(pathlib.Path(file_utils.cached_path(cfg.sentencepiece_model)))
 
-    def cleaned_for_pieces(original: typing.Callable, self: typing.Any, x: str) -> str:
+    def cleaned_for_pieces(original: Callable, self: Any, x: str) -> str:
         return original(self, clean(x, self.cleaning))
 
-    def clean_lines(call: hooks.Call) -> typing.Iterator[None]:
+    def clean_lines(call: hooks.Call) -> Iterator[None]:
         steps = _steps_of_data(call.arguments["self"], steps_of_folder)
         call.arguments["lines"] = [clean(line.lstrip(BYTE_ORDER_MARK), steps) for line in call.arguments["lines"]]
         yield
 
-    def clean_sentence(call: hooks.Call) -> typing.Iterator[None]:
+    def clean_sentence(call: hooks.Call) -> Iterator[None]:
         steps = _steps_of_data(call.arguments["self"].task, steps_of_folder)
         call.arguments["sentence"] = clean(call.arguments["sentence"].lstrip(BYTE_ORDER_MARK), steps)
         yield
@@ -107,7 +107,7 @@ def clean_as_in_training(
     hooks.at("sentence", clean_sentence)
 
 
-def _steps_of_data(task: typing.Any, steps_of_folder: typing.Callable[[pathlib.Path], Steps]) -> Steps:
+def _steps_of_data(task: Any, steps_of_folder: Callable[[pathlib.Path], Steps]) -> Steps:
     from fairseq import utils
 
     data = getattr(settings_of(task), "data", None)

@@ -18,7 +18,7 @@ import functools
 import logging
 import os
 import time
-import typing
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 import torch
 
@@ -34,7 +34,7 @@ SHAPE = (256, 512, 512)  # rows, inner and columns: 0.13 GFLOP, about a millisec
 REPEATS = 5
 LONGEST = 0.05  # seconds; a slower bfloat16 product is not measured again
 FLAGS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
-SETS: typing.Dict[str, typing.Sequence[str]] = {  # fairseq's flags for a precision, the most exact first
+SETS: Dict[str, Sequence[str]] = {  # fairseq's flags for a precision, the most exact first
     "fp32": (),
     "tf32": (),
     "bf16": ("amp", "bf16"),
@@ -42,14 +42,14 @@ SETS: typing.Dict[str, typing.Sequence[str]] = {  # fairseq's flags for a precis
 }
 
 
-class Choice(typing.NamedTuple):
+class Choice(NamedTuple):
     """A precision of PRECISIONS other than auto, and the reason for it."""
 
     precision: str
     reason: str
 
 
-def product_seconds() -> typing.Dict[torch.dtype, float]:
+def product_seconds() -> Dict[torch.dtype, float]:
     """Return the minimum time of a matrix product on one core, measured in turn for float32 and bfloat16.
 
     The time is the thread's CPU time, which depends little on the load of the machine.
@@ -81,7 +81,7 @@ def bfloat16_speedup() -> float:
     return round(seconds[torch.float32] / seconds[torch.bfloat16], 2)
 
 
-def of(common: typing.Mapping[str, typing.Any]) -> str:
+def of(common: Mapping[str, Any]) -> str:
     """Return the precision of a training with these options of fairseq; TF32, which has no option, counts as fp32."""
     return next((name for name, flags in SETS.items() if any(common.get(flag) for flag in flags)), "fp32")
 
@@ -113,26 +113,24 @@ def choose(precision: str, device: str) -> Choice:
     return Choice(precision, "requested")
 
 
-def device_of(common: typing.Any) -> str:
+def device_of(common: Any) -> str:
     """Return the type of device of fairseq's options, "cpu" or "cuda"."""
     return "cuda" if torch.cuda.is_available() and not common.cpu else "cpu"
 
 
-def parse_precision(call: hooks.Call) -> typing.Iterator[None]:
+def parse_precision(call: hooks.Call) -> Iterator[None]:
     """Add --precision to fairseq's commands, and turn it into fairseq's own flags (event "parse")."""
     parser = call.arguments["parser"]
     if "--precision" not in parser._option_string_actions:
         parser.add_argument(
-            "--precision",
-            choices=PRECISIONS,
-            help=f"{MEANING} (default: that of --fp16, --bf16 or --amp, else fp32)",
+            "--precision", choices=PRECISIONS, help=f"{MEANING} (default: that of --fp16, --bf16 or --amp, else fp32)"
         )
     yield
     if getattr(hooks.parsed(call), "precision", None) is not None:
         set_flags(hooks.parsed(call))
 
 
-def separate_bf16_from_tpu(call: hooks.Call) -> typing.Iterator[None]:
+def separate_bf16_from_tpu(call: hooks.Call) -> Iterator[None]:
     """Make --bf16 run on CPU and GPU: fairseq's parser turns it into --tpu (event "parse")."""
     yield
     if getattr(hooks.parsed(call), "bf16", False):
@@ -171,19 +169,19 @@ def evaluating(precision: str, device: str) -> torch.autocast:
     return torch.autocast(device, half.get(chosen, torch.bfloat16), enabled=chosen in half)
 
 
-def autocast_device(common: typing.Any) -> typing.Optional[str]:
+def autocast_device(common: Any) -> Optional[str]:
     """Return the device of autocast to bfloat16, None without: by --amp and --bf16, on a CPU by --amp alone."""
     device = device_of(common)
     return device if common.amp and (common.bf16 or device == "cpu") else None
 
 
-def under_autocast(function: typing.Callable, device: str, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+def under_autocast(function: Callable, device: str, *args: Any, **kwargs: Any) -> Any:
     """Call a function with products in bfloat16."""
     with torch.autocast(device, torch.bfloat16):
         return function(*args, **kwargs)
 
 
-def train_under_autocast(call: hooks.Call) -> typing.Iterator[None]:
+def train_under_autocast(call: hooks.Call) -> Iterator[None]:
     """Make --amp train in bfloat16 on the CPU, and with --bf16 on every device (event "build")."""
     trainer = call.arguments["self"]
     trainer.autocast_device = autocast_device(call.arguments["cfg"].common)
@@ -198,14 +196,14 @@ def train_under_autocast(call: hooks.Call) -> typing.Iterator[None]:
     criterion.forward = functools.partial(under_autocast, criterion.forward, trainer.autocast_device)
 
 
-def record_precision(call: hooks.Call) -> typing.Iterator[None]:
+def record_precision(call: hooks.Call) -> Iterator[None]:
     """Record the flags of the precision in checkpoints of trainings under autocast (event "state")."""
     yield
     if call.arguments["self"].autocast_device is not None:
         call.result["cfg"]["common"].update(amp=True, bf16=True)
 
 
-def evaluate_under_autocast(call: hooks.Call) -> typing.Iterator[None]:
+def evaluate_under_autocast(call: hooks.Call) -> Iterator[None]:
     """Make commands that read --path follow the flags of an --amp training (event "run"): fairseq's follow --fp16."""
     cfg = call.arguments["cfg"]
     device = autocast_device(cfg.common)
@@ -214,7 +212,7 @@ def evaluate_under_autocast(call: hooks.Call) -> typing.Iterator[None]:
     yield
 
 
-def remember_autocast(call: hooks.Call) -> typing.Iterator[None]:
+def remember_autocast(call: hooks.Call) -> Iterator[None]:
     """Store the precision of fairseq-generate, which has no event "run", in its models (event "infer")."""
     common = getattr(call.arguments["cfg"], "common", None)  # other code may pass the options of a command
     call.arguments["self"].autocast_device = None if common is None else autocast_device(common)
@@ -223,13 +221,7 @@ def remember_autocast(call: hooks.Call) -> typing.Iterator[None]:
 
 @around("fairseq.sequence_generator", "SequenceGenerator.generate")
 @around("fairseq.sequence_scorer", "SequenceScorer.generate")
-def generate_under_autocast(
-    original: typing.Callable,
-    self: typing.Any,
-    models: typing.Sequence[typing.Any],
-    *args: typing.Any,
-    **kwargs: typing.Any,
-) -> typing.Any:
+def generate_under_autocast(original: Callable, self: Any, models: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
     """Generate and score in the precision that the models store."""
     device = getattr(models[0], "autocast_device", None)
     if device is None:
