@@ -1,21 +1,15 @@
-"""Prepare text for a model in fairseq-interactive and the hub: clean it like the training text."""
+"""Read the lines of fairseq-interactive whole, and warn of tokens that are unknown to the model."""
 
 import contextlib
 import io
 import itertools
 import logging
-import pathlib
 import sys
-from typing import Any, Callable, ContextManager, Iterator, List, Sequence, TextIO
+from typing import Any, ContextManager, Iterator, List, TextIO
 
 from fairseq_mega.compat import hooks
-from fairseq_mega.compat.files.settings import settings_of
-from fairseq_mega.compat.patching import wrap
 
 logger = logging.getLogger(__name__)
-
-BYTE_ORDER_MARK = "\ufeff"
-Steps = Sequence[str]
 
 
 def read_whole_lines(call: hooks.Call) -> Iterator[None]:
@@ -63,53 +57,3 @@ def warn_unknown(text: str, tokens: Any, dictionary: Any) -> None:
     if unknown > 0:
         kept = int((tokens != dictionary.eos()).sum())
         logger.warning(f"{unknown} of the {kept} tokens of the text {text[:40]!r} are unknown to the model (<unk>)")
-
-
-def clean_as_in_training(
-    clean: Callable[[str, Steps], str],
-    steps_of_model: Callable[[pathlib.Path], Steps],
-    steps_of_folder: Callable[[pathlib.Path], Steps],
-) -> None:
-    """Clean text before ``--bpe sentencepiece`` cuts it, and before its words are looked up in data without subwords.
-
-    Many UTF-8 files begin with a byte-order mark, so joined files have marks at the beginning of later lines: marks are
-    removed from every line.
-
-    Args:
-        clean: applies steps to a text.
-        steps_of_model: returns the steps recorded in a sentencepiece model.
-        steps_of_folder: returns the steps recorded in a data folder.
-    """
-    from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
-
-    def with_steps_of_the_model(original: Callable, self: Any, cfg: Any) -> None:
-        from fairseq import file_utils
-
-        original(self, cfg)
-        self.cleaning = steps_of_model(pathlib.Path(file_utils.cached_path(cfg.sentencepiece_model)))
-
-    def cleaned_for_pieces(original: Callable, self: Any, x: str) -> str:
-        return original(self, clean(x, self.cleaning))
-
-    def clean_lines(call: hooks.Call) -> Iterator[None]:
-        steps = _steps_of_data(call.arguments["self"], steps_of_folder)
-        call.arguments["lines"] = [clean(line.lstrip(BYTE_ORDER_MARK), steps) for line in call.arguments["lines"]]
-        yield
-
-    def clean_sentence(call: hooks.Call) -> Iterator[None]:
-        steps = _steps_of_data(call.arguments["self"].task, steps_of_folder)
-        call.arguments["sentence"] = clean(call.arguments["sentence"].lstrip(BYTE_ORDER_MARK), steps)
-        yield
-
-    wrap(SentencepieceBPE, "__init__", with_steps_of_the_model)
-    wrap(SentencepieceBPE, "encode", cleaned_for_pieces)
-    hooks.at("lines", clean_lines)
-    hooks.at("sentence", clean_sentence)
-
-
-def _steps_of_data(task: Any, steps_of_folder: Callable[[pathlib.Path], Steps]) -> Steps:
-    from fairseq import utils
-
-    data = getattr(settings_of(task), "data", None)
-    folders = utils.split_paths(data) if isinstance(data, str) else []
-    return steps_of_folder(pathlib.Path(folders[0])) if folders else ()
