@@ -16,7 +16,7 @@ from fairseq_mega.lab.runs.commands import PYTHON, Execute
 from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 from fairseq_mega.lab.runs.stages import make_of, print_line
-from fairseq_mega.lab.runs.training_log import averaged, read_losses, spikes_of
+from fairseq_mega.lab.runs.training_log import averaged, read_log, read_losses, spikes_of
 from fairseq_mega.models.averaging import average, epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 
@@ -111,8 +111,7 @@ def write_curve(job: Job, command: str) -> None:
         ValueError: if the log does not hold all of them.
     """
     log = job.folder / "train.log"
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        found = read_losses(lines, str(log))
+    found = read_losses(read_log(log), str(log))
     each = max(1, len(found.updates) // POINTS)
     curve = averaged(found.updates, each)
     scores = {
