@@ -95,15 +95,17 @@ def test_chunks_are_attended_to_one_by_one():
     assert operators.shrunk(shape, 5) == shape._replace(batch=1, length=12, chunk=4)
 
 
-@pytest.mark.parametrize("limit", ["--time-limit", "--memory-limit"])
+@pytest.mark.parametrize("limit", ["seconds", "memory_mib"])
 def test_what_would_not_fit_is_omitted(limit, monkeypatch, capsys):
     """A length is omitted if the measurement of a shorter one predicts too much time or memory."""
     monkeypatch.setattr(measuring, "time_and_memory", lambda *_: {"seconds": 1.0, "memory_mib": 1024.0})
-    options = ["--ops", "attention", "--shape", "1,8,1", "--lengths", "64,128", limit, "2"]
+    monkeypatch.setattr(measuring, "available_mib", lambda _: 2048.0 / measuring.MOST_MEMORY)
+    options = ["--ops", "attention", "--shape", "1,8,1", "--lengths", "64,128"]
+    options += ["--time-limit", "2"] if limit == "seconds" else []
     command.main(["kernels", "--smoke", *options])
     out = capsys.readouterr().out
     lines = [line for line in out.splitlines() if line.endswith(" explicit") or " explicit" in line]
-    assert [f"({limit})" in line for line in lines] == [False, True]  # of L = 64 and 128
+    assert [f" {limit}, the limit is 2" in line for line in lines] == [False, True]  # of L = 64 and 128
 
 
 def test_a_gpu_whose_memory_is_too_small_skips_a_path(monkeypatch, capsys):

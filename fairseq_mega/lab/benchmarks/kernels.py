@@ -30,8 +30,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--shape", default="4,128,16", help=shape)
     add("--preset", choices=["paper"], help="operators and shapes of MEGA's tables")
     add("--shrink", type=int, default=1, help="divide lengths and chunks of a preset by this, with a batch of 1")
-    limit = "maximum GiB of one measurement, as estimated from shorter ones (default: 0.7 of the free memory)"
-    add("--memory-limit", type=float, help=limit)
     limit = "maximum seconds of a run; longer runs are skipped (default: %(default)s)"
     add("--time-limit", type=float, default=60.0, help=limit)
     add_common_options(parser, repeat=5, sweeps=2, dtypes=["float32", "bfloat16"])
