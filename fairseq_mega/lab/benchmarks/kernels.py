@@ -8,7 +8,7 @@ import torch
 
 from fairseq_mega.lab.benchmarks import measuring
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of
-from fairseq_mega.lab.benchmarks.operators import OPS, PAPER, Shape, leaves, missing, parse_shapes, shrunk
+from fairseq_mega.lab.benchmarks.operators import OPS, PAPER, Shape, leaves, parse_shapes, shrunk
 
 DESCRIPTION = """\
 Every measurement runs in a separate process, or in this process on a GPU, whose allocator counts exactly. "speed" and
@@ -45,14 +45,14 @@ def operators_and_shapes(arguments: argparse.Namespace) -> List[Tuple[str, Shape
 
 def measure(arguments: argparse.Namespace, op: str, path: str, shape: Dict[str, int]) -> measuring.Figures:
     """Measure the seconds of a forward pass and of both passes, and the peak extra memory of both passes."""
-    device, way = torch.device(arguments.device), OPS[op].paths[path]
+    device, run = torch.device(arguments.device), OPS[op].paths[path]
 
     def prepared(shape: Shape) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         drawn = OPS[op].draw(shape, torch.Generator().manual_seed(1))
         inputs = leaves(drawn, getattr(torch, arguments.dtype), device)
-        forward = torch.no_grad()(lambda: way.run(inputs, shape))
+        forward = torch.no_grad()(lambda: run(inputs, shape))
         grad = torch.ones_like(forward())
-        both = lambda: torch.autograd.grad(way.run(inputs, shape), list(inputs.values()), grad, allow_unused=True)
+        both = lambda: torch.autograd.grad(run(inputs, shape), list(inputs.values()), grad, allow_unused=True)
         return forward, both
 
     whole = Shape(**shape)
@@ -64,7 +64,6 @@ def measure(arguments: argparse.Namespace, op: str, path: str, shape: Dict[str, 
 
 def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
     """Return a case for each operator, shape and path, compared with the operator's baseline."""
-    device = torch.device(arguments.device)
     return [
         measuring.Case(
             f"{op} {','.join(map(str, shape))} {path}",
@@ -73,10 +72,9 @@ def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
             series=f"{op} {path}",
             length=shape.length,
             power=OPS[op].power,
-            skipped=missing(way, device, shape.length) or "",
         )
         for op, shape in operators_and_shapes(arguments)
-        for path, way in OPS[op].paths.items()
+        for path in OPS[op].paths
     ]
 
 

@@ -22,6 +22,7 @@ from fairseq_mega.lab.benchmarks.command import find, module_of
 from fairseq_mega.lab.runs.files import add_json_line, read_json_lines
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.lab.runs.text_tables import Table, markdown
+from fairseq_mega.ops.common.dispatch import PathUnavailableError
 
 Figures = Dict[str, Any]  # of one measurement, by name
 NOT_RECORDED = {"json", "rows", "stop_after", "benchmark", "given"}  # options without effect on a measurement
@@ -101,7 +102,6 @@ class Case(NamedTuple):
     series: str = ""  # of cases that differ in their length; after a shorter one too long ones are omitted
     length: int = 1
     power: int = 1  # of the length, with which time and memory grow
-    skipped: str = ""  # the reason why it cannot be measured
 
 
 def measure_apart(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figures:
@@ -118,7 +118,10 @@ def measure_apart(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figure
 
 
 def measure_here(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figures:
-    """Measure a case of a benchmark in this process; ``skipped`` is the reason if a GPU's memory does not suffice."""
+    """Measure a case of a benchmark in this process.
+
+    ``skipped`` is the reason if the machine does not have the path, or a GPU not enough memory.
+    """
     measure = find(arguments.benchmark).measure
     assert measure is not None, f"{arguments.benchmark} does not measure cases"
     threads = torch.get_num_threads()
@@ -127,6 +130,8 @@ def measure_here(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figures
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return measure(arguments, **what)
+    except PathUnavailableError as error:
+        return {"skipped": str(error)}
     except torch.cuda.OutOfMemoryError:
         return {"skipped": "the GPU's memory does not suffice"}
     finally:
@@ -187,8 +192,6 @@ def is_number(value: object) -> bool:
 
 def omitted(case: Case, cases: Sequence[Case], found: Dict[str, Figures], limits: Figures) -> Figures:
     """Return the reason to omit a case as the figure ``skipped``, from shorter cases of its series; or no figure."""
-    if case.skipped:
-        return {"skipped": case.skipped}
     for other in cases:
         figures = found.get(other.subject, {})
         if case.series and other.series == case.series and other.length < case.length and "seconds" in figures:
