@@ -41,10 +41,9 @@ def show(
     results: Sequence[Dict[str, Any]] = (),
     notes: Sequence[str] = (),
 ) -> None:
-    """Print tables in the requested form, notes (not for CSV), and the origin of the results."""
+    """Print tables in the requested form, notes, and the origin of the results."""
     form = FORMATS[options.format]
-    notes = [*notes, *other_settings(results)]
-    parts = [*map(form, tables), "\n".join(notes) if options.format != "csv" else ""]
+    parts = [*map(form, tables), "\n".join([*notes, *other_settings(results)])]
     print("\n\n".join(filter(None, [*parts, form(provenance(results)) if results else ""])))
 
 
