@@ -133,14 +133,9 @@ def _self_attention(layers: Any, number: int, run: Callable[[], object]) -> Tupl
 
     Returns:
         Weights (L, L), and the number of heads.
-
-    Raises:
-        ValueError: if the layer's attention is of an unknown kind.
     """
     layer = layers[number - 1]
     module = getattr(layer, "attention", layer)
-    if not hasattr(module, "_attend"):
-        raise ValueError(f"--attention: layer {number} is a {type(layer).__name__}, whose weights cannot be drawn")
     found: List[Tensor] = []
     attend, heads = module._attend, getattr(module, "heads", 1)
 
