@@ -197,10 +197,12 @@ PAPER: List[Tuple[List[str], Shape]] = [
 
 
 def parse_shapes(shape: str, lengths: str) -> List[Shape]:
-    """Return shapes from "B,D,N" and several lengths, or from one "B,D,N,L[,z,v,chunk]"; raise ValueError otherwise."""
+    """Return shapes from "B,D,N" and several lengths, or from one "B,D,N,L[,z,v,chunk]".
+
+    Raises:
+        ValueError: if the chunk does not divide the length.
+    """
     numbers = numbers_of(shape)
-    if not 3 <= len(numbers) <= len(Shape._fields):
-        raise ValueError(f"--shape {shape}: give B,D,N or B,D,N,L[,z,v,chunk]")
     found = [Shape(*[*numbers[:3], length, *numbers[4:]]) for length in numbers[3:4] or numbers_of(lengths)]
     if any(one.length % (one.chunk or 1) for one in found):
         raise ValueError(f"--shape {shape}: the chunk must divide the length")

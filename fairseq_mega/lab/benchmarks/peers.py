@@ -11,7 +11,6 @@ from typing import Dict, List
 
 from fairseq_mega.lab.benchmarks import measuring
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_numbers, chosen_of
-from fairseq_mega.lab.runs.options import split_assignment
 
 INSTALLED = "megalodon-jax"  # perhaps in an environment of its own
 # Each peer with our model that it is measured beside.
@@ -65,8 +64,6 @@ def measure(arguments: argparse.Namespace, model: str, batch: int, length: int) 
 
 def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
     """Return a case for each shape and model of ours, followed by its peers."""
-    if arguments.python and split_assignment("--python", arguments.python)[0] != INSTALLED:
-        raise ValueError(f"--python {arguments.python}: give the Python of {INSTALLED}")
     chosen = chosen_of(arguments.peers, "--peers", list(PEERS))
     found = []
     for batch, length in (map(int, shape.split("x")) for shape in arguments.shapes.split(",")):

@@ -19,7 +19,6 @@ from fairseq_mega.cli.progress import parse_statistics
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks.measuring import resident_mib
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK
-from fairseq_mega.lab.runs.options import split_assignment
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.lab.runs.training_log import RESIDENT, read_log, read_training
 from fairseq_mega.tasks.speech_commands import scaling_of
@@ -54,7 +53,7 @@ def score_split(arguments: Sequence[str], log_file: Path, split: str) -> Tuple[i
 
 def typed_setting(text: str) -> Tuple[str, Any]:
     """Split NAME=VALUE; a JSON value (a number, null) is parsed."""
-    name, value = split_assignment("--setting", text)
+    name, _, value = text.partition("=")
     try:
         return name, json.loads(value)
     except ValueError:

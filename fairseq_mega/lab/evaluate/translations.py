@@ -9,7 +9,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics import BLEU
 
-from fairseq_mega.lab.runs.options import split_assignment
 from fairseq_mega.lab.runs.report import Report
 from fairseq_mega.lab.runs.results import make_result, write_result
 
@@ -195,7 +194,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Score the translations, and write the result file."""
-    settings = dict(split_assignment("--setting", text) for text in options.setting)
+    settings = dict(text.split("=", 1) for text in options.setting)
     report = score(options)
     if not options.json:
         return

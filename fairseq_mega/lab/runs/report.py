@@ -15,6 +15,7 @@ class Report(NamedTuple):
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
+    drawn: bool = False  # whether it draws a picture to --output
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
