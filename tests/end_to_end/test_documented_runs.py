@@ -88,8 +88,7 @@ def before_the_readme() -> None:
 
 def before_the_published_commands() -> None:
     execute(f"fairseq-mega-prepare listops --out listops {SETS['LISTOPS']}")
-    before_speech()
-    execute("fairseq-mega-prepare speech-commands --out speech --dir words --any-count")
+    execute("fairseq-mega-prepare speech-commands --out speech --smoke")
     write_lines(200, "train.txt", "valid.txt", "test.txt")
     splits = "--trainpref train.txt --validpref valid.txt --testpref test.txt"
     execute(f"fairseq-preprocess --only-source --destdir text {splits}")

@@ -224,10 +224,9 @@ def make_pathfinder(size: int, args: argparse.Namespace, work: WorkFolder) -> Re
         found, origin = released_contours(root, size), "the released images of Long Range Arena"
         notes = ["images in the order of the metadata's file numbers, split with torch's generator of seed 42"]
     splits, count = {}, len(found.labels)
-    order = random_split(count, train=count * 8 // 10, valid=count // 10)
-    for split, which in limited(order, args.limit).items():
+    for split, which in random_split(count, train=count * 8 // 10, valid=count // 10).items():
         splits[split] = ImageSplit(map(found.image, which.tolist()), found.labels[which])
-    return Report(origin, write_image_task(work.output, splits), found.inputs, notes + note_on_limit(args.limit))
+    return Report(origin, write_image_task(work.output, splits), found.inputs, notes)
 
 
 def _pathfinder(name: str, size: int, toy: List[str], names: Tuple[str, ...]) -> Dataset:
@@ -239,7 +238,6 @@ def _pathfinder(name: str, size: int, toy: List[str], names: Tuple[str, ...]) ->
             seed("images"),
             WORKERS,
             *released("--archive-dir", f"folder with the released images, lra_release or its pathfinder{size}"),
-            LIMIT,
         ),
         partial(make_pathfinder, size),
         lambda folder: toy,

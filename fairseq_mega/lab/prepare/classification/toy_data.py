@@ -63,7 +63,7 @@ def speech_commands(words: Iterable[str], folder: Path) -> List[str]:
             with wave.open(str(folder / word / f"{number}.wav"), "wb") as clip:
                 clip.setparams((1, 2, 16000, 0, "NONE", ""))
                 clip.writeframes(draw.integers(-3000, 3000, 16000).astype("<i2").tobytes())
-    return ["--dir", str(folder), "--any-count"]
+    return ["--dir", str(folder)]
 
 
 def imagenet(folder: Path) -> List[str]:
@@ -91,7 +91,7 @@ def imagenet(folder: Path) -> List[str]:
         lines = "".join(f"{number}\n" for number in truth).encode()
         for name, content in (("meta.mat", meta.getvalue()), ("ILSVRC2012_validation_ground_truth.txt", lines)):
             add_file(archive, f"ILSVRC2012_devkit_t12/data/{name}", content)
-    return ["--archives", str(folder), "--any-archives"]
+    return ["--archives", str(folder)]
 
 
 def jpeg(draw: np.random.Generator) -> bytes:

@@ -77,4 +77,4 @@ def write_books(folder: Path) -> List[str]:
             text = "\n".join(draw.choices(lines, k=60))
             (folder / split / f"{number}.txt").write_text(text, encoding="utf-8")
     train_model(lines, folder / "vocabulary", 60)
-    return ["--books", str(folder), "--vocabulary", str(folder / "vocabulary.model"), "--any-count"]
+    return ["--books", str(folder), "--vocabulary", str(folder / "vocabulary.model")]
