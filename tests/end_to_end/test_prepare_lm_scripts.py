@@ -67,7 +67,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert other.returncode == 1 and "blocks was 20 and is 4 now" in other.stderr
     monkeypatch.setattr(binarised, "run_command", binarise)
     again = run("gcide", out, "--smoke", "--workers", 3)
-    assert "text: made before" in again.stderr
+    assert "text: done before" in again.stderr
     found = counts(again, out)
     assert found == counts(run("gcide", whole, "--smoke"), whole) and not (out / "unfinished").exists()
     for name in ("dict.txt", "train.bin", "test.bin"):

@@ -80,7 +80,7 @@ def test_a_folder_with_other_things_goes_on(tmp_path: Path, monkeypatch: pytest.
         assert "no merges" in refusal(*run)
     assert not (tmp_path / "tokenized").exists()
     output = prepare(*run).succeeded().output
-    assert "raw: made before" in output and "tokenized: made before" in output
+    assert "raw: done before" in output and "tokenized: done before" in output
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("bpe", "card.json", "checksums.json", "data-bin", "raw", "runs", "tokenized")
     ]

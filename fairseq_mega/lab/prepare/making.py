@@ -67,7 +67,8 @@ def make(
     Raises:
         OSError, ValueError, StageError: with messages for the user.
     """
-    with WorkFolder(args.out, settings_of(dataset, args, toy), dataset.leaves) as work:
+    work = WorkFolder(args.out, settings_of(dataset, args, toy), dataset.leaves)
+    with work.held():
         if work.finished:
             work.check_files()
             print_line(f"{args.out}: {dataset.name} is there already, made with these settings; nothing to do")
