@@ -82,7 +82,7 @@ def test_a_folder_with_other_things_goes_on(tmp_path: Path, monkeypatch: pytest.
     output = prepare(*run).succeeded().output
     assert "raw: done before" in output and "tokenized: done before" in output
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("bpe", "card.json", "checksums.json", "data-bin", "raw", "runs", "tokenized")
+        *("bpe", "card.json", "data-bin", "raw", "runs", "tokenized")
     ]
     assert source_of(tmp_path)["splits"]["newstest2014"] == {"pairs": toy_data.LINES["newstest2014"]}
     options = argparse.Namespace(bpe="subword_nmt", bpe_codes=str(tmp_path / "bpe" / "codes"), bpe_separator="@@")

@@ -77,7 +77,7 @@ def obtain(source: str, choices: Choices) -> Path:
     if is_address(source):
         folder = (choices.archives or choices.root / "outputs" / "archives") / "weights"
         path = folder / source.rpartition("/")[2]
-        fetch_missing(source, path, attempts=8, allowed=choices.download)
+        fetch_missing(source, path, allowed=choices.download)
     if path.suffix != ".zip":
         return path
     unpacked = folder / f"{path.stem}-{sha256_of(path)[:8]}"

@@ -15,7 +15,7 @@ from fairseq_mega.data.class_folders import listing
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.prepare.archives import open_text
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
-from fairseq_mega.lab.prepare.download import ATTEMPTS, check_digests, fetch, fetch_missing, record_of
+from fairseq_mega.lab.prepare.download import check_digests, fetch, fetch_missing, record_of
 from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS, WORDS_FILE
 from fairseq_mega.lab.prepare.options import file_option, folder_option
@@ -52,7 +52,7 @@ def list_bucket(folder: str, scratch: Path) -> List[Dict[str, Any]]:
         query = {"prefix": f"{folder}/", "fields": "items(name,size,md5Hash),nextPageToken"}
         if page["nextPageToken"]:
             query["pageToken"] = page["nextPageToken"]
-        fetch(f"{HOST}/storage/v1/b/{BUCKET}/o?{urllib.parse.urlencode(query)}", scratch, ATTEMPTS, REMEDY)
+        fetch(f"{HOST}/storage/v1/b/{BUCKET}/o?{urllib.parse.urlencode(query)}", scratch, REMEDY)
         page = json.loads(scratch.read_text(encoding="utf-8"))
         scratch.unlink()
         found += [item for item in page.get("items", []) if not item["name"].endswith("/")]
@@ -63,7 +63,7 @@ def fetch_book(target: Path, item: Dict[str, Any]) -> Path:
     """Download a file of the bucket unless it is there, compare its checksum, and return its path."""
     path, size = target / item["name"], int(item["size"])
     if not path.is_file() or path.stat().st_size != size:
-        fetch(f"{HOST}/{BUCKET}/{urllib.parse.quote(item['name'])}", path, ATTEMPTS, REMEDY)
+        fetch(f"{HOST}/{BUCKET}/{urllib.parse.quote(item['name'])}", path, REMEDY)
         md5 = base64.b64decode(item["md5Hash"]).hex()
         try:
             check_digests(path, {"md5": md5}, size, f"It is removed. {REMEDY}")

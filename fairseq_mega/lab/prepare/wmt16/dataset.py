@@ -12,9 +12,10 @@ from typing import Any, Callable, List, Sequence, Tuple
 
 from fairseq_mega.compat.files.card import SUBWORDS, TOKENIZER, digest_of_file
 from fairseq_mega.data.card import read_json, write_settings
-from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded
+from fairseq_mega.lab.prepare.archives import name_of
 from fairseq_mega.lab.prepare.binarised import binarise
 from fairseq_mega.lab.prepare.dataset import ARCHIVES, Dataset, Report
+from fairseq_mega.lab.prepare.download import fetch_missing, record_of
 from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
 from fairseq_mega.lab.prepare.layouts import TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.options import WORKERS, folder_option, switch
@@ -29,7 +30,7 @@ from fairseq_mega.lab.prepare.wmt16.corpora import (
 )
 from fairseq_mega.lab.prepare.wmt16.toy_data import COUNTS, write_archives
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
-from fairseq_mega.lab.runs.files import count_lines, read_lines, written_whole
+from fairseq_mega.lab.runs.files import count_lines, read_lines, write_json, written_whole
 
 MERGES, TOY_MERGES = 32_000, 300
 VOCAB_SIZE = 33_000  # of the dictionary, with the padding of fairseq-preprocess
@@ -42,8 +43,7 @@ LineFunction = Callable[[str], str]
 DETAILS = """\
 4.5 million pairs of Europarl, Common Crawl and News Commentary to train on, newstest2013 to validate with, 2014, 2015
 and 2016 to test: raw, tokenized, bpe (32,000 joint merges) and data-bin, whose one dictionary serves both directions.
-40 GB in DIR, hours on 2 cores. The checksums of the five archives of statmt.org are recorded in DIR/checksums.json
-and compared in later runs."""
+40 GB in DIR, hours on 2 cores. Five archives of statmt.org are downloaded."""
 
 
 @cache
@@ -162,13 +162,15 @@ def write_data(bpe: Path, workers: int, log: Path, folder: Path) -> None:
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Fetch the archives and make all parts of them."""
-    archives, record = args.archives or args.out / ARCHIVES, args.out / "checksums.json"
+    archives, record = args.archives or args.out / ARCHIVES, work.parts / "checksums.json"
     corpora = corpora_with_counts(archives / COUNTS if args.smoke else None)
 
     def make_raw(folder: Path) -> None:
-        for url in archive_urls():
-            obtain_recorded(url, archives, record, not args.no_download)
+        paths = {url: archives / name_of(url) for url in archive_urls()}
+        for url, path in paths.items():
+            fetch_missing(url, path, allowed=not args.no_download)
         unpack_all(archives, corpora, folder)
+        write_json(record, {path.name: record_of(path, url=url) for url, path in paths.items()})
 
     raw = work.part("raw", make_raw)
     tokenized = work.part("tokenized", partial(tokenize, raw, args.workers))
