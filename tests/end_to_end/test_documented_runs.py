@@ -10,7 +10,7 @@ from typing import Callable, Dict, List
 import pytest
 
 from fairseq_mega.lab.prepare import command as preparing
-from fairseq_mega.lab.prepare.classification import sounds, toy_data
+from fairseq_mega.lab.prepare import toy_data
 from tests.support import documented_commands as documents
 from tests.support import helpers, in_process, tiny_images
 from tests.support.documented_commands import SETS, Command
@@ -125,7 +125,7 @@ def before_the_long_range_arena() -> None:
 
 
 def before_speech() -> None:
-    toy_data.speech_commands(sounds.WORDS, Path("words"))
+    toy_data.speech_commands(Path("words"))
     for word in ("yes", "no"):
         shutil.copytree(f"words/{word}", f"my_recordings/{word}")
     for name in ("word.wav", "new.wav"):

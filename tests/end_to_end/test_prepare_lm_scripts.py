@@ -9,8 +9,7 @@ from typing import Any, Dict, Optional, Sequence
 
 import pytest
 
-from fairseq_mega.lab.prepare import binarised, command
-from fairseq_mega.lab.prepare.language_modeling import toy_data
+from fairseq_mega.lab.prepare import binarised, command, toy_data
 from tests.support import in_process
 from tests.support.helpers import REPOSITORY
 from tests.support.in_process import in_process as no_processes  # noqa: F401
@@ -44,7 +43,7 @@ def test_wikitext(tmp_path: Path) -> None:
     assert "SMOKE RUN on invented data" in done.stderr
     for split, found in counts(done, out)["splits"].items():
         lines = toy_data.wikitext_lines(split)
-        assert found["lines"] == len(lines) == toy_data.LINES[split]
+        assert found["lines"] == len(lines) == toy_data.WIKITEXT_LINES[split]
         assert found["tokens"] == sum(len(line.split()) + 1 for line in lines)
         assert found["unknown"] >= sum(line.split().count("<unk>") for line in lines) > 0
 
@@ -85,7 +84,7 @@ esac"""
 
 def test_gcide_is_taken_from_the_fetched_package(tmp_path: Path) -> None:
     """By stand-ins of apt-get, which fetches, and of dpkg-deb, which unpacks, a small dict-gcide."""
-    toy_data.write_corpus("gcide", tmp_path / "gcide.dict.dz")
+    toy_data.gcide(tmp_path)
     (tmp_path / "bin").mkdir()
     for name, body in (
         ("apt-get", 'for last; do :; done; [ "$last" = dict-gcide ]; echo package >dict-gcide_9_all.deb'),

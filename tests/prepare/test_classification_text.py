@@ -9,7 +9,8 @@ from typing import Dict, List
 import numpy as np
 import pytest
 
-from fairseq_mega.lab.prepare.classification import texts, toy_data
+from fairseq_mega.lab.prepare import toy_data
+from fairseq_mega.lab.prepare.classification import texts
 from fairseq_mega.lab.prepare.classification.texts import (
     BYTE_TOKENS,
     Example,

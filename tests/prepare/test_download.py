@@ -9,8 +9,7 @@ from typing import Callable, Iterator
 
 import pytest
 
-from fairseq_mega.lab.prepare import archives, download
-from fairseq_mega.lab.prepare.classification import toy_data
+from fairseq_mega.lab.prepare import archives, download, toy_data
 from tests.support.breaking_server import Server
 
 CONTENT = gzip.compress(random.Random(1).randbytes(200_000), mtime=0)

@@ -8,7 +8,8 @@ from typing import Callable, Dict
 import pytest
 
 from fairseq_mega.data.image_folder import ImageFolder
-from fairseq_mega.lab.prepare.classification import imagenet, toy_data
+from fairseq_mega.lab.prepare import toy_data
+from fairseq_mega.lab.prepare.classification import imagenet
 from fairseq_mega.lab.prepare.download import digest_of
 from tests.support.prepare_runs import prepare, refusal, source_of
 

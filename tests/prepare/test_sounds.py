@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_mega.lab.prepare.classification import sounds, toy_data
+from fairseq_mega.lab.prepare import toy_data
+from fairseq_mega.lab.prepare.classification import sounds
 from fairseq_mega.lab.prepare.classification.sounds import WORDS, read_sound, read_wave, split_clips
 from tests.support.prepare_runs import prepare, refusal, source_of
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from fairseq_mega.compat.files.card import described
 from fairseq_mega.data.card import settings_of_data
-from fairseq_mega.lab.prepare.wmt16 import corpora, dataset, toy_data
+from fairseq_mega.lab.prepare import toy_data
+from fairseq_mega.lab.prepare.wmt16 import corpora, dataset
 from fairseq_mega.lab.prepare.wmt16.dataset import clean_corpus, tokenizer, transform
 from fairseq_mega.lab.runs.files import read_lines
 from tests.support.in_process import in_process  # noqa: F401
@@ -27,7 +28,7 @@ def write_lines(path: Path, lines: List[str]) -> Path:
 
 @pytest.fixture
 def archives(tmp_path: Path) -> Path:
-    toy_data.write_archives(tmp_path / "archives")
+    toy_data.wmt16(tmp_path / "archives")
     return tmp_path / "archives"
 
 
@@ -84,7 +85,7 @@ def test_a_folder_with_other_things_goes_on(tmp_path: Path, monkeypatch: pytest.
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("bpe", "card.json", "data-bin", "raw", "runs", "tokenized")
     ]
-    assert source_of(tmp_path)["splits"]["newstest2014"] == {"pairs": toy_data.LINES["newstest2014"]}
+    assert source_of(tmp_path)["splits"]["newstest2014"] == {"pairs": toy_data.WMT16_LINES["newstest2014"]}
     options = argparse.Namespace(bpe="subword_nmt", bpe_codes=str(tmp_path / "bpe" / "codes"), bpe_separator="@@")
     moses = argparse.Namespace(tokenizer="moses", moses_no_escape=True, moses_no_dash_splits=True)
     assert settings_of_data(tmp_path / "data-bin") == {

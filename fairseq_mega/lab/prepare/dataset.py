@@ -62,9 +62,6 @@ class Dataset:
     details: str  # sizes, times and layout, for its --help
     options: Tuple[Option, ...]  # beside --out and --smoke
     make: Callable[[argparse.Namespace, WorkFolder], Report]  # writes the data set below work.output, or as parts
-    # For --smoke: writes a little invented data to a folder and returns the options that read them. make compares them
-    # with no published count.
-    toy: Optional[Callable[[Path], List[str]]] = None
     check: Callable[[argparse.Namespace], None] = lambda args: None  # of options that exclude each other
     usual_out: Optional[Callable[[argparse.Namespace], str]] = None  # below outputs, where --out may be omitted
     # Files and values that the result depends on and that no option names as they are, by a name for each.
@@ -88,6 +85,13 @@ class Dataset:
     generated: bool = False  # by rules, where no source is chosen
     processed: Optional[Processed] = None  # published by MEGA's authors
     own: bool = False  # from the user's sources
+
+    @property
+    def toy(self) -> Optional[Callable[[Path], List[str]]]:
+        """Return what writes toy data for --smoke, which are compared with no published count."""
+        from fairseq_mega.lab.prepare.toy_data import TOYS
+
+        return TOYS.get(self.name)
 
     def add_all_options(self, parser: argparse.ArgumentParser) -> None:
         """Add its own options and those of every data set to a parser."""

@@ -9,7 +9,6 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from fairseq_mega.data.image_folder import ImageFolder, split_folder
 from fairseq_mega.lab.prepare.archives import naming_damage, read_tar
-from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.dataset import Dataset, Report, Scored
 from fairseq_mega.lab.prepare.download import DownloadError, Records, digest_of
 from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
@@ -121,7 +120,6 @@ DATASETS = (
         DETAILS,
         (folder_option("--archives", text="folder with the three archives", required=True),),
         make,
-        toy_data.imagenet,
         reads=lambda args: {"any_archives": bool(args.smoke)},
         layout=TRAIN_AND_VALID,
         archives=tuple(ARCHIVES),

@@ -9,12 +9,11 @@ import hashlib
 import pickle
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterable, NamedTuple, Tuple
 
 import numpy as np
 
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
-from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
 from fairseq_mega.lab.prepare.download import Records, records_of
@@ -229,7 +228,7 @@ def make_pathfinder(size: int, args: argparse.Namespace, work: WorkFolder) -> Re
     return Report(origin, write_image_task(work.output, splits), found.inputs, notes)
 
 
-def _pathfinder(name: str, size: int, toy: List[str], names: Tuple[str, ...]) -> Dataset:
+def _pathfinder(name: str, size: int, names: Tuple[str, ...]) -> Dataset:
     return Dataset(
         name,
         PATHFINDER.format(size=size, times=TIMES[size]),
@@ -240,7 +239,6 @@ def _pathfinder(name: str, size: int, toy: List[str], names: Tuple[str, ...]) ->
             *released("--archive-dir", f"folder with the released images, lra_release or its pathfinder{size}"),
         ),
         partial(make_pathfinder, size),
-        lambda folder: toy,
         members={"archive_dir": places_of(size)},
         layout=IMAGES,
         scored=Scored(20_000),
@@ -261,12 +259,11 @@ DATASETS = (
             LIMIT,
         ),
         make_cifar10,
-        toy_data.cifar10,
         check=check_cifar10,
         layout=IMAGES,
         scored=Scored(10_000),
         processed=Processed("lra.zip", ("cifar", "image")),
     ),
-    _pathfinder("pathfinder32", 32, ["--count", "50"], ("pathfinder32", "pathfinder", "path32", "pf32")),
-    _pathfinder("pathx", 128, ["--count", "20"], ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128")),
+    _pathfinder("pathfinder32", 32, ("pathfinder32", "pathfinder", "path32", "pf32")),
+    _pathfinder("pathx", 128, ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128")),
 )

@@ -4,7 +4,6 @@ import argparse
 import io
 import re
 import wave
-from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, Tuple
 
@@ -15,7 +14,6 @@ from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
 from fairseq_mega.data.class_folders import FileKind
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
-from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
@@ -203,7 +201,6 @@ DATASETS = (
             ),
         ),
         make,
-        partial(toy_data.speech_commands, WORDS),
         reads=lambda args: {"any_count": bool(args.smoke)},
         members={"dir": WORDS},
         layout=TENSORS,

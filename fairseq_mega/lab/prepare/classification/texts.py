@@ -17,7 +17,6 @@ import torch
 
 from fairseq_mega.data.text_units import own_tokens
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_lines, read_table, read_tar
-from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import SEED, kept, note_on_limit
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import records_of
@@ -340,7 +339,6 @@ DATASETS = (
             *released("--tsv-dir", f"folder with the released files: {', '.join(TREES.tables.values())}"),
         ),
         make_listops,
-        lambda folder: ["--count", "100", "--min-length", "10", "--max-length", "40"],
         members={"tsv_dir": tuple(TREES.tables.values())},
         layout=TEXTS,
         scored=Scored(2_000, 1_050),  # mean of 2,000 generated trees
@@ -360,7 +358,6 @@ DATASETS = (
             LIMIT,
         ),
         make_imdb,
-        toy_data.imdb,
         check=lambda args: check_together(args, "tsv_train", "tsv_test"),
         layout=TEXTS,
         scored=Scored(25_000, 31_714_156 / 25_000),  # bytes of the test reviews, at most 4,000 of each, with </s>
@@ -371,7 +368,6 @@ DATASETS = (
         AAN,
         (*released("--tsv-dir", f"folder with {', '.join(PAIRS.tables.values())}"), KEPT_LENGTH),
         make_aan,
-        toy_data.aan,
         check=check_aan,
         members={"tsv_dir": tuple(PAIRS.tables.values())},
         layout=PAIRS_OF_TEXTS,

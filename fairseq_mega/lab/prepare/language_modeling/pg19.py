@@ -16,7 +16,6 @@ from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.prepare.archives import open_text
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import check_digests, fetch, fetch_missing, record_of
-from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS, WORDS_FILE
 from fairseq_mega.lab.prepare.options import file_option, folder_option
 from fairseq_mega.lab.prepare.progress import follow, print_line
@@ -137,7 +136,6 @@ DATASETS = (
             file_option("--vocabulary", text="sentencepiece model, instead of a download"),
         ),
         make,
-        toy_data.write_books,
         reads=lambda args: {"any_count": bool(args.smoke), "host": HOST},
         members={"books": tuple(f"{folder}/*" for folder in FOLDERS.values())},
         layout=COUNTED_DOCUMENTS,

@@ -5,7 +5,7 @@ import json
 import shutil
 from itertools import product
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Optional
 
 from fairseq_mega.data.card import UNIT, write_settings
 from fairseq_mega.data.text_units import MODEL_FILE
@@ -14,7 +14,6 @@ from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import Records, records_of
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus, obtain_corpus, obtain_gcide
 from fairseq_mega.lab.prepare.language_modeling.splitting import COUNTS, Cut, split_text
-from fairseq_mega.lab.prepare.language_modeling.toy_data import write_corpus
 from fairseq_mega.lab.prepare.layouts import TEXT
 from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, SUBWORDS, TEXTS, WORKERS, option
 from fairseq_mega.lab.prepare.progress import SPLITS, print_line
@@ -147,22 +146,14 @@ def threshold_of(args: argparse.Namespace, usual: int) -> int:
 def _dataset(
     name: str,
     make: Callable[[argparse.Namespace, WorkFolder], Report],
-    toy: Tuple[str, str, str],
     **others: Any,
 ) -> Dataset:
-    """Return a data set, given its toy text, the option that reads it, and its file."""
-    text, (corpus, option, file) = TEXTS[name], toy
-
-    def write_toy(folder: Path) -> List[str]:
-        write_corpus(corpus, folder / file)
-        return [option, str(folder / file)]
-
+    text = TEXTS[name]
     return Dataset(
         name,
         text.details,
         (*text.options, WORKERS, *ENVIRONMENT),
         make,
-        write_toy,
         check=text.check,
         usual_out=text.usual_out,
         layout=TEXT,
@@ -174,7 +165,6 @@ DATASETS = (
     _dataset(
         "enwik8",
         make_enwik8,
-        ("enwik8", "--archive", "enwik8.zip"),
         vocab_size=lambda args: CORPORA["enwik8"].dictionary,
         scored=Scored(ENWIK8_SIZES[-1]),
         processed=Processed("enwik8_data_bin.zip", ("enwik8",)),
@@ -182,12 +172,11 @@ DATASETS = (
     _dataset(
         "wikitext",
         make_wikitext,
-        ("wikitext-103", "--archive", "wikitext-103-v1.zip"),
         members={"text": tuple(f"wiki.{split}.tokens*" for split in SPLITS)},
         vocab_size=lambda args: CORPORA[f"wikitext-{args.version}"].dictionary,
         scored=Scored(CORPORA["wikitext-103"].tokens[-1]),
         processed=Processed("wt103_data_bin.zip", ("wt103", "wikitext", "wiki103")),
     ),
-    _dataset("gcide", make_gcide, ("gcide", "--dictionary", "gcide.dict.dz")),
-    _dataset("text-lm", make_text_lm, ("own", "--train", "own.txt"), own=True),
+    _dataset("gcide", make_gcide),
+    _dataset("text-lm", make_text_lm, own=True),
 )

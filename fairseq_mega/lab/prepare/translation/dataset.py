@@ -4,9 +4,8 @@ import argparse
 import shutil
 from collections import Counter
 from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Optional, Sequence, Tuple
 
 import sentencepiece
 
@@ -16,7 +15,7 @@ from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
-from fairseq_mega.lab.prepare.libreoffice_help import HELP, SOURCES, UNPACKED, read_help, unpacked
+from fairseq_mega.lab.prepare.libreoffice_help import SOURCES, UNPACKED, read_help, unpacked
 from fairseq_mega.lab.prepare.options import (
     SUBWORDS,
     WORKERS,
@@ -192,29 +191,6 @@ def make_help(args: argparse.Namespace, work: WorkFolder) -> Report:
     return report
 
 
-ADJECTIVES = {"old": "alte", "new": "neue", "small": "kleine", "round": "runde"}
-NOUNS = {"button": "Knopf", "text": "Text", "table": "Tisch", "printer": "Drucker", "folder": "Ordner"}
-VERBS = {"shows": "zeigt", "opens": "öffnet", "moves": "bewegt", "holds": "hält"}
-TOY_PAGES = 200  # a few pages are held out for valid and test
-
-
-def write_toy_pages(folder: Path) -> List[str]:
-    """Write invented help pages in English and German; return the options that read them."""
-    nouns = list(product(ADJECTIVES, NOUNS))
-    sentences = [(*first, verb, *second) for first, verb, second in product(nouns, VERBS, nouns)]
-    for page in range(TOY_PAGES):
-        texts = {"en-US": "", "de": ""}
-        for number, (old, one, verb, new, other) in enumerate(sentences[page :: 2 * TOY_PAGES]):
-            german = f"Der {ADJECTIVES[old]} {NOUNS[one]} {VERBS[verb]} den {ADJECTIVES[new]}n {NOUNS[other]}."
-            texts["en-US"] += f'<p id="par_id{number}">The {old} {one} {verb} the {new} {other}.</p>\n'
-            texts["de"] += f'<p id="par_id{number}">{german}</p>\n'
-        for language, text in texts.items():
-            path = folder / HELP / language / "text" / f"page{page}.html"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    return ["--packages", str(folder)]
-
-
 DATASETS = (
     Dataset(
         "own-pairs",
@@ -243,7 +219,6 @@ DATASETS = (
             *SHARED,
         ),
         make_help,
-        write_toy_pages,
         reads=lambda args: {
             "source_folder": FOLDERS[args.source_lang],
             "target_folder": FOLDERS[args.target_lang],

@@ -13,6 +13,7 @@ from fairseq_mega.lab.runs.files import count_lines, written_whole
 
 LANGUAGES = ("en", "de")
 TRAIN = "train"
+COUNTS = "counts.json"  # beside toy archives
 SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.IGNORECASE | re.DOTALL)
 
 

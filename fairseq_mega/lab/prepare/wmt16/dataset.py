@@ -21,6 +21,7 @@ from fairseq_mega.lab.prepare.layouts import TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.options import WORKERS, folder_option, switch
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.wmt16.corpora import (
+    COUNTS,
     LANGUAGES,
     SPLITS,
     TRAIN,
@@ -28,7 +29,6 @@ from fairseq_mega.lab.prepare.wmt16.corpora import (
     corpora_with_counts,
     unpack_all,
 )
-from fairseq_mega.lab.prepare.wmt16.toy_data import COUNTS, write_archives
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import count_lines, read_lines, write_json, written_whole
 
@@ -180,12 +180,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("the archives of statmt.org", splits, read_json(record), parts=PARTS)
 
 
-def write_toy(folder: Path) -> List[str]:
-    """Write small archives of an invented language pair; return the options that read them."""
-    write_archives(folder)
-    return ["--archives", str(folder), "--no-download"]
-
-
 DATASETS = (
     Dataset(
         "wmt16",
@@ -196,7 +190,6 @@ DATASETS = (
             WORKERS,
         ),
         make,
-        write_toy,
         leaves=PARTS,
         layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES)), TRANSLATION),
         vocab_size=lambda args: VOCAB_SIZE,
