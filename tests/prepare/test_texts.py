@@ -11,9 +11,8 @@ from fairseq.data import Dictionary
 from fairseq_mega.data.text_units import text_unit
 from fairseq_mega.lab.prepare import download, toy_data
 from fairseq_mega.lab.prepare.archives import Archive
-from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, obtain_corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text
-from fairseq_mega.lab.prepare.language_modeling.texts import count
+from fairseq_mega.lab.prepare.language_modeling.texts import CORPORA, count, obtain_corpus
 from fairseq_mega.lab.prepare.progress import SPLITS
 from tests.support import helpers
 

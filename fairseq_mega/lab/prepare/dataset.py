@@ -98,15 +98,8 @@ class Dataset:
         for add in (out(self.usual_out is None), *self.options, *([] if self.toy is None else [SMOKE])):
             add(parser)
 
-    def check_packages(self) -> None:
-        """Raise ValueError where a module that makes the data is missing."""
-        self._check_modules(self.packages)
-
-    def check_readers(self) -> None:
-        """Raise ValueError where a module that reads the data in a training is missing."""
-        self._check_modules(self.readers)
-
-    def _check_modules(self, names: Tuple[str, ...]) -> None:
+    def check_modules(self, names: Tuple[str, ...]) -> None:
+        """Raise ValueError where a module is missing, of packages or of readers."""
         absent = [name for name in names if importlib.util.find_spec(name) is None]
         if absent:
             raise ValueError(f"{self.name} needs {' and '.join(absent)}, which is not installed")

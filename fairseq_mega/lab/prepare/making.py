@@ -70,12 +70,11 @@ def make(
     work = WorkFolder(args.out, settings_of(dataset, args, toy), dataset.leaves)
     with work.held():
         if work.finished:
-            work.check_files()
             print_line(f"{args.out}: {dataset.name} is there already, made with these settings; nothing to do")
         elif work.built:
             work.publish()
         else:
-            dataset.check_packages()
+            dataset.check_modules(dataset.packages)
             check_paths(args)
             dataset.check(args)
             report = dataset.make(args, work)

@@ -20,7 +20,7 @@ from fairseq_mega.lab.prepare.archives import name_of
 from fairseq_mega.lab.prepare.libreoffice_help import HELP
 from fairseq_mega.lab.prepare.progress import SPLITS
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.lab.prepare.wmt16.corpora import COUNTS, EVALUATION, LANGUAGES, TRAINING, Corpus, archive_urls
+from fairseq_mega.lab.prepare.wmt16 import COUNTS, EVALUATION, LANGUAGES, TRAINING, Corpus, archive_urls
 from fairseq_mega.lab.runs.files import write_json, written_whole
 
 

@@ -125,14 +125,6 @@ class WorkFolder:
         stage(self.parts, name, work)
         return folder
 
-    def check_files(self) -> None:
-        """Raise ValueError naming a file of the finished data set whose size differs from its record in card.json."""
-        for name, record in record_of(self.out).get("files", {}).items():
-            path = self.out / name
-            found = path.stat().st_size if path.is_file() else None
-            if found != record["bytes"]:
-                raise ValueError(f"{path}: {record['bytes']} bytes in {CARD_FILE}, found {found}: remove {self.out}")
-
     def publish(self, card: Optional[Dict[str, Any]] = None) -> None:
         """Move the data set into its place; ``card`` becomes card.json (None: it was written before)."""
         if card is not None:

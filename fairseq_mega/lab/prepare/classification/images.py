@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterable, NamedTuple, Tuple
 import numpy as np
 
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
-from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
+from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, random_split
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
 from fairseq_mega.lab.prepare.download import Records, records_of
 from fairseq_mega.lab.prepare.generators.pathfinder import RULES, generate_pathfinder
@@ -138,8 +138,9 @@ def make_cifar10(args: argparse.Namespace, work: WorkFolder) -> Report:
     order = random_split(size, train=size - size // 10, valid=size // 10)
     order["test"] = np.arange(len(found["test"][1]))
     splits = {}
-    for split, which in limited(order, args.limit).items():
+    for split, which in order.items():
         images, labels = found["test" if split == "test" else "train"]
+        which = which[kept(split, len(which), args.limit)]
         splits[split] = ImageSplit(shrunk(images[which], args.side), labels[which])
     if args.side != SIDE:
         notes.append(f"{args.side} x {args.side} pixels, means of blocks of {SIDE // args.side} x {SIDE // args.side}")
