@@ -1,7 +1,6 @@
 """The description of a data set for fairseq-mega-prepare, and the report on making one."""
 
 import argparse
-import importlib.util
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,8 +75,6 @@ class Dataset:
     task_options: Mapping[str, str] = field(default_factory=dict)
     # Size of a model's vocabulary, with special tokens and fairseq's padding; None for bytes.
     vocab_size: Callable[[argparse.Namespace], Optional[int]] = lambda args: None
-    packages: Tuple[str, ...] = ()  # modules that make the data and may be missing
-    readers: Tuple[str, ...] = ()  # modules that read the data in a training and may be missing
     # On data in a folder, by the examples of Examined.
     remarks: Callable[[Path, Mapping[str, Mapping[str, int]]], List[str]] = lambda folder, examples: []
     scored: Optional[Scored] = None  # the part that papers score, of data made without options
@@ -97,12 +94,6 @@ class Dataset:
         """Add its own options and those of every data set to a parser."""
         for add in (out(self.usual_out is None), *self.options, *([] if self.toy is None else [SMOKE])):
             add(parser)
-
-    def check_modules(self, names: Tuple[str, ...]) -> None:
-        """Raise ValueError where a module is missing, of packages or of readers."""
-        absent = [name for name in names if importlib.util.find_spec(name) is None]
-        if absent:
-            raise ValueError(f"{self.name} needs {' and '.join(absent)}, which is not installed")
 
     def check_sources(self, folder: Path, sources: Sources) -> None:
         """Raise ValueError where the data of a folder cannot be made: their sources are absent, and not fetched."""

@@ -1,7 +1,6 @@
 """The released archive of the Long Range Arena (Tay et al., 2021): fetched, checked, and one task's part unpacked."""
 
 import argparse
-import importlib.util
 from pathlib import Path, PurePosixPath
 from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
@@ -27,14 +26,10 @@ class Part(NamedTuple):
         return {split: folder / name for split, name in self.tables.items()}
 
     def check(self, archives: Path, download: bool) -> None:
-        """Raise ValueError where the archive is neither there nor may be fetched, or its images cannot be read."""
+        """Raise ValueError where the archive is neither there nor may be fetched."""
         archive = archives / name_of(URL)
         if not download and not archive.exists():
             raise ValueError(f"{archive} does not exist: fetch {URL}, or omit --no-download")
-        if not self.tables and importlib.util.find_spec("PIL") is None:
-            raise ValueError(
-                f"the released images of {self.folder} are PNG files: pip install pillow, or omit --released"
-            )
 
 
 def released(name: str, text: str) -> Tuple[Option, ...]:

@@ -74,7 +74,6 @@ def make(
         elif work.built:
             work.publish()
         else:
-            dataset.check_modules(dataset.packages)
             check_paths(args)
             dataset.check(args)
             report = dataset.make(args, work)

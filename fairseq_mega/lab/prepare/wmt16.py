@@ -327,7 +327,6 @@ DATASETS = (
         leaves=PARTS,
         layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES)), TRANSLATION),
         vocab_size=lambda args: VOCAB_SIZE,
-        packages=("sacremoses", "subword_nmt"),
         archives=tuple(map(name_of, archive_urls())),
     ),
 )

@@ -105,7 +105,6 @@ class Data:
                 fetched.
         """
         dataset, choices, sources = self.dataset, self.choices, self.sources
-        dataset.check_modules(dataset.readers)
         if choices.processed is not None:
             return
         if self.is_there:
@@ -118,8 +117,6 @@ class Data:
                 f"{self.folder} holds no complete data: give yours with --data, or run fairseq-mega-prepare "
                 f"{dataset.name} --out {self.folder}"
             )
-        dataset.layout.check_no_part(self.folder, dataset.name)
-        dataset.check_modules(dataset.packages)
         if choices.smoke:
             return
         if dataset.released is not None and sources.released and sources.archives is not None:

@@ -124,7 +124,6 @@ DATASETS = (
         layout=TRAIN_AND_VALID,
         archives=tuple(ARCHIVES),
         fetched=False,
-        readers=("timm",),
         remarks=remarks,
         scored=Scored(IMAGES["valid"]),
     ),

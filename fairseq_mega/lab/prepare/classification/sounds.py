@@ -205,7 +205,6 @@ DATASETS = (
         members={"dir": WORDS},
         layout=TENSORS,
         task_options={"--scaling": "sc_scaling"},
-        packages=("sklearn",),
         scored=Scored(5_247),
         processed=Processed("speech_commands.zip", ("speech", "sc")),
     ),
