@@ -35,11 +35,11 @@ PROCESSES = min(12, os.cpu_count() or 1)  # processes of tests, which share the 
 
 # Name of a stage: files, and the expression that selects some of their tests ("" for all but the simulator's).
 TESTS: Dict[str, Tuple[Sequence[str], str]] = {
-    "ema": (("ops/test_ema.py", "ops/test_ema_kernels.py"), ""),
+    "ema": (("ops/test_ema.py",), ""),
     "fft": (("ops/test_fft_conv.py",), ""),
     "attention-paths": (("ops/test_attention_paths.py",), ""),
     "attention": (("ops/test_attention.py", "ops/test_attention_kernels.py", "ops/test_attention_dropping.py"), ""),
-    "norm": (("ops/test_timestep_norm.py", "ops/test_timestep_norm_kernels.py"), ""),
+    "norm": (("ops/test_timestep_norm.py",), ""),
     "rows-decoding": (("ops/test_rows.py", "ops/test_decoding.py"), ""),
     "large": (("ops/test_large_tensors.py",), ""),
     "modules": (("modules",), ""),
@@ -49,7 +49,7 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
     "ema-real": (("ops/test_ema.py",), "paths_equal_recurrence and real"),
     "ema-complex": (("ops/test_ema.py",), "paths_equal_recurrence and complex"),
     "ema-widths": (("ops/test_ema.py",), "widths or tiles or half_precision or in_shared_memory"),
-    "ema-truncation": (("ops/test_ema.py", "ops/test_ema_kernels.py"), "truncation or step or strides"),
+    "ema-truncation": (("ops/test_ema.py",), "truncation or step"),
     "fft": (("ops/test_fft_conv.py",), "channels_and_rows or strides or half or rings_of"),
     "attention": (("ops/test_attention_paths.py",), "(equals_the_formula and shape2) or long_rows or groups or chunks"),
     "dropping": (("ops/test_attention_dropping.py",), "formula_with_its_mask and shape1"),
