@@ -38,7 +38,7 @@ TESTS: Dict[str, Tuple[Sequence[str], str]] = {
     "ema": (("ops/test_ema.py",), ""),
     "fft": (("ops/test_fft_conv.py",), ""),
     "attention-paths": (("ops/test_attention_paths.py",), ""),
-    "attention": (("ops/test_attention.py", "ops/test_attention_kernels.py", "ops/test_attention_dropping.py"), ""),
+    "attention": (("ops/test_attention.py", "ops/test_attention_dropping.py"), ""),
     "norm": (("ops/test_timestep_norm.py",), ""),
     "rows-decoding": (("ops/test_rows.py", "ops/test_decoding.py"), ""),
     "large": (("ops/test_large_tensors.py",), ""),
