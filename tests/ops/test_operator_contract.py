@@ -14,6 +14,7 @@ from torch import Tensor
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import OPERATORS, Operator
 from fairseq_mega.ops.cross_entropy import cross_entropy
 from fairseq_mega.ops.dropout import dropout
 from fairseq_mega.ops.gate import gated_residual
@@ -112,6 +113,7 @@ CASES = {
     ),
 }
 PLACES = [(name, "cpu") for name in CASES] + [(name, kind) for kind in kernels.KINDS[1:] for name in ON_GPUS]
+needs_kernels = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 on_all_devices = pytest.mark.parametrize(("name", "kind"), PLACES)
 
 
@@ -121,7 +123,22 @@ def on_device(name: str, kind: str, batch: int, length: int, request: Any, monke
     return {key: tensor.requires_grad_(CASES[name].differentiable) for key, tensor in found.items()}
 
 
-@pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
+@needs_kernels
+def test_every_operator_has_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But single steps of decoding, which are tested with their layers."""
+    called, choose = set(), Operator.choose
+
+    def noted(self: Operator, *call: Any) -> str:
+        called.add(self.name)
+        return choose(self, *call)
+
+    monkeypatch.setattr(Operator, "choose", noted)
+    for case in CASES.values():
+        case.results(case.tensors(2, 9))
+    assert called == set(OPERATORS) - {"decoding"}
+
+
+@needs_kernels
 @pytest.mark.parametrize("name", CASES)
 def test_any_number_of_threads_gives_the_same_bits(name: str) -> None:
     inputs = CASES[name].tensors(40, 75)
