@@ -188,20 +188,6 @@ def test_padding_outside_counts_as_zero(path, any_look):
     torch.testing.assert_close(out[:1, :9], short)
 
 
-@pytest.mark.parametrize("pieces", [(1,) * 11, (4, 4, 3), (1, 10), (10, 1), (11,), (3, 1, 1, 6)])
-def test_pieces_equal_the_whole(pieces):
-    tensors = {**parameters(), "x": signal(11)}
-    want, last = run(tensors, "reference", return_state=True)
-    state, outputs = None, []
-    for piece in tensors["x"].split(pieces, dim=1):
-        y, state = run(
-            {**tensors, "x": piece, **({} if state is None else {"state": state})}, "auto", return_state=True
-        )
-        outputs.append(y)
-    torch.testing.assert_close(torch.cat(outputs, dim=1), want)
-    torch.testing.assert_close(state, last)
-
-
 @pytest.mark.parametrize("kernels", SCANS)
 def test_coefficients_are_the_definition(kernel_choice, kernels):
     """Also where alpha delta is near one and where it is near zero, to the digits that float32 has."""
