@@ -184,7 +184,8 @@ def wikitext(folder: Path) -> List[str]:
 
 def gcide(folder: Path) -> List[str]:
     """The dictionary, packed as in its package."""
-    (folder / "gcide.dict.dz").write_bytes(gzip.compress(running_text()))
+    with written_whole(folder / "gcide.dict.dz") as partial, gzip.open(partial, "wb") as stream:
+        stream.write(running_text())
     return ["--dictionary", str(folder / "gcide.dict.dz")]
 
 
