@@ -7,6 +7,7 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequenc
 
 from fairseq_mega.cli.progress import parse_statistics
 
+CORE_HOURS = "core_hours"  # of a start so far, logged with each interval of the training
 RESIDENT = "peak_resident_gib"  # in the last line of a training, see :mod:`fairseq_mega.lab.evaluate.lra_results`
 WINDOW, DEVIATIONS = 50, 5.0  # number of updates before, and how many of their deviations a spike exceeds their mean
 _TAG = re.compile(r"\| (valid|train_inner) \| \{")
@@ -67,6 +68,17 @@ def timed(lines: Iterable[str]) -> Iterator[Tuple[str, Optional[float]]]:
 def training_hours(lines: Iterable[str]) -> Optional[float]:
     """Return the hours of all starts in a log with --log-format json, validations included; None without a record."""
     return max((hours for _, hours in timed(lines) if hours is not None), default=None)
+
+
+def core_hours(lines: Iterable[str]) -> Optional[float]:
+    """Return the hours that the threads of all starts in a log have computed; None of a log without them."""
+    starts: List[float] = []
+    for line in lines:
+        if _PARAMETERS.search(line):  # once in each start
+            starts.append(0.0)
+        elif starts and CORE_HOURS in line:
+            starts[-1] = float(parse_statistics(line).get(CORE_HOURS, starts[-1]))
+    return sum(starts) or None
 
 
 def _count(text: str) -> int:
