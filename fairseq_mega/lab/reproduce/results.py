@@ -16,6 +16,7 @@ from fairseq_mega.lab.runs.training_log import core_hours, training_hours
 
 from .data import origin_of
 from .jobs import Job, plan
+from .rates import searches, tried
 from .settings import Choices, changing
 
 CHOSEN_BY = "best_valid_accuracy"
@@ -108,6 +109,13 @@ def cell(jobs: Sequence[Job], command: str) -> Optional[Dict[str, Any]]:
         **{key: getattr(first.recipe, key) for key in ("report", "number", "paper")},
         "lr": rate,
     }
+    short = searches(first.recipe, first.data, first.settings["data"], first.choices)
+    if short:
+        settings["rate_choice"] = {
+            "updates": short[0].updates,
+            "accuracies": {f"{rate:g}": accuracy for rate, accuracy in tried(short).items()},
+            "core_hours": sum(time_of(job).get("core_hours", 0.0) for job in short),
+        }
     return make_result(
         *("cell", first.recipe.name, scores, chosen[0]["examples"], command),
         settings=settings,
