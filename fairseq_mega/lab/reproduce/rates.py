@@ -7,7 +7,7 @@ from typing import Dict, List, Sequence
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.recipes.smoke import UPDATES
 from fairseq_mega.lab.runs.stages import marker_of
-from fairseq_mega.lab.runs.training_log import read_training
+from fairseq_mega.lab.runs.training_log import read_log, read_training
 
 from .jobs import Job, plan
 from .settings import Choices, at_each_rate
@@ -35,8 +35,7 @@ def tried(jobs: Sequence[Job]) -> Dict[float, float]:
     for job in jobs:
         if marker_of(job.folder, "train").exists():
             log = job.folder / "train.log"
-            with log.open(encoding="utf-8", errors="replace") as lines:
-                found[job.rate] = read_training(lines, str(log)).best.accuracy
+            found[job.rate] = read_training(read_log(log), str(log)).best.accuracy
     return found
 
 

@@ -12,7 +12,7 @@ from fairseq_mega.lab.report.alike import CONDITIONS, DATA, EVALUATION, TRAINING
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import EXTRA, GIVEN, SET, make_result, read_result, write_result
 from fairseq_mega.lab.runs.stages import print_line
-from fairseq_mega.lab.runs.training_log import core_hours, training_hours
+from fairseq_mega.lab.runs.training_log import read_log
 
 from .data import origin_of
 from .jobs import Job, plan
@@ -39,8 +39,8 @@ def time_of(job: Job) -> Dict[str, float]:
     log = job.folder / "train.log"
     if not log.is_file():
         return {}
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    found = {"training_hours": training_hours(lines), "core_hours": core_hours(lines)}
+    read = read_log(log)
+    found = {"training_hours": read.hours, "core_hours": read.core_hours}
     return {name: round(hours, 4) for name, hours in found.items() if hours is not None}
 
 
