@@ -96,6 +96,9 @@ ON_GPUS = {
         partial(gated_residual, dropout=0.3, path="native"),
         dict.fromkeys(("residual", "update", "candidate", "addend"), ROW),
     ),
+    "silu": Case(partial(silu, path="native"), {**dict.fromkeys(("x", "factor", "skip"), ROW), "omega": (D,)}),
+    "query and key": Case(partial(query_key, path="native"), {"x": ROW, "kappa": (2, D), "mu": (2, D)}),
+    "rotary": Case(turned, {"x": ROW, **dict.fromkeys(("scale", "offset"), (2, 2, D // 2))}),
 }
 CASES = {
     **ON_GPUS,
@@ -103,10 +106,7 @@ CASES = {
     "attention of groups in bfloat16": Case(
         lambda **given: attention(**halves(given), causal=True, path="native_blocks"), dict.fromkeys("qkv", ROW)
     ),
-    "silu": Case(partial(silu, path="native"), {**dict.fromkeys(("x", "factor", "skip"), ROW), "omega": (D,)}),
     "dropout": Case(lambda x: dropout(x, 0.3, path="native"), {"x": ROW}),
-    "query and key": Case(partial(query_key, path="native"), {"x": ROW, "kappa": (2, D), "mu": (2, D)}),
-    "rotary": Case(turned, {"x": ROW, **dict.fromkeys(("scale", "offset"), (2, 2, D // 2))}),
     **{
         kind: Case(partial(row_norm, centred=centred, eps=1e-5, path="native"), {"x": ROW, **columns})
         for kind, centred, columns in (("layer norm", True, COLUMNS), ("rms norm", False, {"weight": (D,)}))
