@@ -33,8 +33,7 @@ MODELS = {
 }
 COMPILABLE = ("mega", "mega-chunk", "megalodon-chunk")  # our layers as they are
 DESCRIPTION = """\
-"kept" is the memory that the forward pass leaves allocated for the backward pass, including its result; it does not
-depend on the load of the machine. Every measurement runs in a separate process, or in this process on a GPU, whose
+Every measurement runs in a separate process, or in this process on a GPU, whose
 allocator counts exactly. The models:
 
 """ + "\n".join(f"  {name}: {meaning}" for name, meaning in MODELS.items())
@@ -58,7 +57,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="time our layers with torch.compile and without it in turn, on a CPU its time",
     )
-    add("--attention", default="softmax", help="MEGA: attention function (default: %(default)s)")
     add_common_options(parser, repeat=5, sweeps=2, dtypes=["float32", "bfloat16", "autocast"])
 
 
@@ -102,8 +100,8 @@ def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
     if model.startswith("megalodon"):  # causal, with one head and a plain FFN
         ours = MegalodonLayer(MegalodonLayerConfig(**sizes, norm_groups=math.gcd(d, 32)))
     else:
-        rest = {"max_positions": length, "attention_function": arguments.attention, "normalize_before": True}
-        ours = MegaLayer(MegaLayerConfig(**sizes, **rest, bidirectional=not arguments.causal))
+        rest = {"max_positions": length, "normalize_before": True, "bidirectional": not arguments.causal}
+        ours = MegaLayer(MegaLayerConfig(**sizes, **rest))
     if "published" in model:
         ours.attention.ema = PublishedEMA(ours.attention.ema)
     return ours
@@ -116,18 +114,16 @@ def output(layer: Any, x: Any) -> Any:
 
 
 def measure(arguments: argparse.Namespace, model: str, length: int) -> measuring.Figures:
-    """Measure a step: median seconds, peak extra memory, and memory kept for the backward pass."""
+    """Measure the median seconds and the peak extra memory of a step."""
     device = torch.device(arguments.device)
     autocast = arguments.dtype == "autocast"
     dtype = torch.float32 if autocast else getattr(torch, arguments.dtype)
     configure_process()  # as fairseq-mega-train does
 
-    def forward(layer: Any, x: Any) -> Any:
-        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-            return output(layer, x)
-
     def step(layer: Any, x: Any) -> None:
-        forward(layer, x).square().mean().backward()
+        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            y = output(layer, x)
+        y.square().mean().backward()
 
     with mock.patch.dict(os.environ, {VARIABLE: PUBLISHED} if "published" in model else {}):
         # A short sequence first excludes the one-time work of torch.
@@ -136,8 +132,7 @@ def measure(arguments: argparse.Namespace, model: str, length: int) -> measuring
         x = torch.randn(arguments.tokens // length, length, arguments.embed_dim).to(device, dtype).requires_grad_()
         if arguments.compile:
             return measure_compiled(step, layer, x, arguments.repeat)
-        found = measuring.time_and_memory(lambda: step(layer, x), arguments.repeat, device)
-        return {**found, "kept_mib": measuring.kept_mib(lambda: forward(layer, x), device)}
+        return measuring.time_and_memory(lambda: step(layer, x), arguments.repeat, device)
 
 
 def measure_compiled(step: Callable[[Any, Any], None], layer: Any, x: Any, repeat: int) -> measuring.Figures:
