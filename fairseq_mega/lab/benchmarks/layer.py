@@ -7,7 +7,7 @@ import os
 import statistics
 import time
 from functools import partial
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 from unittest import mock
 
 import torch
@@ -100,7 +100,11 @@ def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
     if model.startswith("megalodon"):  # causal, with one head and a plain FFN
         ours = MegalodonLayer(MegalodonLayerConfig(**sizes, norm_groups=math.gcd(d, 32)))
     else:
-        rest = {"max_positions": length, "normalize_before": True, "bidirectional": not arguments.causal}
+        rest: Dict[str, Any] = {
+            "max_positions": length,
+            "normalize_before": True,
+            "bidirectional": not arguments.causal,
+        }
         ours = MegaLayer(MegaLayerConfig(**sizes, **rest))
     if "published" in model:
         ours.attention.ema = PublishedEMA(ours.attention.ema)
