@@ -51,6 +51,7 @@ ROWS = (  # commands, option, line; in the order of the pages
     (SCORING, "--model-overrides DICT", "other values of options of the checkpoint"),
     (SCORING, "--decode-weights KIND", "bf16 or int8: round the matrices, for faster steps on a CPU"),
     (" ".join(USES), "--precision NAME", "of matrix products: fp32, tf32, bf16, fp16, or auto"),
+    (" ".join(USES), "--compile", "compile the layers by torch.compile; slower on a CPU"),
     (" ".join(USES), "--cpu", "do not use a GPU"),
 )
 

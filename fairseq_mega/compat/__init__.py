@@ -29,7 +29,7 @@ def apply() -> None:
     imports.import_fairseq()
     imports.remember_user_dir()
 
-    from .features import interactive, overrides, precision, sharding
+    from .features import compiling, interactive, overrides, precision, sharding
     from .files import card, expressions, loading, safe_globals, saving
     from .processes import batches, interruption, launching, skip_finished, workers
     from .versions import fairseq_repairs
@@ -52,7 +52,9 @@ def apply() -> None:
         precision.separate_bf16_from_tpu,
         launching.count_processes,
         interactive.read_whole_lines,
+        compiling.parse_compile,
     )
+    hooks.at("model", compiling.compile_layers)
     hooks.at("run", interruption.listen, precision.evaluate_under_autocast, launching.call_in_processes)
     hooks.at("build", checks.check_settings, precision.train_under_autocast)
     hooks.at("restore", saving.lock_save_dir, skip_finished.look_for_updates)

@@ -23,6 +23,7 @@ from .patching import around
 
 EVENTS = {  # name -> module and function
     "parse": ("fairseq.options", "parse_args_and_arch"),
+    "model": ("fairseq.models", "build_model"),
     "build": ("fairseq.trainer", "Trainer.__init__"),
     "lines": ("fairseq.tasks.fairseq_task", "FairseqTask.get_interactive_tokens_and_lengths"),
     "sentence": ("fairseq.hub_utils", "GeneratorHubInterface.tokenize"),

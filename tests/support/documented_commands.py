@@ -52,7 +52,7 @@ SIZES = [
     row.name.format(side=side) for side in ("encoder", "decoder") for row in (DEPTH, WIDTH, VALUES, FFN, SHARED, EMA)
 ]
 SHELL = {"grep", "cut", "echo"}  # words of the shell, tested with the command beside them
-OURS = ("--precision", "--decode-weights")  # of every command, where fairseq's parsers do not know them
+OURS = ("--precision", "--compile", "--decode-weights")  # of every command, where fairseq's parsers do not know them
 
 
 class Run(NamedTuple):

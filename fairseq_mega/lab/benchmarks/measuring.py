@@ -63,17 +63,19 @@ def available_mib(device: torch.device) -> float:
     return int(found.group(1)) / 2**10
 
 
-def median_seconds(work: Callable[[], object], repeat: int, device: torch.device) -> float:
+def median_seconds(
+    work: Callable[[], object], repeat: int, device: torch.device, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Return the median time of ``repeat`` runs after an uncounted one."""
     seconds: List[float] = []
     for _ in range(repeat + 1):
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        start = time.perf_counter()
+        start = clock()
         work()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(clock() - start)
     return statistics.median(seconds[1:])
 
 

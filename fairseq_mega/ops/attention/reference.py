@@ -34,6 +34,9 @@ def toeplitz(vector: Tensor, queries: int, keys: int) -> Tensor:
     """Matrix ``b[i, j] = vector[queries - 1 + j - i]`` of a relative bias given by its queries + keys - 1 values."""
     if queries * keys == 0:
         return vector.new_zeros(queries, keys)
+    if torch.compiler.is_compiling():  # unfold would make a graph for each number of keys
+        steps = torch.arange(max(queries, keys), device=vector.device)
+        return vector[queries - 1 + steps[:keys] - steps[:queries].unsqueeze(1)]
     return vector.unfold(0, keys, 1)[:queries].flip(0)
 
 
