@@ -12,6 +12,7 @@ from fairseq_mega.data.text_cleaning import clean, steps_of_folder, steps_of_mod
 
 from . import (  # noqa: E402, F401
     image_classification,
+    labelled_language_modeling,
     lra_image,
     lra_text,
     mega_language_modeling,
