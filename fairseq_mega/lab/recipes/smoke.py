@@ -52,8 +52,9 @@ def shrink(config: Config, kind: str, kept: Container[str] = ()) -> None:
     """
     model = config["model"]
     widths = {option: min(value, model.get(option) or 0) for option, value in toy(model["_name"]).items()}
+    chunk = min(OF_DATA["decoder_chunk_size"], model.get("decoder_chunk_size") or 0)  # full attention, -1, stays
     changes: Dict[str, Dict[str, Any]] = {
-        "model": {**widths, **OF_DATA},
+        "model": {**widths, **OF_DATA, "decoder_chunk_size": chunk},
         "common": {"log_interval": 1},
         "dataset": {"num_workers": 0},
     }
