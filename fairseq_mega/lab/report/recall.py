@@ -51,7 +51,7 @@ def trained(results: Sequence[Result]) -> List[Trained]:
     """Return the trainings of each recipe, in the order of the titles.
 
     Of several cells of a recipe, such as of all rates with one seed and of the chosen rate with more, the runs of the
-    one with most seeds at its chosen rate count.
+    one with most seeds at its chosen rate count; of several such rates that of the best mean validation accuracy.
     """
     cells: Dict[str, List[Result]] = {}
     for result in results:
@@ -59,7 +59,8 @@ def trained(results: Sequence[Result]) -> List[Trained]:
     found = []
     for own in cells.values():
         chosen = [[run for run in one["runs"] if run["lr"] == one["settings"]["lr"]] for one in own]
-        most = max(range(len(own)), key=lambda number: len(chosen[number]))
+        means = [statistics.fmean(run["scores"]["best_valid_accuracy"] for run in runs) for runs in chosen]
+        most = max(range(len(own)), key=lambda number: (len(chosen[number]), means[number]))
         settings = own[most]["settings"]
         rates = sorted({run["lr"] for one in own for run in one["runs"]})
         about = (settings["task"], settings["model"], settings["parameters"], settings["lr"], rates)
