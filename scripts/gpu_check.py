@@ -6,6 +6,10 @@ are not repeated: if a command is limited to ten minutes, run this one with --mi
 in DIR: *.rows.jsonl (a JSON line per measurement), kernels-*.json and layer-*.json with GPU and versions, plots, logs,
 and stages.json (the outcome of every stage).
 
+--stage speed builds nothing and measures what a reader compares, the most wanted first: the EMA, a layer, attention,
+decoding, and training on the Text task and on enwik8 beside Transformers; then it tests the youngest kernels. --stage
+rows trains the papers' rows that fit one GPU, and continues them in the next call.
+
 Exit status: 0 everything passed, 1 something failed, 3 something is left for the next call, 2 bad options.
 """
 
@@ -24,18 +28,18 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PASSED, FAILED, UNFINISHED = "passed", "failed", "unfinished"
-NOT_YET = 75  # exit status of a command that continues when it is started again (EX_TEMPFAIL)
+NOT_YET = (75, 124)  # statuses of a command that continues when it is started again: EX_TEMPFAIL, and of timeout
 SLACK = 30  # seconds for a command that watches its time to finish
 PARTS = ("tests", "sanitizer", "benchmarks", "plots")
 PROCESSES = min(12, os.cpu_count() or 1)  # processes of tests, which share the GPU, with pytest-xdist
 
 # Name of a stage: files, and the expression that selects some of their tests ("" for all but the simulator's).
 TESTS: Dict[str, Tuple[Sequence[str], str]] = {
-    "ema": (("ops/test_ema.py", "ops/test_ema_kernels.py"), ""),
+    "ema": (("ops/test_ema.py",), ""),
     "fft": (("ops/test_fft_conv.py",), ""),
     "attention-paths": (("ops/test_attention_paths.py",), ""),
-    "attention": (("ops/test_attention.py", "ops/test_attention_kernels.py", "ops/test_attention_dropping.py"), ""),
-    "norm": (("ops/test_timestep_norm.py", "ops/test_timestep_norm_kernels.py"), ""),
+    "attention": (("ops/test_attention.py", "ops/test_attention_dropping.py"), ""),
+    "norm": (("ops/test_timestep_norm.py",), ""),
     "rows-decoding": (("ops/test_rows.py", "ops/test_decoding.py"), ""),
     "large": (("ops/test_large_tensors.py",), ""),
     "modules": (("modules",), ""),
@@ -45,7 +49,7 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
     "ema-real": (("ops/test_ema.py",), "paths_equal_recurrence and real"),
     "ema-complex": (("ops/test_ema.py",), "paths_equal_recurrence and complex"),
     "ema-widths": (("ops/test_ema.py",), "widths or tiles or half_precision or in_shared_memory"),
-    "ema-truncation": (("ops/test_ema.py", "ops/test_ema_kernels.py"), "truncation or step or strides"),
+    "ema-truncation": (("ops/test_ema.py",), "truncation or step"),
     "fft": (("ops/test_fft_conv.py",), "channels_and_rows or strides or half or rings_of"),
     "attention": (("ops/test_attention_paths.py",), "(equals_the_formula and shape2) or long_rows or groups or chunks"),
     "dropping": (("ops/test_attention_dropping.py",), "formula_with_its_mask and shape1"),
@@ -55,7 +59,11 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
 # No initcheck: only our kernels are instrumented, and it would miss the writes of torch's kernels. Instead the tests
 # fill the memory that operators allocate with NaN.
 TOOLS = ("memcheck", "racecheck", "synccheck")
+# Tests of the youngest kernels, which no GPU has run, and the row of --stage rows.
+NEW: Tuple[Sequence[str], str] = (("ops/test_ema.py",), "coefficients")
+ROW = ("mega/table2/text/mega_chunk",)
 SECONDS = 450  # limit of a stage
+DAY = 86400  # limit of a row
 BENCHMARK = (sys.executable, "-m", "fairseq_mega.lab.benchmarks")
 
 
@@ -115,12 +123,12 @@ class Check:
 
     def attempt(self, stage: Stage) -> str:
         """Run the commands of one stage, and return its status."""
-        limit = time.monotonic() + SECONDS
+        limit = time.monotonic() + (SECONDS if stage.part != "rows" else DAY)
         last = min(limit, self.end)
         for command in stage.commands:
             seconds = max(0, int(last - SLACK - time.monotonic()))
             status = self.execute(stage, [part.replace("{seconds}", str(seconds)) for part in command], last)
-            if status == NOT_YET or (status is None and last < limit):
+            if status in NOT_YET or (status is None and last < limit):
                 return UNFINISHED
             if status != 0:
                 reason = f"did not end within {SECONDS} s" if status is None else f"ended with status {status}"
@@ -158,6 +166,13 @@ def parse_arguments() -> argparse.Namespace:
     add("--out", type=Path, default=ROOT / "outputs" / "gpu_check", help="folder of the results (outputs/gpu_check)")
     add("--wheels", type=Path, help="install the wheels of this folder into DIR/site first, without a network")
     add("--skip", default="", metavar="PARTS", help=f"parts to leave out, comma separated, of {', '.join(PARTS)}")
+    add(
+        "--stage",
+        choices=["check", "speed", "rows"],
+        default="check",
+        help="check: all of the above (default); speed: measurements alone; rows: trainings",
+    )
+    add("--data", type=Path, metavar="DIR", help="data of the Text task, for --stage rows (default: download it)")
     add("--minutes", type=float, help="start no stage that would exceed this time (default: no limit)")
     add(
         "--smoke", action="store_true", help="run tiny sizes and few tests, without compiling, as a check of all stages"
@@ -178,7 +193,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
-    """Stages that install wheels and build the extension."""
+    """Stages that install wheels, build the extension for --stage check, and load it."""
     out, found, device = arguments.out, [], arguments.device
     if arguments.wheels is not None:
         wheels = [str(path) for path in sorted(arguments.wheels.glob("*.whl"))]
@@ -193,7 +208,7 @@ def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
     ]
     kind = "none" if arguments.smoke else device
     variables = {"FAIRSEQ_MEGA_BUILD": kind, "FORCE_CUDA": "1" if kind == "cuda" else "0"}
-    found.append(Stage("build", "setup", [build, loads], variables))
+    found.append(Stage("build", "setup", [build, loads] if arguments.stage == "check" else [loads], variables))
     return found
 
 
@@ -266,6 +281,46 @@ def benchmark_stages(arguments: argparse.Namespace) -> List[Stage]:
     return found
 
 
+def speed_stages(arguments: argparse.Namespace) -> List[Stage]:
+    """Stages that measure what a reader compares, and test the youngest kernels."""
+    out = arguments.out
+    layers = ["--tokens", "65536", "--lengths", "512,2048,8192", "--repeat", "10", "--sweeps", "1"]
+    layers += ["--models", "transformer,mega,mega-chunk,megalodon-chunk"]
+    attention = ["--ops", "attention,attention-softmax,attention-laplace", "--shape", "16,128,16"]
+    enwik8 = ["--width", "512", "--layers", "12", "--chunk", "2048", "--symbols", "208", "--lengths", "8192"]
+    measured: Dict[str, List[str]] = {
+        "ema-float32": ["kernels", "--preset", "paper", "--ops", "ema,ema-bidirectional,ema-complex"],
+        "layer-bfloat16": ["layer", *layers, "--dtype", "bfloat16"],
+        "layer-float32": ["layer", *layers],
+        "attention-bfloat16": ["kernels", *attention, "--lengths", "1024,4096", "--dtype", "bfloat16"],
+        "decoding": ["decoding", "--width", "512", "--positions", "100,1000", "--models", "mega,megalodon,transformer"],
+        "text": ["lra-speed", "--batch", "25"],
+        "enwik8-bfloat16": ["lm-length", *enwik8, "--dtype", "bfloat16"],
+    }
+    found = []
+    for name, options in measured.items():
+        if arguments.smoke:  # the program and its dtype
+            options = [options[0], "--smoke", *(["--dtype", "bfloat16"] if "bfloat16" in options else [])]
+        files = ["--rows", str(out / f"speed-{name}.rows.jsonl"), "--json", str(out / f"speed-{name}.json")]
+        common = ["--device", arguments.device, "--stop-after", "{seconds}"]
+        found.append(Stage(f"speed-{name}", "speed", [[*BENCHMARK, *options, *common, *files]]))
+    return [*found, Stage("tests-new", "speed", [pytest_command(arguments, *NEW, PROCESSES)])]
+
+
+def row_stages(arguments: argparse.Namespace) -> List[Stage]:
+    """Stages that train rows of the papers' tables; each seed continues where it was interrupted."""
+    command = ["timeout", "--kill-after", "60", "{seconds}", sys.executable, "-m", "fairseq_mega.lab.reproduce"]
+    command += [*ROW, "--out", str(arguments.out / "rows"), "--gpus", str(int(arguments.device == "cuda"))]
+    if arguments.data is not None:
+        command += ["--data", str(arguments.data.resolve())]
+    if arguments.smoke:
+        command.append("--smoke")
+    return [
+        Stage(f"row-seed{seed}", "rows", [[*command, "--seeds", str(seed)]])
+        for seed in ([1] if arguments.smoke else range(1, 6))
+    ]
+
+
 def plot_stages(arguments: argparse.Namespace) -> List[Stage]:
     found = []
     for dtype in ("float32", "bfloat16"):
@@ -284,6 +339,8 @@ def all_stages(arguments: argparse.Namespace) -> List[Stage]:
         "sanitizer": sanitizer_stages,  # last, because it is the longest
     }
     found = setup_stages(arguments)
+    if arguments.stage != "check":
+        return found + {"speed": speed_stages, "rows": row_stages}[arguments.stage](arguments)
     for part, stages in parts.items():
         if part not in arguments.skip and not (part == "plots" and "benchmarks" in arguments.skip):
             found += stages(arguments)

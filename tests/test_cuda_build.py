@@ -13,7 +13,7 @@ from tests.simulator import build
 from tests.support import helpers
 
 NVCC = (build.cuda_home() or Path("/")) / "bin" / "nvcc"
-OPERATORS = ("decoding", "ema_kernels", "rows", "operator_rules")  # values, and every operator once
+OPERATORS = ("decoding", "ema", "rows", "operator_rules")  # values, and every operator once
 
 PROGRAM = """
 import torch

@@ -3,20 +3,20 @@
 import argparse
 import contextlib
 import textwrap
-import typing
+from typing import Iterator, Mapping, NoReturn, Optional, Sequence
 
 import fairseq_mega
 from fairseq_mega.compat.errors import LONGEST
 
 UNKNOWN = "unrecognized arguments: "  # argparse's words
-Chosen = typing.Mapping[str, typing.Optional[str]]
+Chosen = Mapping[str, Optional[str]]
 
 
 class UsageError(ValueError):
     """An error on the command line."""
 
 
-def option_value(arguments: typing.Sequence[str], *options: str) -> typing.Optional[str]:
+def option_value(arguments: Sequence[str], *options: str) -> Optional[str]:
     """Return the last value of an option, passed as `--option value` or `--option=value`, or None.
 
     Args:
@@ -33,7 +33,7 @@ def option_value(arguments: typing.Sequence[str], *options: str) -> typing.Optio
     return value
 
 
-def plugin_flags(chosen: typing.Optional[Chosen] = None) -> str:
+def plugin_flags(chosen: Optional[Chosen] = None) -> str:
     """Describe the flags of the package's models, tasks and schedules, which fairseq's own --help never shows.
 
     Args:
@@ -65,17 +65,17 @@ def plugin_flags(chosen: typing.Optional[Chosen] = None) -> str:
 class Parser(argparse.ArgumentParser):
     """A parser that prints an error in one line of at most LONGEST characters."""
 
-    def error(self, message: str) -> typing.NoReturn:
+    def error(self, message: str) -> NoReturn:
         """Print the error in one line and exit with status 2."""
         self.exit(2, f"{self.prog}: error: {textwrap.shorten(message, LONGEST)}\n")
 
 
 @contextlib.contextmanager
-def explained_errors() -> typing.Iterator[None]:
+def explained_errors() -> Iterator[None]:
     """Make every parser raise a UsageError instead of printing a page and ending the process."""
     original = argparse.ArgumentParser.error
 
-    def error(self: argparse.ArgumentParser, message: str) -> typing.NoReturn:
+    def error(self: argparse.ArgumentParser, message: str) -> NoReturn:
         raise UsageError(message)
 
     argparse.ArgumentParser.error = error  # type: ignore[method-assign]

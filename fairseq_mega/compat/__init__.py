@@ -29,7 +29,7 @@ def apply() -> None:
     imports.import_fairseq()
     imports.remember_user_dir()
 
-    from .features import autocast, interactive, overrides, precision, sharding
+    from .features import interactive, overrides, precision, sharding
     from .files import card, expressions, loading, safe_globals, saving
     from .processes import batches, interruption, launching, skip_finished, workers
     from .versions import fairseq_repairs
@@ -53,13 +53,13 @@ def apply() -> None:
         launching.count_processes,
         interactive.read_whole_lines,
     )
-    hooks.at("run", interruption.listen, autocast.evaluate_under_autocast, launching.call_in_processes)
-    hooks.at("build", checks.check_settings, autocast.train_under_autocast)
+    hooks.at("run", interruption.listen, precision.evaluate_under_autocast, launching.call_in_processes)
+    hooks.at("build", checks.check_settings, precision.train_under_autocast)
     hooks.at("restore", saving.lock_save_dir, skip_finished.look_for_updates)
     hooks.at("batches", skip_finished.keep_batches)
     hooks.at("load", card.compare_for_training)
     hooks.at("read", card.read_card, overrides.refuse_unknown_overrides)
     hooks.at("write", sharding.help_to_save)
-    hooks.at("state", card.add_card, autocast.record_precision)
-    hooks.at("infer", autocast.remember_autocast)
+    hooks.at("state", card.add_card, precision.record_precision)
+    hooks.at("infer", precision.remember_autocast)
     hooks.at("lines", interactive.warn_unknown_tokens)

@@ -6,19 +6,19 @@ options that no document of this package names, have no row.
 
 import os
 import sys
-import typing
 from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from . import hooks
 
-Options = typing.Mapping[str, typing.Any]  # by the names of fairseq's parser
+Options = Mapping[str, Any]  # by the names of fairseq's parser
 OF_LOSSES = ("loss", "nll_loss", "ppl")  # metrics of which the lowest is the best
 OF_MATCHES = ("accuracy", "bleu")  # metrics of which the highest is the best
 IN_GROUPS = ("common", "dataset", "distributed_training", "optimization", "checkpoint", "ema", "model")
 NAMED_GROUPS = ("task", "criterion", "optimizer", "lr_scheduler")  # of hydra; their _name is an option
 
 
-class Check(typing.NamedTuple):
+class Check(NamedTuple):
     """A check of one option.
 
     Attributes:
@@ -28,11 +28,11 @@ class Check(typing.NamedTuple):
     """
 
     option: str
-    test: typing.Callable[[Options], bool]
+    test: Callable[[Options], bool]
     remedy: str
 
 
-def command_of(given: Options) -> typing.Optional[str]:
+def command_of(given: Options) -> Optional[str]:
     """Return the evaluating command with these options, without "fairseq-"; None for a training and other commands."""
     if "max_update" in given or "results_path" not in given:
         return None
@@ -114,7 +114,7 @@ CHECKS = (
 )
 
 
-def problem(given: Options) -> typing.Optional[str]:
+def problem(given: Options) -> Optional[str]:
     """Return what is wrong with the first option that is wrong, or None."""
     for option, test, remedy in CHECKS:
         value = given.get(option)
@@ -124,7 +124,7 @@ def problem(given: Options) -> typing.Optional[str]:
     return None
 
 
-def require_models(models: typing.Iterable[typing.Any], *kinds: type) -> None:
+def require_models(models: Iterable[Any], *kinds: type) -> None:
     """Raise a ValueError unless all models are of these classes."""
     for model in models:
         if not isinstance(model, kinds):
@@ -132,9 +132,9 @@ def require_models(models: typing.Iterable[typing.Any], *kinds: type) -> None:
             raise ValueError(f"the checkpoint has a {type(model).__name__}, but {names} is required")
 
 
-def options_of(cfg: typing.Any) -> typing.Dict[str, typing.Any]:
+def options_of(cfg: Any) -> Dict[str, Any]:
     """Return the settings of a training of fairseq-hydra-train by the names of fairseq-train's options."""
-    found: typing.Dict[str, typing.Any] = {}
+    found: Dict[str, Any] = {}
     for group in (*NAMED_GROUPS, *IN_GROUPS):
         found.update(cfg[group] or {})
     found["arch"] = found.pop("_name")
@@ -142,7 +142,7 @@ def options_of(cfg: typing.Any) -> typing.Dict[str, typing.Any]:
     return found
 
 
-def check_parsed(call: hooks.Call) -> typing.Iterator[None]:
+def check_parsed(call: hooks.Call) -> Iterator[None]:
     """Refuse options of a command line (event "parse")."""
     yield
     found = problem(vars(hooks.parsed(call)))
@@ -150,7 +150,7 @@ def check_parsed(call: hooks.Call) -> typing.Iterator[None]:
         call.arguments["parser"].error(found)
 
 
-def check_settings(call: hooks.Call) -> typing.Iterator[None]:
+def check_settings(call: hooks.Call) -> Iterator[None]:
     """Refuse settings of fairseq-hydra-train, which has no parser of options (event "build")."""
     if Path(sys.argv[0]).stem.replace("_", "-") in ("fairseq-hydra-train", "hydra-train"):
         found = problem(options_of(call.arguments["cfg"]))

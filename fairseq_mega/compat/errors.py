@@ -5,7 +5,7 @@ import pickle
 import re
 import textwrap
 import traceback
-import typing
+from typing import Optional
 
 OF_FILES = (OSError, EOFError)
 OF_VALUES = (ValueError, ImportError, FloatingPointError, pickle.UnpicklingError)
@@ -53,7 +53,7 @@ def describe(error: BaseException) -> str:
     return textwrap.shorten(text, LONGEST)
 
 
-def in_one_line(program: str, error: BaseException) -> typing.Optional[str]:
+def in_one_line(program: str, error: BaseException) -> Optional[str]:
     """Return one line about a user's error; None for other errors, and with FAIRSEQ_MEGA_TRACEBACK=1."""
     if os.environ.get("FAIRSEQ_MEGA_TRACEBACK", "0") != "0" or not is_users_error(error):
         return None

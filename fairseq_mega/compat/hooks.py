@@ -17,7 +17,7 @@ import contextlib
 import functools
 import inspect
 import sys
-import typing
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
 from .patching import around
 
@@ -40,13 +40,13 @@ EVENTS = {  # name -> module and function
 class Call:
     """A call of fairseq's ``function``: ``arguments`` by name, and ``result``, None before the function has run."""
 
-    def __init__(self, function: typing.Callable, arguments: typing.Dict[str, typing.Any]) -> None:
+    def __init__(self, function: Callable, arguments: Dict[str, Any]) -> None:
         self.function, self.arguments = function, arguments
-        self.result: typing.Any = None
+        self.result: Any = None
 
 
-Function = typing.Callable[[Call], typing.Iterator[None]]
-_functions: typing.Dict[str, typing.List[Function]] = {event: [] for event in EVENTS}
+Function = Callable[[Call], Iterator[None]]
+_functions: Dict[str, List[Function]] = {event: [] for event in EVENTS}
 
 
 def at(event: str, *functions: Function) -> None:
@@ -54,9 +54,7 @@ def at(event: str, *functions: Function) -> None:
     _functions[event] += functions
 
 
-def run_with(
-    functions: typing.Iterable[Function], original: typing.Callable, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
+def run_with(functions: Iterable[Function], original: Callable, *args: Any, **kwargs: Any) -> Any:
     """Call ``original`` within functions of an event, and return the result."""
     bound = inspect.signature(original).bind(*args, **kwargs)
     bound.apply_defaults()
@@ -68,7 +66,7 @@ def run_with(
     return call.result
 
 
-def _run(event: str, original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+def _run(event: str, original: Callable, *args: Any, **kwargs: Any) -> Any:
     return run_with(_functions[event], original, *args, **kwargs)
 
 
@@ -82,7 +80,7 @@ def parsed(call: Call) -> argparse.Namespace:
     return options
 
 
-def words(call: Call) -> typing.Sequence[str]:
+def words(call: Call) -> Sequence[str]:
     """Return the words of the command line that a call of "parse" reads."""
-    given: typing.Optional[typing.Sequence[str]] = call.arguments["input_args"]
+    given: Optional[Sequence[str]] = call.arguments["input_args"]
     return sys.argv[1:] if given is None else given

@@ -5,25 +5,25 @@ import importlib
 import inspect
 import sys
 import types
-import typing
+from typing import Any, Callable, List, Tuple, TypeVar
 
 
 class ModuleWith(types.ModuleType):
     """View of a module with some names replaced; the module itself is unchanged."""
 
-    def __init__(self, original: types.ModuleType, **replaced: typing.Any) -> None:
+    def __init__(self, original: types.ModuleType, **replaced: Any) -> None:
         super().__init__(original.__name__)
         self.__dict__.update(replaced, _original=original)
 
-    def __getattr__(self, name: str) -> typing.Any:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
 
 
-Function = typing.TypeVar("Function", bound=typing.Callable)
-_noted: typing.List[typing.Tuple[str, str, typing.Callable]] = []
+Function = TypeVar("Function", bound=Callable)
+_noted: List[Tuple[str, str, Callable]] = []
 
 
-def around(module: str, name: str) -> typing.Callable[[Function], Function]:
+def around(module: str, name: str) -> Callable[[Function], Function]:
     """Decorate a wrapper of the function ``name`` of a module, or ``CLASS.name``; :func:`wrap_all` installs it."""
 
     def note(wrapper: Function) -> Function:
@@ -37,11 +37,11 @@ def wrap_all() -> None:
     """Install all wrappers that :func:`around` decorates."""
     for module, name, wrapper in _noted:
         *outer, function = name.split(".")
-        owner: typing.Any = importlib.import_module(module)
+        owner: Any = importlib.import_module(module)
         wrap(getattr(owner, outer[0]) if outer else owner, function, wrapper)
 
 
-def wrap(owner: typing.Any, name: str, wrapper: typing.Callable) -> None:
+def wrap(owner: Any, name: str, wrapper: Callable) -> None:
     """Replace a function by ``wrapper(original, *args, **kwargs)``.
 
     Args:
@@ -53,7 +53,7 @@ def wrap(owner: typing.Any, name: str, wrapper: typing.Callable) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original, updated=())
-    def wrapped(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         return wrapper(original, *args, **kwargs)
 
     if isinstance(owner, types.ModuleType):

@@ -7,7 +7,6 @@ every token, so a training can begin anywhere in the corpus.
 import hashlib
 import json
 import logging
-import os
 import zipfile
 import zlib
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Dict, NamedTuple, Optional
 import numpy as np
 
 from fairseq_mega.compat.files.locks import held
+from fairseq_mega.compat.files.saving import written_whole
 
 from .json_lines import Source, read_texts
 from .text_units import SubwordVocabulary
@@ -99,10 +99,8 @@ def index_path(path: Path, folder: Optional[Path]) -> Path:
 
 def write(path: Path, index: TokenIndex, about: str) -> None:
     """Write an index atomically."""
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
+    with written_whole(path) as partial, partial.open("wb") as file:
         np.savez(file, about=np.array(about), **index._asdict())
-    os.replace(partial, path)
 
 
 def read(path: Path, about: str) -> Optional[TokenIndex]:

@@ -1,7 +1,6 @@
 """Write checkpoint files, and read a checkpoint's architecture and task."""
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Dict, NamedTuple, Optional
 
@@ -9,6 +8,7 @@ import torch
 
 from fairseq_mega.compat.files import safetensors_files
 from fairseq_mega.compat.files.loading import load
+from fairseq_mega.compat.files.saving import written_whole
 
 
 def save(checkpoint: Dict[str, Any], path: Path) -> None:
@@ -16,19 +16,11 @@ def save(checkpoint: Dict[str, Any], path: Path) -> None:
 
     With the suffix .safetensors only the tensors, the configuration and the names of the model are written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     if safetensors_files.names_safetensors(path):
         safetensors_files.write(checkpoint, path)
         return
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".partial")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            torch.save(checkpoint, stream)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with written_whole(path) as partial, partial.open("wb") as stream:
+        torch.save(checkpoint, stream)
 
 
 class Origin(NamedTuple):

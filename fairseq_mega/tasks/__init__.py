@@ -6,9 +6,7 @@ import_fairseq()
 
 from fairseq.tasks import FairseqTask  # noqa: E402
 
-from fairseq_mega.compat.features.interactive import clean_as_in_training  # noqa: E402
 from fairseq_mega.data.card import card_of_task  # noqa: E402
-from fairseq_mega.data.text_cleaning import clean, steps_of_folder, steps_of_model  # noqa: E402
 
 from . import (  # noqa: E402, F401
     image_classification,
@@ -19,6 +17,7 @@ from . import (  # noqa: E402, F401
     megalodon_pretrain,
     speech_commands,
 )
+from .cleaning import clean_as_in_training  # noqa: E402
 
 FairseqTask.data_card = card_of_task  # of tasks that define none
-clean_as_in_training(clean, steps_of_model, steps_of_folder)
+clean_as_in_training()

@@ -10,12 +10,15 @@ from typing import List
 import pytest
 import torch
 from fairseq.data import ConcatDataset
+from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import build_optimizer
 
 import fairseq_mega
 from fairseq_mega.cli import console
+from fairseq_mega.cli.usage import plugin_flags
 from fairseq_mega.compat import errors
 from tests.support import helpers
+from tests.support.documented_commands import OPTION, OURS, PARSERS
 
 
 class TestUserDir:
@@ -103,11 +106,30 @@ class TestErrors:
 
 
 class TestHelp:
-    def test_train_lists_the_architectures(self, capsys: pytest.CaptureFixture) -> None:
-        assert console.run("train", ["--help"]) == 0
+    @pytest.mark.parametrize("command", console.COMMANDS)
+    def test_the_first_page_has_options_of_the_command(self, command: str, capsys: pytest.CaptureFixture) -> None:
+        assert console.run(command, ["--help"]) == 0
         page = capsys.readouterr().out
-        assert "--arch NAME --help" in page and "--help-all" in page and " mega_lm_tiny," in page
-        assert len(page.splitlines()) < 50
+        known = {
+            *PARSERS[command]()._option_string_actions,
+            *OPTION.findall(plugin_flags({"--task": None, "--lr-scheduler": None})),
+        }
+        found = {*OPTION.findall(page)} - {"--help-all"}
+        assert found <= {*known, *OURS} and {"--cpu", "--precision"} <= found
+        assert "--help-all" in page and len(page.splitlines()) < 50
+
+    def test_train_lists_the_registered_architectures(self, capsys: pytest.CaptureFixture) -> None:
+        assert console.run("train", ["--help"]) == 0
+        names = capsys.readouterr().out.partition("of this package: ")[2].partition(";")[0].replace("\n", " ")
+        registered = {
+            name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.startswith("fairseq_mega.")
+        }
+        assert set(names.split(", ")) == registered and "mega_lm_tiny" in registered
+
+    def test_the_first_page_imports_neither_torch_nor_fairseq(self) -> None:
+        page = "import sys; from fairseq_mega.cli import console; sys.argv[1:] = ['-h']; console.train()"
+        program = f"{page}; sys.exit({{'torch', 'fairseq', 'numpy', 'yaml'}} & {{*sys.modules}} or None)"
+        subprocess.run([sys.executable, "-c", program], cwd=helpers.REPOSITORY, check=True, capture_output=True)
 
     def test_train_shows_the_options_of_one_model(self, capsys: pytest.CaptureFixture) -> None:
         assert console.run("train", ["--arch", "mega_lm_tiny", "--task", "mega_language_modeling", "--help"]) == 0
@@ -115,20 +137,26 @@ class TestHelp:
         assert "with --arch mega_lm:" in page and "--decoder-chunk-size" in page and "--chunk-nums" in page
         assert "with --arch mega:" not in page and "--save-dir" not in page
 
-    @pytest.mark.parametrize("given", [["--help-all"], ["--arch", "transformer", "--help"]])
-    def test_train_shows_the_options_of_every_training(self, given: List[str], capsys: pytest.CaptureFixture) -> None:
-        with pytest.raises(SystemExit) as exit_request:
-            console.run("train", given)
+    @pytest.mark.parametrize(
+        ("command", "given", "flags"),
+        [
+            ("train", ["--help-all"], ("--save-dir", "--warmup-power", "--chunk-nums")),
+            ("train", ["--arch", "transformer", "--help"], ("--save-dir", "--warmup-power", "--chunk-nums")),
+            ("generate", ["--help-all"], ("--user-dir", "--valid-block")),
+        ],
+    )
+    def test_all_options(self, command: str, given: List[str], flags: List[str], capsys: pytest.CaptureFixture) -> None:
+        assert console.run(command, given) == 0
         page = capsys.readouterr().out
-        assert exit_request.value.code == 0
-        for flag in ("--save-dir", "--warmup-power", "--chunk-nums"):
+        for flag in flags:
             assert flag in page, flag
 
-    def test_of_the_others(self, capsys: pytest.CaptureFixture) -> None:
-        with pytest.raises(SystemExit) as exit_request:
-            console.run("generate", ["--help"])
-        text = capsys.readouterr().out
-        assert exit_request.value.code == 0 and "--user-dir" in text and "--valid-block" in text
+    def test_a_reader_that_goes_ends_it_in_silence(self) -> None:
+        command = (
+            f"{sys.executable} -c 'from fairseq_mega.cli import console; console.validate()' --help-all | head -n 1"
+        )
+        done = subprocess.run(command, shell=True, cwd=helpers.REPOSITORY, text=True, capture_output=True, check=True)
+        assert done.stdout.startswith("usage: fairseq-mega-validate") and not done.stderr, done.stderr
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from fairseq_mega.convert import command
-from tests.support import helpers, tiny_images
-from tests.support.tiny_trainings import COMMON, Trainings
+from tests.support import helpers
+from tests.support.tiny_trainings import Trainings
 
 ONCE: List[object] = ["--cpu", "--max-update", 2, "--num-workers", 0, "--no-epoch-checkpoints", "--disable-validation"]
 SMOOTHED: List[object] = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.3]
@@ -33,32 +33,12 @@ KINDS: Dict[str, Tuple[str, List[object], Tuple[str, ...]]] = {  # kind of train
     "colour image": ("colour image", [], ("validate",)),
     "masked": ("masked", [], ("validate",)),
 }
-COLOUR_IMAGES: List[object] = [
-    *("--task", "image-classification", "--arch", "mega_image_miniature", "--image-size", 8, "--patch-size", 4),
-    *("--image-class-num", 3, "--criterion", "lra_cross_entropy", "--batch-size", 8),
-]
-MASKED: List[object] = [
-    *("--task", "masked_lm", "--arch", "mega_masked_lm", "--criterion", "masked_lm", "--mask-prob", 0.4),
-    *("--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-hidden-dim", 32, "--encoder-ffn-embed-dim", 32),
-    *("--encoder-z-dim", 8, "--encoder-n-dim", 4, "--max-positions", 64, "--tokens-per-sample", 30),
-    *("--no-final-norm", "--no-scale-embedding", "--max-tokens", 200),
-]
 OF_COMMANDS: Dict[str, List[object]] = {
     "validate": ["--max-tokens", 200, "--skip-invalid-size-inputs-valid-test"],
     "eval-lm": ["--max-tokens", 200],
     "generate": ["--gen-subset", "valid", "--batch-size", 40, "--max-len-b", 3, "--beam", 1, "--valid-block", "lines"],
 }
 OUTPUTS = {"validate": r"valid on .*", "eval-lm": r"Loss \(base 2\).*", "generate": r"^[HDP]-.*"}
-
-
-def arguments(trainings: Trainings, kind: str, *options: object) -> List[Any]:
-    """Arguments of fairseq-mega-train, the data first."""
-    if kind == "colour image":
-        folder = trainings.data.setdefault(kind, trainings.folder / "colour images")
-        return [folder if folder.exists() else tiny_images.write(folder), *COLOUR_IMAGES, *COMMON, *options]
-    if kind == "masked":
-        return [trainings.arguments("language model")[0], *MASKED, *COMMON, *options]
-    return trainings.arguments(kind, *options)
 
 
 def printed(data: Path, checkpoint: Path, name: str, task: Any) -> List[str]:
@@ -74,7 +54,7 @@ def printed(data: Path, checkpoint: Path, name: str, task: Any) -> List[str]:
 @pytest.mark.parametrize("name", KINDS)
 def test_there_and_back(name: str, trainings: Trainings, tmp_path: Path) -> None:
     kind, options, commands = KINDS[name]
-    given = arguments(trainings, kind, *options, *ONCE, "--save-dir", tmp_path)
+    given: List[Any] = trainings.arguments(kind, *options, *ONCE, "--save-dir", tmp_path)
     if name == "adaptive":
         given.remove("--share-decoder-input-output-embed")
     helpers.run_fairseq("train", given)

@@ -22,23 +22,13 @@ from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 OURS = {"order": "fairseq"}  # of tokens, in a published layout that was written here
 
 
-@pytest.mark.parametrize("changed", [{}, {"swiglu": False, "rescale_nffn": False, "scale_emb": True, "num_heads": 1}])
-def test_outputs_are_those_of_a_plain_transcription(changed: Dict[str, Any]) -> None:
-    whole = model()
-    if changed:
-        whole = {name: value for name, value in whole.items() if not name.endswith(("fc3.weight", "nffn.alpha"))}
+def test_outputs_of_another_shape_are_those_of_a_plain_transcription() -> None:
+    """Those of the usual one are in the contract of layouts."""
+    changed = {"swiglu": False, "rescale_nffn": False, "scale_emb": True, "num_heads": 1}
+    whole = {name: value for name, value in model().items() if not name.endswith(("fc3.weight", "nffn.alpha"))}
     published = {"config": {"model": {**CONFIG, **changed}}, "model": whole}
     converted = convert_megalodon(published, "official")
     assert largest_difference(published, converted) < 1e-5
-    missed = []
-    for name, tensor in converted["model"].items():
-        if changed or ".layers.1." in name:
-            continue  # as in layer 0
-        noise = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(5)).abs()
-        damaged = {**converted["model"], name: tensor + noise}
-        if not largest_difference(published, {**converted, "model": damaged}) > 1e-4:
-            missed.append(name)
-    assert not missed
 
 
 OVER_FEATURES = ("rmsnorm.weight", "nffn.norm.weight", "nffn.norm.bias")

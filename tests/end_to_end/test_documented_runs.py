@@ -10,7 +10,7 @@ from typing import Callable, Dict, List
 import pytest
 
 from fairseq_mega.lab.prepare import command as preparing
-from fairseq_mega.lab.prepare.classification import sounds, toy_data
+from fairseq_mega.lab.prepare import toy_data
 from tests.support import documented_commands as documents
 from tests.support import helpers, in_process, tiny_images
 from tests.support.documented_commands import SETS, Command
@@ -88,8 +88,7 @@ def before_the_readme() -> None:
 
 def before_the_published_commands() -> None:
     execute(f"fairseq-mega-prepare listops --out listops {SETS['LISTOPS']}")
-    before_speech()
-    execute("fairseq-mega-prepare speech-commands --out speech --dir words --any-count")
+    execute("fairseq-mega-prepare speech-commands --out speech --smoke")
     write_lines(200, "train.txt", "valid.txt", "test.txt")
     splits = "--trainpref train.txt --validpref valid.txt --testpref test.txt"
     execute(f"fairseq-preprocess --only-source --destdir text {splits}")
@@ -126,7 +125,7 @@ def before_the_long_range_arena() -> None:
 
 
 def before_speech() -> None:
-    toy_data.speech_commands(sounds.WORDS, Path("words"))
+    toy_data.speech_commands(Path("words"))
     for word in ("yes", "no"):
         shutil.copytree(f"words/{word}", f"my_recordings/{word}")
     for name in ("word.wav", "new.wav"):

@@ -9,8 +9,7 @@ from typing import Any, Dict, Optional, Sequence
 
 import pytest
 
-from fairseq_mega.lab.prepare import binarised, command
-from fairseq_mega.lab.prepare.language_modeling import toy_data
+from fairseq_mega.lab.prepare import binarised, command, toy_data
 from tests.support import in_process
 from tests.support.helpers import REPOSITORY
 from tests.support.in_process import in_process as no_processes  # noqa: F401
@@ -44,7 +43,7 @@ def test_wikitext(tmp_path: Path) -> None:
     assert "SMOKE RUN on invented data" in done.stderr
     for split, found in counts(done, out)["splits"].items():
         lines = toy_data.wikitext_lines(split)
-        assert found["lines"] == len(lines) == toy_data.LINES[split]
+        assert found["lines"] == len(lines) == toy_data.WIKITEXT_LINES[split]
         assert found["tokens"] == sum(len(line.split()) + 1 for line in lines)
         assert found["unknown"] >= sum(line.split().count("<unk>") for line in lines) > 0
 
@@ -67,7 +66,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert other.returncode == 1 and "blocks was 20 and is 4 now" in other.stderr
     monkeypatch.setattr(binarised, "run_command", binarise)
     again = run("gcide", out, "--smoke", "--workers", 3)
-    assert "text: made before" in again.stderr
+    assert "text: done before" in again.stderr
     found = counts(again, out)
     assert found == counts(run("gcide", whole, "--smoke"), whole) and not (out / "unfinished").exists()
     for name in ("dict.txt", "train.bin", "test.bin"):
@@ -85,7 +84,7 @@ esac"""
 
 def test_gcide_is_taken_from_the_fetched_package(tmp_path: Path) -> None:
     """By stand-ins of apt-get, which fetches, and of dpkg-deb, which unpacks, a small dict-gcide."""
-    toy_data.write_corpus("gcide", tmp_path / "gcide.dict.dz")
+    toy_data.gcide(tmp_path)
     (tmp_path / "bin").mkdir()
     for name, body in (
         ("apt-get", 'for last; do :; done; [ "$last" = dict-gcide ]; echo package >dict-gcide_9_all.deb'),

@@ -30,17 +30,17 @@ def inner(ups: float, **more: Any) -> str:
 
 
 def read(text: str) -> training_log.Training:
-    return training_log.read_training(text.splitlines(), "train.log")
+    return training_log.read_training(training_log.parse_log(text.splitlines()), "train.log")
 
 
 def test_hours_of_all_starts() -> None:
     end = json.dumps({"epoch": 1, "train_num_updates": "9", "train_train_wall": "700", "train_wall": "1800"})
     log = HEAD + inner(4, train_wall="9", wall="40") + inner(4, train_wall="9", wall="3600")
     log += HEAD + inner(4, train_wall="9", wall="900") + f"{STAMP} | train | {end}\n" + "| killed {\n" + HEAD
-    assert training_log.training_hours(log.splitlines()) == 1.5
+    assert training_log.parse_log(log.splitlines()).hours == 1.5
     log = HEAD + valid(1, 5, 50.0) + inner(4, wall="1800") + valid(2, 10, 60.0) + HEAD + inner(4, wall="900")
     assert [found.hours for found in read(log + valid(3, 15, 70.0)).validations] == [None, 0.5, 0.75]
-    assert training_log.training_hours(HEAD.splitlines()) is None
+    assert training_log.parse_log(HEAD.splitlines()).hours is None
 
 
 def test_log_of_a_training_that_was_interrupted() -> None:

@@ -16,7 +16,7 @@ from fairseq_mega.tasks.lra_text import LRATextTask
 from tests.support.prepare_runs import prepare
 
 
-def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bytes_from_the_end_as_in_training(tmp_path: Path) -> None:
     """Data made by imdb --end keep them; --max-positions then keeps the beginning of these, in training too."""
     table, out = tmp_path / "reviews.tsv", tmp_path / "out"
     table.write_text("".join(f"{number % 2}\t{number}\tthe film {number} was fine\n" for number in range(10)))
@@ -24,11 +24,10 @@ def test_bytes_from_the_end_as_in_training(tmp_path: Path, capsys: pytest.Captur
     task = LRATextTask.setup_task(argparse.Namespace(data=str(out)))
     special = task.dictionary.nspecial
     text = "fine, it was; in a sea"
-    for task.longest, read, told in ((4000, "in a sea", "the last 8"), (5, "in a ", "the first 5 of the last 8")):
+    for task.longest, read in ((4000, "in a sea"), (5, "in a ")):
         [(_, inputs)] = TextReader(task).read_lines(iter([text]))
         tokens = inputs["src_tokens"].flatten().tolist()
         assert bytes(int(task.dictionary[token]) for token in tokens if token >= special).decode() == read
-        assert f"of the 22 tokens of line 1 the model reads {told}, as in training" in capsys.readouterr().err
 
 
 def test_an_unknown_unit_is_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

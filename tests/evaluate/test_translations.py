@@ -175,5 +175,3 @@ def test_the_official_test_set_is_used_where_it_lies_and_its_absence_is_said(
     wrong = ["etwas ganz anderes"] * 11
     assert run(tmp_path, lines, *options, references=wrong) == 0
     assert "sacreBLEU = 100.00" in capsys.readouterr().out
-    assert run(tmp_path, lines, "--sacrebleu-test-set", "wmt00", "--source-lang", "en") == 1
-    assert "--sacrebleu-test-set wmt00" in capsys.readouterr().err

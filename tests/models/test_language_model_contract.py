@@ -8,8 +8,6 @@ import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fairseq_mega.models.presets import preset_names
 from fairseq_mega.models.streams.scoring import Carry
@@ -73,17 +71,6 @@ def test_whole_equals_chunks_equals_tokens(model: Any, length: int) -> None:
     torch.testing.assert_close(by_chunk, whole[:, ends], atol=2e-6, rtol=0)
 
 
-@settings(max_examples=12, deadline=None)
-@given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=8), chunk=st.sampled_from([-1, 1, 4, 5, 30]))
-def test_random_pieces_equal_the_whole(kind: str, lengths: Any, chunk: int) -> None:
-    options: Dict[str, Any] = {} if kind == "llama" else {"decoder_chunk_size": chunk}
-    model = lively(build(kind, **options))
-    read, ends = tokens(2, sum(lengths)), torch.tensor(lengths).cumsum(0) - 1
-    whole = log_probs(model, read)
-    for pieces, positions in ((lengths, ends), ((1,) * read.size(1), slice(None))):
-        torch.testing.assert_close(advance(model, read.split(pieces, dim=1)), whole[:, positions], atol=2e-6, rtol=0)
-
-
 def test_future_padding_and_order_change_nothing(model: Any) -> None:
     read = tokens(2, 17).clamp(min=EOS + 1)
     read[:, 4] = EOS
@@ -133,16 +120,6 @@ def test_streams_out_of_order_are_refused(model: Any) -> None:
     with pytest.raises(ValueError, match="continue at token 10.* were read up to token 5"):
         model(tokens(2, 5), carry=carry, streams=[0, 1], position=10)
     model(tokens(1, 5), carry=carry, streams=[7], position=0)  # a new stream may begin any time
-
-
-def test_a_cache_holds_the_unfinished_chunk(kind: str) -> None:
-    model = lively(build(kind))
-    state: Any = None
-    for step in range(1, LENGTH + 1):
-        _, state = model.decoder.advance(tokens(1, 1), state)
-        kept = step if kind == "llama" else step % CHUNK
-        assert state.step == step
-        assert [len(part.attention.keys) for part in state.cache] == [kept, kept]
 
 
 @pytest.mark.parametrize(

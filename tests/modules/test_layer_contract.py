@@ -145,8 +145,9 @@ def test_single_steps_of_decoding_equal_the_whole(kind: str, chunk_size: int, dt
         whole = run(built, x, return_state=True, **context)
         for piece in x.split(1, dim=1):
             steps.append(run(built, piece, steps[-1] if steps else None, return_state=True, **context))
-        again = run(built, x[:, 8:9], steps[7], return_state=True, **context)
-    assert torch.equal(again.hidden, steps[8].hidden)
+        run(built, x[:, :1], steps[7], return_state=True, **context)
+        again = [run(built, x[:, at : at + 1], steps[at - 1], return_state=True, **context) for at in (9, 8)]
+    assert torch.equal(again[0].hidden, steps[9].hidden) and torch.equal(again[1].hidden, steps[8].hidden)
     out = torch.cat([found.hidden for found in steps], dim=1)
     torch.testing.assert_close(out, whole.hidden, rtol=0, atol=tolerance * whole.hidden.abs().max().item())
     for got, want in zip(tensors_of(steps[-1].memory), tensors_of(whole.memory)):
@@ -294,10 +295,15 @@ def test_padded_streams_in_pieces_equal_the_whole(kind: str, chunk_size: int, ma
             torch.testing.assert_close(got, want, msg=f"pieces {pieces}")
 
 
-@pytest.mark.parametrize("kind", [*PADDED, *PARTS, *(f"{kind} both ways" for kind in PADDED), "s4d"])
-@pytest.mark.parametrize(("chunk_size", "row"), [(1, "..rrr.r..rrr."), (4, "....rrrr....r"), (4, "rrrr........r")])
+ROWS = [(1, "..rrr.r..rrr."), (4, "....rrrr....r"), (4, "rrrr........r"), (-1, "...rrrrrr....")]
+KINDS_OF_ROWS = [*PADDED, *PARTS, *(f"{kind} both ways" for kind in PADDED), "s4d"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "chunk_size", "row"), [*((kind, *row) for kind in KINDS_OF_ROWS for row in ROWS), ("llama", *ROWS[-1])]
+)
 def test_a_padded_row_is_the_row_without_padding(kind: str, chunk_size: int, row: str) -> None:
-    """Padding of whole chunks, whose steps attend to each other alone."""
+    """Padding of whole chunks, whose steps attend to each other alone, or on both sides of one attention."""
     name = kind.removesuffix(" both ways")
     built = part(name, chunk_size) if kind in PARTS else layer(name, chunk_size, name != kind)
     mask = mask_of(row)
@@ -344,18 +350,6 @@ def test_no_value_at_padding_reaches_anything(
         torch.testing.assert_close(got, want)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if not source(kind)])  # cross attention counts all steps
-@pytest.mark.parametrize(("chunk_size", "left"), [(-1, 3), (4, 4), (4, 8)])
-def test_padding_on_either_side_changes_nothing(kind: str, chunk_size: int, left: int) -> None:
-    """On the left of a layer with chunks as long as whole chunks: where chunks end is a matter of columns."""
-    built, x, context = layer(kind, chunk_size), hidden(6), source(kind)
-    mask = torch.ones(BATCH, left + 6 + 3, dtype=torch.bool)
-    mask[:, left : left + 6] = False
-    padded = torch.cat([hidden(left, seed=7), x, hidden(3, seed=8)], dim=1)
-    got = run(built, padded, padding_mask=mask, **context).hidden[:, left : left + 6]
-    torch.testing.assert_close(got, run(built, x, **context).hidden)
-
-
 @pytest.mark.parametrize(("kind", "chunk_size"), [(kind, size) for kind in BIDIRECTIONAL for size in (-1, 4)])
 def test_right_padding_of_a_bidirectional_layer_changes_nothing(kind: str, chunk_size: int) -> None:
     built, context = layer(kind, chunk_size, bidirectional=True), source(kind)
@@ -376,12 +370,19 @@ def test_rows_of_a_bidirectional_layer_do_not_see_each_other(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "chunk_size"), FEW)
-def test_state_follows_its_rows(kind: str, chunk_size: int) -> None:
-    built, x, order, context = layer(kind, chunk_size), hidden(13), torch.tensor([2, 0, 0, 1]), source(kind)
-    whole = run(built, x, **context).hidden
-    before = run(built, x[:, :10], return_state=True, **context)
-    after = run(built, x[order, 10:], reorder(before, order), return_state=True).hidden
-    torch.testing.assert_close(after, whole[order, 10:])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)  # decoding has kernels of its own in float32
+def test_state_follows_its_rows(kind: str, chunk_size: int, dtype: torch.dtype) -> None:
+    built, x, order = layer(kind, chunk_size).to(dtype), hidden(13).to(dtype), torch.tensor([2, 0, 0, 1])
+    context = source(kind, dtype)
+    with torch.no_grad():
+        whole = run(built, x, **context).hidden
+        for pieces in ((10,), (1,) * 10):
+            _, before = stream(built, x[:, :10], pieces, **context)
+            after, out = [], reorder(before, order)
+            for step in x[order, 10:].split(1, dim=1):
+                out = run(built, step, out, return_state=True)
+                after.append(out.hidden)
+            torch.testing.assert_close(torch.cat(after, dim=1), whole[order, 10:], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["mega cross", "megalodon"])

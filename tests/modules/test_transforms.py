@@ -10,6 +10,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jvp, vmap
 
 from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.dropout import Dropout
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
@@ -113,14 +114,28 @@ def test_single_steps_of_a_stream_keep_tangents(kind: str) -> None:
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_compiles_into_one_graph(kind: str, backend: str) -> None:
-    layer, x = layer_of(kind), hidden().requires_grad_()
+@pytest.mark.parametrize("paths", ["auto", "native,attention=native_blocks"])
+def test_compiles_into_one_graph(kind: str, backend: str, paths: str, monkeypatch: Any) -> None:
+    """Padding too, whose mask the graph cannot look at; dropout draws anew at every call of the graph."""
+    if "native" in paths and native.PROBLEM is not None:
+        pytest.skip(f"no compiled kernels: {native.PROBLEM}")
+    monkeypatch.setenv("FAIRSEQ_MEGA_PATHS", paths)
+    layer, x, mask = layer_of(kind), hidden().requires_grad_(), torch.zeros(2, LENGTH, dtype=torch.bool)
+    mask[0, 3:5] = mask[1, :2] = True
+
+    def real_steps(given: Any, z: Tensor) -> Tensor:
+        return given(z, LayerContext(padding_mask=mask)).hidden.masked_fill(mask.unsqueeze(-1), 0.0)
+
     torch._dynamo.reset()
     compiled, inputs = torch.compile(layer, fullgraph=True, backend=backend), [x, *layer.parameters()]
-    got, want = compiled(x).hidden, layer(x).hidden
+    got, want = real_steps(compiled, x), real_steps(layer, x)
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
     for one, other in zip(*(torch.autograd.grad(out.square().sum(), inputs) for out in (got, want))):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * other.abs().max().item())
+    for part in layer.modules():
+        if isinstance(part, Dropout):
+            part.p = 0.5
+    assert not torch.equal(*(real_steps(compiled, x) for _ in range(2)))
 
 
 @pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")  # FFTs have lengths

@@ -20,7 +20,7 @@ from fairseq_mega.ops.decoding import complex_step_coefficients
 from fairseq_mega.ops.decoding.reference import complex_ema_step
 from fairseq_mega.ops.ema import EMACoefficients
 from fairseq_mega.ops.packed_linear import MOST_ROWS
-from tests.support.layers import reorder, run
+from tests.support.layers import run
 from tests.support.numerics import assert_close
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"compiled kernels: {native.PROBLEM}")
@@ -30,6 +30,7 @@ SHAPES: Dict[str, Dict[str, Any]] = {
     "vectors": {"embed_dim": 16, "hidden_dim": 80, "z_dim": 24, "ema_dim": 16},
     "one dimension": {"embed_dim": 5, "hidden_dim": 70, "z_dim": 2, "ema_dim": 1},
 }
+LARGE: Dict[str, Any] = {"embed_dim": 256, "hidden_dim": 256, "z_dim": 32, "ema_dim": 16}
 ODD: Dict[str, Any] = {"embed_dim": 12, "hidden_dim": 13, "z_dim": 6, "ema_dim": 3, "ffn_dim": 21, "norm_groups": 2}
 MEGALODON: Dict[str, Dict[str, Any]] = {
     "one head": {},
@@ -50,7 +51,7 @@ def moved(module, seed=3):
 
 def attention(shape="odd", **options):
     torch.manual_seed(3)
-    return moved(GatedAttention(MegaLayerConfig(**{**SHAPES[shape], "max_positions": 128, **options})))
+    return moved(GatedAttention(MegaLayerConfig(**{**SHAPES.get(shape, LARGE), "max_positions": 128, **options})))
 
 
 def megalodon_config(**changes):
@@ -119,6 +120,21 @@ def test_steps_of_megalodon_equal_the_whole(shape, chunk_size, rows, path):
     torch.manual_seed(3)
     built = moved(NormalizedGatedAttention(megalodon_config(**MEGALODON[shape], chunk_size=chunk_size)))
     compare(built, hidden(rows, 21, built.widths[2]), path)
+
+
+@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
+def test_steps_do_not_depend_on_threads(function, path):
+    """Of sizes at which each thread has a part of every kernel."""
+    path("native")
+    built, x, threads = attention("large", attention_function=function), hidden(64, 5, 256).float(), []
+    before = torch.get_num_threads()
+    try:
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            threads.append(stream(built, x, (1,) * 5)[0])
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(*threads, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("past", [63, 64, 65])
@@ -246,32 +262,6 @@ def test_padding_takes_the_other_path(path):
             out = run(built, step, out, padding_mask=absent, return_state=True)
             outputs.append(out.hidden)
     torch.testing.assert_close(torch.cat(outputs, 1)[~mask], want)
-
-
-@pytest.mark.parametrize("rows", [2, MOST_ROWS + 1])
-def test_a_state_may_be_continued_twice(rows, path):
-    path("native")
-    built = attention(chunk_size=8)
-    x, other = hidden(rows, 14, 11).float(), hidden(rows, 9, 11, seed=7).float()
-    prefix = x[:, :5]
-    _, before = stream(built, prefix, (1,) * 5)
-    first, second, again = (stream(built, after, (1,) * 9, before)[0] for after in (x[:, 5:], other, x[:, 5:]))
-    torch.testing.assert_close(first, stream(built, x, (1,) * 14)[0][:, 5:])
-    torch.testing.assert_close(second, stream(built, torch.cat([prefix, other], 1), (1,) * 14)[0][:, 5:])
-    assert torch.equal(first, again)
-
-
-def test_states_follow_their_rows(path):
-    path("native")
-    built = attention()
-    x = hidden(3, 8, 11).float()
-    order = torch.tensor([2, 0, 0, 1])
-    _, before = stream(built, x[:, :7], (1,) * 7)
-    kept, moved_rows = (
-        stream(built, rows, [1], state)[0]
-        for rows, state in ((x[:, 7:], before), (x[order, 7:], reorder(before, order)))
-    )
-    torch.testing.assert_close(moved_rows, kept[order])
 
 
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])

@@ -78,19 +78,6 @@ def test_shares_and_repetition(path):
 
 
 @needs_kernels
-def test_threads_change_nothing():
-    x, found, threads = draw(3000, 40), [], torch.get_num_threads()
-    try:
-        for number in (1, 3):
-            torch.set_num_threads(number)
-            torch.manual_seed(5)
-            found.append(dropout(x, P, path="native"))
-    finally:
-        torch.set_num_threads(threads)
-    assert torch.equal(*found)
-
-
-@needs_kernels
 def test_gradients_of_gradients():
     seed = torch.tensor(7)
     assert torch.autograd.gradgradcheck(

@@ -17,7 +17,6 @@ from tests.support import kernels
 from tests.support.numerics import (
     GRADIENT_FACTOR,
     assert_close,
-    assert_independent_of_threads,
     gradients,
     leaves,
 )
@@ -178,15 +177,6 @@ def test_rows_may_lie_apart(name, place, select):
             given = {**turned, **columns, **({} if apart is None else {apart: turned[apart].contiguous()})}
             found, want = (operator.run(**given, path=path) for path in ("native", "reference"))
             torch.testing.assert_close(found, want)
-
-
-@pytest.mark.parametrize("name", OPERATORS)
-def test_results_do_not_depend_on_threads(name):
-    def compute():
-        inputs = leaves(tensors((700, 130), OPERATORS[name].names), torch.float32)
-        return OPERATORS[name].run(**inputs, path="native"), inputs
-
-    assert_independent_of_threads(compute)
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATORS if "norm" in name])

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from fairseq_mega.compat.features.no_weight_decay import exclude_from_weight_decay, mark_float32_copies
 from fairseq_mega.optim.adam_selective_decay import SelectiveDecayAdam, SelectiveDecayAdamConfig
-from tests.support import helpers, tiny_images
+from tests.support import helpers
 from tests.support.tiny_trainings import numbers
 
 RATE, DECAY, BETAS, EPS = 0.1, 0.05, (0.9, 0.98), 1e-3
@@ -106,20 +106,12 @@ PRECISIONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def arguments(tmp_path_factory):
-    """A tiny training of the image classifier, of three updates an epoch."""
-    folder = tiny_images.write(tmp_path_factory.mktemp("images"))
-    model = ["--arch", "mega_image_miniature", "--image-size", 8, "--patch-size", 4, "--image-class-num", 3]
-    given = [folder, "--task", "image-classification", *model, "--criterion", "lra_cross_entropy", "--batch-size", 8]
-    given += ["--optimizer", "adam_selective_decay", "--weight-decay", 0.5, "--lr", 0.01, "--num-workers", 0, "--cpu"]
-    return [*given, "--no-epoch-checkpoints", "--no-progress-bar", "--log-format", "json", "--log-interval", 1]
-
-
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_training_stopped_and_called_again_is_the_undisturbed_one(precision, arguments, tmp_path):
+def test_a_training_stopped_and_called_again_is_the_undisturbed_one(precision, trainings, tmp_path):
     def train(save_dir, updates):
-        given = [*arguments, *PRECISIONS[precision], "--save-dir", tmp_path / save_dir, "--max-update", updates]
+        options = ["--optimizer", "adam_selective_decay", "--weight-decay", 0.5, *PRECISIONS[precision], "--cpu"]
+        options += ["--num-workers", 0, "--no-epoch-checkpoints", "--save-dir", tmp_path / save_dir]
+        given = trainings.arguments("colour image", *options, "--max-update", updates)
         return numbers(helpers.run_fairseq("train", given), "^(loss|gnorm)$")
 
     whole = train("whole", 5)

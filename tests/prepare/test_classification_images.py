@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
+from fairseq_mega.lab.prepare import toy_data
 from fairseq_mega.lab.prepare.classification import images as arena
-from fairseq_mega.lab.prepare.classification import toy_data
 from tests.support.prepare_runs import image_labels, images, prepare, source_of
 
 # --- CIFAR-10

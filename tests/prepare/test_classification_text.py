@@ -9,7 +9,8 @@ from typing import Dict, List
 import numpy as np
 import pytest
 
-from fairseq_mega.lab.prepare.classification import texts, toy_data
+from fairseq_mega.lab.prepare import toy_data
+from fairseq_mega.lab.prepare.classification import texts
 from fairseq_mega.lab.prepare.classification.texts import (
     BYTE_TOKENS,
     Example,
@@ -155,6 +156,6 @@ def test_pairs_keep_their_sides_and_share_a_dictionary(tmp_path: Path) -> None:
     assert dictionaries[0] == dictionaries[1]
     assert any("147086 are commonly reported" in note for note in source_of(tmp_path / "out")["notes"])
 
-    prepare("aan", "--out", tmp_path / "few", "--tsv-dir", folder, "--limit", 7, "--length", 4).succeeded()
+    prepare("aan", "--out", tmp_path / "few", "--tsv-dir", folder, "--length", 4).succeeded()
     firsts = [byte_texts(tmp_path / "few" / side, "train") for side in ("src-bin", "src1-bin")]
-    assert firsts == [[b"b'tr"] * 7, [b"b'se"] * 7]
+    assert firsts == [[b"b'tr"] * 30, [b"b'se"] * 30]

@@ -8,20 +8,22 @@ from typing import Callable, Dict
 import pytest
 
 from fairseq_mega.data.image_folder import ImageFolder
-from fairseq_mega.lab.prepare.classification import imagenet, toy_data
+from fairseq_mega.lab.prepare import toy_data
+from fairseq_mega.lab.prepare.classification import imagenet
+from fairseq_mega.lab.prepare.download import digest_of
 from tests.support.prepare_runs import prepare, refusal, source_of
-
-ANY = "--any-archives"
 
 
 @pytest.fixture
-def archives(tmp_path: Path) -> Path:
-    toy_data.imagenet(tmp_path / "archives")
-    return tmp_path / "archives"
+def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "archives"
+    toy_data.imagenet(folder)
+    monkeypatch.setattr(imagenet, "ARCHIVES", {name: digest_of(folder / name, "md5") for name in imagenet.ARCHIVES})
+    return folder
 
 
 def test_a_folder_per_class(archives: Path, tmp_path: Path) -> None:
-    prepare("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY).succeeded()
+    prepare("imagenet", "--out", tmp_path / "out", "--archives", archives).succeeded()
     train, val = (ImageFolder(tmp_path / "out" / split) for split in ("train", "val"))
     assert train.classes == val.classes == [f"n{number:08}" for number in (1, 2, 3, 4)]
     for index in range(len(train)):
@@ -39,7 +41,7 @@ def test_what_was_unpacked_is_kept(archives: Path, tmp_path: Path, monkeypatch: 
     def stop(*_given: object) -> None:
         raise KeyboardInterrupt
 
-    command = ["imagenet", "--out", tmp_path / "out", "--archives", archives, ANY]
+    command = ["imagenet", "--out", tmp_path / "out", "--archives", archives]
     with monkeypatch.context() as patched:
         patched.setattr(imagenet, "unpack_validation", stop)
         assert prepare(*command).status == 130
@@ -57,6 +59,7 @@ def repacked(path: Path, named: Callable[[int, str], str]) -> None:
     with tarfile.open(path, "w") as archive:
         for place, (name, data) in enumerate(content):
             toy_data.add_file(archive, named(place, name), data)
+    imagenet.ARCHIVES[path.name] = digest_of(path, "md5")
 
 
 def classes_of_numbers(folder: Path) -> Dict[int, str]:
@@ -74,14 +77,14 @@ def classes_of_numbers(folder: Path) -> Dict[int, str]:
 def test_the_number_in_its_name_gives_an_image_its_class(
     archives: Path, tmp_path: Path, named: Callable[[int, str], str]
 ) -> None:
-    prepare("imagenet", "--out", tmp_path / "as published", "--archives", archives, ANY).succeeded()
+    prepare("imagenet", "--out", tmp_path / "as published", "--archives", archives).succeeded()
     repacked(archives / "ILSVRC2012_img_val.tar", named)
-    prepare("imagenet", "--out", tmp_path / "repacked", "--archives", archives, ANY).succeeded()
+    prepare("imagenet", "--out", tmp_path / "repacked", "--archives", archives).succeeded()
     want, got = (classes_of_numbers(tmp_path / out / "val") for out in ("as published", "repacked"))
     assert len(want) == 16 and got == want
 
 
 def test_validation_images_have_numbers_once_each(archives: Path, tmp_path: Path) -> None:
     repacked(archives / "ILSVRC2012_img_val.tar", lambda place, old: "_val_00000001.JPEG" if place == 5 else old)
-    message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
+    message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives)
     assert "ILSVRC2012_img_val.tar" in message and not (tmp_path / "out" / "val").exists()

@@ -98,21 +98,20 @@ def comma(header: str = "text,label\n") -> str:
     return header + "".join('"' + text.replace('"', '""') + f'",{label}\n' for label, text in ROWS)
 
 
-TABLES: Dict[str, Tuple[str, bytes, str]] = {
-    "more columns": ("own.TSV", ("id\tlabel\ttext\n" + "".join(f"7\t{a}\t{b}\n" for a, b in ROWS)).encode(), "names"),
-    "with a mark and CR LF": ("own.tsv", tsv(ROWS).replace("\n", "\r\n").encode("utf-8-sig"), "names"),
-    "CSV": ("own.csv", comma().encode(), "names"),
-    "gzip": ("own.tsv.gz", gzip.compress(tsv(ROWS).encode()), "names"),
-    "no names": ("own.tsv", tsv(ROWS, "").encode(), "example"),
+TABLES: Dict[str, Tuple[str, bytes]] = {
+    "more columns": ("own.TSV", ("id\tlabel\ttext\n" + "".join(f"7\t{a}\t{b}\n" for a, b in ROWS)).encode()),
+    "with a mark and CR LF": ("own.tsv", tsv(ROWS).replace("\n", "\r\n").encode("utf-8-sig")),
+    "CSV": ("own.csv", comma().encode()),
+    "gzip": ("own.tsv.gz", gzip.compress(tsv(ROWS).encode())),
 }
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_tables(name: str, tmp_path: Path) -> None:
-    file, content, first = TABLES[name]
+    file, content = TABLES[name]
     (tmp_path / file).write_bytes(content)
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / file)]
-    prepare("own-texts", *files, "--first-line", first, "--out", tmp_path / "out").succeeded()
+    prepare("own-texts", *files, "--out", tmp_path / "out").succeeded()
     for split in ("train", "valid", "test"):
         assert source_of(tmp_path / "out")["splits"][split]["labels"] == {"bad": 3, "good": 3}
         assert labels(tmp_path / "out", split) == [label for label, _ in ROWS]
@@ -128,7 +127,7 @@ def test_fields_of_several_lines_and_quotes_of_tsv(tmp_path: Path) -> None:
 
 
 REFUSED: Dict[str, Tuple[str, bytes, str]] = {
-    "other names": ("own.tsv", tsv(ROWS, "Stimmung\tSatz\n").encode(), "line 1 .*--first-line"),
+    "other names": ("own.tsv", tsv(ROWS, "Stimmung\tSatz\n").encode(), "line 1 .*label"),
     "an open quote": ("own.csv", comma().encode() + b'"never closed,good\n', "line 7 is not a row"),
     "a text of Latin-1": ("own.tsv", tsv([*ROWS, ("bad", "schön")]).encode("latin-1"), "line 8: "),
     "a token of fairseq's": ("own.tsv", tsv([*ROWS, ("</s>", "a film")]).encode(), "line 8 .*'</s>'"),

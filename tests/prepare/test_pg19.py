@@ -20,7 +20,6 @@ from tests.support import json_texts
 from tests.support.prepare_runs import prepare, refusal
 
 COUNTS = {"train": 5, "validation": 2, "test": 3}
-ALL = ("--any-count",)
 
 
 class Bucket(http.server.ThreadingHTTPServer):
@@ -79,9 +78,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, bytes]:
 
 
 @pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publish as many books as the storage holds."""
+    monkeypatch.setattr(pg19, "BOOKS", {split: COUNTS[folder] for split, folder in pg19.FOLDERS.items()})
+
+
+@pytest.fixture
 def bucket(files: Dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     monkeypatch.setattr(download.time, "sleep", lambda _: None)
     with Bucket(dict(files)) as running:
+        monkeypatch.setattr(pg19, "HOST", running.host)
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
         yield running
@@ -103,21 +109,22 @@ def texts_of(path: Path) -> List[str]:
     return [json.loads(line)["text"] for line in path.read_text().splitlines()]
 
 
+@pytest.mark.usefixtures("few")
 def test_from_the_bucket(bucket: Bucket, files: Dict[str, bytes], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    prepare("pg19", "--out", out, "--host", bucket.host, *ALL).succeeded()
+    prepare("pg19", "--out", out).succeeded()
     for split, folder in pg19.FOLDERS.items():
         expected = [files[name].decode() for name in sorted(files) if f"/{folder}/" in name]
         assert texts_of(out / f"{split}.jsonl") == expected and len(expected) == COUNTS[folder]
-        assert words_of(out, split) == sum(len(text.split()) for text in expected)
+    assert json.loads((out / WORDS_FILE).read_text()) == pg19.WORDS and words_of(out, "test") == 6_966_499
     assert (out / MODEL_FILE).read_bytes() == files[pg19.VOCABULARY]
     source = json.loads((out / "card.json").read_text())
     assert source["splits"]["train"]["books"] == 5 and "t5.model" in source["inputs"]
-    assert "not the published books" in source["notes"][0]
 
 
+@pytest.mark.usefixtures("few")
 def test_a_damaged_book_alone_is_fetched_again(bucket: Bucket, tmp_path: Path) -> None:
-    run = ("pg19", "--out", tmp_path / "out", "--host", bucket.host, *ALL)
+    run = ("pg19", "--out", tmp_path / "out")
     bucket.damaged = name = f"{pg19.BUCKET}/test/21.txt"
     assert "21.txt: expected MD5" in refusal(*run)
     bucket.damaged, bucket.asked = "", []
@@ -125,23 +132,19 @@ def test_a_damaged_book_alone_is_fetched_again(bucket: Bucket, tmp_path: Path) -
     assert name in bucket.asked and f"{pg19.BUCKET}/test/20.txt" not in bucket.asked
 
 
-def test_the_published_numbers_of_books_are_demanded(
-    books: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("bucket")
+def test_the_published_numbers_of_books_are_demanded(books: Path, tmp_path: Path) -> None:
     assert pg19.BOOKS == {"train": 28602, "valid": 50, "test": 100}
-    for source in (("--books", books, "--vocabulary", books.parent / pg19.VOCABULARY), ("--host", bucket.host)):
+    for source in (("--books", books, "--vocabulary", books.parent / pg19.VOCABULARY), ()):
         message = refusal("pg19", "--out", tmp_path / "refused", *source)
-        assert "validation has 2 books, and PG-19 has 50" in message and "--any-count" in message
-    monkeypatch.setattr(pg19, "BOOKS", {split: COUNTS[folder] for split, folder in pg19.FOLDERS.items()})
-    prepare("pg19", "--out", tmp_path / "out", "--host", bucket.host).succeeded()
-    assert json.loads((tmp_path / "out" / WORDS_FILE).read_text()) == pg19.WORDS
-    assert words_of(tmp_path / "out", "test") == 6_966_499
+        assert "validation has 2 books, and PG-19 has 50" in message
 
 
-def test_books_are_read_whatever_their_files_are(books: Path, tmp_path: Path) -> None:
+def test_books_are_read_whatever_their_files_are(books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rough, model = "Größe, \r\nund ein Ende.\n", books.parent / pg19.VOCABULARY  # with a line end that has to stay
     (books / "train" / "9.Txt.GZ").write_bytes(gzip.compress(rough.encode("utf-8-sig")))
-    given = ("pg19", "--out", tmp_path / "out", "--books", books, "--vocabulary", model, "--any-count")
+    monkeypatch.setattr(pg19, "BOOKS", {"train": 6, "valid": 2, "test": 3})
+    given = ("pg19", "--out", tmp_path / "out", "--books", books, "--vocabulary", model)
     prepare(*given).succeeded()
     lines = [json.loads(line) for line in (tmp_path / "out" / "train.jsonl").read_text().splitlines()]
     assert len(lines) == COUNTS["train"] + 1 and lines[-1] == {"text": rough, "book": "9"}

@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 
 from fairseq_mega.lab.prepare.language_modeling.splitting import cut_words
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.lab.prepare.translation.dataset import cut_pairs
+from fairseq_mega.lab.prepare.translation.dataset import LONGEST, cut_pairs
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair, write_pairs
 
 
@@ -31,10 +31,11 @@ LANGUAGES = ("en", "de")
 
 
 def test_pieces_decode_to_the_text_and_long_training_pairs_are_omitted(
-    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "pieces"
-    cut_pairs(text, out, LANGUAGES, 100, max_train_pieces=60)
+    monkeypatch.setitem(LONGEST, "max_train_pieces", 60)
+    cut_pairs(text, out, LANGUAGES, 100)
     assert "train: 59 pairs, 1 longer than 60 subwords" in capsys.readouterr().err
     processor = sentencepiece.SentencePieceProcessor(model_file=str(out / "joint.model"))
     assert 30 < processor.get_piece_size() <= 100

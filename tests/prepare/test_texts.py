@@ -9,12 +9,10 @@ import pytest
 from fairseq.data import Dictionary
 
 from fairseq_mega.data.text_units import text_unit
-from fairseq_mega.lab.prepare import download
+from fairseq_mega.lab.prepare import download, toy_data
 from fairseq_mega.lab.prepare.archives import Archive
-from fairseq_mega.lab.prepare.language_modeling import toy_data
-from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, obtain_corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text
-from fairseq_mega.lab.prepare.language_modeling.texts import count
+from fairseq_mega.lab.prepare.language_modeling.texts import CORPORA, count, obtain_corpus
 from fairseq_mega.lab.prepare.progress import SPLITS
 from tests.support import helpers
 
@@ -24,10 +22,9 @@ UNREACHABLE = "http://127.0.0.1:1/folder"
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Small archives in place of the real ones, with their checksums, at addresses that cannot be reached."""
-    for name in ("wikitext-2", "enwik8"):
-        toy_data.write_corpus(name, tmp_path / f"{name}.zip")
-    text = toy_data.running_text(toy_data.SIZE)
-    md5 = hashlib.md5((tmp_path / "wikitext-2.zip").read_bytes()).hexdigest()
+    toy_data.wikitext(tmp_path)
+    text = toy_data.running_text()
+    md5 = hashlib.md5((tmp_path / "wikitext-103-v1.zip").read_bytes()).hexdigest()
     wikitext = CORPORA["wikitext-2"]._replace(archive=Archive(f"{UNREACHABLE}/wikitext-2-v1.zip", {"md5": md5}))
     digests = {"md5": hashlib.md5(text).hexdigest(), "sha1": hashlib.sha1(text).hexdigest()}
     enwik8 = CORPORA["enwik8"]._replace(
@@ -40,19 +37,19 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_archive_of_ones_own_is_unpacked_and_recorded(small: Path) -> None:
-    archive = small / "wikitext-2.zip"
+    archive = small / "wikitext-103-v1.zip"
     records = obtain_corpus(CORPORA["wikitext-2"], small / "raw", archive)
     for split in SPLITS:
         want = "".join(f"{line}\n" for line in toy_data.wikitext_lines(split))
         assert (small / "raw" / f"wiki.{split}.tokens").read_text(encoding="utf-8") == want
     sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
-    assert records == {"wikitext-2.zip": {"bytes": archive.stat().st_size, "sha256": sha256}}
+    assert records == {archive.name: {"bytes": archive.stat().st_size, "sha256": sha256}}
 
 
 def test_something_else_than_enwik8_is_refused(small: Path) -> None:
     """An unpacked text is accepted in place of the archive."""
     path = small / "copy"
-    path.write_bytes(toy_data.running_text(toy_data.SIZE))
+    path.write_bytes(toy_data.running_text())
     assert list(obtain_corpus(CORPORA["enwik8"], small / "raw", path)) == [path.name]
     for content in (b"<html>moved</html>", bytes(toy_data.SIZE)):
         path.write_bytes(content)

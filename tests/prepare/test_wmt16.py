@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fairseq_mega.compat.files.card import described
 from fairseq_mega.data.card import settings_of_data
-from fairseq_mega.lab.prepare.wmt16 import corpora, dataset, toy_data
-from fairseq_mega.lab.prepare.wmt16.dataset import clean_corpus, tokenizer, transform
+from fairseq_mega.lab.prepare import toy_data, wmt16
+from fairseq_mega.lab.prepare.wmt16 import clean_corpus, tokenizer, transform
 from fairseq_mega.lab.runs.files import read_lines
 from tests.support.in_process import in_process  # noqa: F401
 from tests.support.prepare_runs import prepare, refusal, source_of
@@ -27,12 +27,12 @@ def write_lines(path: Path, lines: List[str]) -> Path:
 
 @pytest.fixture
 def archives(tmp_path: Path) -> Path:
-    toy_data.write_archives(tmp_path / "archives")
+    toy_data.wmt16(tmp_path / "archives")
     return tmp_path / "archives"
 
 
 def unpack_smoke(archives: Path, output: Path) -> None:
-    corpora.unpack_all(archives, corpora.corpora_with_counts(archives / "counts.json"), output)
+    wmt16.unpack_all(archives, wmt16.corpora_with_counts(archives / "counts.json"), output)
 
 
 def test_sgm_segments_come_out_one_per_line_and_entities_stay() -> None:
@@ -41,21 +41,21 @@ def test_sgm_segments_come_out_one_per_line_and_entities_stay() -> None:
 <SEG ID="2">  über
  zwei   Zeilen </SEG><seg id="3"></seg>
 </p></doc></refset>"""
-    assert corpora.read_sgm(text) == ["Eins &amp; zwei.", "über zwei Zeilen", ""]
+    assert wmt16.read_sgm(text) == ["Eins &amp; zwei.", "über zwei Zeilen", ""]
 
 
 def test_archives_unpack_in_order_and_in_parallel(archives: Path, tmp_path: Path) -> None:
     unpack_smoke(archives, tmp_path / "raw")
     for side, language in enumerate(("en", "de")):
         for name in ("newstest2013", "newstest2014", "newstest2015", "newstest2016"):
-            corpus = next(corpus for corpus in corpora.EVALUATION if corpus.name == name)
+            corpus = next(corpus for corpus in wmt16.EVALUATION if corpus.name == name)
             want = [" ".join(pair[side].split()) for pair in toy_data.corpus_pairs(corpus)]
             assert list(read_lines(tmp_path / "raw" / f"{name}.{language}")) == want
-        pairs = [pair for corpus in corpora.TRAINING for pair in toy_data.corpus_pairs(corpus)]
+        pairs = [pair for corpus in wmt16.TRAINING for pair in toy_data.corpus_pairs(corpus)]
         assert list(read_lines(tmp_path / "raw" / f"train.{language}")) == [pair[side] for pair in pairs]
-    assert [corpus.name for corpus in corpora.TRAINING] == ["europarl-v7", "commoncrawl", "news-commentary-v11"]
+    assert [corpus.name for corpus in wmt16.TRAINING] == ["europarl-v7", "commoncrawl", "news-commentary-v11"]
     assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == sorted(
-        f"{split}.{language}" for split in corpora.SPLITS for language in corpora.LANGUAGES
+        f"{split}.{language}" for split in wmt16.SPLITS for language in wmt16.LANGUAGES
     )
 
 
@@ -76,15 +76,15 @@ def test_a_folder_with_other_things_goes_on(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "runs").mkdir()
     run = ("wmt16", "--smoke", "--workers", 1, "--out", tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(dataset, "learn_merges", lambda *_: (_ for _ in ()).throw(OSError("no merges")))
+        patch.setattr(wmt16, "learn_merges", lambda *_: (_ for _ in ()).throw(OSError("no merges")))
         assert "no merges" in refusal(*run)
     assert not (tmp_path / "tokenized").exists()
     output = prepare(*run).succeeded().output
-    assert "raw: made before" in output and "tokenized: made before" in output
+    assert "raw: done before" in output and "tokenized: done before" in output
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("bpe", "card.json", "checksums.json", "data-bin", "raw", "runs", "tokenized")
+        *("bpe", "card.json", "data-bin", "raw", "runs", "tokenized")
     ]
-    assert source_of(tmp_path)["splits"]["newstest2014"] == {"pairs": toy_data.LINES["newstest2014"]}
+    assert source_of(tmp_path)["splits"]["newstest2014"] == {"pairs": toy_data.WMT16_LINES["newstest2014"]}
     options = argparse.Namespace(bpe="subword_nmt", bpe_codes=str(tmp_path / "bpe" / "codes"), bpe_separator="@@")
     moses = argparse.Namespace(tokenizer="moses", moses_no_escape=True, moses_no_dash_splits=True)
     assert settings_of_data(tmp_path / "data-bin") == {

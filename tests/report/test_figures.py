@@ -10,6 +10,7 @@ from fairseq_mega.lab.report import figures, pictures
 from fairseq_mega.lab.report.command import main
 from fairseq_mega.lab.report.recipe_states import ours_of, states
 from fairseq_mega.lab.runs.results import ResultError
+from fairseq_mega.lab.runs.training_log import parse_log
 from tests.report.synthetic import figure1, figure4, put
 
 
@@ -59,7 +60,7 @@ def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> No
     lines[2] = log_line("train_inner", num_updates=2, loss=0.5)  # trained again; this one counts
     lines += ["2026 | INFO | train_inner | {cut off\n", log_line("train", train_num_updates=9, train_loss=1)]
     lines += [log_line("valid", valid_num_updates=2, valid_loss=2.5, valid_bleu=12.5, valid_ppl=5.6)]
-    found = pictures.read_curves(lines)
+    found = pictures.curves_of(parse_log(lines))
     assert {title: points for title, points in found.items() if points} == {
         "training loss (bits)": {1: 4.0, 2: 0.5},
         "validation loss (bits)": {2: 2.5},

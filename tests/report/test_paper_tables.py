@@ -1,7 +1,5 @@
 """The papers' tables: published values, results that do not belong together, and forms of a table."""
 
-import csv
-import io
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -98,4 +96,3 @@ def test_forms_of_a_table() -> None:
     table = Table(["name", "a|b"], [["one, two", "1"], ["three", ""]])
     assert FORMATS["markdown"](table) == "| name | a\\|b |\n|---|---|\n| one, two | 1 |\n| three |  |"
     assert FORMATS["terminal"](table) == "name      a|b\none, two    1\nthree"
-    assert list(csv.reader(io.StringIO(FORMATS["csv"](table)))) == [["name", "a|b"], ["one, two", "1"], ["three", ""]]

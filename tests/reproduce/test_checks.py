@@ -24,7 +24,6 @@ from tests.support.jobs import TEXT, run_of
         (["--max-update", "25001"], "--max-update"),
         (["--set", "model.attention_activation_fn=gelu"], "--attention-activation-fn"),
         (["--checkpoint", "x.pt", "--precision", "bf16"], "--precision"),  # scores are of float32
-        (["--seeds", "1,1"], "--seeds"),
     ],
     ids=" ".join,
 )

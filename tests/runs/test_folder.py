@@ -11,7 +11,7 @@ import pytest
 from fairseq_mega.lab.runs import commands
 from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.files import written_whole
-from fairseq_mega.lab.runs.stages import Work
+from fairseq_mega.lab.runs.stages import check_settings, stage
 
 
 def test_a_stage_is_done_once_and_only_when_it_succeeds(tmp_path: Path) -> None:
@@ -22,14 +22,18 @@ def test_a_stage_is_done_once_and_only_when_it_succeeds(tmp_path: Path) -> None:
         if len(done) == 1:
             raise StageError("the first time")
 
-    work = Work(tmp_path, ["a setting"], "--out")
     with pytest.raises(StageError):
-        work.stage("make", make)
-    Work(tmp_path, ["a setting"], "--out").stage("make", make)
-    work.stage("make", make)
+        stage(tmp_path, "make", make)
+    stage(tmp_path, "make", make)
+    stage(tmp_path, "make", make)
     assert done == ["made", "made"]
-    with pytest.raises(StageError, match="begun with other settings(.|\n)*< a setting\n> another"):
-        Work(tmp_path, ["another"], "--out")
+
+
+def test_a_folder_has_the_settings_it_was_begun_with(tmp_path: Path) -> None:
+    for _ in range(2):
+        check_settings(tmp_path, ["a setting", "one more"], "--out")
+    with pytest.raises(StageError, match="begun with other settings(.|\n)*< a setting\n> another\ngive"):
+        check_settings(tmp_path, ["another", "one more"], "--out")
 
 
 def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any, List
 
 import pytest
 
-from fairseq_mega.lab.runs.training_log import WINDOW, Update, averaged, read_losses, spikes_of
+from fairseq_mega.lab.runs.training_log import WINDOW, Update, averaged, parse_log, read_losses, spikes_of
 
 SIZE = "2030-01-01 | INFO | fairseq_cli.train | num. shared model params: 1,234 (num. trained: 1,234)\n"
 
@@ -22,7 +22,7 @@ def validated(update: int, loss: float) -> str:
 
 def test_losses_stand_at_the_tokens_read_up_to_them() -> None:
     log = [SIZE, trained(1, 8.0), trained(2, 7.0, 60.4, 5.0), validated(2, 7.5), trained(3, 6.0, speed=6.0), "{\n"]
-    found = read_losses(log)
+    found = read_losses(parse_log(log))
     assert found.updates == [Update(100, 8.0), Update(160, 7.0), Update(260, 6.0)]
     assert found.validations == [Update(160, 7.5)]
     assert (found.updates_per_second, found.parameters) == (5.0, 1234)
@@ -30,7 +30,7 @@ def test_losses_stand_at_the_tokens_read_up_to_them() -> None:
 
 def test_what_an_interruption_repeats_counts_once() -> None:
     log = [trained(1, 8.0), trained(2, 7.0), validated(2, 7.5), trained(2, 6.9), validated(2, 7.4), trained(3, 6.0)]
-    found = read_losses(log)
+    found = read_losses(parse_log(log))
     assert found.updates == [Update(100, 8.0), Update(200, 6.9), Update(300, 6.0)]
     assert found.validations == [Update(200, 7.4)]
 
@@ -45,7 +45,7 @@ def test_what_an_interruption_repeats_counts_once() -> None:
 )
 def test_a_log_with_gaps_is_refused(log: List[str]) -> None:
     with pytest.raises(ValueError, match="train.log"):
-        read_losses(log, "train.log")
+        read_losses(parse_log(log), "train.log")
 
 
 def test_means_of_updates_stand_at_the_last_of_them() -> None:

@@ -5,22 +5,11 @@ from collections import OrderedDict
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 OUTPUT_FACTOR = 2.0  # a result may be this much further from float64 than the reference run in the same precision
 GRADIENT_FACTOR = 3.0
 RMS_CAP = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
-# Views of a matrix of 26 rows, or another even number, that lie apart, the other way round, in batches, or nowhere.
-SPREADS: Tuple[Callable[[Tensor], Tensor], ...] = (
-    lambda x: x[::2],
-    lambda x: x.t().contiguous().t(),
-    lambda x: x.unflatten(0, (2, -1)).transpose(0, 1),
-    lambda x: F.pad(x, (1, 2))[:, 1:-2],
-    lambda x: x[:1].expand(7, -1),
-    lambda x: x[0],
-    lambda x: x[:0],
-)
 KEPT = 64  # results that are shared; the cases of one function need fewer at a time
 _RESULTS: OrderedDict[str, Any] = OrderedDict()
 
@@ -58,6 +47,8 @@ def gradients(output: Tensor, inputs: Dict[str, Tensor], seed: int = 0) -> Dict[
     generator = torch.Generator().manual_seed(seed)
     weights = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(output)
     leaf_tensors = list(inputs.values())
+    if not leaf_tensors:
+        return {}
     found = torch.autograd.grad((output * weights).sum(), leaf_tensors, allow_unused=True)
     return {
         name: torch.zeros_like(leaf) if gradient is None else gradient

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 import torch
 
-from tests.support import helpers, lra_data
+from tests.support import helpers, lra_data, tiny_images
 
 COMMON: List[object] = ["--optimizer", "adam", "--lr", 0.01, "--no-progress-bar", "--log-format", "json"]
 COMMON += ["--log-interval", 1]
@@ -37,6 +37,16 @@ OPTIONS: Dict[str, List[object]] = {
     "batch norm": [
         *("--task", "lra-image", "--arch", "mega_lra", "--max-positions", 16, *CLASSIFIER),
         *("--normalization-type", "batchnorm"),
+    ],
+    "colour image": [
+        *("--task", "image-classification", "--arch", "mega_image_miniature", "--image-size", 8, "--patch-size", 4),
+        *("--image-class-num", 3, "--criterion", "lra_cross_entropy", "--batch-size", 8),
+    ],
+    "masked": [
+        *("--task", "masked_lm", "--arch", "mega_masked_lm", "--criterion", "masked_lm", "--mask-prob", 0.4),
+        *("--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-hidden-dim", 32, "--encoder-ffn-embed-dim", 32),
+        *("--encoder-z-dim", 8, "--encoder-n-dim", 4, "--max-positions", 64, "--tokens-per-sample", 30),
+        *("--no-final-norm", "--no-scale-embedding", "--max-tokens", 200),
     ],
     "translation": [*helpers.TINY_MODEL, "--share-all-embeddings", *TRANSLATION],
     "transformer": ["--arch", "transformer_tiny", *TRANSLATION],
@@ -69,6 +79,8 @@ WRITERS: Dict[str, Callable[[Path], Any]] = {
     "image": lra_data.write_images,
     "speech": lra_data.write_speech,
     "batch norm": lra_data.write_images,
+    "colour image": tiny_images.write,
+    "masked": write_text,
     "translation": helpers.make_parallel_corpus,
     "transformer": helpers.make_parallel_corpus,
 }

@@ -165,24 +165,6 @@ def test_two_scales_of_speech_never_meet(trained, given, tmp_path):
     assert task_of("speech", folder(given), sc_scaling=given).scaling == given
 
 
-def test_every_example_is_in_one_batch(images):
-    """Whatever multiple is required and however many processes share the batches."""
-    task = task_of("image", images)
-    dataset = task.load_dataset("test")
-    seen = []
-    for shard in range(2):
-        iterator = task.get_batch_iterator(
-            dataset=dataset,
-            max_sentences=5,
-            max_positions=3,
-            required_batch_size_multiple=8,
-            num_shards=2,
-            shard_id=shard,
-        )
-        seen += [i for batch in iterator.next_epoch_itr(shuffle=False) if batch for i in batch["id"].tolist()]
-    assert sorted(seen) == list(range(lra_data.SIZES["test"]))
-
-
 def outputs(task, model, criterion, size):
     iterator = task.get_batch_iterator(dataset=task.dataset("test"), max_sentences=size)
     with torch.no_grad():

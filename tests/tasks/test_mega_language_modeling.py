@@ -6,7 +6,6 @@ import shutil
 
 import numpy as np
 import pytest
-import torch
 from fairseq.data import indexed_dataset
 
 from fairseq_mega.cli import console
@@ -140,23 +139,6 @@ def test_two_processes_score_each_token_once(segments, data, device_flags, tmp_p
     loss, tokens, _ = evaluate(data, trained, device_flags, "--valid-block", f"splits:{segments}")
     assert tokens == TEST_TOKENS and len(found) == 1
     assert abs(float(found[0]["test_loss"]) - loss) < 2e-3  # logged with three digits
-
-
-def test_resume_in_mid_epoch_is_exact(data, device_flags, tmp_path):
-    def losses(output):
-        return {
-            int(entry["num_updates"]): entry["loss"]
-            for entry in (json.loads(line) for line in re.findall(r"train_inner \| (\{.*\})", output))
-        }
-
-    options = [*device_flags, "--disable-validation", "--save-interval-updates", 17]
-    whole = losses(train(data, tmp_path / "whole", *options, "--max-update", 40))
-    first = losses(train(data, tmp_path / "parts", *options, "--max-update", 17))
-    second = losses(train(data, tmp_path / "parts", *options, "--max-update", 40))
-    assert sorted(first) == list(range(1, 18)) and sorted(second) == list(range(18, 41))
-    assert {**first, **second} == whole
-    weights = [torch.load(tmp_path / name / "checkpoint_last.pt")["model"] for name in ("whole", "parts")]
-    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
 
 
 def test_generate_continues_lines(data, trained, device_flags):

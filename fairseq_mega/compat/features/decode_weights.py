@@ -4,7 +4,7 @@ fairseq's configurations have no field for this option. It is passed to the mode
 text that fairseq does not change.
 """
 
-import typing
+from typing import Any, Iterator, Optional, Sequence
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.checks import command_of
@@ -14,14 +14,14 @@ NAME = "decode_weights"
 HELP = "store the matrices of a MEGA model in bfloat16 or int8 (a scale for each row): faster single steps on a CPU"
 
 
-def add_decode_weights(kinds: typing.Sequence[str]) -> None:
+def add_decode_weights(kinds: Sequence[str]) -> None:
     """Add the option to the commands that prepare models for inference; other models than ours reject it.
 
     Args:
         kinds: values of the option.
     """
 
-    def parse_decode_weights(call: hooks.Call) -> typing.Iterator[None]:
+    def parse_decode_weights(call: hooks.Call) -> Iterator[None]:
         parser = call.arguments["parser"]
         command = command_of({action.dest: None for action in parser._actions})
         if command not in (None, "validate") and "--decode-weights" not in parser._option_string_actions:
@@ -37,14 +37,14 @@ def add_decode_weights(kinds: typing.Sequence[str]) -> None:
     hooks.at("infer", refuse_other_models)
 
 
-def requested_format(cfg: typing.Any) -> typing.Optional[str]:
+def requested_format(cfg: Any) -> Optional[str]:
     """Return the value of --decode-weights in the configuration of a command, or None."""
     text = getattr(getattr(cfg, "common_eval", None), "model_overrides", None)
     overrides = literal(text or "{}")  # eval-lm accepts any expression there
     return overrides.get(NAME) if isinstance(overrides, dict) else None
 
 
-def refuse_other_models(call: hooks.Call) -> typing.Iterator[None]:
+def refuse_other_models(call: hooks.Call) -> Iterator[None]:
     """Raise a ValueError for a model that does not pack its weights (event "infer")."""
     kind, model = requested_format(call.arguments["cfg"]), call.arguments["self"]
     if kind is not None and not getattr(model, "packs_weights", False):

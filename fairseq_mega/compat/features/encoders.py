@@ -3,7 +3,7 @@
 import argparse
 import logging
 import os
-import typing
+from typing import Any, Callable, List
 
 from omegaconf import OmegaConf
 
@@ -16,7 +16,7 @@ SUBWORDS_FILE = "subwords.model"  # in a data folder, the sentencepiece model th
 MARK = "\u2581"  # of blanks, in subwords of sentencepiece
 
 
-def folders_of(task: typing.Any) -> typing.List[str]:
+def folders_of(task: Any) -> List[str]:
     """Return the folders of a task's text."""
     from fairseq import utils
 
@@ -26,7 +26,7 @@ def folders_of(task: typing.Any) -> typing.List[str]:
 
 
 @around("fairseq.tasks.fairseq_task", "FairseqTask.build_bpe")
-def build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
+def build_compared_bpe(original: Callable, self: Any, args: Any) -> Any:
     """Refuse subwords other than the training's, which the model does not have."""
     bpe = original(self, args)
     compare(SUBWORDS, described("bpe", args), self, reads_lines(self))
@@ -34,16 +34,14 @@ def build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing
 
 
 @around("fairseq.tasks.fairseq_task", "FairseqTask.build_tokenizer")
-def build_compared_tokenizer(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
+def build_compared_tokenizer(original: Callable, self: Any, args: Any) -> Any:
     """Refuse a tokenizer other than the training's."""
     compare(TOKENIZER, described("tokenizer", args), self, reads_lines(self))
     return original(self, args)
 
 
 @around("fairseq.hub_utils", "GeneratorHubInterface.__init__")
-def compare_encoders_of_the_hub(
-    original: typing.Callable, self: typing.Any, cfg: typing.Any, task: typing.Any, models: typing.Any
-) -> None:
+def compare_encoders_of_the_hub(original: Callable, self: Any, cfg: Any, task: Any, models: Any) -> None:
     """Compare the encoders of ``from_pretrained``, and split text by the data's where no option names one."""
     for entry, option in OPTIONS.items():
         compare(entry, described(option, getattr(cfg, option, None)), task, True)
@@ -52,7 +50,7 @@ def compare_encoders_of_the_hub(
         self.bpe = encoder_of_data(task, True)
 
 
-def reads_lines(task: typing.Any) -> bool:
+def reads_lines(task: Any) -> bool:
     """Return whether the command of a task is fairseq-interactive, which sets a size of its buffer of lines."""
     settings = settings_of(task)
     return bool(OmegaConf.is_config(settings) and settings._get_parent().interactive.buffer_size > 0)
@@ -61,7 +59,7 @@ def reads_lines(task: typing.Any) -> bool:
 class TextOrSubwords:
     """An encoder of sentencepiece that returns text with the mark of sentencepiece (U+2581) unchanged."""
 
-    def __init__(self, encoder: typing.Any) -> None:
+    def __init__(self, encoder: Any) -> None:
         self.encoder = encoder
 
     def encode(self, text: str) -> str:
@@ -73,7 +71,7 @@ class TextOrSubwords:
         return self.encoder.decode(text)
 
 
-def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
+def encoder_of_data(task: Any, reads_text: bool) -> Any:
     """Return the encoder of a task's data where no option names one; None for words.
 
     The encoder is the task's ``unit()``, which language models have, or else the sentencepiece model of the data
@@ -95,8 +93,10 @@ def encoder_of_data(task: typing.Any, reads_text: bool) -> typing.Any:
     return TextOrSubwords(encoders.build_bpe(argparse.Namespace(bpe="sentencepiece", sentencepiece_model=model)))
 
 
-def compare(entry: str, given: str, task: typing.Any, reads_text: bool) -> None:
+def compare(entry: str, given: str, task: Any, reads_text: bool) -> None:
     """Compare an encoder with the one in the card of the checkpoint or the data.
+
+    A warning is logged where text is read, the card has an encoder, and neither options nor the data folder have one.
 
     Args:
         entry: SUBWORDS or TOKENIZER.
@@ -107,25 +107,12 @@ def compare(entry: str, given: str, task: typing.Any, reads_text: bool) -> None:
     Raises:
         OtherCard: if the encoder is another one.
     """
-    known = {**task.data_card(), **getattr(task, "trained_card", {})}.get(entry)
-    if given and known not in (None, given):
-        raise OtherCard(f"{entry}: {options_of(given)} did not split the training text: give {options_of(known)}")
-    if reads_text and not given:
-        warn_of_unsplit_text(entry, task)
-
-
-def warn_of_unsplit_text(entry: str, task: typing.Any) -> None:
-    """Warn where a card has an encoder that no option names, and whose file is not in the data folder.
-
-    Args:
-        entry: SUBWORDS or TOKENIZER.
-        task: with its checkpoint loaded.
-    """
     own = task.data_card()
     known = {**own, **getattr(task, "trained_card", {})}.get(entry, "")
-    if known.startswith("--") or (known and entry not in own):
-        file = "" if known.startswith("--") else f", copy {SUBWORDS_FILE} from the data of the training"
+    if given and known not in ("", given):
+        raise OtherCard(f"{entry}: {options_of(given)} did not split the training text: give {options_of(known)}")
+    if reads_text and known and not given and (known.startswith("--") or entry not in own):
         logger.warning(
-            f"{entry}: the training text was split with {options_of(known)}, and this text is not: give these "
-            f"options{file}, or give text that is split already"
+            f"{entry}: the training text was split with {options_of(known)}, and this text is not: give these options, "
+            "or text that is split already"
         )

@@ -1,6 +1,6 @@
 """Mark parameters without weight decay; fairseq's float32 copies of weights keep the marks."""
 
-import typing
+from typing import Any, Callable, Sequence
 
 import torch
 
@@ -20,9 +20,7 @@ def has_no_weight_decay(parameter: torch.Tensor) -> bool:
 
 
 @around("fairseq.optim.fp16_optimizer", "FP16Optimizer.build_fp32_params")
-def mark_float32_copies(
-    original: typing.Callable, args: typing.Any, params: typing.Sequence[torch.Tensor], flatten: bool = True
-) -> typing.Any:
+def mark_float32_copies(original: Callable, args: Any, params: Sequence[torch.Tensor], flatten: bool = True) -> Any:
     """Mark fairseq's float32 copies of marked parameters, which the optimiser updates with --fp16 and --bf16."""
     copies = original(args, params, flatten)
     for parameter, copied in [] if flatten else zip(params, copies):  # flatten joins all parameters

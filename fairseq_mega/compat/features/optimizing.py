@@ -5,8 +5,8 @@ parameter.
 """
 
 import math
-import typing
 from collections import defaultdict
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -14,7 +14,7 @@ from fairseq_mega.compat.patching import around
 
 
 @around("fairseq.optim.fused_adam", "get_fused_adam_class")
-def use_one_adam(original: typing.Callable) -> None:
+def use_one_adam(original: Callable) -> None:
     """Make --optimizer adam the same with and without NVIDIA's apex, whose FusedAdam adds eps in another place.
 
     fairseq would use FusedAdam whenever a GPU is visible, also with --cpu.
@@ -22,7 +22,7 @@ def use_one_adam(original: typing.Callable) -> None:
 
 
 @around("fairseq.optim.adam", "Adam.step")
-def step_at_once(original: typing.Callable, self: torch.optim.Optimizer, closure: typing.Any = None) -> typing.Any:
+def step_at_once(original: Callable, self: torch.optim.Optimizer, closure: Any = None) -> Any:
     """Use PyTorch's fused kernel for --optimizer adam if all parameters are float32 on a CPU or GPU.
 
     Steps and states are fairseq's up to rounding.
@@ -36,17 +36,15 @@ def step_at_once(original: typing.Callable, self: torch.optim.Optimizer, closure
     return None
 
 
-def _fits(group: typing.Dict[str, typing.Any], parameters: typing.Sequence[typing.Any]) -> bool:
+def _fits(group: Dict[str, Any], parameters: Sequence[Any]) -> bool:
     tensors = [tensor for parameter in parameters for tensor in (parameter, parameter.grad)]
     return not group.get("amsgrad", False) and all(
         t.device.type in ("cpu", "cuda") and t.dtype == torch.float32 and t.is_contiguous() for t in tensors
     )
 
 
-def _step_group(
-    optimizer: torch.optim.Optimizer, group: typing.Dict[str, typing.Any], parameters: typing.Sequence[typing.Any]
-) -> None:
-    alike: typing.Dict[typing.Tuple[int, torch.device], typing.List[typing.Any]] = defaultdict(list)
+def _step_group(optimizer: torch.optim.Optimizer, group: Dict[str, Any], parameters: Sequence[Any]) -> None:
+    alike: Dict[Tuple[int, torch.device], List[Any]] = defaultdict(list)
     for parameter in parameters:
         state = optimizer.state[parameter]
         for name in ("exp_avg", "exp_avg_sq"):
@@ -79,10 +77,10 @@ def _step_group(
 
 @around("fairseq.utils", "clip_grad_norm_")
 def measure_where_the_gradients_are(
-    original: typing.Callable,
-    params: typing.Any,
+    original: Callable,
+    params: Any,
     max_norm: float,
-    aggregate_norm_fn: typing.Optional[typing.Callable[[torch.Tensor], torch.Tensor]] = None,
+    aggregate_norm_fn: Optional[Callable[[torch.Tensor], torch.Tensor]] = None,
 ) -> torch.Tensor:
     """Compute the norm of --clip-norm on the device of the gradients; the norm is fairseq's up to rounding.
 
@@ -100,7 +98,7 @@ def measure_where_the_gradients_are(
     return norm
 
 
-def total_norm(tensors: typing.Sequence[torch.Tensor]) -> torch.Tensor:
+def total_norm(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the Euclidean norm of all elements of tensors on one device, in float32."""
     if all(tensor.dtype == torch.float32 for tensor in tensors):
         norms = list(torch._foreach_norm(list(tensors)))

@@ -1,7 +1,7 @@
 """Options that override settings of a checkpoint (from_pretrained, --model-overrides): fairseq ignores unknown ones."""
 
 import argparse
-import typing
+from typing import Any, Iterator, Set
 
 from omegaconf import OmegaConf
 
@@ -11,7 +11,7 @@ from fairseq_mega.compat.features import decode_weights
 BESIDES = ("generation_args", "is_vocoder", "load_checkpoint_heads", decode_weights.NAME)  # read in other places
 
 
-def refuse_unknown_overrides(call: hooks.Call) -> typing.Iterator[None]:
+def refuse_unknown_overrides(call: hooks.Call) -> Iterator[None]:
     """Refuse an option that is not in a checkpoint's settings (event "read")."""
     yield
     settings, path, given = call.result.get("cfg"), call.arguments["path"], call.arguments["arg_overrides"] or {}
@@ -25,7 +25,7 @@ def refuse_unknown_overrides(call: hooks.Call) -> typing.Iterator[None]:
         raise ValueError(f"--criterion {given['criterion']}: {path} was trained with {trained}: omit the option")
 
 
-def names_of(settings: typing.Any) -> typing.Set[str]:
+def names_of(settings: Any) -> Set[str]:
     """Return the names in nested settings, of groups and of their options."""
     if OmegaConf.is_config(settings):
         settings = OmegaConf.to_container(settings)
@@ -36,7 +36,7 @@ def names_of(settings: typing.Any) -> typing.Set[str]:
     return set(settings).union(*map(names_of, settings.values()))
 
 
-def _of_text_tools() -> typing.Set[str]:
+def _of_text_tools() -> Set[str]:
     """Return the options of every --tokenizer and every --bpe; the settings contain only those in use."""
     from fairseq import registry
 

@@ -6,7 +6,7 @@ dictionaries hold whole tensors, like those of one process.
 """
 
 import contextlib
-import typing
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -22,9 +22,9 @@ BACKEND = "fully_sharded"
 class Shard(nn.Parameter):
     """This process's part of a parameter, in the memory of ``whole``, the distributed tensor."""
 
-    whole: typing.Any
+    whole: Any
 
-    def __new__(cls, whole: typing.Any) -> "Shard":
+    def __new__(cls, whole: Any) -> "Shard":
         shard = super().__new__(cls, whole.to_local().detach(), whole.requires_grad)
         shard.whole = whole
         return shard
@@ -59,12 +59,12 @@ class ShardedModel(nn.Module):
     """
 
     def __init__(
-        self, model: nn.Module, mesh: typing.Any, reshard_after_forward: bool = True, float32_sums: bool = False
+        self, model: nn.Module, mesh: Any, reshard_after_forward: bool = True, float32_sums: bool = False
     ) -> None:
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
         super().__init__()
-        options: typing.Dict[str, typing.Any] = {"mesh": mesh}
+        options: Dict[str, Any] = {"mesh": mesh}
         if float32_sums:
             options["mp_policy"] = MixedPrecisionPolicy(reduce_dtype=torch.float32)
         for layer in layers_of(model):
@@ -73,16 +73,16 @@ class ShardedModel(nn.Module):
         self.module = model
         self.shards = {name: Shard(parameter) for name, parameter in model.named_parameters()}
 
-    def __getattr__(self, name: str) -> typing.Any:
+    def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
             return getattr(self.module, name)
 
-    def forward(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
 
-    def named_parameters(self, *_: typing.Any, **__: typing.Any) -> typing.Iterator[typing.Tuple[str, nn.Parameter]]:
+    def named_parameters(self, *_: Any, **__: Any) -> Iterator[Tuple[str, nn.Parameter]]:
         """Yield the shards with the names of the model's parameters."""
         yield from self.shards.items()
 
@@ -93,17 +93,15 @@ class ShardedModel(nn.Module):
             shard.grad = None if gradient is None else gradient.to_local()
             shard.whole.grad = None
 
-    def state_dict(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Dict[str, typing.Any]:  # type: ignore[override]
+    def state_dict(self, *args: Any, **kwargs: Any) -> Dict[str, Any]:  # type: ignore[override]
         """Return the model's state dictionary with whole tensors; all processes must call this method."""
         found = self.module.state_dict(*args, **kwargs)
         return {name: value.full_tensor().cpu() if is_shared(value) else value for name, value in found.items()}
 
-    def load_state_dict(
-        self, state_dict: typing.Mapping[str, typing.Any], strict: bool = True, model_cfg: typing.Any = None
-    ) -> typing.Any:
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, model_cfg: Any = None) -> Any:
         """Load this process's parts of the whole tensors of a state dictionary."""
         given = dict(state_dict)
-        upgrade: typing.Any = getattr(self.module, "upgrade_state_dict", None)  # missing in criterions
+        upgrade: Any = getattr(self.module, "upgrade_state_dict", None)  # missing in criterions
         if upgrade is not None:
             upgrade(given)
         shards = {id(shard.whole): shard for shard in self.shards.values()}
@@ -115,21 +113,21 @@ class ShardedModel(nn.Module):
         return nn.Module.load_state_dict(self.module, given, strict)
 
 
-def layers_of(model: nn.Module) -> typing.List[nn.Module]:
+def layers_of(model: nn.Module) -> List[nn.Module]:
     """Return the entries of all lists called "layers", each once."""
-    found: typing.Dict[int, nn.Module] = {}
+    found: Dict[int, nn.Module] = {}
     for name, part in model.named_modules():
         if name.rpartition(".")[2] == "layers" and isinstance(part, nn.ModuleList):
             found.update((id(layer), layer) for layer in part)
     return list(found.values())
 
 
-def is_shared(value: typing.Any) -> bool:
+def is_shared(value: Any) -> bool:
     """Return whether a value is a distributed tensor."""
     return hasattr(value, "full_tensor")
 
 
-Convert = typing.Callable[[Shard, torch.Tensor], torch.Tensor]
+Convert = Callable[[Shard, torch.Tensor], torch.Tensor]
 
 
 def shard_with_torch() -> None:
@@ -140,21 +138,19 @@ def shard_with_torch() -> None:
     Trainer.always_call_state_dict_during_save_checkpoint = property(_is_shared_out)
 
 
-def _is_shared_out(trainer: typing.Any) -> bool:
+def _is_shared_out(trainer: Any) -> bool:
     return isinstance(trainer.model, ShardedModel)
 
 
 @around("fairseq.distributed.fully_sharded_data_parallel", "fsdp_enable_wrap")
 @contextlib.contextmanager
-def wrap_nothing(original: typing.Callable, cfg: typing.Any) -> typing.Iterator[None]:
+def wrap_nothing(original: Callable, cfg: Any) -> Iterator[None]:
     """Build a model whole; it is sharded when the trainer wraps it."""
     yield
 
 
 @around("fairseq.models.distributed_fairseq_model", "DistributedFairseqModel")
-def shard_model(
-    original: typing.Callable, args: typing.Any, model: typing.Any, process_group: typing.Any, device: typing.Any
-) -> typing.Any:
+def shard_model(original: Callable, args: Any, model: Any, process_group: Any, device: Any) -> Any:
     """Return the model in shards for --ddp-backend fully_sharded."""
     if args.ddp_backend != BACKEND:
         return original(args, model, process_group, device)
@@ -165,7 +161,7 @@ def shard_model(
 
 
 @around("fairseq.trainer", "Trainer._build_optimizer")
-def keep_whole_states(original: typing.Callable, self: typing.Any) -> None:
+def keep_whole_states(original: Callable, self: Any) -> None:
     """Save whole tensors of the optimiser's state, and load this process's parts of them."""
     original(self)
     shards = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
@@ -178,9 +174,7 @@ def keep_whole_states(original: typing.Callable, self: typing.Any) -> None:
     optimizer.load_state_dict = lambda state, *args: load(converted(state, shards, Shard.part_of), *args)
 
 
-def converted(
-    state: typing.Dict[str, typing.Any], shards: typing.Sequence[Shard], convert: Convert
-) -> typing.Dict[str, typing.Any]:
+def converted(state: Dict[str, Any], shards: Sequence[Shard], convert: Convert) -> Dict[str, Any]:
     """Return an optimiser's state with each tensor of a parameter converted.
 
     Args:
@@ -202,7 +196,7 @@ def converted(
 
 
 @around("fairseq.trainer", "Trainer.clip_grad_norm")
-def clip_by_the_whole_norm(original: typing.Callable, self: typing.Any, clip_norm: float) -> torch.Tensor:
+def clip_by_the_whole_norm(original: Callable, self: Any, clip_norm: float) -> torch.Tensor:
     """Clip shards by the norm of all of them."""
     if not _is_shared_out(self):
         return original(self, clip_norm)
@@ -215,7 +209,7 @@ def clip_by_the_whole_norm(original: typing.Callable, self: typing.Any, clip_nor
     return self.optimizer.clip_grad_norm(clip_norm, aggregate_norm_fn=of_all)
 
 
-def help_to_save(call: hooks.Call) -> typing.Iterator[None]:
+def help_to_save(call: hooks.Call) -> Iterator[None]:
     """Contribute this process's parts if only the first process writes, as after a gradient that is not finite (event
     "write")."""
     trainer = call.arguments["self"]

@@ -1,6 +1,6 @@
 """Repair BLEU of fairseq's validations."""
 
-import typing
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -11,10 +11,7 @@ ORDERS = 4  # maximum n of the n-grams of BLEU
 
 @around("fairseq.tasks.translation", "TranslationTask.reduce_metrics")
 def score_validations_without_words(
-    original: typing.Callable,
-    self: typing.Any,
-    logging_outputs: typing.Sequence[typing.Mapping[str, typing.Any]],
-    criterion: typing.Any,
+    original: Callable, self: Any, logging_outputs: Sequence[Mapping[str, Any]], criterion: Any
 ) -> None:
     """Also log the numbers of a batch with empty translations: fairseq skips them, and ends without any others."""
     from fairseq.logging import metrics
@@ -30,7 +27,7 @@ def score_validations_without_words(
     metrics.log_derived("bleu", _bleu)
 
 
-def _bleu(meters: typing.Mapping[str, typing.Any]) -> float:
+def _bleu(meters: Mapping[str, Any]) -> float:
     from sacrebleu.metrics import BLEU
 
     counts, totals = (list(meters[f"_bleu_{name}"].sum) for name in ("counts", "totals"))

@@ -1,22 +1,22 @@
 """Copies of the weights beside the model's: float32 weights of half-precision trainings, and averages."""
 
-import typing
+from typing import Any, Callable, Dict, List, Optional, Set
 
 import torch
 
 from fairseq_mega.compat.patching import around
 
-Original = typing.Callable[..., typing.Any]
+Original = Callable[..., Any]
 KEY = "master_weights"  # key in the state of the optimiser
 
 
-def _masters(optimizer: typing.Any) -> typing.List[torch.Tensor]:
+def _masters(optimizer: Any) -> List[torch.Tensor]:
     weights = optimizer.fp32_params  # a dictionary by device if they are flat
     return list(weights.values() if isinstance(weights, dict) else weights)
 
 
 @around("fairseq.optim.fp16_optimizer", "FP16Optimizer.state_dict")
-def save_master_weights(original: Original, self: typing.Any) -> typing.Dict[str, typing.Any]:
+def save_master_weights(original: Original, self: Any) -> Dict[str, Any]:
     """Save the float32 weights of --bf16 and --fp16 with the optimiser's state.
 
     fairseq saves only the model's weights: a continued training has lost all but their first 8 bits.
@@ -25,9 +25,7 @@ def save_master_weights(original: Original, self: typing.Any) -> typing.Dict[str
 
 
 @around("fairseq.optim.fp16_optimizer", "FP16Optimizer.load_state_dict")
-def load_master_weights(
-    original: Original, self: typing.Any, state_dict: typing.Dict[str, typing.Any], *args: typing.Any
-) -> None:
+def load_master_weights(original: Original, self: Any, state_dict: Dict[str, Any], *args: Any) -> None:
     """Continue from the saved float32 weights; the model's weights do not change."""
     rest = dict(state_dict)
     saved = rest.pop(KEY, None)
@@ -40,11 +38,11 @@ def load_master_weights(
 @around("fairseq.models.ema.ema", "EMA.__init__")
 def copy_integers_into_the_average(
     original: Original,
-    self: typing.Any,
+    self: Any,
     model: torch.nn.Module,
-    config: typing.Any,
-    device: typing.Optional[torch.device] = None,
-    skip_keys: typing.Optional[typing.Set[str]] = None,
+    config: Any,
+    device: Optional[torch.device] = None,
+    skip_keys: Optional[Set[str]] = None,
 ) -> None:
     """Copy integer entries such as counters with --store-ema, instead of averaging them.
 

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import os
 import re
-import typing
+from typing import Any, Callable, Dict, Iterator, List, Tuple, Union
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import around
@@ -19,7 +19,7 @@ from fairseq_mega.compat.patching import around
 from .settings import other_settings, output_settings, settings_of
 
 logger = logging.getLogger(__name__)
-Card = typing.Dict[str, str]
+Card = Dict[str, str]
 KEY = "card"  # in a checkpoint
 EARLIER = "names"  # in an earlier checkpoint, with all tokens of dictionaries, one a line
 SOURCE, TARGET, LABELS, LANGUAGES = "source", "target", "labels", "languages"
@@ -45,13 +45,13 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def digest_of_file(path: typing.Union[str, "os.PathLike[str]"]) -> str:
+def digest_of_file(path: Union[str, "os.PathLike[str]"]) -> str:
     """Return the SHA-256 of a file as hexadecimal digits."""
     with open(path, "rb") as stream:
         return hashlib.sha256(stream.read()).hexdigest()
 
 
-def card_of(checkpoint: typing.Dict[str, typing.Any], where: typing.Any) -> Card:
+def card_of(checkpoint: Dict[str, Any], where: Any) -> Card:
     """Return the card in a checkpoint; of an earlier one the card that its names of tokens make. Empty if it has none.
 
     Raises:
@@ -87,15 +87,13 @@ def shown(text: str) -> str:
     return f"SHA-256 {text[:12]}..." if _DIGEST.fullmatch(text) else ", ".join(lines[:MOST_LABELS]) + more
 
 
-def differences(
-    first: Card, second: Card, places: typing.Tuple[str, str] = ("the checkpoint", "the data")
-) -> typing.List[str]:
+def differences(first: Card, second: Card, places: Tuple[str, str] = ("the checkpoint", "the data")) -> List[str]:
     """Describe the entries that two cards have and that differ, in alphabetical order; ``places`` names the cards."""
     pairs = ((entry, first[entry], second[entry]) for entry in sorted(first.keys() & second.keys()))
     return [_difference(entry, one, other, places) for entry, one, other in pairs if one != other]
 
 
-def _difference(entry: str, one: str, other: str, places: typing.Tuple[str, str]) -> str:
+def _difference(entry: str, one: str, other: str, places: Tuple[str, str]) -> str:
     texts = [text.split("\n") for text in (one, other)]
     sizes = sorted(map(len, texts))
     unlike = (number for number, (a, b) in enumerate(zip(*texts)) if a != b)
@@ -105,7 +103,7 @@ def _difference(entry: str, one: str, other: str, places: typing.Tuple[str, str]
     return f"{entry}{f' {number}' if sizes[1] > 1 else ''}: {', '.join(values)}"
 
 
-def check(file: typing.Any, theirs: Card, task: typing.Any, own: Card, anew: bool = False) -> None:
+def check(file: Any, theirs: Card, task: Any, own: Card, anew: bool = False) -> None:
     """Refuse a checkpoint whose card differs from the card of data, or of the models that the task loaded before it.
 
     A warning is logged where the checkpoint has no card, or where only one side has names of classes.
@@ -132,11 +130,11 @@ def check(file: typing.Any, theirs: Card, task: typing.Any, own: Card, anew: boo
     task.trained_card = {**before, **theirs}
 
 
-def _data_of(task: typing.Any) -> str:
+def _data_of(task: Any) -> str:
     return str(getattr(settings_of(task), "data", None) or "these")
 
 
-def _warn_of_what_is_not_compared(file: typing.Any, theirs: Card, own: Card, task: typing.Any) -> None:
+def _warn_of_what_is_not_compared(file: Any, theirs: Card, own: Card, task: Any) -> None:
     if own and not theirs:
         logger.warning(f"{file} has no data card: nothing records whether it was trained on data like {_data_of(task)}")
     elif (LABELS in theirs) != (LABELS in own) and theirs:
@@ -144,7 +142,7 @@ def _warn_of_what_is_not_compared(file: typing.Any, theirs: Card, own: Card, tas
         logger.warning(f"{numbered} has no labels to compare: its classes 0, 1, ... must be {shown(labels)}")
 
 
-def described(option: str, cfg: typing.Any) -> str:
+def described(option: str, cfg: Any) -> str:
     """Return an encoder as its options, with the SHA-256 of each file; of sentencepiece the SHA-256 alone; "" for none.
 
     Args:
@@ -175,7 +173,7 @@ def options_of(text: str) -> str:
     return text if text.startswith("--") else f"--bpe sentencepiece --sentencepiece-model {file}"
 
 
-def card_of_training(trainer: typing.Any) -> Card:
+def card_of_training(trainer: Any) -> Card:
     """Return the card of a training's data, with its ``--bpe`` and ``--tokenizer``.
 
     Raises:
@@ -190,7 +188,7 @@ def card_of_training(trainer: typing.Any) -> Card:
     return {**given, **own}
 
 
-def add_card(call: hooks.Call) -> typing.Iterator[None]:
+def add_card(call: hooks.Call) -> Iterator[None]:
     """Write the card of a training's data into its checkpoint, and entries that the data lack (event "state")."""
     yield
     trainer = call.arguments["self"]
@@ -198,7 +196,7 @@ def add_card(call: hooks.Call) -> typing.Iterator[None]:
     call.result[KEY] = {**getattr(trainer.task, "trained_card", {}), **own}
 
 
-def read_card(call: hooks.Call) -> typing.Iterator[None]:
+def read_card(call: hooks.Call) -> Iterator[None]:
     """Put a checkpoint's file, card and settings into the states that a task and a training read (event "read")."""
     yield
     checkpoint, path = call.result, call.arguments["path"]
@@ -208,7 +206,7 @@ def read_card(call: hooks.Call) -> typing.Iterator[None]:
 
 
 @around("fairseq.tasks.fairseq_task", "FairseqTask.load_state_dict")
-def compare_for_use(original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]) -> None:
+def compare_for_use(original: Callable, self: Any, state: Dict[str, Any]) -> None:
     """Load a task's state from a checkpoint after a comparison of the checkpoint's card with that of the data."""
     if KEY in state:
         file, theirs, _ = state[KEY]
@@ -216,7 +214,7 @@ def compare_for_use(original: typing.Callable, self: typing.Any, state: typing.D
     original(self, {name: value for name, value in state.items() if name != KEY})
 
 
-def compare_for_training(call: hooks.Call) -> typing.Iterator[None]:
+def compare_for_training(call: hooks.Call) -> Iterator[None]:
     """Compare the card of a beginning training with those of its checkpoint and of --ema-seed-model (event "load")."""
     from fairseq import checkpoint_utils
 

@@ -3,7 +3,7 @@
 import ast
 import operator
 import sys
-import typing
+from typing import Any
 
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 NO_VALUE = (ValueError, TypeError, SyntaxError, ArithmeticError, RecursionError, MemoryError)
@@ -20,7 +20,7 @@ class UnsafeExpression(ValueError):
         )
 
 
-def evaluate(text: typing.Any, *_namespaces: typing.Any) -> typing.Any:
+def evaluate(text: Any, *_namespaces: Any) -> Any:
     """Return the value of an expression of literals, + - * and brackets, such as "[(512, 3)] * 4 + [(512, 2)]".
 
     Raises:
@@ -35,7 +35,7 @@ def evaluate(text: typing.Any, *_namespaces: typing.Any) -> typing.Any:
         raise UnsafeExpression(text, str(error).splitlines()[0] if str(error) else type(error).__name__) from error
 
 
-def literal(text: str) -> typing.Any:
+def literal(text: str) -> Any:
     """Return the value of a Python literal, such as "{'dropout': 0.1}"; None for any other text."""
     try:
         return ast.literal_eval(text)
@@ -43,7 +43,7 @@ def literal(text: str) -> typing.Any:
         return None
 
 
-def _value(node: ast.expr) -> typing.Any:
+def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
         return OPERATORS[type(node.op)](_value(node.left), _value(node.right))
     if isinstance(node, ast.List):

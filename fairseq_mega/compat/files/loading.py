@@ -5,8 +5,8 @@ import importlib
 import os
 import pickle
 import re
-import typing
 import zipfile
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
@@ -29,7 +29,7 @@ REFUSED = re.compile(r"GLOBAL (\S+)|(?:unrecognized function|but got) (.+)")  # 
 ADVICE = "Reading it could run any program: get the checkpoint from a source that you trust, saved as plain values"
 
 
-def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = False) -> typing.Any:
+def load(file: Any, map_location: Any = None, *, mmap: bool = False) -> Any:
     """Read a file of torch.save that contains only tensors, plain containers and fairseq's settings.
 
     A file whose name ends with .safetensors is read by :mod:`fairseq_mega.compat.files.safetensors_files`.
@@ -61,14 +61,14 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
         raise UnreadableFile(f"{where} cannot be read: it is truncated or not a checkpoint of fairseq") from error
 
 
-def _read_safetensors(where: str, map_location: typing.Any) -> typing.Any:
+def _read_safetensors(where: str, map_location: Any) -> Any:
     checkpoint = safetensors_files.read(where)
     if isinstance(map_location, (str, torch.device)):
         checkpoint["model"] = {name: tensor.to(map_location) for name, tensor in checkpoint["model"].items()}
     return checkpoint
 
 
-def load_checkpoint(file: typing.Any, map_location: typing.Any = "cpu") -> typing.Dict[str, typing.Any]:
+def load_checkpoint(file: Any, map_location: Any = "cpu") -> Dict[str, Any]:
     """Read a checkpoint of fairseq, see :func:`load`; raise UnreadableFile also if it contains no model."""
     checkpoint = load(file, map_location)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
@@ -77,7 +77,7 @@ def load_checkpoint(file: typing.Any, map_location: typing.Any = "cpu") -> typin
     return checkpoint
 
 
-def _refused_name(error: Exception) -> typing.Optional[str]:
+def _refused_name(error: Exception) -> Optional[str]:
     """Return the name of the object in a file that torch refused to build or call; None for another error."""
     found = REFUSED.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
     return found and (found[1] or found[2]).rstrip(".")
@@ -88,14 +88,12 @@ def load_data_only() -> None:
     from fairseq import checkpoint_utils
 
     for name in LOADING_MODULES:
-        module: typing.Any = importlib.import_module(f"fairseq.{name}")
+        module: Any = importlib.import_module(f"fairseq.{name}")
         module.torch = ModuleWith(torch, load=load_checkpoint if module is checkpoint_utils else load)
 
 
 @around("fairseq.checkpoint_utils", "load_model_ensemble_and_task")
-def refuse_code(
-    original: typing.Callable, filenames: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
+def refuse_code(original: Callable, filenames: Any, *args: Any, **kwargs: Any) -> Any:
     """Name the files of a configuration with code in it."""
     try:
         return original(filenames, *args, **kwargs)

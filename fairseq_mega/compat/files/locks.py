@@ -8,22 +8,22 @@ import os
 import socket
 import threading
 import time
-import typing
 import weakref
+from typing import Any, Dict, Iterator, Optional, Union
 
 logger = logging.getLogger("fairseq_mega.compat.files.locks")
 
 TRAINING = "training.lock"
 BUSY = (errno.EACCES, errno.EAGAIN)
-_held: typing.Dict[str, int] = {}  # path of each lock of a training in this process, and its file
-_turns: typing.Dict[str, threading.Lock] = {}  # a lock of a file is one of a process: its threads wait here
+_held: Dict[str, int] = {}  # path of each lock of a training in this process, and its file
+_turns: Dict[str, threading.Lock] = {}  # a lock of a file is one of a process: its threads wait here
 
 
 class InUse(Exception):
     """A lock is held by another process; the message describes the holder, or is "" where the holder has just begun."""
 
 
-def acquire(path: str, what: str, user: str, wait: bool = False) -> typing.Optional[int]:
+def acquire(path: str, what: str, user: str, wait: bool = False) -> Optional[int]:
     """Lock a file, created if absent, and write a description of this process into it.
 
     The lock is not one of flock, which processes forked from the holder would keep after its end.
@@ -68,7 +68,7 @@ def acquire(path: str, what: str, user: str, wait: bool = False) -> typing.Optio
 
 
 @contextlib.contextmanager
-def held(path: typing.Union[str, os.PathLike], what: str, user: str) -> typing.Iterator[None]:
+def held(path: Union[str, os.PathLike], what: str, user: str) -> Iterator[None]:
     """Hold a lock within the block; other threads and processes wait for it. See :func:`acquire`."""
     path = os.path.realpath(path)
     with _turns.setdefault(path, threading.Lock()):
@@ -80,7 +80,7 @@ def held(path: typing.Union[str, os.PathLike], what: str, user: str) -> typing.I
                 os.close(file)
 
 
-def lock_for_training(save_dir: str, owner: typing.Any) -> bool:
+def lock_for_training(save_dir: str, owner: Any) -> bool:
     """Lock a folder for as long as ``owner`` or this process lives; do nothing if this process holds the lock already.
 
     Returns:

@@ -10,35 +10,37 @@ import contextlib
 import hashlib
 import json
 import os
-import typing
+import pathlib
+from typing import Any, Dict, Iterator, List, Tuple
 
 import safetensors.torch
 import torch
 
 from .card import EARLIER, KEY
 from .safe_globals import UnreadableFile
+from .saving import written_whole
 
 SUFFIX = ".safetensors"
 SHARED = "shared_tensors"  # in the JSON: name of a tensor -> the name that the file holds it under
 DIGEST = "configuration"  # in the JSON and the header of the tensors: digest of the configuration as it was written
 
 
-def names_safetensors(path: typing.Any) -> bool:
+def names_safetensors(path: Any) -> bool:
     """Return whether a path ends with .safetensors."""
     return os.fspath(path).endswith(SUFFIX)
 
 
-def configuration_file(path: typing.Any) -> str:
+def configuration_file(path: Any) -> str:
     """Return the path of the JSON file beside a file of safetensors."""
     return os.fspath(path)[: -len(SUFFIX)] + ".json"
 
 
-def no_history() -> typing.List[typing.Dict[str, typing.Any]]:
+def no_history() -> List[Dict[str, Any]]:
     """Return the history of a model that was trained elsewhere: fairseq reads the last entry."""
     return [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}]
 
 
-def read_tensors(path: typing.Any) -> typing.Dict[str, torch.Tensor]:
+def read_tensors(path: Any) -> Dict[str, torch.Tensor]:
     """Return the tensors by name in any file of safetensors, on the CPU.
 
     Raises:
@@ -49,14 +51,14 @@ def read_tensors(path: typing.Any) -> typing.Dict[str, torch.Tensor]:
         return safetensors.torch.load_file(os.fspath(path))
 
 
-def read_texts(path: typing.Any) -> typing.Dict[str, str]:
+def read_texts(path: Any) -> Dict[str, str]:
     """Return the texts in the header of a file of safetensors; raises as :func:`read_tensors`."""
     with _errors_naming(path), safetensors.safe_open(os.fspath(path), framework="pt") as file:
         return file.metadata() or {}
 
 
 @contextlib.contextmanager
-def _errors_naming(path: typing.Any) -> typing.Iterator[None]:
+def _errors_naming(path: Any) -> Iterator[None]:
     """Turn errors of the contents into UnreadableFile."""
     try:
         yield
@@ -67,7 +69,7 @@ def _errors_naming(path: typing.Any) -> typing.Iterator[None]:
         raise UnreadableFile(f"{path} is not a file of safetensors ({reason})") from error
 
 
-def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
+def read(path: Any) -> Dict[str, Any]:
     """Return the checkpoint in a file of safetensors and its JSON, with tensors on the CPU.
 
     Raises:
@@ -92,7 +94,7 @@ def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
     return {"optimizer_history": no_history(), "extra_state": {}, **checkpoint, "model": tensors}
 
 
-def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
+def write(checkpoint: Dict[str, Any], path: Any) -> None:
     """Write the tensors of a model, its configuration and its data card; each file appears whole or not at all.
 
     Raises:
@@ -104,19 +106,12 @@ def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
     plain[SHARED] = shared
     digest = hashlib.sha256(json.dumps(plain, default=_plain).encode()).hexdigest()
     text = json.dumps({**plain, DIGEST: digest}, default=_plain, indent=1)
-    description = configuration_file(path)
-    partial = f"{description}.partial"
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+    with written_whole(pathlib.Path(configuration_file(path))) as description:
+        description.write_text(text + "\n", encoding="utf-8")
         write_tensors(tensors, path, {"format": "pt", DIGEST: digest})
-        os.replace(partial, description)
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
 
 
-def write_tensors(tensors: typing.Dict[str, torch.Tensor], path: typing.Any, texts: typing.Dict[str, str]) -> None:
+def write_tensors(tensors: Dict[str, torch.Tensor], path: Any, texts: Dict[str, str]) -> None:
     """Write contiguous tensors that share no memory; the file appears whole or not at all.
 
     Args:
@@ -127,23 +122,17 @@ def write_tensors(tensors: typing.Dict[str, torch.Tensor], path: typing.Any, tex
     Raises:
         OSError: if it cannot be written.
     """
-    partial = f"{os.fspath(path)}.partial"
     try:
-        safetensors.torch.save_file(tensors, partial, metadata=texts)
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
+        with written_whole(pathlib.Path(path)) as partial:
+            safetensors.torch.save_file(tensors, partial, metadata=texts)
+            partial.chmod(0o644)
     except safetensors.SafetensorError as error:
         raise OSError(f"{path} cannot be written ({error})") from error
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
 
 
-def _without_copies(
-    model: typing.Dict[str, torch.Tensor],
-) -> typing.Tuple[typing.Dict[str, torch.Tensor], typing.Dict[str, str]]:
+def _without_copies(model: Dict[str, torch.Tensor]) -> Tuple[Dict[str, torch.Tensor], Dict[str, str]]:
     """Return the tensors without copies of shared memory, as the format requires, and the names of the shared ones."""
-    owners: typing.Dict[typing.Any, str] = {}
+    owners: Dict[Any, str] = {}
     tensors, shared = {}, {}
     for name, tensor in model.items():
         place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
@@ -156,7 +145,7 @@ def _without_copies(
     return tensors, shared
 
 
-def _plain(value: typing.Any) -> typing.Any:
+def _plain(value: Any) -> Any:
     """Return a namespace or a configuration of omegaconf as a dictionary."""
     if isinstance(value, argparse.Namespace):
         return vars(value)

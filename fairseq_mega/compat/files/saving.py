@@ -1,9 +1,11 @@
-"""Write checkpoint files complete or not at all, and by one training at a time."""
+"""Write files complete or not at all, and checkpoints by one training at a time."""
 
+import contextlib
 import glob
 import os
+import pathlib
 import shutil
-import typing
+from typing import Callable, Iterator
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import around
@@ -11,10 +13,23 @@ from fairseq_mega.compat.patching import around
 from .locks import lock_for_training
 
 
+@contextlib.contextmanager
+def written_whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yield a path to write to; ``path`` itself appears only when the block of code ends without an error.
+
+    Its folder is created if it is missing.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 @around("fairseq.file_io", "PathManager.copy")
-def copy_checkpoints_atomically(
-    original: typing.Callable, src_path: str, dst_path: str, overwrite: bool = False
-) -> bool:
+def copy_checkpoints_atomically(original: Callable, src_path: str, dst_path: str, overwrite: bool = False) -> bool:
     """Make checkpoint_best.pt and checkpoint_last.pt appear complete or not at all.
 
     fairseq writes the first file of a save under a temporary name but then copies it in place. A process killed during
@@ -30,7 +45,7 @@ def copy_checkpoints_atomically(
     return True
 
 
-def lock_save_dir(call: hooks.Call) -> typing.Iterator[None]:
+def lock_save_dir(call: hooks.Call) -> Iterator[None]:
     """Lock --save-dir for one training at a time, unless --no-save is passed (event "restore")."""
     cfg, trainer = call.arguments["cfg"], call.arguments["trainer"]
     if not cfg.no_save and trainer.data_parallel_rank == 0 and lock_for_training(cfg.save_dir, trainer):

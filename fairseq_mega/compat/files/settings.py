@@ -2,7 +2,7 @@
 
 import argparse
 import enum
-import typing
+from typing import Any, Dict, List, Mapping, Optional, cast
 
 
 class Role(enum.Enum):
@@ -20,7 +20,7 @@ _ROLES = dict.fromkeys(
 )
 
 
-def register_roles(roles: typing.Mapping[str, Role]) -> None:
+def register_roles(roles: Mapping[str, Role]) -> None:
     """Add the options of a model.
 
     Raises:
@@ -32,12 +32,12 @@ def register_roles(roles: typing.Mapping[str, Role]) -> None:
     _ROLES.update(roles)
 
 
-def options_of(role: Role) -> typing.List[str]:
+def options_of(role: Role) -> List[str]:
     """Return the names of the options of all models with a role, in alphabetical order."""
     return sorted(name for name, own in _ROLES.items() if own is role)
 
 
-def output_settings(model: typing.Any) -> typing.Dict[str, str]:
+def output_settings(model: Any) -> Dict[str, str]:
     """Return the settings that the outputs of weights depend on, as texts.
 
     Args:
@@ -48,7 +48,7 @@ def output_settings(model: typing.Any) -> typing.Dict[str, str]:
     return {name: str(value) for name, value in values if value is not None}
 
 
-def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) -> typing.List[str]:
+def other_settings(checkpoint: Dict[str, Any], model: Any) -> List[str]:
     """Describe the settings that a checkpoint was trained with and a model does not have.
 
     Args:
@@ -60,17 +60,17 @@ def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) 
     return [f"--{n.replace('_', '-')} {one[n]}, not {other[n]}" for n in shared if one[n] != other[n]]
 
 
-def seed_of(checkpoint: typing.Dict[str, typing.Any]) -> typing.Optional[int]:
+def seed_of(checkpoint: Dict[str, Any]) -> Optional[int]:
     """Return the seed of the training that wrote a checkpoint; None if it is not recorded."""
-    return typing.cast(typing.Optional[int], setting_of(group_of(checkpoint, "common"), "seed"))
+    return cast(Optional[int], setting_of(group_of(checkpoint, "common"), "seed"))
 
 
-def settings_of(task: typing.Any) -> typing.Any:
+def settings_of(task: Any) -> Any:
     """Return the settings of a task of fairseq, new or old; None if it has none."""
     return getattr(task, "args", None) or getattr(task, "cfg", None)
 
 
-def setting_of(model: typing.Any, name: str) -> typing.Any:
+def setting_of(model: Any, name: str) -> Any:
     """Return a setting, None if it is not known; a decoder without the setting has the encoder's.
 
     Args:
@@ -83,12 +83,12 @@ def setting_of(model: typing.Any, name: str) -> typing.Any:
     return found
 
 
-def _model_of(given: typing.Any) -> typing.Any:
+def _model_of(given: Any) -> Any:
     """Return the configuration of the model in a checkpoint; a configuration itself is returned unchanged."""
     return group_of(given, "model") if isinstance(given, dict) and "model" in given else given
 
 
-def group_of(checkpoint: typing.Dict[str, typing.Any], name: str) -> typing.Any:
+def group_of(checkpoint: Dict[str, Any], name: str) -> Any:
     """Return a group of a checkpoint's options; all options of a checkpoint of an older fairseq."""
     whole = checkpoint.get("cfg")
     return checkpoint.get("args") if whole is None else setting_of(whole, name)

@@ -2,7 +2,7 @@
 
 import logging
 import math
-import typing
+from typing import Any, Callable, Dict, Mapping
 
 import numpy as np
 
@@ -61,15 +61,13 @@ def redraw_batches_each_epoch() -> None:
 
 
 @around("fairseq.data.iterators", "EpochBatchIterator.state_dict")
-def save_number_and_seed(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
+def save_number_and_seed(original: Callable, self: Any) -> Dict[str, Any]:
     """Save what :func:`load_at_the_same_place` reads."""
     return {**original(self), BATCHES: len(self), PROCESSES: self.num_shards, SEED: self.seed}
 
 
 @around("fairseq.data.iterators", "EpochBatchIterator.load_state_dict")
-def load_at_the_same_place(
-    original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]
-) -> typing.Any:
+def load_at_the_same_place(original: Callable, self: Any, state: Dict[str, Any]) -> Any:
     """Resume an epoch at the same position if it has another number of batches, as with another number of processes.
 
     fairseq skips as many batches as each process had read: with fewer processes it repeats a part of the epoch, with
@@ -96,7 +94,7 @@ def load_at_the_same_place(
     return original(self, state)
 
 
-def is_for_training(options: typing.Mapping[str, typing.Any]) -> bool:
+def is_for_training(options: Mapping[str, Any]) -> bool:
     """Return whether the keyword arguments of a task's `load_dataset` are those of a training split.
 
     Only fairseq's Trainer passes a `data_selector`, and only for --train-subset.

@@ -1,16 +1,16 @@
 """Repair fairseq's training in several processes, and on a GPU whose memory a batch exceeds."""
 
-import typing
+from typing import Any, Callable, List
 
 import torch
 
 from fairseq_mega.compat.patching import around
 
-Original = typing.Callable[..., typing.Any]
+Original = Callable[..., Any]
 
 
 @around("fairseq.models.distributed_fairseq_model", "DistributedDataParallel")
-def allow_torch_ddp_on_the_cpu(original: Original, module: typing.Any, **options: typing.Any) -> typing.Any:
+def allow_torch_ddp_on_the_cpu(original: Original, module: Any, **options: Any) -> Any:
     """Make --ddp-backend pytorch_ddp, fairseq's default, train with --cpu: fairseq always names a GPU."""
     if all(parameter.device.type == "cpu" for parameter in module.parameters()):
         options.update(device_ids=None, output_device=None)
@@ -18,7 +18,7 @@ def allow_torch_ddp_on_the_cpu(original: Original, module: typing.Any, **options
 
 
 @around("fairseq.trainer", "Trainer.begin_valid_epoch")
-def validate_with_one_set_of_buffers(original: Original, self: typing.Any, epoch: int) -> None:
+def validate_with_one_set_of_buffers(original: Original, self: Any, epoch: int) -> None:
     """Make all processes validate with the buffers of the first process, which a checkpoint stores.
 
     A plain batch norm has running statistics of its process's batches only, so each process would validate its part of
@@ -32,19 +32,17 @@ def validate_with_one_set_of_buffers(original: Original, self: typing.Any, epoch
 
 
 @around("fairseq.distributed.utils", "all_gather_list")
-def gather_values_on_the_cpu(
-    original: Original, data: typing.Any, group: typing.Any = None, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
+def gather_values_on_the_cpu(original: Original, data: Any, group: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Gather logged values of processes with --cpu, for example in validation: fairseq requires a GPU's memory."""
     if torch.distributed.get_backend(group) != "gloo":
         return original(data, group, *args, **kwargs)
-    found: typing.List[typing.Any] = [None] * torch.distributed.get_world_size(group)
+    found: List[Any] = [None] * torch.distributed.get_world_size(group)
     torch.distributed.all_gather_object(found, data, group)
     return found
 
 
 @around("fairseq.trainer", "Trainer._log_oom")
-def end_training_without_memory(original: Original, self: typing.Any, error: BaseException) -> None:
+def end_training_without_memory(original: Original, self: Any, error: BaseException) -> None:
     """End a training whose batch does not fit into the memory of a GPU.
 
     fairseq logs pages of statistics, omits the batch and continues: the longest sequences would never be trained.

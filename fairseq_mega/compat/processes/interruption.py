@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import types
-import typing
+from typing import Any, Callable, Dict, Iterator, List, Optional, cast
 
 import torch
 
@@ -28,29 +28,23 @@ class Stop:
     """Requests to stop: of this process, and of all processes of its training."""
 
     def __init__(self) -> None:
-        self.handlers: typing.Dict[int, typing.Any] = {}  # that this module replaced, by their signals
-        self.received: typing.Optional[signal.Signals] = None  # by this process
-        self.processes: typing.Any = 0.0  # that had received one in the last step
+        self.handlers: Dict[int, Any] = {}  # that this module replaced, by their signals
+        self.received: Optional[signal.Signals] = None  # by this process
+        self.processes: Any = 0.0  # that had received one in the last step
         self.trains = self.has_saved = self.is_passed_on = False
 
 
 stop = Stop()
 
 
-def signals() -> typing.List[signal.Signals]:
-    """Return the signals that end a training.
-
-    Raises:
-        ValueError: if the variable has another value than USR1 or USR2.
-    """
-    more = os.environ.get(MORE, "")
-    if more not in ("", "USR1", "USR2"):
-        raise ValueError(f"the environment variable {MORE} is {more!r}: set USR1 or USR2, or unset it")
+def signals() -> List[signal.Signals]:
+    """Return the signals that end a training; raise KeyError if the variable MORE names none."""
+    more = os.environ.get(MORE)
     return [signal.SIGTERM, signal.SIGINT, *([signal.Signals[f"SIG{more}"]] if more else [])]
 
 
 @contextlib.contextmanager
-def listening() -> typing.Iterator[None]:
+def listening() -> Iterator[None]:
     """Handle signals within the block, if this is the main thread: the training ends after its update.
 
     The signals are SIGTERM, SIGINT, and that of the variable FAIRSEQ_MEGA_STOP_SIGNAL. The same command then continues
@@ -77,7 +71,7 @@ def _listen() -> None:
         stop.handlers.update((number, signal.signal(number, _handle)) for number in signals())
 
 
-def _handle(number: int, frame: typing.Optional[types.FrameType]) -> None:
+def _handle(number: int, frame: Optional[types.FrameType]) -> None:
     """Note a signal, or pass it on to the processes of the training that this process started."""
     started = [child for child in multiprocessing.active_children() if not child.daemon]
     if not (stop.trains or started):
@@ -89,7 +83,7 @@ def _handle(number: int, frame: typing.Optional[types.FrameType]) -> None:
     stop.received, stop.is_passed_on = signal.Signals(number), bool(started)
     for child in started:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(typing.cast(int, child.pid), number)
+            os.kill(cast(int, child.pid), number)
     if not started and (not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0):
         line = f"{stop.received.name}: the training ends after this update (a second signal ends it at once)\n"
         with contextlib.suppress(OSError):
@@ -99,17 +93,17 @@ def _handle(number: int, frame: typing.Optional[types.FrameType]) -> None:
         signal.signal(other, signal.SIG_DFL)
 
 
-def listen(call: hooks.Call) -> typing.Iterator[None]:
+def listen(call: hooks.Call) -> Iterator[None]:
     """Handle signals while a command runs (event "run")."""
     with listening():
         yield
 
 
 @around("fairseq.trainer", "Trainer.begin_epoch")
-def begin_to_train(original: typing.Callable, self: typing.Any, epoch: int) -> None:
+def begin_to_train(original: Callable, self: Any, epoch: int) -> None:
     """Handle signals from the first update on."""
     for name in ("fairseq_cli.train", "__main__"):  # the second one with ``python -m fairseq_cli.train``
-        program: typing.Any = sys.modules.get(name)
+        program: Any = sys.modules.get(name)
         validate = getattr(program, "validate_and_save", None)
         if validate is not None and not isinstance(validate, functools.partial):
             program.validate_and_save = functools.partial(_end_after_the_update, validate)
@@ -119,20 +113,18 @@ def begin_to_train(original: typing.Callable, self: typing.Any, epoch: int) -> N
 
 
 @around("fairseq.trainer", "Trainer._aggregate_logging_outputs")
-def share_what_was_received(
-    original: typing.Callable, self: typing.Any, outputs: typing.Any, *to_sum: typing.Any, ignore: bool = False
-) -> typing.Any:
+def share_what_was_received(original: Callable, self: Any, outputs: Any, *to_sum: Any, ignore: bool = False) -> Any:
     """Tell all processes in the same step whether one of them has received a signal."""
     received = float(stop.received is not None)
     outputs, (*summed, stop.processes) = original(self, outputs, *to_sum, received, ignore=ignore)
     return outputs, summed
 
 
-def _must_end(trainer: typing.Any) -> bool:
+def _must_end(trainer: Any) -> bool:
     return float(stop.processes) > 0 if trainer.data_parallel_world_size > 1 else stop.received is not None
 
 
-def _save(trainer: typing.Any) -> None:
+def _save(trainer: Any) -> None:
     """Write checkpoint_last.pt alone, also with --no-last-checkpoints; the best score does not change."""
     from fairseq import checkpoint_utils
 
@@ -142,9 +134,7 @@ def _save(trainer: typing.Any) -> None:
 
 
 @around("fairseq.trainer", "Trainer.valid_step")
-def save_before_the_rest(
-    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
+def save_before_the_rest(original: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
     """Save in a validation, which may take longer than the machine waits; the validation continues."""
     logged = original(self, *args, **kwargs)
     if stop.trains and not stop.has_saved and _must_end(self):
@@ -153,9 +143,7 @@ def save_before_the_rest(
     return logged
 
 
-def _end_after_the_update(
-    original: typing.Callable, cfg: typing.Any, trainer: typing.Any, *args: typing.Any
-) -> typing.Any:
+def _end_after_the_update(original: Callable, cfg: Any, trainer: Any, *args: Any) -> Any:
     """Validate and save as fairseq does; then save and end the process if a stop is requested and updates are left."""
     losses, is_finished = original(cfg, trainer, *args)
     if is_finished or not _must_end(trainer):
@@ -171,7 +159,7 @@ def _end_after_the_update(
 
 
 @around("torch.utils.data._utils.signal_handling", "_set_worker_signal_handlers")
-def listen_to_the_main_process(original: typing.Callable) -> None:
+def listen_to_the_main_process(original: Callable) -> None:
     """Make a worker ignore signals but the SIGTERM of the main process, which requires its batches until it ends."""
     original()
     if not sys.platform.startswith("linux"):

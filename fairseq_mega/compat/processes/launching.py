@@ -3,17 +3,15 @@
 import os
 import socket
 import sys
-import typing
+from typing import Any, Callable, Iterable, Iterator
 
 import torch
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.checks import command_of
 
-BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
-
-def count_processes(call: hooks.Call) -> typing.Iterator[None]:
+def count_processes(call: hooks.Call) -> Iterator[None]:
     """Set --distributed-world-size to 1 with --cpu, and for commands that evaluate (event "parse").
 
     With two GPUs fairseq-generate would translate every second batch, fairseq-interactive would start two processes
@@ -39,7 +37,7 @@ def count_processes(call: hooks.Call) -> typing.Iterator[None]:
         options.distributed_world_size = 1  # fairseq's default is the number of GPUs
 
 
-def is_passed(option: str, words: typing.Iterable[str]) -> bool:
+def is_passed(option: str, words: Iterable[str]) -> bool:
     """Return whether the words of a command line have an option."""
     return any(word == option or word.startswith(f"{option}=") for word in words)
 
@@ -49,7 +47,7 @@ def started_processes() -> int:
     return int(os.environ.get("WORLD_SIZE") or 1)
 
 
-def call_in_processes(call: hooks.Call) -> typing.Iterator[None]:
+def call_in_processes(call: hooks.Call) -> Iterator[None]:
     """Train with the processes that were started (event "run").
 
     fairseq reads torchrun's variables only if --distributed-world-size is above 1, divides by the number of GPUs, and
@@ -64,24 +62,19 @@ def call_in_processes(call: hooks.Call) -> typing.Iterator[None]:
     yield
 
 
-def read_variables(options: typing.Any) -> None:
+def read_variables(options: Any) -> None:
     """Read number and rank of the processes from torchrun's variables if they are set.
 
     Args:
         options: a DistributedTrainingConfig.
 
     Raises:
-        ValueError: if a variable is missing, or --distributed-world-size contradicts the variables.
+        ValueError: if --distributed-world-size contradicts the variables.
     """
     requested, gpus, processes = options.distributed_world_size, torch.cuda.device_count(), started_processes()
     own_address = options.distributed_init_method not in (None, "env://")
-    if own_address and is_passed("--distributed-rank", sys.argv):
+    if not os.environ.get("RANK") or (own_address and is_passed("--distributed-rank", sys.argv)):
         return  # the options are complete
-    missing = [name for name in BY_TORCHRUN[: 2 if own_address else 4] if not os.environ.get(name)]
-    if missing:
-        if own_address or (processes == 1 and options.distributed_init_method is None):
-            return
-        raise ValueError(f"the environment lacks {', '.join(missing)}: set them in each process, as torchrun does")
     if requested not in (1, gpus, processes):
         raise ValueError(f"--distributed-world-size {requested}: WORLD_SIZE is {processes}; omit the option")
     rank = int(os.environ["RANK"])
@@ -93,7 +86,7 @@ def read_variables(options: typing.Any) -> None:
     options.distributed_no_spawn = True
 
 
-def _on_cpu(call_main: typing.Callable, options: typing.Any) -> typing.Callable:
+def _on_cpu(call_main: Callable, options: Any) -> Callable:
     """Return the function that trains in several processes without GPUs: it joins the processes, or starts them."""
     options.distributed_backend, options.device_id = "gloo", 0
     if options.distributed_init_method is None:
@@ -104,7 +97,7 @@ def _on_cpu(call_main: typing.Callable, options: typing.Any) -> typing.Callable:
     return call_main if options.distributed_no_spawn else _start_on_cpu
 
 
-def _start_on_cpu(cfg: typing.Any, main: typing.Callable, **kwargs: typing.Any) -> None:
+def _start_on_cpu(cfg: Any, main: Callable, **kwargs: Any) -> None:
     from fairseq.distributed import utils
 
     options = cfg.distributed_training

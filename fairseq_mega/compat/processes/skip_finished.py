@@ -4,7 +4,7 @@ import logging
 import math
 import os
 import types
-import typing
+from typing import Any, Callable, Iterator, Optional
 
 from fairseq_mega.compat import hooks
 from fairseq_mega.compat.patching import around
@@ -13,13 +13,13 @@ from fairseq_mega.compat.processes.batches import SEED
 logger = logging.getLogger("fairseq_mega.compat.processes.skip_finished")
 
 
-def keep_batches(call: hooks.Call) -> typing.Iterator[None]:
+def keep_batches(call: hooks.Call) -> Iterator[None]:
     """Keep the batches of the present epoch in the trainer, for checkpoints (event "batches")."""
     yield
     call.arguments["self"].batches = call.result
 
 
-def look_for_updates(call: hooks.Call) -> typing.Iterator[None]:
+def look_for_updates(call: hooks.Call) -> Iterator[None]:
     """End a training without updates (event "restore").
 
     fairseq notices the end of a finished training only after one more update, and with --max-epoch also ends another
@@ -49,7 +49,7 @@ def look_for_updates(call: hooks.Call) -> typing.Iterator[None]:
     call.result = (call.result[0], types.SimpleNamespace(next_epoch_idx=math.nan))  # which ends the loop over epochs
 
 
-def restored_file(cfg: typing.Any, suffix: str) -> str:
+def restored_file(cfg: Any, suffix: str) -> str:
     """Return the path of the checkpoint that a training begins with, "" if there is none yet."""
     if cfg.restore_file != "checkpoint_last.pt":
         return str(cfg.restore_file).replace(".pt", f"{suffix}.pt")
@@ -57,7 +57,7 @@ def restored_file(cfg: typing.Any, suffix: str) -> str:
     return last if os.path.exists(last) else str(cfg.finetune_from_model or "")
 
 
-def nothing_left(trainer: typing.Any, batches: typing.Any) -> typing.Optional[str]:
+def nothing_left(trainer: Any, batches: Any) -> Optional[str]:
     """Return the reason why no update would be made, or None.
 
     Args:
@@ -76,7 +76,7 @@ def nothing_left(trainer: typing.Any, batches: typing.Any) -> typing.Optional[st
 
 
 @around("fairseq.trainer", "Trainer.lr_step")
-def save_last_epochs(original: typing.Callable, self: typing.Any, epoch: int, *losses: typing.Any) -> typing.Any:
+def save_last_epochs(original: Callable, self: Any, epoch: int, *losses: Any) -> Any:
     """Save the last update of a training: with --save-interval 5 --max-epoch 9 fairseq loses the last four epochs.
 
     Only fairseq's loop over epochs passes a loss, which may be None.

@@ -7,9 +7,9 @@ import re
 import sys
 import threading
 import time
-import typing
 import warnings
 import weakref
+from typing import Any, Callable, Sequence
 
 import torch
 
@@ -23,9 +23,7 @@ def start_workers_by_fork() -> None:
 
 
 @around("fairseq.data.iterators", "EpochBatchIterator._get_iterator_for_epoch")
-def end_workers_with_their_batches(
-    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
-) -> typing.Any:
+def end_workers_with_their_batches(original: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
     """End the workers of --num-workers after the last batch of an epoch, or when its batches are dropped.
 
     fairseq creates workers that outlive the epoch, for a DataLoader that is kept. If batches are drawn again in each
@@ -47,19 +45,19 @@ def end_workers_with_their_batches(
         self.num_workers = workers
     if hasattr(self, "epoch_batch_sampler"):  # read once, in the constructor; it would close a reference cycle
         self.epoch_batch_sampler.ordered_batches = None
-    loader: typing.Any = getattr(batches, "_itr", None)
+    loader: Any = getattr(batches, "_itr", None)
     if hasattr(loader, "_shutdown_workers"):  # no BufferedIterator between; other cycles may hold the batches
         weakref.finalize(batches, loader._shutdown_workers)
     return batches
 
 
-def workers_are_requested(arguments: typing.Sequence[str]) -> bool:
+def workers_are_requested(arguments: Sequence[str]) -> bool:
     """Return whether a command line sets the number of workers, by --num-workers or hydra's dataset.num_workers."""
     return any(re.match(r"(--num-workers|\+*dataset\.num_workers)(=|$)", argument) for argument in arguments)
 
 
 @around("fairseq.data.iterators", "BufferedIterator._create_consumer")
-def end_background_loading_with_its_reader(original: typing.Callable, self: typing.Any) -> None:
+def end_background_loading_with_its_reader(original: Callable, self: Any) -> None:
     """End fairseq's thread that loads batches ahead when its reader is deleted, at the latest when Python shuts down.
 
     A training that reaches --max-update within an epoch, or a validation shortened by --max-valid-steps, leaves the
@@ -70,7 +68,7 @@ def end_background_loading_with_its_reader(original: typing.Callable, self: typi
     weakref.finalize(self, end_background_loading, self._consumer)
 
 
-def end_background_loading(thread: typing.Any, seconds: float = 10.0) -> None:
+def end_background_loading(thread: Any, seconds: float = 10.0) -> None:
     """Make a BackgroundConsumer finish the current batch and end; waits at most ``seconds``."""
     deadline = time.monotonic() + seconds
     thread._max_len = 0  # its loop ends after the current batch

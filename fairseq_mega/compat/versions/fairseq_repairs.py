@@ -1,13 +1,13 @@
 """Repair what fairseq does with the installed versions of hydra, NumPy and Python."""
 
 import types
-import typing
+from typing import Any, Callable
 
 import numpy as np
 
 from fairseq_mega.compat.patching import ModuleWith, around
 
-Original = typing.Callable[..., typing.Any]
+Original = Callable[..., Any]
 
 
 def keep_one_store() -> None:
@@ -21,7 +21,7 @@ def keep_one_store() -> None:
 
 
 @around("fairseq.dataclass.utils", "_override_attr")
-def keep_references(original: Original, sub_node: str, data_class: typing.Any, args: typing.Any) -> typing.Any:
+def keep_references(original: Original, sub_node: str, data_class: Any, args: Any) -> Any:
     """Keep a missing switch that follows another option, such as sentence_avg: fairseq switches it on.
 
     It calls bool() on the default, the text ``${optimization.sentence_avg}``, for a checkpoint or a command without

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import types
-import typing
+from typing import Any, Callable, Iterator, Sequence, Set
 
 from fairseq_mega.compat import startup
 
@@ -14,7 +14,7 @@ from fairseq_mega.compat import startup
 SLOW = ("sklearn", "sklearn.metrics", "scipy.stats")
 
 
-def when_fairseq_is_imported(then: typing.Callable[[], None]) -> None:
+def when_fairseq_is_imported(then: Callable[[], None]) -> None:
     """Call ``then`` when fairseq is imported, or now if it is imported already."""
     if "fairseq" in sys.modules:
         then()
@@ -39,12 +39,12 @@ def remember_user_dir() -> None:
     """Record this package as an imported --user-dir: fairseq's log of it would stand above every dialogue."""
     from fairseq import utils
 
-    known: typing.Set[str] = getattr(utils.import_user_module, "memo", set())
+    known: Set[str] = getattr(utils.import_user_module, "memo", set())
     utils.import_user_module.memo = {*known, *map(os.path.abspath, sys.modules["fairseq_mega"].__path__)}
 
 
 @contextlib.contextmanager
-def quiet_import() -> typing.Iterator[None]:
+def quiet_import() -> Iterator[None]:
     """Import fairseq in the block without its import-time messages and the root handler that one of its models adds."""
     root = logging.getLogger()
     handlers, level, disabled = list(root.handlers), root.level, root.manager.disable
@@ -64,21 +64,21 @@ def quiet_import() -> typing.Iterator[None]:
 class _Deferred(types.ModuleType):
     """Stand-in for a module in ``from ... import``; its functions import the module when they are called."""
 
-    def __getattr__(self, name: str) -> typing.Any:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         submodule = sys.modules.get(f"{self.__name__}.{name}")
         if isinstance(submodule, _Deferred):
             return submodule
 
-        def call(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             return getattr(importlib.import_module(self.__name__), name)(*args, **kwargs)
 
         return call
 
 
 @contextlib.contextmanager
-def deferred(names: typing.Sequence[str]) -> typing.Iterator[None]:
+def deferred(names: Sequence[str]) -> Iterator[None]:
     """Replace these modules by stand-ins within the block, unless they are imported already."""
     stand_ins = {name: _Deferred(name) for name in names if name not in sys.modules}
     sys.modules.update(stand_ins)

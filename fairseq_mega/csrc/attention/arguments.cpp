@@ -5,15 +5,15 @@
 
 namespace fm {
 
-void check_type(const Tensor& t, ScalarType type, const char* op, const char* name, const char* wanted) {
-  STD_TORCH_CHECK(t.scalar_type() == type && t.is_contiguous(), op, ": ", name, " must be contiguous ", wanted);
+void check_type(const Tensor& t, ScalarType type, const char* op, const char* name, const char* expected) {
+  STD_TORCH_CHECK(t.scalar_type() == type && t.is_contiguous(), op, ": ", name, " must be contiguous ", expected);
 }
 
 void check_rows(const std::optional<Tensor>& t, const AttentionBlock& block, int64_t columns, const char* op,
-                const char* name, const char* wanted) {
+                const char* name, const char* expected) {
   if (!t.has_value()) return;
   STD_TORCH_CHECK(t->dim() >= 2 && t->size(0) >= block.first_group + block.groups && t->size(1) == columns, op, ": ",
-                  name, " must be ", wanted);
+                  name, " must be ", expected);
 }
 
 AttentionBlock attention_block(Named first, BlockSize size, const AttentionArguments& a, const char* op) {

@@ -1,5 +1,5 @@
 #pragma once
-// What all operators of the attention are told, and its checks.
+// Arguments of all operators of the attention, and their checks.
 #include "attention/attention.h"
 #include "common/bindings.h"
 
@@ -23,10 +23,10 @@ struct BlockSize {
 // The block that the arguments describe, on the device of `first`. Raises an error for what the kernels cannot read.
 AttentionBlock attention_block(Named first, BlockSize size, const AttentionArguments& arguments, const char* op);
 
-void check_type(const Tensor& t, ScalarType type, const char* op, const char* name, const char* wanted);
+void check_type(const Tensor& t, ScalarType type, const char* op, const char* name, const char* expected);
 
 // A tensor, where there is one, that starts with all groups of the block and has so many columns.
 void check_rows(const std::optional<Tensor>& t, const AttentionBlock& block, int64_t columns, const char* op,
-                const char* name, const char* wanted);
+                const char* name, const char* expected);
 
 }  // namespace fm

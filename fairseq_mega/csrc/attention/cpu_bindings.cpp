@@ -12,8 +12,8 @@ struct Call {
   AttentionGroups groups;
 };
 
-// What both operators are given.
-struct Given {
+// Arguments of both operators.
+struct Arguments {
   const Tensor &q, &k, &v;
   const std::optional<Tensor>&bias, &padding, &counts, &seed;
   int64_t function;
@@ -21,8 +21,8 @@ struct Given {
   double scale, dropout, drop_key;
 };
 
-Call call_of(const Given& given, const char* op) {
-  const auto& [q, k, v, bias, padding, counts, seed, function, causal, scale, dropout, drop_key] = given;
+Call call_of(const Arguments& arguments, const char* op) {
+  const auto& [q, k, v, bias, padding, counts, seed, function, causal, scale, dropout, drop_key] = arguments;
   check_devices(op, {{"q", q}, {"k", k}, {"v", v}});
   STD_TORCH_CHECK(q.dim() == 3 && k.dim() == 3 && v.dim() == 3 && k.size(0) == q.size(0) && v.size(0) == q.size(0) &&
                       k.size(2) == q.size(2) && v.size(1) == k.size(1),

@@ -114,8 +114,8 @@ FM_INLINE void narrow_simply(const float* source, int64_t size, uint16_t* out) {
 }
 
 #if FM_X86
-// Rounds the first of so many numbers with the instruction for it, two vectors at a time; returns how many. It takes
-// numbers below the normal ones for zero: vectors that hold such a one, or zero, are rounded as on other processors.
+// Rounds the first of so many numbers with the instruction for it, two vectors at a time; returns how many. It treats
+// subnormal numbers as zero: vectors that hold such a one, or zero, are rounded as on other processors.
 FM_INLINE int64_t narrow_pairs(const float* source, int64_t size, uint16_t* out) {
   typedef uint32_t Words __attribute__((vector_size(64)));
   constexpr int64_t kAtOnce = 2 * sizeof(Words) / sizeof(float);

@@ -140,26 +140,7 @@ FM_INLINE void multiply(const Product& p) {
   return multiply<kLevel, Word::kFloat>(p);
 }
 
-// As many sums as a tile has, of numbers that stay in registers.
-template <CpuLevel kLevel>
-FM_INLINE int64_t multiply_add_registers(int64_t rounds) {
-  using Floats = typename VectorOf<lanes(kLevel)>::Floats;
-  constexpr int kSums = tile_vectors(kLevel) * tile_rows(kLevel);
-  Floats sums[kSums];
-  for (int i = 0; i < kSums; ++i) sums[i] = Floats{} + static_cast<float>(i);
-  const Floats half = Floats{} + 0.5f;
-  for (int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 24
-    for (int i = 0; i < kSums; ++i) sums[i] = sums[i] * half + half;
-  }
-  volatile float kept = 0.f;
-  for (int i = 0; i < kSums; ++i) kept = kept + sums[i][0];
-  return rounds * kSums * lanes(kLevel) * 2;
-}
-
 }  // namespace
-
-int64_t multiply_add_registers_cpu(int64_t rounds) { return FM_AT_CPU_LEVEL(multiply_add_registers<kLevel>(rounds)); }
 
 bool multiplies_pairs_cpu() { return current_cpu_level.load() >= CpuLevel::kAvx512Bf16; }
 

@@ -130,7 +130,7 @@ FM_AVX512 void turn(const uint32_t* source, uint32_t* out, int64_t row) {
   for (int i = 0; i < kTile; ++i) _mm512_storeu_si512(out + i * row, words[i]);
 }
 
-// Rows of A that are given as rows.
+// Rows of A that are stored as rows, not as panels.
 void multiply_rows(const Product& p) {
   for (int64_t row = 0, of = 0; row < p.rows; row += of) {  // with all whole panels of rows, then with the last rows
     of = p.rows - row < kPanel ? p.rows - row : (p.rows - row) / kPanel * kPanel;

@@ -5,9 +5,9 @@
 namespace fm {
 
 int cuda_multiprocessors();
-// Shared memory that a block may have, in bytes, where its kernel asks for it (FM_MORE_SHARED in common/launch.h).
+// Shared memory that a block may have, in bytes, where its kernel requests it (FM_MORE_SHARED in common/launch.h).
 int64_t cuda_shared_bytes();
-// What CUDA says of a cudaError_t.
+// CUDA's text for a cudaError_t.
 const char* cuda_error_text(int error);
 
 }  // namespace fm

@@ -28,7 +28,7 @@ template <class Kernel>
 int more_shared(size_t bytes, Kernel* kernel) {
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  if (error != cudaSuccess) cudaGetLastError();  // it is told here, not after the next launch
+  if (error != cudaSuccess) cudaGetLastError();  // it is reported here, not after the next launch
   return static_cast<int>(error);
 }
 

@@ -47,9 +47,6 @@ int64_t product_least_rows_cpu();
 void multiply_vectors(const Product& product);
 void multiply_tiles(const Product& product);
 
-// Multiplications and additions of float32 as fast as the level does them, without memory; returns their number.
-int64_t multiply_add_registers_cpu(int64_t rounds);
-
 // Packing into panels of kPanel words a step, `panel` words from one to the next. What is missing in the last panel and
 // in the last pair of steps is zero. The source's rows are the steps: `rows` rows of `columns` numbers, `row` apart.
 void pack_floats_cpu(const float* source, int64_t row, int64_t rows, int64_t columns, uint32_t* out, int64_t panel);

@@ -4,7 +4,6 @@
 #include "common/bindings.h"
 
 FM_LIBRARY(m) {
-  m.def("multiply_add_registers(int rounds) -> int");
   m.def("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
   m.def(
       "linear_backward(Tensor grad, Tensor x, Tensor weight, bool need_x, bool need_weight, bool need_bias) -> "
@@ -36,7 +35,7 @@ DType product_type(const Tensor& t, const char* op, const char* name) {
   return element_type(t, name);
 }
 
-// Matrices of as many rows, whose columns are taken as those of one, and the tensors that keep their numbers.
+// Matrices of as many rows, whose columns are read as those of one, and the tensors that own their memory.
 struct Kept {
   std::vector<RowView> views;
   Columns columns{};
@@ -215,15 +214,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> silu_linear_backward(Tensor grad, Ten
   return {grad_x, grad_factor, grad_weight, grad_bias};
 }
 
-// Multiplies and adds numbers in registers; returns how many operations these were.
-int64_t multiply_add_registers(int64_t rounds) { return multiply_add_registers_cpu(rounds); }
-
 }  // namespace
 }  // namespace fm
-
-FM_LIBRARY_IMPL_(FM_NAMESPACE, CompositeExplicitAutograd, m) {
-  m.impl("multiply_add_registers", TORCH_BOX(&fm::multiply_add_registers));
-}
 
 FM_LIBRARY_CPU(m) {
   m.impl("linear", TORCH_BOX(&fm::linear));

@@ -22,7 +22,7 @@ const void* row_of(const Matrix& m, int64_t row, int64_t column = 0) {
 
 void* row_to(const Matrix& m, int64_t row, int64_t column) { return const_cast<void*>(row_of(m, row, column)); }
 
-// Calls function(part, its first column, the first of them that is wanted, their number) for the columns [begin, end).
+// Calls function(part, its first column, the first requested one of them, their number) for the columns [begin, end).
 template <class Function>
 void for_parts(const Columns& m, int64_t begin, int64_t end, const Function& function) {
   int64_t first = 0;
@@ -151,7 +151,7 @@ void pack_linear_cpu(const LinearRows& call, int64_t begin, int64_t end, uint32_
   if (wider && call.word == Word::kFloat) round_words_cpu(out, (end - begin) * call.panel_words());
 }
 
-// Asks for the rows of x in the block that begins with a row.
+// Prefetches the rows of x in the block that begins with a row.
 void prefetch_rows(const LinearRows& call, int64_t row) {
   for (int k = 0; k < call.x.count; ++k) {
     const Matrix& m = call.x.parts[k];

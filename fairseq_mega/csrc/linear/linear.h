@@ -48,7 +48,7 @@ struct LinearRows {
   Columns y;                     // (rows, columns), of the type of x; written to
   int64_t rows, steps, columns;
   Word word;
-  const SiluRows* x_of = nullptr;  // what x is computed from, where it is not given
+  const SiluRows* x_of = nullptr;  // what x is computed from, where x is not stored
   const SiluRows* y_of = nullptr;  // y is the gradient of this, and not written itself; or null
 
   int64_t panels() const { return round_up(columns, kPanel) / kPanel; }

@@ -142,7 +142,7 @@ struct Task {
     }
   }
 
-  // Asks for what lies `ahead` bytes behind a place, which may be beyond the matrix.
+  // Prefetches what lies `ahead` bytes behind a place, which may be beyond the matrix.
   template <int kLocality>
   FM_INLINE static void prefetch(const T* place, int ahead) {
     __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(place) + ahead), 0, kLocality);

@@ -36,7 +36,7 @@ struct ByteTask {
 
   FM_INLINE explicit ByteTask(const PackedLinear& map) : m(map) {}
 
-  // Takes the row apart; false where it must be multiplied otherwise.
+  // Splits the row; returns false where it must be multiplied otherwise.
   FM_INLINE bool split() {
     const WholeNumbers numbers = whole_numbers(m.x, m.inputs);
     if (!numbers.possible || m.inputs > kMostInputs) return false;

@@ -10,8 +10,8 @@ namespace fm {
 
 // Rows of a matrix are too short for the processor to see which one is next. With one row of x, each of this many rows
 // that are read side by side therefore begins a part of the matrix of its own, which is read from end to end: the
-// processor fetches four long streams 1.2 to 1.6 times as fast as neighbouring rows that we ask for early (measured with
-// AVX2 and with AVX-512).
+// processor fetches four long streams 1.2 to 1.6 times as fast as neighbouring rows that are prefetched (measured with AVX2
+// and with AVX-512).
 constexpr int kStreams = 4;
 
 // Streams of int8, and with AVX2 those of bfloat16, are also fetched early, this many weights ahead, into the first level

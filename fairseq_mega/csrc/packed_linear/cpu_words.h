@@ -32,7 +32,7 @@ struct WordTask {
 
   FM_INLINE explicit WordTask(const PackedLinear& map) : m(map) {}
 
-  // Takes the row apart; false where it must be multiplied otherwise.
+  // Splits the row; returns false where it must be multiplied otherwise.
   FM_INLINE bool split() {
     const WholeNumbers numbers = whole_numbers(m.x, m.inputs);
     if (!numbers.possible) return false;

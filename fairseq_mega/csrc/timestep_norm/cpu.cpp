@@ -94,7 +94,7 @@ FM_INLINE void narrow(const float* source, uint16_t* target, int width, DType dt
   for (int i = 0; i < width; ++i) target[i] = from_float(source[i], dtype);
 }
 
-// Asks for the rows of another tile: they lie too far apart for the processor to foresee.
+// Prefetches the rows of another tile: they lie too far apart for the processor to foresee.
 FM_INLINE void prefetch(const Block& block, const void* data, int64_t tile) {
   if (tile < 0 || tile >= block.tiles()) return;
   const int64_t size = block.shape.dtype == DType::kFloat32 ? 4 : 2, bytes = block.width * size;
@@ -149,7 +149,7 @@ FM_INLINE void moments(const float* x, int rows, int features, double* mean, flo
   }
 }
 
-// Takes the tile's steps into the running statistics and notes them after each.
+// Adds the tile's steps to the running statistics and records these after each.
 FM_INLINE void advance(int steps, int groups, const double* share, const double* mean, const float* variance,
                        double eps, double* running_mean, double* running_variance, float* high, float* low,
                        float* scale, float* moved) {
@@ -217,7 +217,7 @@ FM_INLINE void reduce(int steps, int groups, int features, const float* high, co
   }
 }
 
-// From the last step of the tile to the first: takes A_t and B_t into tau and nu and notes what they add to grad_x.
+// From the last step of the tile to the first: adds A_t and B_t to tau and nu and records their part of grad_x.
 FM_INLINE void retreat(int steps, int groups, int features, const double* share, const float* scale,
                        const float* moved, const double* sum, const double* moment, double* nu, double* tau,
                        float* offset, float* slope) {
@@ -271,7 +271,7 @@ FM_INLINE void with_features(int features, const Function& function) {
   }
 }
 
-// Reads a tile of x and takes it into the running statistics; the `following` one is asked for.
+// Reads a tile of x and adds it to the running statistics; prefetches the `following` one.
 FM_INLINE void read_steps(const Block& block, int features, const TimestepNormInputs& in, int64_t tile, Steps& now,
                           Running& running, int64_t following) {
   prefetch(block, in.x, following);

@@ -1,4 +1,4 @@
-// Timestep normalisation on CUDA; timestep_norm.cuh says how the work is laid out.
+// Timestep normalisation on CUDA; cuda.cuh describes how the work is laid out.
 #include "timestep_norm/cuda.cuh"
 
 #include <algorithm>
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kNormThreads, 2) forward_kernel(Problem<T> p, 
       for (int t = slice; t < kNormTile && start + t < p.length; t += slices) {
         const int64_t at = (here.sequence * p.length + start + t) * p.width + here.channel + channel;
         const int row = t * here.groups + group;
-        const float r = rows.scale[row];  // 0 says padded; such an x may be anything
+        const float r = rows.scale[row];  // 0 marks padding; such an x may be anything
         const float v = r == 0.f ? 0.f : ((read_value(p.x + at) - rows.high[row]) - rows.low[row]) * r * w + b;
         write_value(y + at, v);
       }

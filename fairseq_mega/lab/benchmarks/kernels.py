@@ -8,7 +8,7 @@ import torch
 
 from fairseq_mega.lab.benchmarks import measuring
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of
-from fairseq_mega.lab.benchmarks.operators import OPS, PAPER, Shape, leaves, missing, parse_shapes, shrunk
+from fairseq_mega.lab.benchmarks.operators import OPS, PAPER, Shape, leaves, parse_shapes, shrunk
 
 DESCRIPTION = """\
 Every measurement runs in a separate process, or in this process on a GPU, whose allocator counts exactly. "speed" and
@@ -30,8 +30,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--shape", default="4,128,16", help=shape)
     add("--preset", choices=["paper"], help="operators and shapes of MEGA's tables")
     add("--shrink", type=int, default=1, help="divide lengths and chunks of a preset by this, with a batch of 1")
-    limit = "maximum GiB of one measurement, as estimated from shorter ones (default: 0.7 of the free memory)"
-    add("--memory-limit", type=float, help=limit)
     limit = "maximum seconds of a run; longer runs are skipped (default: %(default)s)"
     add("--time-limit", type=float, default=60.0, help=limit)
     add_common_options(parser, repeat=5, sweeps=2, dtypes=["float32", "bfloat16"])
@@ -47,14 +45,14 @@ def operators_and_shapes(arguments: argparse.Namespace) -> List[Tuple[str, Shape
 
 def measure(arguments: argparse.Namespace, op: str, path: str, shape: Dict[str, int]) -> measuring.Figures:
     """Measure the seconds of a forward pass and of both passes, and the peak extra memory of both passes."""
-    device, way = torch.device(arguments.device), OPS[op].paths[path]
+    device, run = torch.device(arguments.device), OPS[op].paths[path]
 
     def prepared(shape: Shape) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         drawn = OPS[op].draw(shape, torch.Generator().manual_seed(1))
         inputs = leaves(drawn, getattr(torch, arguments.dtype), device)
-        forward = torch.no_grad()(lambda: way.run(inputs, shape))
+        forward = torch.no_grad()(lambda: run(inputs, shape))
         grad = torch.ones_like(forward())
-        both = lambda: torch.autograd.grad(way.run(inputs, shape), list(inputs.values()), grad, allow_unused=True)
+        both = lambda: torch.autograd.grad(run(inputs, shape), list(inputs.values()), grad, allow_unused=True)
         return forward, both
 
     whole = Shape(**shape)
@@ -66,7 +64,6 @@ def measure(arguments: argparse.Namespace, op: str, path: str, shape: Dict[str, 
 
 def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
     """Return a case for each operator, shape and path, compared with the operator's baseline."""
-    device = torch.device(arguments.device)
     return [
         measuring.Case(
             f"{op} {','.join(map(str, shape))} {path}",
@@ -75,10 +72,9 @@ def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
             series=f"{op} {path}",
             length=shape.length,
             power=OPS[op].power,
-            skipped=missing(way, device, shape.length) or "",
         )
         for op, shape in operators_and_shapes(arguments)
-        for path, way in OPS[op].paths.items()
+        for path in OPS[op].paths
     ]
 
 

@@ -29,8 +29,7 @@ MODELS = {
     "explicit-transformer": "Transformer layer, attention written out (the paper's comparison)",
 }
 DESCRIPTION = """\
-"kept" is the memory that the forward pass leaves allocated for the backward pass, including its result; it does not
-depend on the load of the machine. Every measurement runs in a separate process, or in this process on a GPU, whose
+Every measurement runs in a separate process, or in this process on a GPU, whose
 allocator counts exactly. The models:
 
 """ + "\n".join(f"  {name}: {meaning}" for name, meaning in MODELS.items())
@@ -49,7 +48,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_numbers(parser, embed_dim=128, hidden_dim=256, z_dim=64, n_dim=16, chunk_size=128, heads=4)
     add("--models", default=",".join(MODELS), help="models, comma separated (default: all)")
     add("--causal", action="store_true", help="MEGA: attend to past positions only")
-    add("--attention", default="softmax", help="MEGA: attention function (default: %(default)s)")
     add_common_options(parser, repeat=5, sweeps=2, dtypes=["float32", "bfloat16", "autocast"])
 
 
@@ -93,8 +91,8 @@ def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
     if model.startswith("megalodon"):  # causal, with one head and a plain FFN
         ours = MegalodonLayer(MegalodonLayerConfig(**sizes, norm_groups=math.gcd(d, 32)))
     else:
-        rest = {"max_positions": length, "attention_function": arguments.attention, "normalize_before": True}
-        ours = MegaLayer(MegaLayerConfig(**sizes, **rest, bidirectional=not arguments.causal))
+        rest = {"max_positions": length, "normalize_before": True, "bidirectional": not arguments.causal}
+        ours = MegaLayer(MegaLayerConfig(**sizes, **rest))
     if "published" in model:
         ours.attention.ema = PublishedEMA(ours.attention.ema)
     return ours
@@ -107,26 +105,23 @@ def output(layer: Any, x: Any) -> Any:
 
 
 def measure(arguments: argparse.Namespace, model: str, length: int) -> measuring.Figures:
-    """Measure a step: median seconds, peak extra memory, and memory kept for the backward pass."""
+    """Measure the median seconds and the peak extra memory of a step."""
     device = torch.device(arguments.device)
     autocast = arguments.dtype == "autocast"
     dtype = torch.float32 if autocast else getattr(torch, arguments.dtype)
     configure_process()  # as fairseq-mega-train does
 
-    def forward(layer: Any, x: Any) -> Any:
-        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-            return output(layer, x)
-
     def step(layer: Any, x: Any) -> None:
-        forward(layer, x).square().mean().backward()
+        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            y = output(layer, x)
+        y.square().mean().backward()
 
     with mock.patch.dict(os.environ, {VARIABLE: PUBLISHED} if "published" in model else {}):
         # A short sequence first excludes the one-time work of torch.
         step(build(model, 64, arguments).to(device, dtype), torch.randn(2, 64, arguments.embed_dim).to(device, dtype))
         layer = build(model, length, arguments).to(device, dtype)
         x = torch.randn(arguments.tokens // length, length, arguments.embed_dim).to(device, dtype).requires_grad_()
-        found = measuring.time_and_memory(lambda: step(layer, x), arguments.repeat, device)
-        return {**found, "kept_mib": measuring.kept_mib(lambda: forward(layer, x), device)}
+        return measuring.time_and_memory(lambda: step(layer, x), arguments.repeat, device)
 
 
 def cases(arguments: argparse.Namespace) -> List[measuring.Case]:

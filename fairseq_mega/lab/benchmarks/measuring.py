@@ -17,28 +17,27 @@ from pathlib import Path
 from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
-from torch.autograd.profiler import profile  # torch.profiler's imports torch's compiler, which needs seconds
 
 from fairseq_mega.lab.benchmarks.command import find, module_of
 from fairseq_mega.lab.runs.files import add_json_line, read_json_lines
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.lab.runs.text_tables import Table, markdown
+from fairseq_mega.ops.common.dispatch import PathUnavailableError
 
 Figures = Dict[str, Any]  # of one measurement, by name
 NOT_RECORDED = {"json", "rows", "stop_after", "benchmark", "given"}  # options without effect on a measurement
 # Options that select measurements.
-SELECTING = {"lengths", "models", "ops", "shape", "preset", "shrink", "peers", "shapes", "sweeps"}
-SELECTING |= {"time_limit", "memory_limit"}
+SELECTING = {"lengths", "models", "ops", "shape", "preset", "shrink", "peers", "shapes", "sweeps", "time_limit"}
 COLUMNS = {  # of the printed table: figures with their titles, factors and digits
     "parameters": ("parameters", 1.0, 0),
     "forward_seconds": ("forward, ms", 1e3, 2),
     "seconds": ("ms", 1e3, 2),
     "memory_mib": ("peak MiB", 1.0, 0),
-    "kept_mib": ("kept MiB", 1.0, 0),
     "bytes": ("state, KiB", 1 / 1024, 0),
     "speed": ("speed", 1.0, 2),
     "memory": ("memory", 1.0, 2),
 }
+MOST_MEMORY = 0.7  # share of the free memory that a measurement may need, as estimated from shorter ones
 NOT_YET = 75  # exit status: measurements are left, the same command continues (EX_TEMPFAIL)
 
 
@@ -55,13 +54,13 @@ def reset_peak_memory() -> float:
     return resident_mib("VmRSS")
 
 
-def available_gib(device: torch.device) -> float:
-    """Return the free memory of the device in GiB."""
+def available_mib(device: torch.device) -> float:
+    """Return the free memory of the device in MiB."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] / 2**30
+        return torch.cuda.mem_get_info(device)[0] / 2**20
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
     assert found, "/proc/meminfo has no MemAvailable; measuring memory requires Linux"
-    return int(found.group(1)) / 2**20
+    return int(found.group(1)) / 2**10
 
 
 def median_seconds(work: Callable[[], object], repeat: int, device: torch.device) -> float:
@@ -93,19 +92,6 @@ def time_and_memory(work: Callable[[], object], repeat: int, device: torch.devic
     return {"seconds": seconds, "memory_mib": peak - before}
 
 
-def kept_mib(forward: Callable[[], Any], device: torch.device) -> float:
-    """Return the MiB of tensors that a forward pass keeps for the backward pass, including its result."""
-    forward()  # memory that is allocated once
-    results = []  # held until memory is counted
-    if device.type == "cuda":
-        before = torch.cuda.memory_allocated(device)
-        results.append(forward())
-        return (torch.cuda.memory_allocated(device) - before) / 2**20
-    with profile(profile_memory=True) as profiled:
-        results.append(forward())
-    return sum(event.self_cpu_memory_usage for event in profiled.key_averages()) / 2**20
-
-
 class Case(NamedTuple):
     """A measurement of a benchmark."""
 
@@ -116,7 +102,6 @@ class Case(NamedTuple):
     series: str = ""  # of cases that differ in their length; after a shorter one too long ones are omitted
     length: int = 1
     power: int = 1  # of the length, with which time and memory grow
-    skipped: str = ""  # the reason why it cannot be measured
 
 
 def measure_apart(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figures:
@@ -127,13 +112,16 @@ def measure_apart(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figure
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, module_of(arguments.benchmark)])
-    os.environ.update(OMP_NUM_THREADS=str(arguments.threads), KINETO_LOG_LEVEL="99")  # the profiler prints nothing
+    os.environ.update(OMP_NUM_THREADS=str(arguments.threads))
     with ProcessPoolExecutor(1, mp_context=context) as process:
         return process.submit(measure_here, arguments, what).result()
 
 
 def measure_here(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figures:
-    """Measure a case of a benchmark in this process; ``skipped`` is the reason if a GPU's memory does not suffice."""
+    """Measure a case of a benchmark in this process.
+
+    ``skipped`` is the reason if the machine does not have the path, or a GPU not enough memory.
+    """
     measure = find(arguments.benchmark).measure
     assert measure is not None, f"{arguments.benchmark} does not measure cases"
     threads = torch.get_num_threads()
@@ -142,6 +130,8 @@ def measure_here(arguments: argparse.Namespace, what: Dict[str, Any]) -> Figures
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return measure(arguments, **what)
+    except PathUnavailableError as error:
+        return {"skipped": str(error)}
     except torch.cuda.OutOfMemoryError:
         return {"skipped": "the GPU's memory does not suffice"}
     finally:
@@ -202,15 +192,13 @@ def is_number(value: object) -> bool:
 
 def omitted(case: Case, cases: Sequence[Case], found: Dict[str, Figures], limits: Figures) -> Figures:
     """Return the reason to omit a case as the figure ``skipped``, from shorter cases of its series; or no figure."""
-    if case.skipped:
-        return {"skipped": case.skipped}
     for other in cases:
         figures = found.get(other.subject, {})
         if case.series and other.series == case.series and other.length < case.length and "seconds" in figures:
             growth = (case.length / other.length) ** case.power
-            for option, key in (("--time-limit", "seconds"), ("--memory-limit", "memory_mib")):
-                if figures[key] * growth > limits[key]:
-                    return {"skipped": f"would need about {figures[key] * growth:.0f} {key} ({option})"}
+            for key, limit in limits.items():
+                if figures[key] * growth > limit:
+                    return {"skipped": f"would need about {figures[key] * growth:.0f} {key}, the limit is {limit:.0f}"}
     return {}
 
 
@@ -253,8 +241,8 @@ def run(
     cases = cases_of(arguments)
     found: Dict[str, Figures] = {}
     kept = Rows(arguments)
-    gib = getattr(arguments, "memory_limit", math.inf) or 0.7 * available_gib(torch.device(arguments.device))
-    limits = {"seconds": getattr(arguments, "time_limit", math.inf), "memory_mib": 2**10 * gib}
+    memory = MOST_MEMORY * available_mib(torch.device(arguments.device))
+    limits = {"seconds": getattr(arguments, "time_limit", math.inf), "memory_mib": memory}
     here = arguments.smoke or arguments.device == "cuda" or not apart
     for sweep, case in product(range(arguments.sweeps), cases):
         best = found[case.subject] if sweep else omitted(case, cases, found, limits)

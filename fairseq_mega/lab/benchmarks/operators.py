@@ -1,7 +1,7 @@
 """The measured operators: their shapes, their inputs, their paths, and the reference."""
 
 from functools import partial
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +10,7 @@ from torch import Tensor
 from fairseq_mega.lab.benchmarks.command import numbers_of
 from fairseq_mega.lab.benchmarks.published import Inputs, dxnxl_ema
 from fairseq_mega.ops.attention import attention
-from fairseq_mega.ops.common.dispatch import device_unsupported
 from fairseq_mega.ops.ema import complex_ema_coefficients, damped_ema, ema_coefficients
-from fairseq_mega.ops.fft_conv import LONGEST as FFT_KERNEL_STEPS
 from fairseq_mega.ops.linear import linear
 from fairseq_mega.ops.timestep_norm import timestep_norm
 
@@ -48,32 +46,14 @@ class Shape(NamedTuple):
         return self.width // 32 if self.width % 32 == 0 else 1
 
 
-class OpPath(NamedTuple):
-    """One way to compute an operator."""
-
-    run: Callable[[Inputs, Shape], Tensor]
-    compiled: bool = False  # needs the extension
-    device: str = ""  # the only kind of device; empty: both
-    longest: Optional[int] = None  # the most steps that it accepts
-
-
 class Op(NamedTuple):
     """An operator: its inputs and its paths."""
 
     title: str
     draw: Callable[[Shape, torch.Generator], Inputs]  # float64 on the CPU
-    paths: Dict[str, OpPath]  # keys: names in results
+    paths: Dict[str, Callable[[Inputs, Shape], Tensor]]  # keys: names in results
     baseline: str  # the path that other paths are compared with
     power: int = 1  # of the length, with which time and memory grow
-
-
-def missing(path: OpPath, device: torch.device, length: int = 1) -> Optional[str]:
-    """Return the reason why a path cannot run on the device, or None."""
-    if path.device not in ("", device.type):
-        return "a path for CUDA" if path.device == "cuda" else "a path for CPUs"
-    if path.longest is not None and length > path.longest:
-        return f"accepts up to {path.longest} steps"
-    return device_unsupported(device) if path.compiled else None
 
 
 def normal(generator: torch.Generator, *size: int) -> Tensor:
@@ -105,10 +85,10 @@ def ema_op(title: str, bidirectional: bool = False, complex_: bool = False) -> O
         title=title,
         draw=draw,
         paths={
-            "fft": OpPath(partial(run, "torch_fft")),
-            "fft_kernel": OpPath(partial(run, "native_fft"), True, "cuda", FFT_KERNEL_STEPS),
-            "scan": OpPath(partial(run, "native"), compiled=True),
-            "DxNxL": OpPath(lambda inputs, _: dxnxl_ema(inputs, bidirectional)),
+            "fft": partial(run, "torch_fft"),
+            "fft_kernel": partial(run, "native_fft"),
+            "scan": partial(run, "native"),
+            "DxNxL": lambda inputs, _: dxnxl_ema(inputs, bidirectional),
         },
         baseline="DxNxL",
     )
@@ -138,11 +118,11 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
         title=title,
         draw=draw,
         paths={
-            "blockwise": OpPath(partial(run, "torch_blockwise")),
-            "fused": OpPath(partial(run, "native"), compiled=True),
-            "blocks": OpPath(partial(run, "native_blocks"), compiled=True, device="cpu"),
-            "explicit": OpPath(partial(run, "reference")),
-            **({"dense": OpPath(partial(run, "torch"))} if biased else {"SDPA": OpPath(sdpa)}),
+            "blockwise": partial(run, "torch_blockwise"),
+            "fused": partial(run, "native"),
+            "blocks": partial(run, "native_blocks"),
+            "explicit": partial(run, "reference"),
+            **({"dense": partial(run, "torch")} if biased else {"SDPA": sdpa}),
         },
         baseline="explicit",
         power=2,
@@ -166,7 +146,7 @@ def linear_op() -> Op:
     return Op(
         title="linear map",
         draw=draw,
-        paths={"native": OpPath(partial(run, "native"), compiled=True), "torch": OpPath(partial(run, "reference"))},
+        paths={"native": partial(run, "native"), "torch": partial(run, "reference")},
         baseline="torch",
     )
 
@@ -184,7 +164,7 @@ def norm_op() -> Op:
     return Op(
         title="timestep norm",
         draw=draw,
-        paths={"native": OpPath(partial(run, "native"), compiled=True), "torch": OpPath(partial(run, "torch"))},
+        paths={"native": partial(run, "native"), "torch": partial(run, "torch")},
         baseline="torch",
     )
 
@@ -217,10 +197,12 @@ PAPER: List[Tuple[List[str], Shape]] = [
 
 
 def parse_shapes(shape: str, lengths: str) -> List[Shape]:
-    """Return shapes from "B,D,N" and several lengths, or from one "B,D,N,L[,z,v,chunk]"; raise ValueError otherwise."""
+    """Return shapes from "B,D,N" and several lengths, or from one "B,D,N,L[,z,v,chunk]".
+
+    Raises:
+        ValueError: if the chunk does not divide the length.
+    """
     numbers = numbers_of(shape)
-    if not 3 <= len(numbers) <= len(Shape._fields):
-        raise ValueError(f"--shape {shape}: give B,D,N or B,D,N,L[,z,v,chunk]")
     found = [Shape(*[*numbers[:3], length, *numbers[4:]]) for length in numbers[3:4] or numbers_of(lengths)]
     if any(one.length % (one.chunk or 1) for one in found):
         raise ValueError(f"--shape {shape}: the chunk must divide the length")

@@ -11,7 +11,6 @@ from typing import Dict, List
 
 from fairseq_mega.lab.benchmarks import measuring
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_numbers, chosen_of
-from fairseq_mega.lab.runs.options import split_assignment
 
 INSTALLED = "megalodon-jax"  # perhaps in an environment of its own
 # Each peer with our model that it is measured beside.
@@ -25,7 +24,7 @@ skipped. "speed" and "memory" of a peer are those of ours, relative to the peer.
 MEGALODON compiled by XLA, and our model in the published arrangement, as in that of a layer; beside mega the latter.
 """
 SMOKE = ("--shapes=2x32", "--layers=1", "--chunk=16", "--repeat=1", "--sweeps=1")
-SIZES = ("width", "layers", "chunk", "symbols", "threads", "seed", "repeat")  # options that a model's process reads
+SIZES = ("width", "layers", "chunk", "symbols", "threads", "repeat")  # options that a model's process reads
 WORKER = Path(__file__).with_name("peers_worker.py")
 # glibc's settings, the same as in compat.processes.cpu_process.
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**62)}
@@ -41,7 +40,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--keep-freed-memory", action="store_true", help=keep)
     add("--shapes", default="2x512,8x512,1x4096", help="batch x length, comma separated (default: %(default)s)")
     add_numbers(parser, width=384, layers=6, chunk=512, symbols=260)
-    add("--seed", type=int, default=1, help="seed of the tokens (default: %(default)s)")
     add_common_options(parser, repeat=3, sweeps=2)
 
 
@@ -66,8 +64,6 @@ def measure(arguments: argparse.Namespace, model: str, batch: int, length: int) 
 
 def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
     """Return a case for each shape and model of ours, followed by its peers."""
-    if arguments.python and split_assignment("--python", arguments.python)[0] != INSTALLED:
-        raise ValueError(f"--python {arguments.python}: give the Python of {INSTALLED}")
     chosen = chosen_of(arguments.peers, "--peers", list(PEERS))
     found = []
     for batch, length in (map(int, shape.split("x")) for shape in arguments.shapes.split(",")):

@@ -19,9 +19,8 @@ from fairseq_mega.cli.progress import parse_statistics
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks.measuring import resident_mib
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK
-from fairseq_mega.lab.runs.options import split_assignment
 from fairseq_mega.lab.runs.results import make_result, write_result
-from fairseq_mega.lab.runs.training_log import RESIDENT, read_training
+from fairseq_mega.lab.runs.training_log import RESIDENT, read_log, read_training
 from fairseq_mega.tasks.speech_commands import scaling_of
 
 _CORRECT = re.compile(r"(\d+) of (\d+)")
@@ -56,7 +55,7 @@ def score_splits(arguments: Sequence[str], log_file: Path, splits: Sequence[str]
 
 def typed_setting(text: str) -> Tuple[str, Any]:
     """Split NAME=VALUE; a JSON value (a number, null) is parsed."""
-    name, value = split_assignment("--setting", text)
+    name, _, value = text.partition("=")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -97,7 +96,7 @@ def write_scores(options: argparse.Namespace) -> None:
     where = ["--cpu"] if options.cpu else ["--distributed-world-size", "1"]
     command = [options.data, "--task", options.task, "--path", options.path, "--num-workers", "0", *where]
     command += ["--batch-size", str(options.test_batch)]
-    scores, settings, details = ({}, {}, {}) if options.log is None else read_log(options)
+    scores, settings, details = ({}, {}, {}) if options.log is None else numbers_of_training(options)
     log = (options.log or options.json).with_name("test.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     (correct, examples), *further = score_splits(command, log, options.split)
@@ -114,10 +113,9 @@ def write_scores(options: argparse.Namespace) -> None:
     print(f"{options.label}: {reached}", file=sys.stderr)
 
 
-def read_log(options: argparse.Namespace) -> Tuple[Dict[str, float], Dict[str, Any], Dict[str, Any]]:
+def numbers_of_training(options: argparse.Namespace) -> Tuple[Dict[str, float], Dict[str, Any], Dict[str, Any]]:
     """Read scores (accuracies in per cent), settings and further fields of a result from the log of its training."""
-    with open(options.log, encoding="utf-8", errors="replace") as lines:
-        training = read_training(lines, str(options.log))
+    training = read_training(read_log(options.log), str(options.log))
     early = training.after(options.early_epoch)
     scores = {"best_valid_accuracy": training.best.accuracy, "early_valid_accuracy": early.accuracy}
     if training.updates_per_second is not None:

@@ -1,7 +1,7 @@
-"""Runs of the Long Range Arena and of speech: their selection, and whether they learned."""
+"""Runs of the Long Range Arena and of speech: their names, and whether they learned."""
 
 import math
-from typing import Any, List, NamedTuple, Sequence
+from typing import NamedTuple
 
 from fairseq_mega.lab.recipes.catalogue import CLASSIFICATIONS
 from fairseq_mega.lab.recipes.recipe import FOLDER, load
@@ -40,17 +40,6 @@ TASKS = {task: read_task(task) for task in CLASSIFICATIONS}
 MOST_FREQUENT = {"listops": 17.0}  # per cent of the most frequent class, where classes have unequal shares
 MARGIN = 4.0  # points above chance that show learning: more than chance variation on a validation set of 1,000 examples
 LRA = [task for task in TASKS if task != "speech"]
-
-
-def select(results: Sequence[Result], **settings: Any) -> List[Result]:
-    """Return the results whose settings have these values."""
-    return [result for result in results if all(result["settings"][key] == settings[key] for key in settings)]
-
-
-def mega(results: Sequence[Result], task: str, chunk: int, attention: str = "") -> List[Result]:
-    """Return the results of MEGA with the paper's N and an attention function (default: the task's)."""
-    function, ema_dim = attention or TASKS[task].attention, TASKS[task].ema_dim
-    return select(results, task=task, model="mega", chunk=chunk, attention=function, ema_dim=ema_dim)
 
 
 def shortened(result: Result) -> bool:

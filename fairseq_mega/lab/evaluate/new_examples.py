@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.compat import checks
 from fairseq_mega.compat.features import precision
-from fairseq_mega.compat.features.encoders import encoder_of_data, warn_of_unsplit_text
+from fairseq_mega.compat.features.encoders import compare, encoder_of_data
 from fairseq_mega.compat.files.card import OPTIONS, SUBWORDS, UNIT
 from fairseq_mega.data.augmented_images import evaluation_transform
 from fairseq_mega.data.card import kept_bytes
@@ -26,7 +26,7 @@ from fairseq_mega.lab.prepare.generators.listops import TOKENS, model_input
 from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.image_classifier import ImageClassifier
-from fairseq_mega.tasks.image_classification import WHOLE, ImageClassificationTask
+from fairseq_mega.tasks.image_classification import ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
 from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask
 
@@ -42,7 +42,6 @@ class Reader:
     """
 
     labels: List[str]
-    cut_before = False
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
         """Return the items of the files that the lines name."""
@@ -52,19 +51,13 @@ class Reader:
         """Return the item of a file."""
         raise NotImplementedError
 
-    def note_cut(self, note: str) -> None:
-        """Print a note on the first example of which the model reads a part."""
-        if not self.cut_before:
-            print_line(f"note: {note}; further ones are not named")
-        self.cut_before = True
-
 
 class TextReader(Reader):
     """New texts as the inputs of a classifier of texts, shortened like the texts of training.
 
     Expressions of ListOps are read as in its preparation: without parentheses, and ``]`` as X.
 
-    The reader prints how many tokens the training texts lack, and how much of a long text the model reads.
+    The reader prints how many tokens the training texts lack.
 
     Args:
         task: of the classifier.
@@ -80,7 +73,7 @@ class TextReader(Reader):
         encoder = encoder_of_data(task, True)
         for entry in OPTIONS:
             if encoder is None or entry != SUBWORDS:
-                warn_of_unsplit_text(entry, task)
+                compare(entry, "", task, reads_text=True)
         self.unit: Any = encoder or text_unit(folder, card.get(UNIT, ""))
         self.reads_listops = set(own_tokens(dictionary)) == set(TOKENS)
         special = task.label_dictionary.nspecial
@@ -101,7 +94,7 @@ class TextReader(Reader):
         documents = text.split("\t") if self.task.documents == 2 else [text]
         if len(documents) != self.task.documents:
             raise ValueError(f"{place} has {len(documents)} texts: two, separated by TAB, are compared")
-        found = [self._tokens(document, place) for document in documents]
+        found = list(map(self._tokens, documents))
         unk = self.task.dictionary.unk()
         unknown = sum(int((tokens == unk).sum()) for tokens in found)
         if unknown:
@@ -109,21 +102,14 @@ class TextReader(Reader):
             print_line(f"note: {unknown} of the {total} tokens of {place} are in no training text")
         return dict(zip(("src_tokens", "src1_tokens"), found))
 
-    def _tokens(self, text: str, place: str) -> Tensor:
+    def _tokens(self, text: str) -> Tensor:
         """Return tokens (1, L) in the form of the task's data."""
         dictionary = self.task.dictionary
         found = self._tokens_of(text)
         kept = found[-self.length :] if self.last and self.length else found[: self.length]
         tokens = dictionary.encode_line(" ".join(kept), add_if_not_exist=False).long()
         first = [self.task.cls_index] if self.task.pooling == "cls" else []
-        tokens = torch.cat([tokens.new_tensor(first), tokens])[: self.task.longest]
-        read = min(len(kept), len(tokens) - len(first))
-        if read < len(found):
-            which = f"the first {read}"
-            if self.last and self.length:
-                which = f"the last {read}" if read == len(kept) else f"{which} of the last {len(kept)}"
-            self.note_cut(f"of the {len(found)} tokens of {place} the model reads {which}, as in training")
-        return tokens.unsqueeze(0)
+        return torch.cat([tokens.new_tensor(first), tokens])[: self.task.longest].unsqueeze(0)
 
     def _tokens_of(self, text: str) -> List[str]:
         if self.reads_listops:
@@ -146,10 +132,7 @@ class ClipReader(Reader):
 
     def read_file(self, path: Path) -> Item:
         """Return the item of a file of sound, cut or padded with silence."""
-        recording = read_sound(path)
-        samples = fitted(recording, self.scale.length)
-        if len(recording) > len(samples):
-            self.note_cut(f"of the {len(recording)} samples of {path} the model reads the first {len(samples)}")
+        samples = fitted(read_sound(path), self.scale.length)
         return str(path), {"src_tokens": torch.from_numpy(self.scale.apply(samples)).unsqueeze(0)}
 
 
@@ -163,18 +146,11 @@ class PictureReader(Reader):
 
     def __init__(self, task: ImageClassificationTask) -> None:
         self.labels = task.labels()
-        self.size, self.kept = task.image_size, task.kept()
-        self.transform = evaluation_transform(self.size, self.kept)
+        self.transform = evaluation_transform(task.image_size, task.kept())
 
     def read_file(self, path: Path) -> Item:
         """Return the item of an image, resized and cropped at the centre, as in validation."""
-        image = read_image(path)
-        if self.kept == WHOLE and image.size != (self.size, self.size):
-            self.note_cut(
-                f"{path} has {image.width} x {image.height} pixels, the arrays of training had {self.size} x "
-                f"{self.size}: the image is resized by its shorter side and cropped at the centre"
-            )
-        return str(path), {"images": self.transform(image).unsqueeze(0)}
+        return str(path), {"images": self.transform(read_image(path)).unsqueeze(0)}
 
 
 def reader_of(task: Any) -> Reader:

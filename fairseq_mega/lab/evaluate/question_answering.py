@@ -244,8 +244,6 @@ def run(args: argparse.Namespace, command: str) -> None:
     metric, shots, answer_tokens = DATA_SETS[args.data_set]
     args.shots = shots if args.shots is None else args.shots
     args.answer_tokens = answer_tokens if args.answer_tokens is None else args.answer_tokens
-    if args.shots and args.examples is None:
-        raise ValueError(f"--shots {args.shots}: give --examples, the train.jsonl that they are drawn from")
     files = {"checkpoint": args.path, "questions": args.questions, "examples": args.examples}
     settings = {name: getattr(args, name) for name in ("data_set", "shots", "answer_tokens", "seed", "precision")}
     settings.update({f"{name}_sha256": sha256_of(file) for name, file in files.items() if file is not None})

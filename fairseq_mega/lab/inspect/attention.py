@@ -8,7 +8,7 @@ from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor
 
-from fairseq_mega.compat.features.encoders import SUBWORDS_FILE, folders_of, warn_of_unsplit_text
+from fairseq_mega.compat.features.encoders import SUBWORDS_FILE, compare, folders_of
 from fairseq_mega.compat.features.interactive import warn_unknown
 from fairseq_mega.compat.files.card import OPTIONS
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
@@ -79,7 +79,7 @@ def _encoded_source(task: Any, text: str) -> str:
     """Return the subwords of an unsplit text if the data folder has their model; else the cleaned text."""
     model = Path(folders_of(task)[0]) / SUBWORDS_FILE
     for entry in OPTIONS:
-        warn_of_unsplit_text(entry, task)
+        compare(entry, "", task, reads_text=True)
     if not model.is_file():
         return clean(text, steps_of_folder(model.parent))
     unit = SubwordUnit(model)
@@ -133,14 +133,9 @@ def _self_attention(layers: Any, number: int, run: Callable[[], object]) -> Tupl
 
     Returns:
         Weights (L, L), and the number of heads.
-
-    Raises:
-        ValueError: if the layer's attention is of an unknown kind.
     """
     layer = layers[number - 1]
     module = getattr(layer, "attention", layer)
-    if not hasattr(module, "_attend"):
-        raise ValueError(f"--attention: layer {number} is a {type(layer).__name__}, whose weights cannot be drawn")
     found: List[Tensor] = []
     attend, heads = module._attend, getattr(module, "heads", 1)
 

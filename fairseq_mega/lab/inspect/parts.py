@@ -23,7 +23,9 @@ PARTS = (
     (r"output|adaptive_softmax|head\.", "output"),
     (r"final_norm", "final norm"),
 )
-COUNTERS = re.compile(r"(dictionary_fingerprints?|sample_scale|_float_tensor|version|num_batches_tracked|running_\w+)$")
+BUFFERS = re.compile(  # names of tensors that are not learned
+    r"(^|\.)(dictionary_fingerprints?|sample_scale|version|_float_tensor|running_\w+|num_batches_tracked|start)$"
+)
 
 
 def read(path: Path) -> Dict[str, Any]:
@@ -59,7 +61,7 @@ def parameters_by_part(model: Dict[str, Tensor]) -> List[Tuple[str, int]]:
     seen = set()
     for name, tensor in model.items():
         place = (tensor.data_ptr(), tensor.shape)
-        if COUNTERS.search(name) or place in seen:
+        if BUFFERS.search(name) or place in seen:
             continue
         seen.add(place)
         counts[part_of(name)] = counts.get(part_of(name), 0) + tensor.numel()

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, cast
 
-from fairseq_mega.data.card import read_json
 from fairseq_mega.lab.prepare.download import DownloadError, Records, check_digests, fetch_missing, record_of
 from fairseq_mega.lab.prepare.progress import print_line
-from fairseq_mega.lab.runs.files import blocks_of, write_json
+from fairseq_mega.lab.runs.files import blocks_of
 
 BYTE_ORDER_MARK = "\ufeff"
 FETCH_AGAIN = "remove the file, and run the command again"
@@ -53,27 +52,6 @@ def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path,
     return path, {path.name: record_of(path, **({} if given else {"url": archive.url}))}
 
 
-def obtain_recorded(url: str, folder: Path, record_file: Path, allow_download: bool = True) -> Path:
-    """Return the path of an archive in ``folder`` whose checksum is not published, downloaded if absent.
-
-    The first time, the archive is read to its end as gzip, and size and SHA-256 are written to ``record_file``;
-    afterwards it must still match them. Raises :class:`DownloadError` otherwise.
-    """
-    name = name_of(url)
-    path, records = folder / name, read_json(record_file)
-    fetch_missing(url, path, attempts=8, allowed=allow_download)
-    print_line(f"{name}: {path.stat().st_size} bytes, checking")
-    if name not in records:
-        with naming_damage(path, FETCH_AGAIN), gzip.open(path) as stream:
-            for _ in blocks_of(cast(IO[bytes], stream)):
-                pass
-        write_json(record_file, {**records, name: record_of(path, url=url)})
-    else:
-        remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is intended"
-        check_digests(path, {"sha256": records[name]["sha256"]}, records[name]["bytes"], remedy)
-    return path
-
-
 @contextmanager
 def naming_damage(path: Path, remedy: str = "get a new copy") -> Iterator[None]:
     """Raise :class:`DownloadError` that names a packed file and the remedy where reading it shows damage."""
@@ -84,15 +62,19 @@ def naming_damage(path: Path, remedy: str = "get a new copy") -> Iterator[None]:
 
 
 def tar_files(path: Path) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:
-    """Yield the files of a packed tar in its order, each with a stream of its content, to be read before the next.
+    """Yield the files of a tar packed with gzip in its order, each with a stream of its content, to be read before the
+    next; at the end gzip's checksum is compared.
 
     Damage, which reading the streams can show, too, is named by :func:`naming_damage` around the caller's loop.
     """
-    with tarfile.open(path, "r|*") as archive:
-        for member in archive:
-            stream = archive.extractfile(member) if member.isfile() else None
-            if stream is not None:
-                yield member, stream
+    with gzip.open(path) as packed:
+        with tarfile.open(fileobj=packed, mode="r|") as archive:
+            for member in archive:
+                stream = archive.extractfile(member) if member.isfile() else None
+                if stream is not None:
+                    yield member, stream
+        for _ in blocks_of(cast(IO[bytes], packed)):
+            pass
 
 
 def read_tar(path: Path, selects: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:

@@ -1,7 +1,6 @@
 """The description of a data set for fairseq-mega-prepare, and the report on making one."""
 
 import argparse
-import importlib.util
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,9 +61,6 @@ class Dataset:
     details: str  # sizes, times and layout, for its --help
     options: Tuple[Option, ...]  # beside --out and --smoke
     make: Callable[[argparse.Namespace, WorkFolder], Report]  # writes the data set below work.output, or as parts
-    # For --smoke: writes a little invented data to a folder and returns the options that read them. make compares them
-    # with no published count.
-    toy: Optional[Callable[[Path], List[str]]] = None
     check: Callable[[argparse.Namespace], None] = lambda args: None  # of options that exclude each other
     usual_out: Optional[Callable[[argparse.Namespace], str]] = None  # below outputs, where --out may be omitted
     # Files and values that the result depends on and that no option names as they are, by a name for each.
@@ -79,8 +75,6 @@ class Dataset:
     task_options: Mapping[str, str] = field(default_factory=dict)
     # Size of a model's vocabulary, with special tokens and fairseq's padding; None for bytes.
     vocab_size: Callable[[argparse.Namespace], Optional[int]] = lambda args: None
-    packages: Tuple[str, ...] = ()  # modules that make the data and may be missing
-    readers: Tuple[str, ...] = ()  # modules that read the data in a training and may be missing
     # On data in a folder, by the examples of Examined.
     remarks: Callable[[Path, Mapping[str, Mapping[str, int]]], List[str]] = lambda folder, examples: []
     scored: Optional[Scored] = None  # the part that papers score, of data made without options
@@ -89,23 +83,17 @@ class Dataset:
     processed: Optional[Processed] = None  # published by MEGA's authors
     own: bool = False  # from the user's sources
 
+    @property
+    def toy(self) -> Optional[Callable[[Path], List[str]]]:
+        """Return what writes toy data for --smoke, which are compared with no published count."""
+        from fairseq_mega.lab.prepare.toy_data import TOYS
+
+        return TOYS.get(self.name)
+
     def add_all_options(self, parser: argparse.ArgumentParser) -> None:
         """Add its own options and those of every data set to a parser."""
         for add in (out(self.usual_out is None), *self.options, *([] if self.toy is None else [SMOKE])):
             add(parser)
-
-    def check_packages(self) -> None:
-        """Raise ValueError where a module that makes the data is missing."""
-        self._check_modules(self.packages)
-
-    def check_readers(self) -> None:
-        """Raise ValueError where a module that reads the data in a training is missing."""
-        self._check_modules(self.readers)
-
-    def _check_modules(self, names: Tuple[str, ...]) -> None:
-        absent = [name for name in names if importlib.util.find_spec(name) is None]
-        if absent:
-            raise ValueError(f"{self.name} needs {' and '.join(absent)}, which is not installed")
 
     def check_sources(self, folder: Path, sources: Sources) -> None:
         """Raise ValueError where the data of a folder cannot be made: their sources are absent, and not fetched."""

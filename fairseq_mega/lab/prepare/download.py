@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterable, Optional
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.runs.files import blocks_of
 
-ATTEMPTS, WAIT = 3, 5.0  # times that a transfer is tried, and the seconds between
+ATTEMPTS, WAIT = 8, 5.0  # times that a transfer is tried, and the seconds between
 Records = Dict[str, Dict[str, Any]]  # by file name: bytes, sha256, and for instance url or version
 
 
@@ -21,7 +21,7 @@ class DownloadError(ValueError):
     """A file is missing, damaged or cannot be fetched; the message names both sizes or checksums."""
 
 
-def fetch(url: str, path: Path, attempts: int = 8, remedy: str = "") -> int:
+def fetch(url: str, path: Path, remedy: str = "") -> int:
     """Download ``url`` to ``path`` and return its size in bytes; a ``.partial`` file is continued.
 
     Raises :class:`DownloadError` with the remedy where all attempts fail, or the size that the server announced is not
@@ -30,9 +30,9 @@ def fetch(url: str, path: Path, attempts: int = 8, remedy: str = "") -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     problem = ""
-    for attempt in range(attempts):
+    for attempt in range(ATTEMPTS):
         if attempt:
-            print_line(f"{path.name}: {problem}; attempt {attempt + 1} of {attempts}")
+            print_line(f"{path.name}: {problem}; attempt {attempt + 1} of {ATTEMPTS}")
             time.sleep(WAIT)
         try:
             expected = _transfer(url, partial)
@@ -75,14 +75,14 @@ def _transfer(url: str, partial: Path) -> Optional[int]:
     return expected
 
 
-def fetch_missing(url: str, path: Path, remedy: str = "", attempts: int = ATTEMPTS, allowed: bool = True) -> None:
+def fetch_missing(url: str, path: Path, remedy: str = "", allowed: bool = True) -> None:
     """Download a file unless it is there; raise :class:`DownloadError` if this fails, or is not allowed."""
     if path.exists():
         return
     if not allowed:
         raise DownloadError(f"{path} does not exist and --no-download was passed; fetch it from {url}")
     print_line(f"{path.name}: downloading {url}")
-    fetch(url, path, attempts, remedy)
+    fetch(url, path, remedy)
 
 
 def digest_of(path: Path, name: str) -> str:

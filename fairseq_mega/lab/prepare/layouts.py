@@ -48,15 +48,6 @@ class Layout:
         """Return whether all files exist; a work folder of fairseq-mega-prepare must be finished."""
         return not (folder / UNFINISHED).exists() and not self.missing(folder)
 
-    def check_no_part(self, folder: Path, name: str) -> None:
-        """Raise ValueError where a folder has a part of the files of the data set ``name``, which nothing completes."""
-        missing = self.missing(folder)
-        if missing and len(missing) < len(self.files) and not (folder / UNFINISHED).exists():
-            raise ValueError(
-                f"the data of {name} in {folder} are incomplete, {', '.join(missing[:3])} "
-                f"{'is' if len(missing) == 1 else 'are'} missing: complete the data, or remove them to make them again"
-            )
-
     def examine(self, folder: Path) -> Examined:
         """Examine existing data."""
         return Examined(digest_of_data([path for found in self.paths(folder).values() for path in found], folder))

@@ -1,19 +1,17 @@
 """The released archive of the Long Range Arena (Tay et al., 2021): fetched, checked, and one task's part unpacked."""
 
 import argparse
-import importlib.util
 from pathlib import Path, PurePosixPath
 from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
-from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, naming_damage, obtain_recorded, tar_files
-from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, naming_damage, tar_files
+from fairseq_mega.lab.prepare.download import DownloadError, fetch_missing
 from fairseq_mega.lab.prepare.options import Option, folder_option, one_of, option, switch
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
 
 URL = "https://storage.googleapis.com/long-range-arena/lra_release.gz"
-RECORD = "lra_release.json"  # beside the archive, whose checksum is not published
 HARD = "curv_contour_length_14"  # the hard variant of Pathfinder, the only one of the benchmark
 
 
@@ -28,14 +26,10 @@ class Part(NamedTuple):
         return {split: folder / name for split, name in self.tables.items()}
 
     def check(self, archives: Path, download: bool) -> None:
-        """Raise ValueError where the archive is neither there nor may be fetched, or its images cannot be read."""
+        """Raise ValueError where the archive is neither there nor may be fetched."""
         archive = archives / name_of(URL)
         if not download and not archive.exists():
             raise ValueError(f"{archive} does not exist: fetch {URL}, or omit --no-download")
-        if not self.tables and importlib.util.find_spec("PIL") is None:
-            raise ValueError(
-                f"the released images of {self.folder} are PNG files: pip install pillow, or omit --released"
-            )
 
 
 def released(name: str, text: str) -> Tuple[Option, ...]:
@@ -51,10 +45,10 @@ def released(name: str, text: str) -> Tuple[Option, ...]:
 
 def released_files(args: argparse.Namespace, work: WorkFolder, part: Part) -> Path:
     """Return the folder of a part's files, fetched and unpacked; it is no part of the data set that is made."""
-    archives = args.archives or work.raw
+    archive = (args.archives or work.raw) / name_of(URL)
 
     def make(folder: Path) -> None:
-        archive = obtain_recorded(URL, archives, archives / RECORD, not args.no_download)
+        fetch_missing(URL, archive, allowed=not args.no_download)
         print_line(f"{unpack(archive, part, folder)} files of {part.folder} unpacked")
 
     return work.part("released", make) / part.folder

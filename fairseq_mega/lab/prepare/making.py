@@ -67,14 +67,13 @@ def make(
     Raises:
         OSError, ValueError, StageError: with messages for the user.
     """
-    with WorkFolder(args.out, settings_of(dataset, args, toy), dataset.leaves) as work:
+    work = WorkFolder(args.out, settings_of(dataset, args, toy), dataset.leaves)
+    with work.held():
         if work.finished:
-            work.check_files()
             print_line(f"{args.out}: {dataset.name} is there already, made with these settings; nothing to do")
         elif work.built:
             work.publish()
         else:
-            dataset.check_packages()
             check_paths(args)
             dataset.check(args)
             report = dataset.make(args, work)

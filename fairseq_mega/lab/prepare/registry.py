@@ -47,7 +47,7 @@ LISTED: Dict[str, Listed] = {
     "recall": Listed(LABELS, "pairs of keys and values, of which keys are asked for", "language_modeling.labelled"),
     "tracking": Listed(LABELS, "running sums of digits, such as the parity", "language_modeling.labelled"),
     "needle": Listed(LABELS, "a number in a text, which is asked for at the end", "language_modeling.labelled"),
-    "wmt16": Listed(PAIRS, "WMT'16, English and German", "wmt16.dataset"),
+    "wmt16": Listed(PAIRS, "WMT'16, English and German", "wmt16"),
     "own-pairs": Listed(PAIRS, "sentences of your own and their translations", "translation.dataset"),
     "help-pairs": Listed(PAIRS, "LibreOffice help, from Debian packages", "translation.dataset"),
 }
@@ -87,22 +87,19 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(message)
 
 
-class Options(NamedTuple):
-    """Options of a data set: a parser, which requires none of them, and all names, with whether one is required."""
-
-    parser: argparse.ArgumentParser
-    required: Dict[str, bool]
-
-
 @lru_cache(maxsize=None)
-def options_of(name: str) -> Options:
-    """Return the options of a data set."""
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """Return a parser of the options of a data set, which requires none of them."""
     parser = _Parser(allow_abbrev=False, add_help=False)
     DATASETS[name].add_all_options(parser)
-    required = {option: action.required for action in parser._actions for option in action.option_strings}
     for action in parser._actions:
         action.required = False
-    return Options(parser, required)
+    return parser
+
+
+def has_option(name: str, option: str) -> bool:
+    """Return whether a data set has an option."""
+    return option in parser_of(name)._option_string_actions
 
 
 def parse(name: str, words: Sequence[str]) -> argparse.Namespace:
@@ -111,4 +108,4 @@ def parse(name: str, words: Sequence[str]) -> argparse.Namespace:
     Raises:
         ValueError: for options that it does not accept.
     """
-    return options_of(name).parser.parse_args(words)
+    return parser_of(name).parse_args(words)

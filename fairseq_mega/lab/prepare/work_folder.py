@@ -5,12 +5,13 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
 from fairseq_mega.compat.files.locks import InUse, acquire
 from fairseq_mega.data.card import CARD_FILE, RECORDS, is_recorded, options_of, record_of
 from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.runs.files import write_json
+from fairseq_mega.lab.runs.stages import stage
 
 UNFINISHED = "unfinished"
 RAW = "raw"
@@ -23,9 +24,6 @@ class WorkFolder:
     that a later run can continue or use as they are in ``parts``, anything else in ``scratch``. :meth:`publish` moves
     the data set into ``DIR``, card.json last, so that its presence means that all is there.
 
-    Entering it raises ValueError if the folder holds something else, another data set, or one of other settings, or if
-    another process is at work in it.
-
     Args:
         settings: the options that the result depends on; JSON values.
         leaves: names of the data set's files in the folder, which may contain others; none for a folder of its own.
@@ -35,7 +33,6 @@ class WorkFolder:
         self.out, self.settings, self._leaves = out, settings, leaves
         self.raw, self._unfinished = out / RAW, out / UNFINISHED
         self.output, self.parts, self.scratch = (self._unfinished / name for name in ("output", "parts", "scratch"))
-        self._lock: Optional[int] = None
 
     @property
     def finished(self) -> bool:
@@ -47,7 +44,13 @@ class WorkFolder:
         """Return whether the data set is made in the folder for output, and not yet wholly moved to its place."""
         return is_recorded(self.output)
 
-    def __enter__(self) -> "WorkFolder":
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Work in the folder within the block; what a later run can use is kept, everything else unfinished removed.
+
+        Raises ValueError if the folder holds something else, another data set, or one of other settings, or if another
+        process is at work in it.
+        """
         self.out.mkdir(parents=True, exist_ok=True)
         # Without empty folders, which a training that fails without data leaves as its --save-dir.
         names = {path.name for path in self.out.iterdir() if not path.is_dir() or any(path.iterdir())}
@@ -56,17 +59,18 @@ class WorkFolder:
             raise ValueError(
                 f"--out {self.out} holds {', '.join(foreign[:3])} but no {CARD_FILE} of this command: give a new folder"
             )
-        if not self.finished:
-            self._unfinished.mkdir(exist_ok=True)
-            try:
-                self._lock = acquire(str(self._unfinished / "lock"), f"--out {self.out}", "command")
-            except InUse as holder:
-                raise ValueError(f"--out {self.out}: another process is writing there ({holder})") from None
-        with contextlib.ExitStack() as on_error:
-            on_error.callback(self._release_lock)
+        with contextlib.ExitStack() as at_end:
+            if not self.finished:
+                self._unfinished.mkdir(exist_ok=True)
+                try:
+                    lock = acquire(str(self._unfinished / "lock"), f"--out {self.out}", "command")
+                except InUse as holder:
+                    raise ValueError(f"--out {self.out}: another process is writing there ({holder})") from None
+                if lock is not None:
+                    at_end.callback(os.close, lock)
             self._claim()
-            on_error.pop_all()
-        return self
+            at_end.callback(self._clear)
+            yield
 
     def _claim(self) -> None:
         """Compare the settings with those of an earlier run, of which parts alone are kept if it was interrupted."""
@@ -76,29 +80,22 @@ class WorkFolder:
         record = self._unfinished / "settings.json"
         if record.exists() and self.parts.is_dir() and any(self.parts.iterdir()):
             self._compare(json.loads(record.read_text(encoding="utf-8")))
-        self._clear()
+        for folder in (self.output, self.scratch):
+            shutil.rmtree(folder, ignore_errors=True)
         for folder in (self.output, self.scratch, self.parts):
             folder.mkdir(parents=True, exist_ok=True)
         write_json(record, self.settings)
 
-    def __exit__(self, *ended: object) -> None:
-        if not self.finished and not self.built:
-            self._clear()
-            if not any(self.parts.iterdir()):
-                shutil.rmtree(self._unfinished)
-            for folder in (self.raw, self.out):
-                with contextlib.suppress(OSError):  # only if nothing is kept for the next run
-                    folder.rmdir()
-        self._release_lock()
-
     def _clear(self) -> None:
+        if self.finished or self.built:
+            return
         for folder in (self.output, self.scratch):
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _release_lock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if not any(self.parts.iterdir()):
+            shutil.rmtree(self._unfinished)
+        for folder in (self.raw, self.out):
+            with contextlib.suppress(OSError):  # only if nothing is kept for the next run
+                folder.rmdir()
 
     def _compare(self, before: Dict[str, Any]) -> None:
         """Raise ValueError naming the settings that differ."""
@@ -116,25 +113,17 @@ class WorkFolder:
 
         ``make`` fills it; an interrupted run may have left files there, which are useless after a ValueError.
         """
-        folder, partial = self.parts / name, self.parts / f"{name}.partial"
-        if folder.exists():
-            print_line(f"{name}: made before")
-            return folder
-        try:
-            make(partial)
-        except ValueError:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-        partial.rename(folder)
-        return folder
+        folder = self.parts / name
 
-    def check_files(self) -> None:
-        """Raise ValueError naming a file of the finished data set whose size differs from its record in card.json."""
-        for name, record in record_of(self.out).get("files", {}).items():
-            path = self.out / name
-            found = path.stat().st_size if path.is_file() else None
-            if found != record["bytes"]:
-                raise ValueError(f"{path}: {record['bytes']} bytes in {CARD_FILE}, found {found}: remove {self.out}")
+        def work() -> None:
+            try:
+                make(folder)
+            except ValueError:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+
+        stage(self.parts, name, work)
+        return folder
 
     def publish(self, card: Optional[Dict[str, Any]] = None) -> None:
         """Move the data set into its place; ``card`` becomes card.json (None: it was written before)."""

@@ -24,7 +24,7 @@ from fairseq_mega.lab.prepare import libreoffice_help
 from fairseq_mega.lab.prepare.command import prepare
 from fairseq_mega.lab.prepare.debian import fetch_package, need_dpkg
 from fairseq_mega.lab.prepare.download import sha256_of
-from fairseq_mega.lab.prepare.language_modeling.published import PACKAGE
+from fairseq_mega.lab.prepare.language_modeling.texts import PACKAGE
 from fairseq_mega.lab.prepare.of_recipes import settings_of
 from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE
 from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, Recipe, load
@@ -36,7 +36,7 @@ from fairseq_mega.lab.reproduce.settings import Choices
 from fairseq_mega.lab.runs.commands import StageError, execute
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.script import run_script
-from fairseq_mega.lab.runs.stages import Work, print_line
+from fairseq_mega.lab.runs.stages import check_settings, print_line, stage
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
 from .options import PROGRAM, TRANSLATION, parse
@@ -78,8 +78,8 @@ class QuickStart:
         lines = [*task, *(f"{group} {self.recipe.config[group]}" for group in GROUPS)]
         lines += [f"updates {self.updates or 'by time'}", f"minutes {self.minutes:g}"]
         lines += [f"precision {options.precision}", *texts, *["smoke"] * options.smoke]
-        self.work = Work(options.work_dir, lines, "--work-dir")
-        self.folder = self.work.folder
+        self.folder = options.work_dir
+        check_settings(self.folder, lines, "--work-dir")
         self.checkpoint = self.folder / "checkpoints" / "checkpoint_best.pt"
 
     def data_words(self) -> List[str]:
@@ -96,14 +96,14 @@ class QuickStart:
         Raises:
             OSError, ValueError, StageError: with messages for the user.
         """
-        self.work.stage("data", self.make_data)
+        stage(self.folder, "data", self.make_data)
         gpus = 0 if self.options.cpu else torch.cuda.device_count()
         print_line(f"device: {torch.cuda.get_device_name() if gpus else 'CPU'}")
         precision = training.chosen_once(self.folder / "precision", self.options.precision, gpus)
         self.job = self.planned(gpus, precision)
         if not self.updates:
             print_line(f"the training takes {self.minutes:g} minutes")
-        self.work.stage("train", lambda: training.train(self.job, execute, []))
+        stage(self.folder, "train", lambda: training.train(self.job, execute, []))
         self.score()
 
     def make_data(self) -> None:
@@ -168,7 +168,7 @@ class Translation(QuickStart):
     def score(self) -> None:
         """Translate the test sentences, print BLEU and examples, and write the result file."""
         job, result = self.job, self.folder / "result.json"
-        self.work.stage("translate", lambda: evaluation.translate(job, "best", self.checkpoint, execute, {}))
+        stage(self.folder, "translate", lambda: evaluation.translate(job, "best", self.checkpoint, execute, {}))
         settings = {
             "task": "-".join(self.languages),
             "precision": job.precision,
@@ -226,7 +226,7 @@ class LanguageModel(QuickStart):
 
     def score(self) -> None:
         """Score the test text, each byte once; print bits per byte, and a text that the model writes byte by byte."""
-        self.work.stage("evaluate", lambda: evaluation.evaluate(self.job, execute, [], self.command))
+        stage(self.folder, "evaluate", lambda: evaluation.evaluate(self.job, execute, [], self.command))
         (file,) = (self.folder / "results").rglob("*.json")
         result = read_result(file)
         bits, count = result["scores"]["bits_per_token"], result["examples"]

@@ -152,4 +152,4 @@ def report_of(
             print(f"plot: {options.output}")
         warn_of_smoke(options.smoke)
 
-    return Report(description, add_options, run)
+    return Report(description, add_options, run, drawn)

@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.recipes.paper_values import paper_values
 from fairseq_mega.lab.report.alike import PRECISIONS, Contents, check_alike, report_of
 from fairseq_mega.lab.report.numbers import FORMS, pivot, record_of
+from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.plotting import Line, Panel, height_limits, look
 from fairseq_mega.lab.runs.report import other_settings
 from fairseq_mega.lab.runs.results import Result, read_files, read_result, read_results, with_changes
@@ -111,13 +111,15 @@ def miniature_classifiers(folder: Path, words: Sequence[str]) -> Table:
         (updates, rate), batch = schedule(result), result["settings"]["batch"]
         return order(result)[0], updates, batch, rate, result["seed"], result["examples"]
 
+    paper = PAPER_TABLES["table2"]
+    titles = [column.title for column in paper.columns]
     cells: List[Tuple[Dict[str, str], str, Any]] = []
     for result in sorted(found, key=key):
         task, (updates, rate) = result["settings"]["task"], schedule(result)
         columns = ("updates x examples", "learning rate", "test examples")
         head = {"task": f"{TASKS[task].title}, the paper, fully trained", **dict.fromkeys(columns, "")}
-        for model, recipe in {"mega": "mega_chunk", "transformer": "transformer"}.items():
-            (value,) = paper_values("table2", recipe, [task])
+        for model, row in {"mega": "MEGA-chunk", "transformer": "Transformer"}.items():
+            value = paper.rows[row][titles.index(TASKS[task].title)]
             cells += [(head, TITLES[model], value)] if model in models else []
         texts = (f"{updates:,} x {result['settings']['batch']}", f"{rate:g}", f"{result['examples']:,}")
         head = {"task": f"{TASKS[task].title}, seed {result['seed']}", **dict(zip(columns, texts))}

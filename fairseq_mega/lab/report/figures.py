@@ -4,11 +4,11 @@ import itertools
 import statistics
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
-from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, TASKS, mega, select
+from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, TASKS
 from fairseq_mega.lab.report.alike import Contents, read_alike, report_of
 from fairseq_mega.lab.report.comparisons import MODELS
 from fairseq_mega.lab.report.numbers import FORMS, by_subject, pivot, ratio, record_of
-from fairseq_mega.lab.report.papers import FULL, run_table
+from fairseq_mega.lab.report.papers import FULL, PAPER, rule_of, run_table
 from fairseq_mega.lab.runs.plotting import Line, Panel, look
 from fairseq_mega.lab.runs.report import Report, all_results, selected_results
 from fairseq_mega.lab.runs.results import Result, ResultError, is_trained_here
@@ -65,7 +65,7 @@ def figure4(results: Sequence[Result]) -> Contents:
     ):
         points: List[Point] = []
         for task in ("text", "image"):
-            found = select(trained, task=task, model="mega", attention=TASKS[task].attention, **fixed)
+            found = list(filter(rule_of({"task": task, "model": "mega", "attention": PAPER, **fixed}), trained))
             points += [Point(TASKS[task].title, run["settings"][axis], run["scores"]["test_accuracy"]) for run in found]
             used += [run for run in found if run not in used]
         if points:  # evenly spaced, because 0 and full attention have no place on a logarithmic axis
@@ -100,7 +100,8 @@ def figure5(results: Sequence[Result]) -> Contents:
     trained, used = list(filter(is_trained_here, results)), []
     lines, rows = [], []
     for number, function in enumerate(("laplace", "relu2", "softmax")):
-        for run in mega(trained, "pathfinder", FULL, function):
+        chosen = {"task": "pathfinder", "model": "mega", "chunk": FULL, "attention": function, "ema_dim": PAPER}
+        for run in filter(rule_of(chosen), trained):
             accuracies = [point["accuracy"] for point in run["curve"]]
             falls = [before - after for before, after in zip(accuracies, accuracies[1:])]
             lines.append(

@@ -12,7 +12,6 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import yaml
 
 from fairseq_mega.lab.evaluate.lra_runs import LRA, TASKS, name_of, scaling_of, shortened, stuck
-from fairseq_mega.lab.recipes.paper_values import row_title
 from fairseq_mega.lab.recipes.recipe import FOLDER, LOADER, load
 from fairseq_mega.lab.report.alike import Contents, read_alike, report_of
 from fairseq_mega.lab.report.numbers import FORMS, filled_in, mean_and_deviation, record_of
@@ -306,7 +305,8 @@ class PaperTable:
         rows: List[Row] = []
         kinds = by_kind(results)
         for name, cells in self.rows.items():
-            rows.append([row_title(name, name in self.trained, self.source(name)), *cells])
+            source = (self.source(name) or PAPER) if name in self.trained else "quoted"
+            rows.append([f"{name}, {source}", *cells])
             for title, found in kinds.items() if self.trained.get(name) else ():
                 for first, *others in self.measured(found, name, speed):
                     if title == "measured" or ("measured" in first and "not yet" not in others):

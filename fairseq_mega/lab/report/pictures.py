@@ -2,11 +2,11 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from fairseq_mega.cli.progress import parse_statistics
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, load_pyplot, save
 from fairseq_mega.lab.runs.report import Report
+from fairseq_mega.lab.runs.training_log import Log, read_log
 
 Points = Dict[int, float]  # by update; of repeated updates after an interruption the last counts
 CURVES = {  # titles of panels to names of updates and of a score in a log
@@ -20,15 +20,12 @@ LABELS = {1: "label 1: one contour", 0: "label 0: two contours"}  # of Pathfinde
 COLUMNS, SEED = 5, 1  # of a page of Pathfinder
 
 
-def read_curves(lines: Iterable[str]) -> Dict[str, Points]:
-    """Return the points of each panel in a log of fairseq (--log-format json); incomplete lines are omitted."""
-    curves: Dict[str, Points] = {title: {} for title in CURVES}
-    for line in lines:
-        found = parse_statistics(line)  # its names show its kind, which a --log-file of fairseq lacks
-        for title, (updates, score) in CURVES.items():
-            if updates in found and score in found:
-                curves[title][int(float(found[updates]))] = float(found[score])
-    return curves
+def curves_of(log: Log) -> Dict[str, Points]:
+    """Return the points of each panel in the log of a training."""
+    return {
+        title: {int(found[updates]): found[score] for found in (*log.updates, *log.validations) if score in found}
+        for title, (updates, score) in CURVES.items()
+    }
 
 
 def add_curves(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +43,7 @@ def print_curves(options: argparse.Namespace) -> None:
     """
     found: List[Tuple[str, Dict[str, Points]]] = []
     for log in options.logs:
-        with log.open(encoding="utf-8", errors="replace") as lines:
-            curves = read_curves(lines)
+        curves = curves_of(read_log(log))
         found += [(log.parent.name or log.stem, curves)] if any(curves.values()) else []
     if not found:
         raise ValueError("no log contains a training: they failed, or were made without --log-format json")

@@ -43,7 +43,7 @@ def fetch_processed(recipes: Sequence[Recipe], requested: str, folder: Path, cho
     for url in published if requested == PUBLISHED else [requested]:
         archive = folder.parent / url.rpartition("/")[2]
         if not (folder / archive.stem).is_dir():
-            fetch_missing(url, archive, attempts=8, allowed=choices.download)
+            fetch_missing(url, archive, allowed=choices.download)
             unpack(archive, folder / archive.stem)
 
 

@@ -22,8 +22,6 @@ def check_settings(recipe: Recipe, choices: Choices) -> None:
     updates, published = choices.max_update or 0, recipe.updates
     if updates > published and recipe.source != "ours":
         raise RecipeError(f"--max-update is {updates}, and the training of {recipe.name} has {published}: give fewer")
-    if recipe.measured and choices.extra:
-        raise RecipeError(f"{recipe.name} measures a speed and does not train: omit the options after --")
     if recipe.measured and choices.precision == "fp16":
         raise RecipeError(f"{recipe.name}: --precision fp16 leaves the range of MEGALODON's sums: give bf16 or fp32")
     if not choices.extra and not choices.settings_of(recipe):

@@ -14,7 +14,7 @@ from fairseq_mega.lab.prepare.dataset import Dataset, Sources
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, Examined
 from fairseq_mega.lab.prepare.making import settings_of
 from fairseq_mega.lab.prepare.of_recipes import check_data, dataset_of, is_published
-from fairseq_mega.lab.prepare.registry import DATASETS, options_of, parse
+from fairseq_mega.lab.prepare.registry import DATASETS, has_option, parse
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
@@ -67,17 +67,17 @@ class Data:
     def sources(self) -> Sources:
         """Return the sources to make the data of; their archives lie beside the folder of the data by default."""
         released = is_released(self.recipe, self.choices)
-        beside = released or options_of(self.dataset.name).required.get("--archives", False)
+        beside = released or (bool(self.dataset.archives) and not self.dataset.fetched)
         archives = self.choices.archives or (self.folder.parent / "archives" if beside else None)
         return Sources(archives, self.choices.download, released)
 
     def words(self) -> List[str]:
         """Return the arguments of fairseq-mega-prepare that make the data, or continue to make them."""
-        known, task = options_of(self.dataset.name).required, self.recipe.config["task"]
-        words = [self.dataset.name, "--out", str(self.folder), *self.recipe.data_options]
+        name, task = self.dataset.name, self.recipe.config["task"]
+        words = [name, "--out", str(self.folder), *self.recipe.data_options]
         for option, key in self.dataset.task_options.items():
             words += [option, str(task[key])] if key in task else []
-        words += ["--workers", str(self.choices.workers)] if "--workers" in known else []
+        words += ["--workers", str(self.choices.workers)] if has_option(name, "--workers") else []
         sources = self.sources
         if self.choices.smoke:
             return [*words, "--smoke"]
@@ -85,7 +85,7 @@ class Data:
             return words
         chosen = [["--released"]] * sources.released + [["--no-download"]] * (not sources.download)
         chosen += [["--archives", str(sources.archives)]] if sources.archives is not None else []
-        return [*words, *(word for part in chosen if part[0] in known for word in part)]
+        return [*words, *(word for part in chosen if has_option(name, part[0]) for word in part)]
 
     def fitted(self) -> Recipe:
         """Return the recipe, with the number of classes of a user's data, texts or images."""
@@ -105,7 +105,6 @@ class Data:
                 fetched.
         """
         dataset, choices, sources = self.dataset, self.choices, self.sources
-        dataset.check_readers()
         if choices.processed is not None:
             return
         if self.is_there:
@@ -118,8 +117,6 @@ class Data:
                 f"{self.folder} holds no complete data: give yours with --data, or run fairseq-mega-prepare "
                 f"{dataset.name} --out {self.folder}"
             )
-        dataset.layout.check_no_part(self.folder, dataset.name)
-        dataset.check_packages()
         if choices.smoke:
             return
         if dataset.released is not None and sources.released and sources.archives is not None:

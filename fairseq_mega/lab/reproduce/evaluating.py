@@ -11,18 +11,18 @@ from typing import Any, Dict, List, Tuple
 
 from fairseq_mega.cli.progress import Progress
 from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.lab.inspect.parts import parameters_by_part, read
 from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.runs.commands import PYTHON, Execute
 from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 from fairseq_mega.lab.runs.stages import make_of, print_line
-from fairseq_mega.lab.runs.training_log import averaged, read_losses, spikes_of
+from fairseq_mega.lab.runs.training_log import averaged, read_log, read_losses, spikes_of
 from fairseq_mega.models.averaging import average, epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 
 from .jobs import Job
 from .training import MODULE, variables
-from .weights import parameters_of
 
 SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")  # settings that a recipe may have for it
 BATCH = ("batch_size", "max_tokens")
@@ -81,7 +81,9 @@ def classifier(job: Job, execute: Execute, env: Dict[str, str], command: str) ->
             words += ["--seed", str(job.seed), "--batch", str(examples)]
             words += ["--early-epoch", str(job.recipe.evaluate["early_epoch"])]
         else:
-            settings.update(parameters=parameters_of(path), updates=weights.updates or job.recipe.updates)
+            counts = parameters_by_part(read(path)["model"])
+            settings["parameters"] = sum(count for _, count in counts)
+            settings["updates"] = weights.updates or job.recipe.updates
         words += [str(job.data), "--task", job.config["task"]["_name"], "--path", str(path), "--label", label]
         words += ["--json", str(job.results / f"{label}.json"), "--benchmark", benchmark_of(job), "--command", command]
         words += ["--test-batch", str(dataset["batch_size"]), *["--cpu"] * (job.gpus == 0), *settings_words(settings)]
@@ -112,8 +114,7 @@ def write_curve(job: Job, command: str) -> None:
         ValueError: if the log does not hold all of them.
     """
     log = job.folder / "train.log"
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        found = read_losses(lines, str(log))
+    found = read_losses(read_log(log), str(log))
     each = max(1, len(found.updates) // POINTS)
     curve = averaged(found.updates, each)
     scores = {

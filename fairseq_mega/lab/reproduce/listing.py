@@ -4,15 +4,14 @@ import math
 import statistics
 import textwrap
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence
 
-from fairseq_mega.cli.progress import parse_statistics
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.paper_values import without_recipe
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table, terminal
+from fairseq_mega.lab.runs.training_log import read_log
 
 from .counts import Counts, counts_of
 from .options import PROGRAM
@@ -86,20 +85,22 @@ def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices
 
 def row(recipe: Recipe, jobs: "Sequence[Job]", choices: Choices) -> Row:
     """Return the row of a recipe, whose jobs are empty where its data are not there."""
-    counts, metric, logs = counts_of(recipe), next(iter(recipe.paper), ""), [log_of(job) for job in jobs]
+    counts, metric = counts_of(recipe), next(iter(recipe.paper), "")
+    begun = [(job, job.folder / "train.log") for job in jobs]
+    logs = [(job, read_log(path)) for job, path in begun if path.exists()]
     results = [[read_result(path)["scores"] for path in job.result_files] for job in jobs]
     values = [value for found in results for value in [one[metric] for one in found if metric in one][-1:]]
     finished = sum((job.folder / ".done").is_dir() and bool(found) for job, found in zip(jobs, results))
     trainings = len(jobs) or len(recipe.seeds) * max(1, len(recipe.rates))
     updates = (jobs[0].updates if jobs else choices.max_update or recipe.updates) * trainings
-    progress, done = "not begun", sum(min(job.updates, log.updates) for job, log in zip(jobs, logs))
+    progress, done = "not begun", sum(min(job.updates, log.last_update) for job, log in logs)
     if not jobs and not recipe.measured:
         progress = "no data yet"
     elif jobs and finished == len(jobs):
         progress, done = "done", updates
-    elif any(log.begun for log in logs):
+    elif logs:
         progress = f"{finished} of {len(jobs)} seeds"
-    rates = [rate for log in logs for rate in log.rates]
+    rates = [rate for _, log in logs for rate in log.positive("ups")]
     rate = statistics.median(rates) if rates else None
     hours = recipe.config["optimization"].get("stop_time_hours")
     if hours and progress != "done":
@@ -113,26 +114,6 @@ def row(recipe: Recipe, jobs: "Sequence[Job]", choices: Choices) -> Row:
     return Row(
         [recipe.name, progress, paper, ours, left, "yes" if recipe.report in recipe.weights else "-"], seconds, group
     )
-
-
-class Log(NamedTuple):
-    """The log of a training: whether there is one, its updates, and its updates per second over the intervals."""
-
-    begun: bool
-    updates: int
-    rates: List[float]
-
-
-def log_of(job: "Job") -> Log:
-    """Read the log of a training."""
-    path: Path = job.folder / "train.log"
-    if not path.exists():
-        return Log(False, 0, [])
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        found = [parse_statistics(line) for line in lines if "| train_inner |" in line]
-    updates = max((int(float(one.get("num_updates", 0))) for one in found), default=0)
-    rates = [float(one.get("ups", 0) or 0) for one in found]
-    return Log(True, updates, [rate for rate in rates if rate > 0])
 
 
 def duration(recipe: Recipe, counts: Counts, done: int, updates: int, rate: Optional[float], choices: Choices) -> float:

@@ -21,10 +21,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 def seeds(text: str) -> List[int]:
     """Read whole numbers separated by commas, each once."""
-    found = list(map(at_least(0), text.split(",")))
-    if len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"'{text}': give each number once")
-    return found
+    return list(dict.fromkeys(map(at_least(0), text.split(","))))
 
 
 def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, out: str = "reproduce") -> Parser:

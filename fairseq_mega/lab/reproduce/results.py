@@ -12,7 +12,7 @@ from fairseq_mega.lab.report.alike import CONDITIONS, DATA, EVALUATION, TRAINING
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import EXTRA, GIVEN, SET, make_result, read_result, write_result
 from fairseq_mega.lab.runs.stages import print_line
-from fairseq_mega.lab.runs.training_log import training_hours
+from fairseq_mega.lab.runs.training_log import read_log
 
 from .data import origin_of
 from .jobs import Job, plan
@@ -36,10 +36,7 @@ def record(job: Job) -> None:
 def time_of(job: Job) -> Dict[str, float]:
     """Return the hours of a training as an entry for its result; nothing where there was none."""
     log = job.folder / "train.log"
-    if not log.is_file():
-        return {}
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        hours = training_hours(lines)
+    hours = read_log(log).hours if log.is_file() else None
     return {} if hours is None else {"training_hours": round(hours, 4)}
 
 

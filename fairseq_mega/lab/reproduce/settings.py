@@ -84,8 +84,6 @@ def of_type(text: str, present: Any) -> Any:
         return text
     found = yaml.safe_load(text)
     elements = found if isinstance(found, list) else [found]
-    if not elements or any(isinstance(element, dict) and not all(element.values()) for element in elements):
-        raise ValueError("a list without values")
     if isinstance(present[0], dict):  # names to lists of whole numbers
         return [{key: [int(one) for one in values] for key, values in element.items()} for element in elements]
     return [of_type(str(element), present[0]) for element in elements]
@@ -95,18 +93,14 @@ def choose(recipes: Sequence[Recipe], text: str) -> List[Recipe]:
     """Return the recipes that ``--where KEY=VALUE,VALUE`` chooses.
 
     Raises:
-        RecipeError: if no recipe has the key, or one of the values.
+        RecipeError: if there is none.
     """
     key, _, values = text.partition("=")
-    all_facts = [facts(recipe) for recipe in recipes]
-    known = dict.fromkeys(found[key] for found in all_facts if key in found)
-    if not known:
-        keys = dict.fromkeys(name for found in all_facts for name in found)
-        raise RecipeError(f"--where {text}: no recipe has the key '{key}': write KEY=VALUE,VALUE: {', '.join(keys)}")
-    requested = values.split(",")
-    if not known.keys() >= set(requested):
-        raise RecipeError(f"--where {text}: the recipes have the {key} {', '.join(known)}: choose from these")
-    return [recipe for recipe, found in zip(recipes, all_facts) if found.get(key) in requested]
+    chosen = [recipe for recipe in recipes if facts(recipe).get(key) in values.split(",")]
+    if not chosen:
+        known = dict.fromkeys(f"{name}={value}" for recipe in recipes for name, value in facts(recipe).items())
+        raise RecipeError(f"--where {text} chooses no recipe: write KEY=VALUE,VALUE, of {', '.join(known)}")
+    return chosen
 
 
 def revise_all(recipes: Sequence[Recipe], settings: Sequence[Setting]) -> List[Recipe]:

@@ -1,10 +1,8 @@
 """The tables and figures at the end of a command, with the options for them from its own."""
 
-import argparse
 import shutil
-from functools import lru_cache
 from pathlib import Path
-from typing import Container, Dict, Sequence
+from typing import Dict, Sequence
 
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.command import REPORTS
@@ -20,18 +18,9 @@ from .settings import Choices
 SPEED = "speed.json"  # result file of the benchmark of training
 
 
-@lru_cache(maxsize=None)
-def options_of(name: str) -> Container[str]:
-    """The options of a report; no option of a report that is unknown."""
-    parser = argparse.ArgumentParser()
-    if name in REPORTS:
-        REPORTS[name].add_options(parser)
-    return frozenset(option for action in parser._actions for option in action.option_strings)
-
-
 def is_drawn(recipe: Recipe) -> bool:
     """Return whether the report of a recipe is a plot."""
-    return "--output" in options_of(recipe.report)
+    return recipe.report in REPORTS and REPORTS[recipe.report].drawn
 
 
 def print_tables(jobs: Sequence[Job], failed: Sequence[str], choices: Choices, speed: bool = True) -> int:

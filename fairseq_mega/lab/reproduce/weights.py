@@ -1,6 +1,5 @@
 """--checkpoint: weights that were trained elsewhere, converted and scored in place of a training's."""
 
-import re
 from argparse import Namespace
 from dataclasses import fields
 from pathlib import Path
@@ -32,9 +31,6 @@ HOST = "https://dl.fbaipublicfiles.com/mega"  # the READMEs of facebookresearch/
 OF_TRAININGS = ("miniature", "figure5", "megalodon-figure1")  # reports of learning rates or curves, which weights lack
 # Kinds of published checkpoints to this package's model, as theirs may have another name.
 CONVERTED = {"classifier": "mega_lra", IMAGES: "mega_image", "language model": "mega_lm", "translator": "mega"}
-BUFFERS = re.compile(  # names of tensors that are not learned
-    r"(^|\.)(dictionary_fingerprints?|sample_scale|version|_float_tensor|running_\w+|num_batches_tracked|start)$"
-)
 FILES = (".pt", ".pth")
 
 
@@ -81,7 +77,7 @@ def obtain(source: str, choices: Choices) -> Path:
     if is_address(source):
         folder = (choices.archives or choices.root / "outputs" / "archives") / "weights"
         path = folder / source.rpartition("/")[2]
-        fetch_missing(source, path, attempts=8, allowed=choices.download)
+        fetch_missing(source, path, allowed=choices.download)
     if path.suffix != ".zip":
         return path
     unpacked = folder / f"{path.stem}-{sha256_of(path)[:8]}"
@@ -171,9 +167,3 @@ def convert(job: Job) -> None:
     if options is not None and getattr(options, "criterion", None) is None:
         options.criterion = job.recipe.config["criterion"]["_name"]  # required by fairseq-validate
     save(checkpoint, job.folder / "checkpoints" / "checkpoint_best.pt")
-
-
-def parameters_of(path: Path) -> int:
-    """Return the number of parameters in a checkpoint of this package; those of shared tensors count once."""
-    learned = (tensor for name, tensor in layouts.read(path)["model"].items() if not BUFFERS.search(name))
-    return sum({tensor.data_ptr(): tensor.numel() for tensor in learned}.values())

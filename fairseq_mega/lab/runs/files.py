@@ -1,24 +1,13 @@
-"""Write files whole or not at all, check their folders, and read files block by block."""
+"""Write texts and JSON whole or not at all, check their folders, and read files block by block."""
 
 import json
 import os
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Iterator, List, Optional
 
+from fairseq_mega.compat.files.saving import written_whole
+
 BLOCK = 1 << 20
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a path to write to; ``path`` itself appears only when the block of code ends without an error.
-
-    Its folder is created if it is missing.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    yield partial
-    os.replace(partial, path)
 
 
 def existing_parent(folder: Path) -> Path:

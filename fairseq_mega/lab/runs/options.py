@@ -7,7 +7,7 @@ import argparse
 import os
 import shlex
 from pathlib import Path
-from typing import Callable, NoReturn, Optional, Sequence, Tuple
+from typing import Callable, NoReturn, Optional, Sequence
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = 120  # of the help
@@ -54,18 +54,6 @@ def at_least(least: int) -> Callable[[str], int]:
 def usable_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def split_assignment(option: str, text: str, example: str = "") -> Tuple[str, str]:
-    """Split the value NAME=VALUE of an option.
-
-    Raises:
-        ValueError: if a part is missing, with an example.
-    """
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise ValueError(f"{option} {text!r}: write it as NAME=VALUE" + (example and f", for instance {example}"))
-    return name, value
 
 
 def flag(name: str) -> str:

@@ -15,6 +15,7 @@ class Report(NamedTuple):
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
+    drawn: bool = False  # whether it draws a picture to --output
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
@@ -41,10 +42,9 @@ def show(
     results: Sequence[Dict[str, Any]] = (),
     notes: Sequence[str] = (),
 ) -> None:
-    """Print tables in the requested form, notes (not for CSV), and the origin of the results."""
+    """Print tables in the requested form, notes, and the origin of the results."""
     form = FORMATS[options.format]
-    notes = [*notes, *other_settings(results)]
-    parts = [*map(form, tables), "\n".join(notes) if options.format != "csv" else ""]
+    parts = [*map(form, tables), "\n".join([*notes, *other_settings(results)])]
     print("\n\n".join(filter(None, [*parts, form(provenance(results)) if results else ""])))
 
 

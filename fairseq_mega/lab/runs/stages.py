@@ -1,6 +1,5 @@
 """Stages: each is done once in its folder, and repeated only after an interruption or in another folder."""
 
-import difflib
 import os
 import sys
 import time
@@ -56,33 +55,23 @@ def make_of(sources: Sequence[Path], path: Path, work: Callable[[], object]) -> 
     write_text(mark, f"{found}\n")
 
 
-class Work:
-    """A folder with results of stages, ``.done`` and ``settings``.
+def check_settings(folder: Path, settings: Sequence[str], option: str) -> None:
+    """Write the settings of the stages in a folder, a line each, or compare them with those it was begun with.
 
     Args:
-        folder: created if it is missing.
-        settings: of the stages done in the folder, a line each.
         option: of the command line that names the folder.
 
     Raises:
-        OSError: if the folder cannot be created.
         StageError: if the folder was begun with other settings.
     """
-
-    def __init__(self, folder: Path, settings: Sequence[str], option: str) -> None:
-        self.folder = folder
-        kept = folder / "settings"
-        if not kept.exists():
-            write_text(kept, "".join(f"{line}\n" for line in settings))
-        before = kept.read_text(encoding="utf-8").splitlines()
-        changes = [line for line in difflib.ndiff(before, list(settings)) if line[:1] in "-+"]
-        if changes:
-            shown = "\n".join(("< " if line[0] == "-" else "> ") + line[2:] for line in changes)
-            raise StageError(
-                f"{folder} was begun with other settings or another text:\n{shown}\n"
-                f"give the same options, give another {option}, or remove the folder"
-            )
-
-    def stage(self, name: str, make: Callable[[], None]) -> None:
-        """Run a stage, unless it was done before."""
-        stage(self.folder, name, make)
+    kept = folder / "settings"
+    if not kept.exists():
+        write_text(kept, "".join(f"{line}\n" for line in settings))
+    before = kept.read_text(encoding="utf-8").splitlines()
+    if before != list(settings):
+        changes = [f"< {line}" for line in before if line not in settings]
+        shown = "\n".join([*changes, *(f"> {line}" for line in settings if line not in before)])
+        raise StageError(
+            f"{folder} was begun with other settings or another text:\n{shown}\n"
+            f"give the same options, give another {option}, or remove the folder"
+        )

@@ -1,7 +1,5 @@
-"""Tables as text: for a terminal, as Markdown, as CSV."""
+"""Tables as text: for a terminal, and as Markdown."""
 
-import csv
-import io
 from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
 
 
@@ -36,15 +34,4 @@ def markdown(table: Table) -> str:
     return "\n".join([head, "|" + "---|" * len(table.columns), *body])
 
 
-def comma_separated(table: Table) -> str:
-    """Return a table as CSV (RFC 4180, with line feeds)."""
-    output = io.StringIO()
-    csv.writer(output, lineterminator="\n").writerows([table.columns, *table.rows])
-    return output.getvalue().rstrip("\n")
-
-
-FORMATS: Dict[str, Callable[[Table], str]] = {
-    "terminal": terminal,
-    "markdown": markdown,
-    "csv": comma_separated,
-}
+FORMATS: Dict[str, Callable[[Table], str]] = {"terminal": terminal, "markdown": markdown}

@@ -3,16 +3,89 @@
 import itertools
 import re
 import statistics
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from pathlib import Path
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from fairseq_mega.cli.progress import parse_statistics
 
 RESIDENT = "peak_resident_gib"  # in the last line of a training, see :mod:`fairseq_mega.lab.evaluate.lra_results`
 WINDOW, DEVIATIONS = 50, 5.0  # number of updates before, and how many of their deviations a spike exceeds their mean
-_TAG = re.compile(r"\| (valid|train_inner) \| \{")
-_EXAMPLES = re.compile(r"\| train: ([\d,]+) (?:examples|images|clips)\b")
-_PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
+USED = (  # statistics of updates, and of validations
+    *("epoch", "num_updates", "loss", "wpb", "ups", "gb_free"),
+    *("valid_num_updates", "valid_loss", "valid_accuracy", "valid_bleu", "valid_ppl"),
+)
+_SIZES = {
+    "parameters": re.compile(r"num\. shared model params: ([\d,]+)"),  # once in each start
+    "examples": re.compile(r"\| train: ([\d,]+) (?:examples|images|clips)\b"),
+}
 _GPU = re.compile(r"rank\s+(\d+): .*total memory = ([\d.]+) GB ; name = (.*?)\s*$")
+Statistics = Mapping[str, float]
+
+
+class GPU(NamedTuple):
+    """The name of a GPU, and its memory in GB."""
+
+    name: str
+    memory: float
+
+
+class Log(NamedTuple):
+    """The log of a training with --log-format json; that of several starts is one training.
+
+    The statistics are in the order of the log. Updates that an interruption repeats occur, and are timed, twice.
+    """
+
+    sizes: Dict[str, int]  # "parameters" of the model and "examples" of the training set, as far as recorded
+    updates: List[Statistics]
+    validations: List[Statistics]  # with the ``hours`` up to the last time that was logged before, if there is one
+    gpus: Dict[str, GPU]  # by rank
+    hours: Optional[float]  # of all starts, validations included; None without a record
+    resident_gib: Optional[float]  # peak memory of the process
+
+    @property
+    def last_update(self) -> int:
+        """Return the number of the last logged update; 0 before it."""
+        return max((int(found["num_updates"]) for found in self.updates), default=0)
+
+    def positive(self, name: str) -> List[float]:
+        """Return a statistic of the logged updates, where it is above 0."""
+        return [found[name] for found in self.updates if found.get(name, 0.0) > 0]
+
+
+def read_log(path: Path) -> Log:
+    """Read a file; that of a running training may end within a line."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        return parse_log(lines)
+
+
+def parse_log(lines: Iterable[str]) -> Log:
+    """Read the lines of a log; names of statistics show their kinds, because a --log-file of fairseq has no tags."""
+    sizes: Dict[str, int] = {}
+    updates: List[Statistics] = []
+    validations: List[Statistics] = []
+    gpus: Dict[str, GPU] = {}
+    earlier = 0.0  # seconds of earlier starts, as fairseq counts "wall" from each
+    wall: Optional[float] = None
+    resident: Optional[float] = None
+    for line in lines:
+        for name, pattern in _SIZES.items():
+            if match := pattern.search(line):
+                sizes[name] = int(match[1].replace(",", ""))
+                if name == "parameters" and wall is not None:
+                    earlier, wall = earlier + wall, 0.0
+        if match := _GPU.search(line):
+            gpus[match[1]] = GPU(match[3], float(match[2]))
+        found = parse_statistics(line)
+        clock = found.get("train_wall" if "train_num_updates" in found else "wall")  # of an epoch, of an interval
+        wall = wall if clock is None else float(clock)
+        used = {name: float(found[name]) for name in USED if name in found}
+        if "valid_num_updates" in used:
+            validations.append({**used, **({} if wall is None else {"hours": (earlier + wall) / 3600})})
+        elif "num_updates" in used:
+            updates.append(used)
+        if RESIDENT in found:
+            resident = max(resident or 0.0, float(found[RESIDENT]))
+    return Log(sizes, updates, validations, gpus, None if wall is None else (earlier + wall) / 3600, resident)
 
 
 class Validation(NamedTuple):
@@ -48,66 +121,25 @@ class Training(NamedTuple):
         return [found for found in self.validations if found.epoch <= epoch or found == self.validations[0]][-1]
 
 
-def timed(lines: Iterable[str]) -> Iterator[Tuple[str, Optional[float]]]:
-    """Yield each line of a log with --log-format json, and the hours of all starts up to it; None before a record.
-
-    fairseq counts "wall" in seconds from each start. Updates that an interruption repeats are counted twice.
-    """
-    earlier, wall = 0.0, None
-    for line in lines:
-        if _PARAMETERS.search(line):  # once in each start
-            earlier, wall = earlier + (wall or 0.0), 0.0 if wall is not None else None
-        elif '"wall"' in line or '"train_wall"' in line:
-            found = parse_statistics(line)
-            key = "train_wall" if "train_num_updates" in found else "wall"  # of an epoch, of an interval
-            wall = float(found[key]) if key in found else wall
-        yield line, None if wall is None else (earlier + wall) / 3600
-
-
-def training_hours(lines: Iterable[str]) -> Optional[float]:
-    """Return the hours of all starts in a log with --log-format json, validations included; None without a record."""
-    return max((hours for _, hours in timed(lines) if hours is not None), default=None)
-
-
-def _count(text: str) -> int:
-    return int(text.replace(",", ""))
-
-
-def read_training(lines: Iterable[str], name: str = "the log") -> Training:
-    """Read the log of ``train``, whose --log-format is json; a log of several starts is one training.
+def read_training(log: Log, name: str = "the log") -> Training:
+    """Return the training of a classifier.
 
     Raises:
         ValueError: naming the log, if it has no validation, or no sizes of the model and the data.
     """
-    sizes: Dict[str, int] = {}
-    validations: Dict[int, Validation] = {}
-    numbers: Dict[str, List[float]] = {"ups": [], "gb_free": [], RESIDENT: [], "gb": []}
-    gpus: Dict[str, str] = {}
-    for line, hours in timed(lines):
-        found = parse_statistics(line) if _TAG.search(line) or RESIDENT in line else {}
-        if "valid_num_updates" in found:
-            updates = int(found["valid_num_updates"])
-            accuracy, loss = float(found["valid_accuracy"]), float(found["valid_loss"])
-            # A start after an interruption repeats the updates after the last checkpoint.
-            validations[updates] = Validation(int(found["epoch"]), updates, accuracy, loss, hours)
-        elif found:
-            for key in ("ups", "gb_free", RESIDENT):
-                numbers[key] += [float(found[key])] if float(found.get(key, 0)) > 0 else []
-        elif match := _PARAMETERS.search(line):
-            sizes["parameters"] = _count(match[1])
-        elif match := _EXAMPLES.search(line):
-            sizes["examples"] = _count(match[1])
-        elif match := _GPU.search(line):
-            numbers["gb"].append(float(match[2]))
-            gpus[match[1]] = match[3]
-    if not validations or len(sizes) < 2:
+    if not log.validations or len(log.sizes) < 2:
         raise ValueError(f"{name} must be the whole log of a training with --log-format json, validations included")
-    peak = max(numbers[RESIDENT], default=None)
-    if numbers["gb"] and numbers["gb_free"]:
-        peak = min(numbers["gb"]) - min(numbers["gb_free"])
-    speed = statistics.median(numbers["ups"]) if numbers["ups"] else None
+    validations: Dict[int, Validation] = {}
+    for found in log.validations:
+        updates, scores = int(found["valid_num_updates"]), (found["valid_accuracy"], found["valid_loss"])
+        validations[updates] = Validation(int(found["epoch"]), updates, *scores, found.get("hours"))
+    peak, free, speeds = log.resident_gib, log.positive("gb_free"), log.positive("ups")
+    if log.gpus and free:
+        peak = min(gpu.memory for gpu in log.gpus.values()) - min(free)
+    speed = statistics.median(speeds) if speeds else None
     ordered = [validations[updates] for updates in sorted(validations)]
-    return Training(sizes["parameters"], sizes["examples"], ordered, speed, peak, list(gpus.values()))
+    names = [gpu.name for gpu in log.gpus.values()]
+    return Training(log.sizes["parameters"], log.sizes["examples"], ordered, speed, peak, names)
 
 
 class Update(NamedTuple):
@@ -126,31 +158,21 @@ class LossCurve(NamedTuple):
     parameters: int  # of the model
 
 
-def read_losses(lines: Iterable[str], name: str = "the log") -> LossCurve:
-    """Read a log of fairseq-train with --log-format json --log-interval 1; a log of several starts is one training.
+def read_losses(log: Log, name: str = "the log") -> LossCurve:
+    """Return the losses of a language model's training with --log-interval 1.
 
     Raises:
         ValueError: naming the log, if it lacks an update, or holds no validation.
     """
-    trained: Dict[int, Tuple[int, float]] = {}
-    validated: Dict[int, float] = {}
-    speeds: List[float] = []
-    parameters = 0
-    for line in lines:
-        found = parse_statistics(line)
-        if "valid_loss" in found and "valid_num_updates" in found:
-            validated[int(found["valid_num_updates"])] = float(found["valid_loss"])
-        elif "loss" in found and "wpb" in found:
-            trained[int(found["num_updates"])] = round(float(found["wpb"])), float(found["loss"])
-            speeds += [float(found["ups"])] if float(found.get("ups", 0)) > 0 else []
-        elif match := _PARAMETERS.search(line):
-            parameters = _count(match[1])
-    if not validated or not speeds or sorted(trained) != list(range(1, len(trained) + 1)):
+    trained = {int(found["num_updates"]): found for found in log.updates}  # of a repeated update the last
+    speeds = log.positive("ups")
+    if not log.validations or not speeds or sorted(trained) != list(range(1, len(trained) + 1)):
         raise ValueError(f"{name} lacks a validation, or an update: the curve needs --log-interval 1")
-    read = list(itertools.accumulate(trained[number][0] for number in sorted(trained)))
-    updates = [Update(tokens, trained[number][1]) for number, tokens in enumerate(read, 1)]
+    read = list(itertools.accumulate(round(trained[number]["wpb"]) for number in sorted(trained)))
+    updates = [Update(tokens, trained[number]["loss"]) for number, tokens in enumerate(read, 1)]
+    validated = {int(found["valid_num_updates"]): found["valid_loss"] for found in log.validations}
     validations = [Update(read[number - 1], loss) for number, loss in sorted(validated.items())]
-    return LossCurve(updates, validations, statistics.median(speeds), parameters)
+    return LossCurve(updates, validations, statistics.median(speeds), log.sizes.get("parameters", 0))
 
 
 def averaged(updates: Sequence[Update], window: int) -> List[Update]:

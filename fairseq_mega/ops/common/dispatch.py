@@ -48,6 +48,10 @@ class Path(NamedTuple):
     suits: Callable[..., bool] = always  # whether the automatic choice prefers the path where it runs
 
 
+class PathUnavailableError(RuntimeError):
+    """A forced path cannot run on these tensors; the message has the reason."""
+
+
 class Operator:
     """An operator and its paths.
 
@@ -86,7 +90,7 @@ class Operator:
 
         Raises:
             ValueError: as :meth:`forced`.
-            RuntimeError: if a forced path cannot run on these tensors.
+            PathUnavailableError: if a forced path cannot run on these tensors.
             TypeError: if a forced path does not compute their dtype.
         """
         name = self.forced(path)
@@ -95,7 +99,7 @@ class Operator:
         chosen = self.paths[name]
         problem = chosen.unavailable(*call)
         if problem is not None:
-            raise RuntimeError(f"{self.name} path {name!r} cannot run: {problem}")
+            raise PathUnavailableError(f"{self.name} path {name!r} cannot run: {problem}")
         if not _computes(chosen, call[0]):
             *others, last = (str(dtype).replace("torch.", "") for dtype in chosen.dtypes)
             computed = f"{', '.join(others)} and {last}" if others else last

@@ -9,11 +9,10 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from fairseq_mega.data.image_folder import ImageFolder, split_folder
 from fairseq_mega.lab.prepare.archives import naming_damage, read_tar
-from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.dataset import Dataset, Report, Scored
 from fairseq_mega.lab.prepare.download import DownloadError, Records, digest_of
 from fairseq_mega.lab.prepare.layouts import TRAIN_AND_VALID
-from fairseq_mega.lab.prepare.options import folder_option, switch
+from fairseq_mega.lab.prepare.options import folder_option
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
@@ -91,7 +90,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         path = args.archives / name
         print_line(f"{name}: {path.stat().st_size:,} bytes, comparing the checksum")
         inputs[name] = {"bytes": path.stat().st_size, "md5": digest_of(path, "md5")}
-        if not args.any_archives and inputs[name]["md5"] != md5:
+        if not args.smoke and inputs[name]["md5"] != md5:
             raise DownloadError(f"{path}: expected MD5 {md5}, found {inputs[name]['md5']}: get a new copy ({WHERE})")
     unpack_training(args.archives / TRAIN, work.parts / "train")
     unpack_validation(args.archives / VAL, classes_of_validation(args.archives / DEVKIT), work.output / "val")
@@ -100,7 +99,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         images = ImageFolder(place / split)
         splits[split] = {"examples": len(images), "classes": len(images.classes)}
     (work.parts / "train").rename(work.output / "train")
-    notes = ["archives with other checksums than ImageNet's may have been accepted"] if args.any_archives else []
+    notes = ["archives with other checksums than ImageNet's may have been accepted"] if args.smoke else []
     return Report(f"archives of image-net.org in {args.archives}", splits, inputs, notes)
 
 
@@ -119,16 +118,12 @@ DATASETS = (
     Dataset(
         "imagenet",
         DETAILS,
-        (
-            folder_option("--archives", text="folder with the three archives", required=True),
-            switch("--any-archives", "accept archives with other checksums than the published"),
-        ),
+        (folder_option("--archives", text="folder with the three archives", required=True),),
         make,
-        toy_data.imagenet,
+        reads=lambda args: {"any_archives": bool(args.smoke)},
         layout=TRAIN_AND_VALID,
         archives=tuple(ARCHIVES),
         fetched=False,
-        readers=("timm",),
         remarks=remarks,
         scored=Scored(IMAGES["valid"]),
     ),

@@ -9,13 +9,12 @@ import hashlib
 import pickle
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterable, NamedTuple, Tuple
 
 import numpy as np
 
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
-from fairseq_mega.lab.prepare.classification import toy_data
-from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
+from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, random_split
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
 from fairseq_mega.lab.prepare.download import Records, records_of
 from fairseq_mega.lab.prepare.generators.pathfinder import RULES, generate_pathfinder
@@ -139,8 +138,9 @@ def make_cifar10(args: argparse.Namespace, work: WorkFolder) -> Report:
     order = random_split(size, train=size - size // 10, valid=size // 10)
     order["test"] = np.arange(len(found["test"][1]))
     splits = {}
-    for split, which in limited(order, args.limit).items():
+    for split, which in order.items():
         images, labels = found["test" if split == "test" else "train"]
+        which = which[kept(split, len(which), args.limit)]
         splits[split] = ImageSplit(shrunk(images[which], args.side), labels[which])
     if args.side != SIDE:
         notes.append(f"{args.side} x {args.side} pixels, means of blocks of {SIDE // args.side} x {SIDE // args.side}")
@@ -224,13 +224,12 @@ def make_pathfinder(size: int, args: argparse.Namespace, work: WorkFolder) -> Re
         found, origin = released_contours(root, size), "the released images of Long Range Arena"
         notes = ["images in the order of the metadata's file numbers, split with torch's generator of seed 42"]
     splits, count = {}, len(found.labels)
-    order = random_split(count, train=count * 8 // 10, valid=count // 10)
-    for split, which in limited(order, args.limit).items():
+    for split, which in random_split(count, train=count * 8 // 10, valid=count // 10).items():
         splits[split] = ImageSplit(map(found.image, which.tolist()), found.labels[which])
-    return Report(origin, write_image_task(work.output, splits), found.inputs, notes + note_on_limit(args.limit))
+    return Report(origin, write_image_task(work.output, splits), found.inputs, notes)
 
 
-def _pathfinder(name: str, size: int, toy: List[str], names: Tuple[str, ...]) -> Dataset:
+def _pathfinder(name: str, size: int, names: Tuple[str, ...]) -> Dataset:
     return Dataset(
         name,
         PATHFINDER.format(size=size, times=TIMES[size]),
@@ -239,10 +238,8 @@ def _pathfinder(name: str, size: int, toy: List[str], names: Tuple[str, ...]) ->
             seed("images"),
             WORKERS,
             *released("--archive-dir", f"folder with the released images, lra_release or its pathfinder{size}"),
-            LIMIT,
         ),
         partial(make_pathfinder, size),
-        lambda folder: toy,
         members={"archive_dir": places_of(size)},
         layout=IMAGES,
         scored=Scored(20_000),
@@ -263,12 +260,11 @@ DATASETS = (
             LIMIT,
         ),
         make_cifar10,
-        toy_data.cifar10,
         check=check_cifar10,
         layout=IMAGES,
         scored=Scored(10_000),
         processed=Processed("lra.zip", ("cifar", "image")),
     ),
-    _pathfinder("pathfinder32", 32, ["--count", "50"], ("pathfinder32", "pathfinder", "path32", "pf32")),
-    _pathfinder("pathx", 128, ["--count", "20"], ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128")),
+    _pathfinder("pathfinder32", 32, ("pathfinder32", "pathfinder", "path32", "pf32")),
+    _pathfinder("pathx", 128, ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128")),
 )

@@ -23,7 +23,7 @@ from fairseq_mega.data.image_folder import PICTURES, read_image
 from fairseq_mega.data.text_units import own_tokens
 from fairseq_mega.lab.prepare.archives import decoded_lines
 from fairseq_mega.lab.prepare.classification.sounds import FOLDER, RATE, SOUNDS, fitted, read_sound, save_clips
-from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, stratified_split
+from fairseq_mega.lab.prepare.classification.subsets import stratified_split
 from fairseq_mega.lab.prepare.classification.texts import (
     BYTE_TOKENS,
     byte_note,
@@ -34,7 +34,7 @@ from fairseq_mega.lab.prepare.classification.texts import (
 from fairseq_mega.lab.prepare.dataset import Dataset, Report, counted
 from fairseq_mega.lab.prepare.download import records_of, sha256_of
 from fairseq_mega.lab.prepare.layouts import CLIPS, TEXTS, TRAIN_AND_VALID
-from fairseq_mega.lab.prepare.options import LENGTH, LIMIT, choice, folder_option, number_option, sources
+from fairseq_mega.lab.prepare.options import LENGTH, folder_option, number_option, sources
 from fairseq_mega.lab.prepare.progress import SPLITS, follow, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import RESERVED
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -114,11 +114,6 @@ def note_held_out(missing: List[str], how: str) -> List[str]:
     return [f"{' and '.join(missing)}: {how}"] if missing else []
 
 
-def limited(parts: Parts, limit: Optional[List[int]]) -> Parts:
-    """Return the examples that --limit keeps."""
-    return {split: [rows[row] for row in kept(split, len(rows), limit)] for split, rows in parts.items()}
-
-
 # --- Texts
 
 
@@ -131,21 +126,20 @@ def length_of(args: argparse.Namespace) -> Dict[str, int]:
     return {"length": args.length or (LENGTH if like is None else like[0])}
 
 
-def read_texts(path: Path, first_line: str = "names") -> List[Example]:
+def read_texts(path: Path) -> List[Example]:
     """Return the texts of a table in UTF-8, plain or gzip; of a file .tsv a row is a line, with quotes as characters.
 
     Raises ValueError that names the line that is not UTF-8, has another number of columns, no label or no text, or is
     not CSV.
     """
-    names = COLUMNS if first_line == "example" else None
     tabs = path.name.lower().split(".gz")[0].endswith(".tsv")
     form: Dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
-    rows: Any = csv.DictReader(decoded_lines(path), names, strict=True, **form)
+    rows: Any = csv.DictReader(decoded_lines(path), strict=True, **form)
     found: List[Example] = []
     try:
         columns = list(rows.fieldnames or ())
         if any(columns.count(column) != 1 for column in COLUMNS):
-            raise ValueError(f"{path}: line 1 must name one column label and one text (--first-line): {columns}")
+            raise ValueError(f"{path}: line 1 must name one column label and one text: {columns}")
         for row in rows:
             if None in row or None in row.values():
                 raise ValueError(f"{path}: line {rows.line_num} has not {len(columns)} columns")
@@ -161,14 +155,13 @@ def read_texts(path: Path, first_line: str = "names") -> List[Example]:
 def make_texts(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables, hold out the missing splits, and write the texts."""
     length, like = length_of(args)["length"], None if args.like is None else dictionaries_of(args.like)
-    read, labels = partial(read_texts, first_line=args.first_line), None if like is None else own_tokens(like[1])
-    parts, labels, missing = read_splits(args.train, args, read, 0.1, lambda text: text[:length], labels)
+    labels = None if like is None else own_tokens(like[1])
+    parts, labels, missing = read_splits(args.train, args, read_texts, 0.1, lambda text: text[:length], labels)
     cut = sum(len(text) > length for examples in parts.values() for text, _ in examples)
     print_line(f"{cut} texts are longer than --length {length} bytes, and are cut to their beginning")
-    splits = {split: byte_split(examples, length) for split, examples in limited(parts, args.limit).items()}
+    splits = {split: byte_split(examples, length) for split, examples in parts.items()}
     statistics = write_text_task(work.output, splits, BYTE_TOKENS, labels, like)
-    notes = byte_note(length) + note_on_limit(args.limit)
-    notes += note_held_out(missing, "a tenth of every label of train each, drawn with seed 42")
+    notes = byte_note(length) + note_held_out(missing, "a tenth of every label of train each, drawn with seed 42")
     inputs = records_of(path for path in (args.train, args.valid, args.test) if path is not None)
     return Report("own texts", statistics, inputs, notes)
 
@@ -223,10 +216,9 @@ def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
     cut, filled = (sum(map(test, map(len, clips.values()))) for test in (length.__lt__, lambda n: 2 * n < length))
     print_line(f"{len(clips)} clips, made {length} samples long ({cut} cut, {filled} filled to more than twice)")
     parts = {split: [row._replace(content=clips[row.content]) for row in rows] for split, rows in parts.items()}
-    counts = write_series(work.output, limited(parts, args.limit), labels, length, scale, 1.0)
+    counts = write_series(work.output, parts, labels, length, scale, 1.0)
     notes = [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence"]
     notes += ["split drawn with seed 42"] if missing else []
-    notes += note_on_limit(args.limit)
     return Report(f"own recordings, {args.dir.resolve()}", counts, {}, notes, card={RATE_ENTRY: str(RATE)})
 
 
@@ -269,15 +261,13 @@ DATASETS = (
         TEXT_DETAILS,
         (
             *sources("table"),
-            choice("--first-line", ("names", "example"), "the first line names the columns, or is a label and a text"),
             number_option(
                 "--length", None, f"bytes to keep of the beginning of a text (default: of --like, or {LENGTH})"
             ),
             folder_option("--like", text=f"{LIKE} tokens and labels"),
-            LIMIT,
         ),
         make_texts,
-        reads=length_of,
+        reads=lambda args: {**length_of(args), "first_line": "names"},
         members={"like": ("*-bin/dict.txt",)},
         layout=TEXTS,
         own=True,
@@ -293,7 +283,6 @@ DATASETS = (
             folder_option(
                 "--like", type=lambda data: Path(data) / FOLDER / FILE_NAME, text=f"{LIKE} labels, length and scale"
             ),
-            LIMIT,
         ),
         make_recordings,
         check=check_recordings,

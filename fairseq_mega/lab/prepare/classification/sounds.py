@@ -4,7 +4,6 @@ import argparse
 import io
 import re
 import wave
-from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, Tuple
 
@@ -15,12 +14,10 @@ from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
 from fairseq_mega.data.class_folders import FileKind
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
-from fairseq_mega.lab.prepare.classification import toy_data
-from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
-from fairseq_mega.lab.prepare.options import LIMIT, USUAL, archive, folder_option, one_of, option, switch
+from fairseq_mega.lab.prepare.options import USUAL, archive, folder_option, one_of, option
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
@@ -110,10 +107,10 @@ def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
             yield f"{word}/{path.name}", path.read_bytes()
 
 
-def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarray, np.ndarray, int]:
+def _read(files: Iterator[Tuple[str, bytes]], smoke: bool) -> Tuple[np.ndarray, np.ndarray, int]:
     """Return clips (n, SAMPLES) int16 and labels (n,) in sorted order, and the number of clips of another length.
 
-    Raises ValueError if there are more or fewer clips than published, unless any number is accepted.
+    Raises ValueError if there are more or fewer clips than published, unless they are toy data.
     """
     clips: Dict[Tuple[int, str], np.ndarray] = {}
     dropped = 0
@@ -123,8 +120,10 @@ def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarr
             clips[WORDS.index(name.split("/")[0]), name] = samples
         else:
             dropped += 1
-    if len(clips) != CLIPS and not any_count:
-        raise ValueError(f"expected {CLIPS} clips of {SAMPLES} samples, found {len(clips)}: see --any-count")
+    if len(clips) != CLIPS and not smoke:
+        raise ValueError(
+            f"expected {CLIPS} clips of {SAMPLES} samples, found {len(clips)}: prepare others as recordings"
+        )
     order = sorted(clips)
     samples = np.empty((len(order), SAMPLES), dtype=np.int16)
     for row, key in enumerate(order):
@@ -165,10 +164,10 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     else:
         path, inputs = obtain(ARCHIVE, args.archive, work.raw)
         files, origin = read_tar(path, lambda name: _MEMBER.fullmatch(name) is not None), ARCHIVE.url
-    samples, labels, dropped = _read(files, args.any_count)
+    samples, labels, dropped = _read(files, args.smoke)
     print_line(f"{len(labels)} clips of {SAMPLES} samples, {dropped} of another length dropped")
     divisor = FULL_SCALE ** SCALINGS[args.scaling]
-    splits = limited(split_clips(labels), args.limit)
+    splits = split_clips(labels)
     mean, deviation = statistics_of(samples[splits["train"]], divisor)
     counts: Dict[str, Dict[str, Any]] = {}
     for split, which in splits.items():
@@ -184,7 +183,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         f"{dropped} clips of another length than {SAMPLES} samples dropped",
         "files in sorted order: the split differs from the authors' tensors",
         f"samples divided by 32768 {args.scaling}; per position minus mean, by standard deviation (n - 1) + {EPSILON}",
-        *note_on_limit(args.limit),
     ]
     return Report(origin, counts, inputs, notes, card={RATE_ENTRY: str(RATE)})
 
@@ -198,18 +196,15 @@ DATASETS = (
                 archive(ARCHIVE.name),
                 folder_option("--dir", text="folder of the unpacked archive, with WORD/NAME.wav"),
             ),
-            switch("--any-count", f"accept a number of clips other than {CLIPS}"),
             option(
                 "--scaling", choices=SCALINGS, default="twice", help=f"divide samples by 32768 once or twice{USUAL}"
             ),
-            LIMIT,
         ),
         make,
-        partial(toy_data.speech_commands, WORDS),
+        reads=lambda args: {"any_count": bool(args.smoke)},
         members={"dir": WORDS},
         layout=TENSORS,
         task_options={"--scaling": "sc_scaling"},
-        packages=("sklearn",),
         scored=Scored(5_247),
         processed=Processed("speech_commands.zip", ("speech", "sc")),
     ),

@@ -24,11 +24,6 @@ def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[s
     return order[: limit[SPLITS.index(split)]]
 
 
-def limited(splits: Dict[str, np.ndarray], limit: Optional[List[int]]) -> Dict[str, np.ndarray]:
-    """Return the indices (n,) of the examples of each split, as far as :func:`kept` keeps them."""
-    return {split: indices[kept(split, len(indices), limit)] for split, indices in splits.items()}
-
-
 def random_split(size: int, train: int, valid: int) -> Dict[str, np.ndarray]:
     """Return the indices (n,) int64 of the examples of each split in the drawn order; the rest is test.
 

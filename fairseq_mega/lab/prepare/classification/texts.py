@@ -17,7 +17,6 @@ import torch
 
 from fairseq_mega.data.text_units import own_tokens
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_lines, read_table, read_tar
-from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import SEED, kept, note_on_limit
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import records_of
@@ -212,9 +211,8 @@ def make_listops(args: argparse.Namespace, work: WorkFolder) -> Report:
             for split, path in files.items()
         }
         origin = "the released files of Long Range Arena"
-    chosen = {split: [part[row] for row in kept(split, len(part), args.limit)] for split, part in parts.items()}
-    splits = {split: TextSplit(len(part), part.__iter__) for split, part in chosen.items()}
-    return Report(origin, write_text_task(work.output, splits, TOKENS, DIGITS), inputs, note_on_limit(args.limit))
+    splits = {split: TextSplit(len(part), part.__iter__) for split, part in parts.items()}
+    return Report(origin, write_text_task(work.output, splits, TOKENS, DIGITS), inputs)
 
 
 # --- Text: film reviews of IMDb as bytes, good or bad
@@ -302,18 +300,16 @@ def check_aan(args: argparse.Namespace) -> None:
         raise ValueError("--tsv-dir is missing: give the folder of the tables, or --released to fetch them")
 
 
-def pairs_of(path: Path, size: int, which: Optional[np.ndarray], length: int) -> TextSplit:
-    """Return the pairs of a table, all or some; they are read line by line, as some machines have too little memory."""
-    selected = None if which is None else set(which.tolist())
+def pairs_of(path: Path, size: int, length: int) -> TextSplit:
+    """Return the pairs of a table, which are read line by line, as some machines have too little memory."""
 
     def examples() -> Iterator[Example]:
         for number, (label, _, _, first, second) in read_table(path, 5):
             if label not in LINKED:
                 raise ValueError(f"{path}: line {number} has the label {label!r}")
-            if selected is None or number - 1 in selected:
-                yield Example((byte_text(first, length), byte_text(second, length)), LINKED[label])
+            yield Example((byte_text(first, length), byte_text(second, length)), LINKED[label])
 
-    return TextSplit(size if selected is None else len(selected), examples)
+    return TextSplit(size, examples)
 
 
 def make_aan(args: argparse.Namespace, work: WorkFolder) -> Report:
@@ -324,10 +320,9 @@ def make_aan(args: argparse.Namespace, work: WorkFolder) -> Report:
         size = sum(1 for _ in read_lines(path))  # bytes after unpacking
         if size != PUBLISHED[split]:
             notes.append(f"{path.name} has {size} pairs; {PUBLISHED[split]} are commonly reported")
-        which = None if args.limit is None else kept(split, size, args.limit)
-        splits[split] = pairs_of(path, size, which, args.length)
+        splits[split] = pairs_of(path, size, args.length)
     statistics = write_text_task(work.output, splits, BYTE_TOKENS, ("0", "1"))
-    notes += [*byte_note(args.length), *note_on_limit(args.limit)]
+    notes += byte_note(args.length)
     return Report("the tables of Long Range Arena", statistics, records_of(paths.values()), notes)
 
 
@@ -342,10 +337,8 @@ DATASETS = (
             number_option("--max-length", 2000, "trees have fewer tokens"),
             WORKERS,
             *released("--tsv-dir", f"folder with the released files: {', '.join(TREES.tables.values())}"),
-            LIMIT,
         ),
         make_listops,
-        lambda folder: ["--count", "100", "--min-length", "10", "--max-length", "40"],
         members={"tsv_dir": tuple(TREES.tables.values())},
         layout=TEXTS,
         scored=Scored(2_000, 1_050),  # mean of 2,000 generated trees
@@ -365,7 +358,6 @@ DATASETS = (
             LIMIT,
         ),
         make_imdb,
-        toy_data.imdb,
         check=lambda args: check_together(args, "tsv_train", "tsv_test"),
         layout=TEXTS,
         scored=Scored(25_000, 31_714_156 / 25_000),  # bytes of the test reviews, at most 4,000 of each, with </s>
@@ -374,9 +366,8 @@ DATASETS = (
     Dataset(
         "aan",
         AAN,
-        (*released("--tsv-dir", f"folder with {', '.join(PAIRS.tables.values())}"), KEPT_LENGTH, LIMIT),
+        (*released("--tsv-dir", f"folder with {', '.join(PAIRS.tables.values())}"), KEPT_LENGTH),
         make_aan,
-        toy_data.aan,
         check=check_aan,
         members={"tsv_dir": tuple(PAIRS.tables.values())},
         layout=PAIRS_OF_TEXTS,

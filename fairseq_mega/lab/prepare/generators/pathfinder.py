@@ -17,9 +17,11 @@ shift and one `or`. A border around the image, as wide as a stencil reaches, cou
 """
 
 import math
-from dataclasses import dataclass, field
+from bisect import bisect
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from itertools import accumulate
+from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -105,14 +107,6 @@ def _draw_block(seed: int, rules: PathfinderRules, bounds: Tuple[int, int]) -> L
 # --- Geometry
 
 
-class _Candidate(NamedTuple):
-    """A pixel at which the next paddle may end."""
-
-    bit: int  # in the window around the pivot
-    weight: int
-    angle: int
-
-
 def displacement(distance: float, angle: int) -> Point:
     """`distance` pixels in direction `angle` (degrees, 0 to the right, 90 downwards), in steps of the fine grid."""
     turn = math.radians(angle)
@@ -133,6 +127,14 @@ def _phase(point: Point) -> Point:
 
 def _sum(point: Point, other: Point) -> Point:
     return point[0] + other[0], point[1] + other[1]
+
+
+class _Candidate(NamedTuple):
+    """A pixel at which the next paddle may end."""
+
+    bit: int  # in the window around the pivot
+    weight: int
+    angle: int
 
 
 class _Stencils:
@@ -191,9 +193,9 @@ class _Stencils:
         for i, j in np.argwhere(ring).tolist():
             direction = round(math.degrees(math.atan2(y[i, 0], x[0, j]))) % 360
             turn = math.radians(abs((direction - angle + 180) % 360 - 180))
-            weight = math.cos(min(self.rules.continuity * turn, math.pi / 2)) ** 2
-            if round(weight * WEIGHT_ONE):
-                found.append(_Candidate(i * self.width + j, round(weight * WEIGHT_ONE), direction))
+            weight = round(math.cos(min(self.rules.continuity * turn, math.pi / 2)) ** 2 * WEIGHT_ONE)
+            if weight:
+                found.append(_Candidate(i * self.width + j, weight, direction))
         return found
 
     def _offsets(self, phase: Point) -> Tuple[np.ndarray, np.ndarray]:
@@ -203,10 +205,7 @@ class _Stencils:
         return y[:, None], x[None]
 
 
-@cache
-def _stencils(rules: PathfinderRules, margin: int) -> _Stencils:
-    """The stencils of these rules, shared by all images that a process draws."""
-    return _Stencils(rules, margin)
+_stencils = cache(_Stencils)  # shared by all images that a process draws
 
 
 # --- Layout
@@ -233,14 +232,6 @@ class Layout(NamedTuple):
     markers: Tuple[Point, Point]
 
 
-@dataclass
-class _Growing:
-    """A contour under way."""
-
-    paddles: Contour = field(default_factory=list)
-    newest: int = 0  # pixels that the newest paddle occupies
-
-
 def lay_out(index: int, seed: int, rules: PathfinderRules) -> Layout:
     """Lay out one image; it depends on nothing but the arguments."""
     random = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, index)))).random
@@ -250,7 +241,8 @@ def lay_out(index: int, seed: int, rules: PathfinderRules) -> Layout:
     targets = None
     while targets is None:  # 50 (32 x 32) and 200 (128 x 128) times on average
         targets = canvas.targets()
-    distractors = canvas.distractors()
+    # Fewer than the rules' number where there is no room.
+    distractors = [found for _ in range(rules.distractors) if (found := canvas.distractor())]
     first = int(random() * 2)
     second = first if label else 1 - first
     return Layout(label, margin, targets, distractors, (targets[first][0].start, targets[second][-1].end))
@@ -267,37 +259,25 @@ class _Canvas:
         """Two long contours that grow in turn on an empty canvas; None when they ran into something."""
         self.occupied, self.shunned = self.stencils.blank
         edge = 2 * self.rules.seed_distance
-        y, x = (edge + int(self.random() * (self.rules.size - 2 * edge)) for _ in range(2))
-        start = _middle(y, x)
-        first = self._begin(start)
-        if first is None:
+        start = _middle(*(edge + int(self.random() * (self.rules.size - 2 * edge)) for _ in range(2)))
+        first: Contour = []
+        second: Contour = []
+        if not self._begin(first, start):
             return None
-        second = self._begin(_sum(start, displacement(self.rules.seed_distance, self._angle())))
-        if second is None:
+        if not self._begin(second, _sum(start, displacement(self.rules.seed_distance, self._angle()))):
             return None
-        for _ in range(CONTOUR_LENGTH - 1):
-            if not (self._extend(first) and self._extend(second)):
-                return None
-        return first.paddles, second.paddles
+        grown = all(self._extend(contour) for _ in range(CONTOUR_LENGTH - 1) for contour in (first, second))
+        return (first, second) if grown else None
 
-    def distractors(self) -> List[Contour]:
-        """Short contours from random free places; fewer than the rules' number where there is no room."""
-        found: List[Contour] = []
-        for _ in range(self.rules.distractors):
-            for _ in range(CONTOUR_DRAWS):
-                contour = self._distractor()
-                if contour is not None:
-                    found.append(contour)
-                    break
-        return found
-
-    def _distractor(self) -> Optional[Contour]:
-        start = self._free_place()
-        before = self.occupied, self.shunned
-        growing = self._begin(start) if start else None
-        if growing and all(self._extend(growing) for _ in range(DISTRACTOR_LENGTH - 1)):
-            return growing.paddles
-        self.occupied, self.shunned = before
+    def distractor(self) -> Optional[Contour]:
+        """A short contour from a random free place; None where no drawn one has room."""
+        for _ in range(CONTOUR_DRAWS):
+            contour: Contour = []
+            start, before = self._free_place(), (self.occupied, self.shunned)
+            begun = start is not None and self._begin(contour, start)
+            if begun and all(self._extend(contour) for _ in range(DISTRACTOR_LENGTH - 1)):
+                return contour
+            self.occupied, self.shunned = before
         return None
 
     def _free_place(self) -> Optional[Point]:
@@ -310,53 +290,46 @@ class _Canvas:
             if not self.occupied >> ((y + stencils.reach) * stencils.width + x + stencils.reach) & 1:
                 return _middle(y, x)
 
-    def _begin(self, start: Point) -> Optional[_Growing]:
-        """The first paddle of a contour, in any direction that is free."""
-        contour = _Growing()
-        corner = self.stencils.corner(start)
-        for _ in range(PADDLE_DRAWS):
-            if self._place(contour, self.occupied >> corner, corner, start, self._angle()):
-                return contour
-        return None
+    def _begin(self, contour: Contour, start: Point) -> bool:
+        """Add the first paddle, in any direction that is free."""
+        return self._place(contour, start, self.occupied, self._angle)
 
-    def _extend(self, contour: _Growing) -> bool:
+    def _extend(self, contour: Contour) -> bool:
         """Add a paddle after the last one; return False if all drawn paddles touch something."""
-        stencils, last = self.stencils, contour.paddles[-1]
+        stencils, last = self.stencils, contour[-1]
         start = _sum(last.start, stencils.next_start[last.angle])
         limit = self.rules.size * ANTIALIAS
         if not (0 <= start[0] < limit and 0 <= start[1] < limit):
             return False
-        corner = stencils.corner(start)
-        shunned = self.shunned >> corner & stencils.window_bits
+        shunned = self.shunned >> stencils.corner(start) & stencils.window_bits
         ends = [end for end in stencils.candidates(_phase(start), last.angle) if not shunned >> end.bit & 1]
-        total = sum([end.weight for end in ends])
-        if not total:
+        if not ends:
             return False
+        weights = list(accumulate([end.weight for end in ends]))
         # The newest paddle of the contour itself may be touched: the next one begins within its surroundings.
-        occupied = (self.occupied & ~contour.newest) >> corner
-        for _ in range(PADDLE_DRAWS):
-            left = int(self.random() * total)
-            for end in ends:
-                left -= end.weight
-                if left < 0:
-                    break
-            if self._place(contour, occupied, corner, start, end.angle):
-                return True
-        return False
+        newest = stencils.surroundings(_phase(last.start), last.angle)[0] << stencils.corner(last.start)
+        return self._place(
+            contour,
+            start,
+            self.occupied & ~newest,
+            lambda: ends[bisect(weights, int(self.random() * weights[-1]))].angle,
+        )
 
-    def _place(self, contour: _Growing, occupied: int, corner: int, start: Point, angle: int) -> bool:
-        """Add a paddle to a contour unless it needs an occupied pixel; the window `occupied` begins at `corner`.
+    def _place(self, contour: Contour, start: Point, occupied: int, draw: Callable[[], int]) -> bool:
+        """Add a paddle in the first drawn direction in which it needs no occupied pixel, if there is one.
 
         The published limit on the sum of the occupied and the needed area at any pixel is 1.8; both are 0 or 1 here.
         """
-        near, far = self.stencils.surroundings(_phase(start), angle)
-        if occupied & near:
-            return False
-        contour.paddles.append(Paddle(start, _sum(start, self.stencils.end[angle]), angle))
-        contour.newest = near << corner
-        self.occupied |= contour.newest
-        self.shunned |= far << corner
-        return True
+        corner = self.stencils.corner(start)
+        occupied >>= corner
+        for angle in (draw() for _ in range(PADDLE_DRAWS)):
+            near, far = self.stencils.surroundings(_phase(start), angle)
+            if not occupied & near:
+                contour.append(Paddle(start, _sum(start, self.stencils.end[angle]), angle))
+                self.occupied |= near << corner
+                self.shunned |= far << corner
+                return True
+        return False
 
     def _angle(self) -> int:
         return int(self.random() * 360)
@@ -378,37 +351,22 @@ def lanczos_matrix(pixels: int, factor: int) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-class _Stamps:
-    """Paddles and markers in every position on the fine grid, made at the first use; all lengths in pixels.
-
-    A stamp is (2 `reach` + 1, 2 `reach` + 1) float64, the pixel of the paddle's start or the marker's centre in its
-    middle. Values: 0 for the background, 1 for a line that covers the pixel. The filter's negative values become 0.
-    """
-
-    def __init__(self, rules: PathfinderRules) -> None:
-        extent = max(rules.paddle_length + rules.paddle_thickness / 2, rules.marker_radius)
-        self.reach = math.ceil(extent) + LOBES
-        self.pixels = 2 * (self.reach + LOBES) + 1  # all within reach of the outermost pixels' filter
-        self._reduce = lanczos_matrix(self.pixels, ANTIALIAS)
-        self._stamps: Dict[Tuple[float, int, Point], np.ndarray] = {}
-
-    def stamp(self, point: Point, radius: float, length: float = 0.0, angle: int = 0) -> np.ndarray:
-        """The stamp of a paddle that begins at a point, or of a marker, a paddle without length."""
-        key = (radius, angle, _phase(point))
-        if key not in self._stamps:
-            places = np.arange(self.pixels * ANTIALIAS) - (self.pixels // 2) * ANTIALIAS
-            y, x = places[:, None] - key[2][0], places[None] - key[2][1]
-            distance = distance_to_paddle(y, x, length * ANTIALIAS, angle)
-            fine = np.clip(radius * ANTIALIAS + 0.5 - distance, 0, 1)  # how much of each point's square is covered
-            reduced = (self._reduce @ fine @ self._reduce.T)[LOBES:-LOBES, LOBES:-LOBES]
-            self._stamps[key] = np.rint(np.maximum(reduced, 0) * LEVELS) / LEVELS
-        return self._stamps[key]
-
-
 @cache
-def _stamps(rules: PathfinderRules) -> _Stamps:
-    """The stamps of these rules, shared by all images that a process paints."""
-    return _Stamps(rules)
+def _stamp(reach: int, radius: float, length: float, angle: int, phase: Point) -> np.ndarray:
+    """Paint a paddle that begins at a point of this phase, or a marker, a paddle without length; lengths in pixels.
+
+    Returns:
+        (2 `reach` + 1, 2 `reach` + 1) float64, the pixel of the point in the middle: 0 for the background, 1 for a line
+        that covers the pixel. The filter's negative values become 0.
+    """
+    pixels = 2 * (reach + LOBES) + 1  # all within reach of the outermost pixels' filter
+    places = np.arange(pixels * ANTIALIAS) - (pixels // 2) * ANTIALIAS
+    distance = distance_to_paddle(places[:, None] - phase[0], places[None] - phase[1], length * ANTIALIAS, angle)
+    fine = np.clip(radius * ANTIALIAS + 0.5 - distance, 0, 1)  # how much of each point's square is covered
+    reduce = lanczos_matrix(pixels, ANTIALIAS)
+    reduced = (reduce @ fine @ reduce.T)[LOBES:-LOBES, LOBES:-LOBES]
+    stamp: np.ndarray = np.rint(np.maximum(reduced, 0) * LEVELS) / LEVELS
+    return stamp
 
 
 def paint(layout: Layout, rules: PathfinderRules) -> np.ndarray:
@@ -416,21 +374,19 @@ def paint(layout: Layout, rules: PathfinderRules) -> np.ndarray:
 
     Stamps are merged by maximum.
     """
-    stamps = _stamps(rules)
-    frame = stamps.reach  # around the image, so that stamps may reach over its edge
-    canvas = np.zeros((rules.size + 2 * frame,) * 2)
-
-    def merge(stamp: np.ndarray, point: Point) -> None:
+    half = rules.paddle_thickness / 2
+    reach = math.ceil(max(rules.paddle_length + half, rules.marker_radius)) + LOBES
+    canvas = np.zeros((rules.size + 2 * reach,) * 2)  # with a frame, so that stamps may reach over the edge
+    paddles = [paddle for contour in (*layout.targets, *layout.distractors) for paddle in contour]
+    stamps = [
+        (start, _stamp(reach, half, rules.paddle_length, angle, _phase(start)) * rules.contrast)
+        for start, _, angle in paddles
+    ]
+    stamps += [(marker, _stamp(reach, rules.marker_radius, 0.0, 0, _phase(marker))) for marker in layout.markers]
+    for point, stamp in stamps:
         y, x = point[0] // ANTIALIAS, point[1] // ANTIALIAS
-        part = canvas[y : y + 2 * frame + 1, x : x + 2 * frame + 1]
+        part = canvas[y : y + 2 * reach + 1, x : x + 2 * reach + 1]
         np.maximum(part, stamp, out=part)
-
-    for contour in (*layout.targets, *layout.distractors):
-        for start, _, angle in contour:
-            stamp = stamps.stamp(start, rules.paddle_thickness / 2, rules.paddle_length, angle)
-            merge(stamp * rules.contrast, start)
-    for marker in layout.markers:
-        merge(stamps.stamp(marker, rules.marker_radius), marker)
-    image = canvas[frame:-frame, frame:-frame]
+    image = canvas[reach:-reach, reach:-reach]
     darkest, brightest = image.min(), image.max()
     return np.rint((image - darkest) * 255 / (brightest - darkest)).astype(np.uint8)

@@ -15,10 +15,9 @@ from fairseq_mega.data.class_folders import listing
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.prepare.archives import open_text
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
-from fairseq_mega.lab.prepare.download import ATTEMPTS, check_digests, fetch, fetch_missing, record_of
-from fairseq_mega.lab.prepare.language_modeling import toy_data
+from fairseq_mega.lab.prepare.download import check_digests, fetch, fetch_missing, record_of
 from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS, WORDS_FILE
-from fairseq_mega.lab.prepare.options import USUAL, file_option, folder_option, number_option, option, switch
+from fairseq_mega.lab.prepare.options import file_option, folder_option
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import write_json, written_whole
@@ -44,7 +43,7 @@ REMEDY = (
 VOCABULARY_REMEDY = "T5's sentencepiece model, part of every copy of T5, can be passed with --vocabulary FILE"
 
 
-def list_bucket(host: str, folder: str, scratch: Path) -> List[Dict[str, Any]]:
+def list_bucket(folder: str, scratch: Path) -> List[Dict[str, Any]]:
     """Return the name, size and MD5 of the files in a folder of the bucket, by name; ``scratch`` is for the pages."""
     found: List[Dict[str, Any]] = []
     page: Dict[str, Any] = {"nextPageToken": ""}
@@ -52,18 +51,18 @@ def list_bucket(host: str, folder: str, scratch: Path) -> List[Dict[str, Any]]:
         query = {"prefix": f"{folder}/", "fields": "items(name,size,md5Hash),nextPageToken"}
         if page["nextPageToken"]:
             query["pageToken"] = page["nextPageToken"]
-        fetch(f"{host}/storage/v1/b/{BUCKET}/o?{urllib.parse.urlencode(query)}", scratch, ATTEMPTS, REMEDY)
+        fetch(f"{HOST}/storage/v1/b/{BUCKET}/o?{urllib.parse.urlencode(query)}", scratch, REMEDY)
         page = json.loads(scratch.read_text(encoding="utf-8"))
         scratch.unlink()
         found += [item for item in page.get("items", []) if not item["name"].endswith("/")]
     return sorted(found, key=lambda item: str(item["name"]))
 
 
-def fetch_book(host: str, target: Path, item: Dict[str, Any]) -> Path:
+def fetch_book(target: Path, item: Dict[str, Any]) -> Path:
     """Download a file of the bucket unless it is there, compare its checksum, and return its path."""
     path, size = target / item["name"], int(item["size"])
     if not path.is_file() or path.stat().st_size != size:
-        fetch(f"{host}/{BUCKET}/{urllib.parse.quote(item['name'])}", path, ATTEMPTS, REMEDY)
+        fetch(f"{HOST}/{BUCKET}/{urllib.parse.quote(item['name'])}", path, REMEDY)
         md5 = base64.b64decode(item["md5Hash"]).hex()
         try:
             check_digests(path, {"md5": md5}, size, f"It is removed. {REMEDY}")
@@ -76,7 +75,7 @@ def fetch_book(host: str, target: Path, item: Dict[str, Any]) -> Path:
 def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Path]:
     """Return the books of a split by name, downloaded unless a folder is passed.
 
-    Raises ValueError unless the split has the published number of books, or any number is accepted.
+    Raises ValueError unless the split has the published number of books, or they are toy data.
     """
     folder = FOLDERS[split]
     if args.books is not None:
@@ -84,18 +83,16 @@ def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Pat
         found: List[Any] = [args.books / folder / name for name in listed.files]
         print_line(f"{args.books / folder}: {len(found):,} books; omitted: {listed.described() or 'none'}")
     else:
-        found = list_bucket(args.host, folder, work.raw / f"{folder}.list")
-    if len(found) != BOOKS[split] and not args.any_count:
+        found = list_bucket(folder, work.raw / f"{folder}.list")
+    if len(found) != BOOKS[split] and not args.smoke:
         raise ValueError(
             f"{args.books or BUCKET}: {folder} has {len(found):,} books, and PG-19 has {BOOKS[split]:,}: complete it, "
-            "or accept them with --any-count (no comparison with published perplexities then)"
+            "or prepare other books as own-documents"
         )
     if args.books is not None:
-        return found[: args.limit]
-    chosen = found[: args.limit]
+        return found
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        fetched = pool.map(partial(fetch_book, args.host, work.raw), chosen)
-        return list(follow(fetched, folder, "books", len(chosen)))
+        return list(follow(pool.map(partial(fetch_book, work.raw), found), folder, "books", len(found)))
 
 
 def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
@@ -113,7 +110,7 @@ def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Fetch the vocabulary and the books, small splits first, and write them as JSON lines."""
-    vocabulary, address = args.vocabulary, f"{args.host}/{VOCABULARY}"
+    vocabulary, address = args.vocabulary, f"{HOST}/{VOCABULARY}"
     if vocabulary is None:
         vocabulary = work.raw / "t5.model"
         fetch_missing(address, vocabulary, VOCABULARY_REMEDY)
@@ -123,11 +120,10 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     splits = {}
     for split in ("valid", "test", "train"):
         splits[split] = write_books(split, books_of(split, args, work), work.output / f"{split}.jsonl")
-    published = args.limit is None and all(counts["books"] == BOOKS[split] for split, counts in splits.items())
-    words = WORDS if published else {split: counts["words_between_blanks"] for split, counts in splits.items()}
+    words = {split: counts["words_between_blanks"] for split, counts in splits.items()} if args.smoke else WORDS
     write_json(work.output / WORDS_FILE, words)
-    notes = [] if published else ["not the published books: perplexities per word divide by words between blanks"]
-    origin = f"books in {args.books}" if args.books else f"the bucket {BUCKET} at {args.host}"
+    notes = ["not the published books: perplexities per word divide by words between blanks"] if args.smoke else []
+    origin = f"books in {args.books}" if args.books else f"the bucket {BUCKET} at {HOST}"
     return Report(origin, splits, inputs, notes)
 
 
@@ -138,12 +134,9 @@ DATASETS = (
         (
             folder_option("--books", text="folder with train, validation and test of books NUMBER.txt or .txt.gz"),
             file_option("--vocabulary", text="sentencepiece model, instead of a download"),
-            option("--host", default=HOST, metavar="URL", help=f"server with the buckets{USUAL}"),
-            number_option("--limit", None, "use the first N books of each split, by name"),
-            switch("--any-count", "accept numbers of books other than the published"),
         ),
         make,
-        toy_data.write_books,
+        reads=lambda args: {"any_count": bool(args.smoke), "host": HOST},
         members={"books": tuple(f"{folder}/*" for folder in FOLDERS.values())},
         layout=COUNTED_DOCUMENTS,
         vocab_size=lambda args: VOCAB_SIZE,

@@ -4,9 +4,8 @@ import argparse
 import shutil
 from collections import Counter
 from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Optional, Sequence, Tuple
 
 import sentencepiece
 
@@ -16,12 +15,12 @@ from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
-from fairseq_mega.lab.prepare.libreoffice_help import HELP, SOURCES, UNPACKED, read_help, unpacked
+from fairseq_mega.lab.prepare.libreoffice_help import SOURCES, UNPACKED, read_help, unpacked
 from fairseq_mega.lab.prepare.options import (
     SUBWORDS,
-    USUAL,
     WORKERS,
     Option,
+    choice,
     file_option,
     number_option,
     option,
@@ -42,7 +41,9 @@ from fairseq_mega.lab.runs.files import count_lines, read_lines
 
 Languages = Tuple[str, str]  # source and target
 MODEL = "joint.model"
-TRAIN_PIECES, PIECES = 250, 1000  # most subwords of a training pair, and of a line of the other splits
+# Most subwords of a training pair, and of a line of the other splits.
+LONGEST = {"max_train_pieces": 250, "max_pieces": 1000}
+FOLDERS = {"en": "en-US", "de": "de"}  # of the languages of the help
 
 LAYOUT = """\
 Writes text (cleaned, without repeats; card.json names the steps), pieces (of joint.model, learnt from both
@@ -78,11 +79,8 @@ def write_own_pairs(
 def write_data(args: argparse.Namespace, work: WorkFolder, write_text: Callable[[Path], None], origin: str) -> Report:
     """Make text, pieces and data-bin."""
     languages = (args.source_lang, args.target_lang)
-    limits = (args.max_train_pieces, args.max_pieces)
     text = work.part("text", write_text)
-    pieces = work.part(
-        "pieces", lambda folder: cut_pairs(text, folder, languages, args.vocab_size, args.model, *limits)
-    )
+    pieces = work.part("pieces", lambda folder: cut_pairs(text, folder, languages, args.vocab_size, args.model))
     words = ["--source-lang", languages[0], "--target-lang", languages[1], "--joined-dictionary"]
     words += [*split_options(), "--srcdict", DICTIONARY, "--workers", str(args.workers)]
     log = work.scratch / "preprocess.log"
@@ -110,17 +108,15 @@ def cut_pairs(
     languages: Sequence[str],
     vocabulary_size: int = SUBWORDS,
     given: Optional[Path] = None,
-    max_train_pieces: int = TRAIN_PIECES,
-    max_pieces: int = PIECES,
 ) -> None:
     """Split parallel text into subwords of a joint sentencepiece model; a new model is written to ``joint.model``.
+
+    Longer training pairs than LONGEST are omitted, a longer line of valid or test is an error.
 
     Args:
         text: folder with ``SPLIT.LANGUAGE`` of every split.
         output: folder for the same files as subwords, and ``dict.txt`` of all subwords.
         given: a model to use in place of a new one.
-        max_train_pieces: longer training pairs are omitted.
-        max_pieces: the longest line of valid and test; a longer one is an error.
     """
     output.mkdir(parents=True, exist_ok=True)
     if given is None:
@@ -134,7 +130,7 @@ def cut_pairs(
         files = [f"{split}.{language}" for language in languages]
         cleaned = ([clean(line, steps) for line in read_lines(text / file)] for file in files)
         pairs = list(zip(*(processor.encode(side, out_type=str) for side in cleaned)))
-        limit = max_train_pieces if split == "train" else max_pieces
+        limit = LONGEST["max_train_pieces" if split == "train" else "max_pieces"]
         kept = [pair for pair in pairs if max(map(len, pair)) <= limit]
         print_line(f"{split}: {len(kept)} pairs, {len(pairs) - len(kept)} longer than {limit} subwords")
         if split == "train":
@@ -151,26 +147,12 @@ def cut_pairs(
     write_steps(output, steps)
 
 
-def shared(**languages: str) -> Tuple[Option, ...]:
-    """Return the options of all parallel text, with the usual endings of the files of each side."""
-    return (
-        *(
-            option(
-                f"--{side}-lang",
-                default=languages.get(side),
-                required=side not in languages,
-                metavar="LANG",
-                help=f"ending of the {side} files" + USUAL * (side in languages),
-            )
-            for side in ("source", "target")
-        ),
-        number_option("--limit", None, "maximum number of training pairs; a twentieth of it in valid, and in test"),
-        number_option("--vocab-size", SUBWORDS, "number of subwords, fewer for a small text"),
-        file_option("--model", text="use this sentencepiece model instead of a new one"),
-        number_option("--max-train-pieces", TRAIN_PIECES, "drop training pairs with more subwords"),
-        number_option("--max-pieces", PIECES, "maximum subwords of a line of valid and test"),
-        WORKERS,
-    )
+SHARED: Tuple[Option, ...] = (
+    number_option("--limit", None, "maximum number of training pairs; a twentieth of it in valid, and in test"),
+    number_option("--vocab-size", SUBWORDS, "number of subwords, fewer for a small text"),
+    file_option("--model", text="use this sentencepiece model instead of a new one"),
+    WORKERS,
+)
 
 
 def files_of(args: argparse.Namespace) -> Dict[str, Path]:
@@ -195,7 +177,7 @@ def make_own(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 def make_help(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Make data of the pages that both languages have."""
-    folders = (args.source_folder, args.target_folder)
+    folders = (FOLDERS[args.source_lang], FOLDERS[args.target_lang])
     packages, inputs = unpacked(args, work, [f"libreoffice-help-{folder.lower()}" for folder in folders])
 
     def write(output: Path) -> None:
@@ -209,39 +191,20 @@ def make_help(args: argparse.Namespace, work: WorkFolder) -> Report:
     return report
 
 
-ADJECTIVES = {"old": "alte", "new": "neue", "small": "kleine", "round": "runde"}
-NOUNS = {"button": "Knopf", "text": "Text", "table": "Tisch", "printer": "Drucker", "folder": "Ordner"}
-VERBS = {"shows": "zeigt", "opens": "öffnet", "moves": "bewegt", "holds": "hält"}
-TOY_PAGES = 200  # a few pages are held out for valid and test
-
-
-def write_toy_pages(folder: Path) -> List[str]:
-    """Write invented help pages in English and German; return the options that read them."""
-    nouns = list(product(ADJECTIVES, NOUNS))
-    sentences = [(*first, verb, *second) for first, verb, second in product(nouns, VERBS, nouns)]
-    for page in range(TOY_PAGES):
-        texts = {"en-US": "", "de": ""}
-        for number, (old, one, verb, new, other) in enumerate(sentences[page :: 2 * TOY_PAGES]):
-            german = f"Der {ADJECTIVES[old]} {NOUNS[one]} {VERBS[verb]} den {ADJECTIVES[new]}n {NOUNS[other]}."
-            texts["en-US"] += f'<p id="par_id{number}">The {old} {one} {verb} the {new} {other}.</p>\n'
-            texts["de"] += f'<p id="par_id{number}">{german}</p>\n'
-        for language, text in texts.items():
-            path = folder / HELP / language / "text" / f"page{page}.html"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    return ["--packages", str(folder)]
-
-
 DATASETS = (
     Dataset(
         "own-pairs",
         OWN,
         (
             *sources("text", "--text", type=str, metavar="PREFIX"),
-            *shared(),
+            *(
+                option(f"--{side}-lang", required=True, metavar="LANG", help=f"ending of the {side} files")
+                for side in ("source", "target")
+            ),
+            *SHARED,
         ),
         make_own,
-        reads=files_of,
+        reads=lambda args: {**files_of(args), **LONGEST},
         layout=Layout((f"{DATA_BIN}/{MODEL_FILE}", *parallel("*", "*")), TRANSLATION),
         vocab_size=lambda args: args.vocab_size,
         own=True,
@@ -251,14 +214,16 @@ DATASETS = (
         PAGES,
         (
             SOURCES,
-            *(
-                option(f"--{side}-folder", default=usual, metavar="NAME", help=f"folder of the {side} language{USUAL}")
-                for side, usual in (("source", "en-US"), ("target", "de"))
-            ),
-            *shared(source="en", target="de"),
+            choice("--source-lang", ("en", "de"), "language of the source"),
+            choice("--target-lang", ("de", "en"), "language of the target"),
+            *SHARED,
         ),
         make_help,
-        write_toy_pages,
+        reads=lambda args: {
+            "source_folder": FOLDERS[args.source_lang],
+            "target_folder": FOLDERS[args.target_lang],
+            **LONGEST,
+        },
         members=UNPACKED,
         layout=Layout(("text/test.en", "text/test.de", f"{DATA_BIN}/{MODEL_FILE}", *parallel("en", "de")), TRANSLATION),
         vocab_size=lambda args: args.vocab_size,

@@ -4,32 +4,172 @@ Each part is whole or not there, and a wrong number of lines is refused.
 """
 
 import argparse
+import json
+import re
+import shutil
 from contextlib import ExitStack
 from functools import cache, partial
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import IO, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.compat.files.card import SUBWORDS, TOKENIZER, digest_of_file
 from fairseq_mega.data.card import read_json, write_settings
-from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded
+from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, naming_damage, tar_files
 from fairseq_mega.lab.prepare.binarised import binarise
 from fairseq_mega.lab.prepare.dataset import ARCHIVES, Dataset, Report
+from fairseq_mega.lab.prepare.download import fetch_missing, record_of
 from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
 from fairseq_mega.lab.prepare.layouts import TRANSLATION, Layout, parallel
 from fairseq_mega.lab.prepare.options import WORKERS, folder_option, switch
 from fairseq_mega.lab.prepare.progress import follow, print_line
-from fairseq_mega.lab.prepare.wmt16.corpora import (
-    LANGUAGES,
-    SPLITS,
-    TRAIN,
-    archive_urls,
-    corpora_with_counts,
-    unpack_all,
-)
-from fairseq_mega.lab.prepare.wmt16.toy_data import COUNTS, write_archives
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
-from fairseq_mega.lab.runs.files import count_lines, read_lines, written_whole
+from fairseq_mega.lab.runs.files import count_lines, read_lines, write_json, written_whole
+
+DETAILS = """\
+4.5 million pairs of Europarl, Common Crawl and News Commentary to train on, newstest2013 to validate with, 2014, 2015
+and 2016 to test: raw, tokenized, bpe (32,000 joint merges) and data-bin, whose one dictionary serves both directions.
+40 GB in DIR, hours on 2 cores. Five archives of statmt.org are downloaded."""
+
+
+# --- The corpora and their archives
+
+LANGUAGES = ("en", "de")
+TRAIN = "train"
+COUNTS = "counts.json"  # beside toy archives
+SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.IGNORECASE | re.DOTALL)
+
+
+class Corpus(NamedTuple):
+    """A part of the data: its archive, its file names per language, and the lines that each must have."""
+
+    name: str
+    url: str
+    files: Dict[str, Tuple[str, ...]]
+    lines: int
+    exact: bool = True
+
+
+def _text(stem: str) -> Dict[str, Tuple[str, ...]]:
+    return {language: (f"{stem}.{language}",) for language in LANGUAGES}
+
+
+def _sgm(stem: str) -> Dict[str, Tuple[str, ...]]:
+    # A language may be stored as source or as reference; the English source comes with the German reference.
+    roles = {"en": ("src", "ref"), "de": ("ref", "src")}
+    return {language: tuple(f"{stem}-{role}.{language}.sgm" for role in roles[language]) for language in LANGUAGES}
+
+
+STATMT, DATA = "http://www.statmt.org", "http://data.statmt.org/wmt16/translation-task"
+CRAWL, NEWS = f"{STATMT}/wmt13/training-parallel-commoncrawl.tgz", f"{DATA}/training-parallel-nc-v11.tgz"
+# In the order in which the training corpora are concatenated. Lines as counted by the shared task; the test sets
+# must match exactly, the training corpora within 1 % (line counts of repackaged copies differ slightly).
+TRAINING = (
+    Corpus("europarl-v7", f"{STATMT}/europarl/v7/de-en.tgz", _text("europarl-v7.de-en"), 1920209, False),
+    Corpus("commoncrawl", CRAWL, _text("commoncrawl.de-en"), 2399123, False),
+    Corpus("news-commentary-v11", NEWS, _text("news-commentary-v11.de-en"), 242770, False),
+)
+EVALUATION = (
+    Corpus("newstest2013", f"{DATA}/dev.tgz", _text("newstest2013"), 3000),
+    Corpus("newstest2014", f"{DATA}/dev.tgz", _sgm("newstest2014-deen"), 3003),
+    Corpus("newstest2015", f"{DATA}/dev.tgz", _sgm("newstest2015-ende"), 2169),
+    Corpus("newstest2016", f"{DATA}/test.tgz", _sgm("newstest2016-ende"), 2999),
+)
+SPLITS = (TRAIN, *(corpus.name for corpus in EVALUATION))
+
+
+def archive_urls() -> List[str]:
+    """Return the addresses of the five archives, each once."""
+    return list(dict.fromkeys(corpus.url for corpus in TRAINING + EVALUATION))
+
+
+def corpora_with_counts(counts_file: Optional[Path]) -> Tuple[Corpus, ...]:
+    """Return all corpora; ``counts_file`` (JSON, ``{name: lines}``) replaces the expected numbers of lines."""
+    corpora = TRAINING + EVALUATION
+    if counts_file is None:
+        return corpora
+    counts = json.loads(counts_file.read_text(encoding="utf-8"))
+    return tuple(corpus._replace(lines=counts[corpus.name], exact=True) for corpus in corpora)
+
+
+def unpack_all(archives: Path, corpora: Sequence[Corpus], raw: Path) -> None:
+    """Unpack the archives, check the numbers of lines and join the training corpora."""
+    raw.mkdir(parents=True, exist_ok=True)
+    for url in archive_urls():
+        archive = archives / name_of(url)
+        print_line(f"{archive.name}: unpacking")
+        unpack(archive, raw, [corpus for corpus in corpora if corpus.url == url])
+    check_counts(raw, corpora)
+    print_line(f"training corpora joined: {concatenate(raw)} pairs")
+
+
+def unpack(archive: Path, output: Path, corpora: Sequence[Corpus]) -> None:
+    """Write ``output/<corpus>.<language>``, plain UTF-8 text, for each of ``corpora`` stored in ``archive``."""
+    selected = {  # by name in the archive; of several names the first is preferred
+        name: (rank, output / f"{corpus.name}.{language}")
+        for corpus in corpora
+        for language, names in corpus.files.items()
+        for rank, name in enumerate(names)
+    }
+    best: Dict[Path, int] = {}
+    with naming_damage(archive, FETCH_AGAIN):
+        for member, stream in tar_files(archive):
+            rank, path = selected.get(name_of(member.name), (0, None))
+            if path is not None and best.get(path, rank) >= rank:
+                best[path] = rank
+                _write_text(stream, member.name, path)
+
+
+def _write_text(stream: IO[bytes], member: str, path: Path) -> None:
+    """Write a text, of which bytes that are no UTF-8 become U+FFFD, or the segments of an SGM test set."""
+    damaged = 0
+    with written_whole(path) as partial, open(partial, "wb") as target:
+        if member.endswith(".sgm"):
+            target.writelines(f"{line}\n".encode() for line in read_sgm(stream.read().decode("utf-8", "replace")))
+        else:
+            for line in stream:
+                text = line.rstrip(b"\n").decode("utf-8", "replace").encode("utf-8") + b"\n"
+                damaged += text.rstrip(b"\n") != line.rstrip(b"\n")
+                target.write(text)
+    if damaged:
+        print_line(f"{member}: {damaged} lines hold bytes that are not UTF-8, replaced by U+FFFD")
+
+
+def read_sgm(text: str) -> List[str]:
+    """Return the segments of an SGM test set, one string per ``<seg>``, white space within reduced to spaces.
+
+    Entities are left as they stand, as Moses' input-from-sgm and sacreBLEU do.
+    """
+    return [" ".join(segment.split()) for segment in SEGMENT.findall(text)]
+
+
+def check_counts(output: Path, corpora: Sequence[Corpus]) -> None:
+    """Raise ValueError unless both sides of every corpus have the lines they should have."""
+    for corpus in corpora:
+        english, german = (count_lines(output / f"{corpus.name}.{language}") for language in LANGUAGES)
+        tolerance = 0 if corpus.exact else corpus.lines // 100
+        if english != german or not english > 0 or abs(english - corpus.lines) > tolerance:
+            raise ValueError(
+                f"{corpus.name}: expected {corpus.lines} lines, found {english} English and {german} German ones in "
+                f"{name_of(corpus.url)}; fetch it again from {corpus.url}"
+            )
+        print_line(f"{corpus.name}: {english} pairs (the shared task counts {corpus.lines})")
+
+
+def concatenate(output: Path) -> int:
+    """Join the training corpora, in their order, into ``output/train.<language>``; return the number of pairs."""
+    for language in LANGUAGES:
+        parts = [output / f"{corpus.name}.{language}" for corpus in TRAINING]
+        with ExitStack() as stack:
+            target = stack.enter_context(open(stack.enter_context(written_whole(output / f"{TRAIN}.{language}")), "wb"))
+            for part in parts:
+                shutil.copyfileobj(stack.enter_context(open(part, "rb")), target)
+        for part in parts:
+            part.unlink()
+    return count_lines(output / f"{TRAIN}.{LANGUAGES[0]}")
+
+
+# --- Words, subwords, and pairs of fitting lengths
 
 MERGES, TOY_MERGES = 32_000, 300
 VOCAB_SIZE = 33_000  # of the dictionary, with the padding of fairseq-preprocess
@@ -38,12 +178,6 @@ PARTS = ("raw", "tokenized", "bpe", "data-bin")
 BLOCK_LINES = 500
 SHORTEST, LONGEST, RATIO = 3, 150, 1.5  # tokens of a sentence; the longer of a pair to the shorter
 LineFunction = Callable[[str], str]
-
-DETAILS = """\
-4.5 million pairs of Europarl, Common Crawl and News Commentary to train on, newstest2013 to validate with, 2014, 2015
-and 2016 to test: raw, tokenized, bpe (32,000 joint merges) and data-bin, whose one dictionary serves both directions.
-40 GB in DIR, hours on 2 cores. The checksums of the five archives of statmt.org are recorded in DIR/checksums.json
-and compared in later runs."""
 
 
 @cache
@@ -162,13 +296,15 @@ def write_data(bpe: Path, workers: int, log: Path, folder: Path) -> None:
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Fetch the archives and make all parts of them."""
-    archives, record = args.archives or args.out / ARCHIVES, args.out / "checksums.json"
+    archives, record = args.archives or args.out / ARCHIVES, work.parts / "checksums.json"
     corpora = corpora_with_counts(archives / COUNTS if args.smoke else None)
 
     def make_raw(folder: Path) -> None:
-        for url in archive_urls():
-            obtain_recorded(url, archives, record, not args.no_download)
+        paths = {url: archives / name_of(url) for url in archive_urls()}
+        for url, path in paths.items():
+            fetch_missing(url, path, allowed=not args.no_download)
         unpack_all(archives, corpora, folder)
+        write_json(record, {path.name: record_of(path, url=url) for url, path in paths.items()})
 
     raw = work.part("raw", make_raw)
     tokenized = work.part("tokenized", partial(tokenize, raw, args.workers))
@@ -176,12 +312,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     work.part("data-bin", partial(write_data, bpe, args.workers, work.scratch / "preprocess.log"))
     splits = {split: {"pairs": count_lines(bpe / f"{split}.en")} for split in (f"{TRAIN}.clean", *SPLITS[1:])}
     return Report("the archives of statmt.org", splits, read_json(record), parts=PARTS)
-
-
-def write_toy(folder: Path) -> List[str]:
-    """Write small archives of an invented language pair; return the options that read them."""
-    write_archives(folder)
-    return ["--archives", str(folder), "--no-download"]
 
 
 DATASETS = (
@@ -194,11 +324,9 @@ DATASETS = (
             WORKERS,
         ),
         make,
-        write_toy,
         leaves=PARTS,
         layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES)), TRANSLATION),
         vocab_size=lambda args: VOCAB_SIZE,
-        packages=("sacremoses", "subword_nmt"),
         archives=tuple(map(name_of, archive_urls())),
     ),
 )

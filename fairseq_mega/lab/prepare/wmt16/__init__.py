@@ -1,1 +1,0 @@
-"""The English-German corpora of WMT 2016."""
