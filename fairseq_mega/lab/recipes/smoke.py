@@ -25,7 +25,7 @@ FAIRSEQS: Dict[str, Dict[str, Any]] = {  # models of fairseq, which have no pres
         "decoder_attention_heads": 2,
     },
 }
-OF_DATA = {  # options that suit the invented data
+OF_DATA: Dict[str, Any] = {  # options that suit the invented data
     "decoder_chunk_size": 16,
     "adaptive_input_cutoff": "10,20",
     "adaptive_softmax_cutoff": "10,20",

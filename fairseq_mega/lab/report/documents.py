@@ -98,7 +98,7 @@ PICTURES: Dict[str, Tuple[Maker[Any], Draw]] = {
     "classifiers": (comparisons.classifiers, drawn(comparisons.classifier_panels)),
     "recall": (
         lambda folder, words: [recall.of_task(folder, words), words[2:]],
-        drawn(lambda found: recall.panels(*found)),
+        lambda found, file, source: draw_panels(recall.panels(*found), file, source=source),
     ),
     "pathfinder": (lambda folder, words: int(*words), pictures.draw_page),
 }
