@@ -121,3 +121,7 @@ def test_longer_sequences_are_scored_by_place(tmp_path: Path) -> None:
     assert {name: one["scored"] for name, one in counts.items() if name.startswith("modulus3")} == {
         f"modulus3-{end}": 10 * end // 2 for end in (4, 8, 16, 32, 64, 128, 256)
     }
+    data = tmp_path / "out" / "data-bin"
+    dictionary = Dictionary.load(str(data / "dict.txt"))
+    for labels in data_utils.load_indexed_dataset(str(data / "modulus3-64.labels"), dictionary):
+        assert np.flatnonzero(np.array(labels) != dictionary.pad()).tolist() == list(range(32, 64))

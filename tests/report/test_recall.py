@@ -27,15 +27,15 @@ def put(folder: Path, model: str, runs: List[Tuple[int, float, float]], rate: fl
 def test_runs_of_the_chosen_rate(tmp_path: Path, capsys: Any) -> None:
     """The rate of a cell with three rates is that of the other cell, with the same and more seeds."""
     put(tmp_path, "mega", [(1, 0.001, 50.0), (1, 0.01, 70.0)], 0.01)
-    put(tmp_path, "mega", [(1, 0.01, 70.0), (2, 0.01, 80.0)], 0.01, "seeds")
-    put(tmp_path, "mega", [(1, 0.003, 60.0), (2, 0.003, 60.0)], 0.003, "other")
+    put(tmp_path, "mega", [(1, 0.01, 70.0), (2, 0.01, 60.0)], 0.01, "seeds")
+    put(tmp_path, "mega", [(1, 0.003, 60.0), (2, 0.003, 50.0)], 0.003, "other")
     put(tmp_path, "llama", [(1, 0.001, 40.0)], 0.001)
     llama, mega = trained(read_results(tmp_path, "cell"))
     assert (llama.name, mega.rate, mega.rates) == ("Llama-style", 0.01, [0.001, 0.003, 0.01])
-    assert mega.scores("test_accuracy") == [70.0, 80.0]
+    assert mega.scores("test_accuracy") == [70.0, 60.0]
     (panel,) = panels([llama, mega], ["borders", "pairs"])
-    assert [line.points for line in panel.lines] == [[(0, 50.0), (1, 30.0)], [(0, 85.0), (1, 65.0)]]
-    assert panel.lines[1].band == [(0, 80.0, 90.0), (1, 60.0, 70.0)]
+    assert [line.points for line in panel.lines] == [[(0, 50.0), (1, 30.0)], [(0, 75.0), (1, 55.0)]]
+    assert panel.lines[1].band == [(0, 70.0, 80.0), (1, 50.0, 60.0)]
     assert main(["recall", str(tmp_path), "--output", str(tmp_path / "x.png")]) == 0
     printed = capsys.readouterr().out
-    assert "75.00 ±7.07" in printed and "0.01 of 0.001, 0.003, 0.01" in printed and "85.0 ±7.1" in printed
+    assert "65.00 ±7.07" in printed and "0.01 of 0.001, 0.003, 0.01" in printed and "75.0 ±7.1" in printed
